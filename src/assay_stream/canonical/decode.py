@@ -5,8 +5,6 @@ duplicate keys, NaN and infinities, numbers that overflow a double, lone surroga
 Assay's own parser takes (RFC 8259, I-JSON: RFC 7493 section 2).
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import json

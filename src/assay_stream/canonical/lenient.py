@@ -5,8 +5,6 @@ nest deeper and hold more containers than we accept. A message that they underst
 we would not hash it. Nothing read here is ever hashed or taken for a definition.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from io import StringIO

@@ -13,8 +13,6 @@ Keys are never changed, nor are numbers outside rule 1. Redaction is a guess: it
 caller and proves nothing about what is left.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field

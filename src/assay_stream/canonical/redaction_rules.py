@@ -1,7 +1,5 @@
 """What redaction looks for: patterns of secrets, and the names of keys whose value is one (``redaction.toml``)."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """``assay-stream agents``: try users' agents without a broker, and over history."""
 
-from __future__ import annotations
-
 import sys
 import tomllib
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """``assay-stream alerts``: export alerts to a file and forward them to receivers."""
 
-from __future__ import annotations
-
 import os
 import socket
 import sys

@@ -1,7 +1,5 @@
 """``assay-stream alerts acknowledge``, ``assign``, ``comment``, ``close`` and ``reopen``: work on an alert."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """The ``assay-stream`` command and its error handling."""
 
-from __future__ import annotations
-
 import sys
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """``assay-stream archive``: the input topics into files that replay without a broker."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """``assay-stream compare``: a replay compared with what was recorded."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain

@@ -1,7 +1,5 @@
 """What the commands by which an operator decides have in common: who decides, and how it gets to the log."""
 
-from __future__ import annotations
-
 import getpass
 import uuid
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """``assay-stream drift``: what changed between two recordings of a server's lists, for people and pipelines."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal
 

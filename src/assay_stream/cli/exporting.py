@@ -1,7 +1,5 @@
 """``assay-stream export`` and ``bundle``: evidence and alerts for other tools, and bundles checked."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

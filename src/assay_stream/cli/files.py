@@ -1,7 +1,5 @@
 """Files that commands read, and files that they must not overwrite."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Collection, Iterable, Iterator

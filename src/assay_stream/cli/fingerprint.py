@@ -1,7 +1,5 @@
 """``assay-stream fingerprint``: every digest of a definition, without Kafka."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """``assay-stream asof``, ``timeline`` and ``trace``: what was in force, what changed, what became of one call."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """``assay-stream worker`` and ``assay-stream topics``: what an operator runs."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from enum import StrEnum

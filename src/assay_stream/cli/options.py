@@ -1,7 +1,5 @@
 """Options that several commands have, and groups of them that a command takes as one parameter."""
 
-from __future__ import annotations
-
 import inspect
 import socket
 from collections.abc import Callable

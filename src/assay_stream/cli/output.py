@@ -1,7 +1,5 @@
 """What commands print: JSON lines, tables, and pages with colours."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

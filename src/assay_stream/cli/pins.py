@@ -1,7 +1,5 @@
 """``assay-stream pins``: review, approve and reject definitions."""
 
-from __future__ import annotations
-
 import asyncio
 import difflib
 import json

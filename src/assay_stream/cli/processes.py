@@ -1,7 +1,5 @@
 """A job done by several processes, each its share of it."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import traceback

@@ -1,7 +1,5 @@
 """The progress of a long command: bars on a terminal, the same as plain lines elsewhere."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable
 

@@ -1,7 +1,5 @@
 """``assay-stream publish``: recorded traffic as observations, to Kafka or to a file."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """``assay-stream replay``: the same engine over recorded observations, from files or from the topics."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable

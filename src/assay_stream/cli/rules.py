@@ -1,7 +1,5 @@
 """``assay-stream policy`` and ``assay-stream keys``: what a mismatch leads to, and whose signatures count."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import typer

@@ -1,7 +1,5 @@
 """``assay-stream schemapin``: sign and verify tool schemas, and observe discovery documents."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

@@ -1,7 +1,5 @@
 """``assay-stream seal verify`` and ``seal archive``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

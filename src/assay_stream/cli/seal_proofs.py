@@ -1,7 +1,5 @@
 """``assay-stream seal prove``, ``check-proof``, ``checkpoint`` and ``vkey``: proofs over sealed evidence."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

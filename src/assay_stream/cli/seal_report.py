@@ -1,7 +1,5 @@
 """What ``assay-stream seal verify`` says: a table for people, one JSON object for programs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import typer

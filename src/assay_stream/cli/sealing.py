@@ -1,7 +1,5 @@
 """``assay-stream seal`` and ``seal keygen``: sign what the evidence topic holds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """What commands share: sentences to a person, connecting to Kafka, exit codes, interrupts."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging

@@ -1,7 +1,5 @@
 """``assay-stream alerts list``, ``show`` and ``explain``: triage."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import typer

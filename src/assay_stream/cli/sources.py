@@ -1,7 +1,5 @@
 """Where a replay, a comparison or an archive takes its records from, and which of them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Where ``alerts list``, ``show`` and ``explain`` read from: files if they are given, otherwise the topics."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """``assay-stream alerts suppress`` and ``unsuppress``: rules that silence expected alerts."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Annotated
 

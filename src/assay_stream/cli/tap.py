@@ -1,7 +1,5 @@
 """``assay-stream tap``: a transparent proxy in front of one MCP server."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import sys

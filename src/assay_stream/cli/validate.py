@@ -1,7 +1,5 @@
 """``assay-stream validate``: check records against a profile, one verdict a line."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal

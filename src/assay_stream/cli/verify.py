@@ -1,7 +1,5 @@
 """``assay-stream verify``: evidence recomputed from the logs it refers to."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Collection, Mapping

@@ -1,7 +1,5 @@
 """Evidence bundles in files: written and read as streams."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import tempfile

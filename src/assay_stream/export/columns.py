@@ -1,7 +1,5 @@
 """The columns of an export (``columns.toml``): their names, their types, and where in a record each value stands."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Callable
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """What an export is made of: evidence, alerts and definitions, told apart by their content, and which are selected."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

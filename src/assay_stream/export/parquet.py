@@ -1,7 +1,5 @@
 """Evidence, alerts and definitions as Parquet files: typed columns, written in row groups."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path

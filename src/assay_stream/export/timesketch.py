@@ -5,8 +5,6 @@ since the epoch) beside them, and every further column as an attribute (its guid
 CSV file"). It reads files named ``.csv`` and ``.jsonl`` only.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterable, Iterator

@@ -5,8 +5,6 @@ line. A *record* line is a Kafka record with its place in the log (``files.recor
 longest line allowed, whatever a file holds.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime

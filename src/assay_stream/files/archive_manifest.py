@@ -3,8 +3,6 @@
 It is a claim of the archive's author, and serves only to find evidence or records that are missing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, NamedTuple

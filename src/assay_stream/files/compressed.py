@@ -1,7 +1,5 @@
 """Files that may be compressed: plain, gzip or zstd, told apart by their first bytes, read and written as streams."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import zlib

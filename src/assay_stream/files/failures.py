@@ -1,7 +1,5 @@
 """Errors of the system about files, as our own: which file, and what the system says."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 

@@ -1,7 +1,5 @@
 """Records of many logs, given back log by log in the order of their offsets, within bounded memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from operator import itemgetter
 from typing import NamedTuple

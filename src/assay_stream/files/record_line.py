@@ -7,8 +7,6 @@ with ``key_base64``, ``value_base64`` and ``headers_base64`` for bytes that are 
 record that the deployment refused unread (``record_kills_worker``).
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Callable, Collection
 from typing import Annotated, Any, TypeVar, cast

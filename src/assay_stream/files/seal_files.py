@@ -4,8 +4,6 @@ A log is one partition of one topic. A file may hold several; a log may span sev
 line of the wanted kind is reported by its number and skipped: the offset it held is then missing from its log.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol

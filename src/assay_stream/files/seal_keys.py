@@ -1,7 +1,5 @@
 """The key files of seals: the private one that a sealer signs with, and the public ones that a reader trusts."""
 
-from __future__ import annotations
-
 import stat
 from collections.abc import Callable, Iterable
 from functools import partial

@@ -6,8 +6,6 @@
    anything is read, so a stream that arrives in order costs one write and one read.
 """
 
-from __future__ import annotations
-
 import heapq
 import marshal
 import tempfile

@@ -4,8 +4,6 @@ Each role is a user of its own. A worker that runs several stages needs the gran
 transactional ids are named after ``group_prefix``, so two deployments on one cluster have nothing in common.
 """
 
-from __future__ import annotations
-
 import shlex
 import tomllib
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """A batch: what an agent is given, and where it puts what it writes."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 import traceback

@@ -3,8 +3,6 @@
 A reading client cannot be asked: to it brokers that are away and a topic without news look the same.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """How every client of a deployment reaches the brokers."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 from collections.abc import Callable, Iterable

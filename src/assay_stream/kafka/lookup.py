@@ -1,7 +1,5 @@
 """What operators' commands read from the topics, once and to their end, in no consumer group."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import AsyncIterator, Collection, Iterator

@@ -9,8 +9,6 @@
 5. A mark is committed before suspicious records are tried (``kafka.attempts``).
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Mapping

@@ -4,8 +4,6 @@ The order of opening is what keeps others out (``docs/adr/0003``): first the pro
 the previous owner and fences it; then the stage's state, from the committed end of its topic; then the start positions.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Coroutine, Iterable
 

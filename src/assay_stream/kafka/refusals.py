@@ -4,8 +4,6 @@ aiokafka's clients log the reason why none of the brokers could be reached, and 
 connection is made once more by itself, and what happens is told by its cause.
 """
 
-from __future__ import annotations
-
 import ssl
 from collections.abc import Mapping
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Results of a replay in topics of their own, beside the live ones."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Iterable
 from dataclasses import replace

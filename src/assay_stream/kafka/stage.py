@@ -3,8 +3,6 @@
 What happens to the records is the agent's: a coroutine function that takes a ``Batch``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 

@@ -4,8 +4,6 @@ Python switches threads every few milliseconds, so a record that costs seconds d
 milliseconds. A state belongs to one thread alone.
 """
 
-from __future__ import annotations
-
 import asyncio
 import queue
 import threading

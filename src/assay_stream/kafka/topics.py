@@ -4,8 +4,6 @@
 worker whether it may start.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """Between the core's records and Kafka's: reading whole partitions, and writing in transactions."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 from collections import Counter

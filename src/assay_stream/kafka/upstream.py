@@ -9,8 +9,6 @@ was read to its end may still lack something. Progress tells, not the clock (``d
 3. Note where the last ones end, open transactions included: a commit shows before its records do.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """Recompute evidence in Kafka from the logs in Kafka."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator
 

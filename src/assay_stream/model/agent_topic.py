@@ -5,8 +5,6 @@ The input topic holds records of other topics, value for value, under the key of
 how far each input was read, in every partition, and what agents remember of definitions.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

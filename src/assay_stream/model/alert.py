@@ -3,8 +3,6 @@
 What rule engines match on stands as flat scalars under ``unmapped``. Nothing in it is a definition's own text.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from hashlib import sha256

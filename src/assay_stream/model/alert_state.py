@@ -1,7 +1,5 @@
 """What the alert stage remembers: the values of the alert state topic."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """Checkpoints: what is signed of the evidence in one partition, and the records that carry it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple, NotRequired

@@ -4,8 +4,6 @@ Structured mode: the value is the whole event (``content-type: application/cloud
 Binary mode: attributes in ``ce_*`` headers, the value is the data (Kafka protocol binding 1.0, section 3.2).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache

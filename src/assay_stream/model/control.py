@@ -4,8 +4,6 @@ They are records in the log rather than settings on a host, and take effect from
 replay agrees with the live run.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import StringConstraints, ValidationInfo, create_model, field_validator

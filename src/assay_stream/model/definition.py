@@ -1,7 +1,5 @@
 """Definition records: what lets a reviewer see a definition."""
 
-from __future__ import annotations
-
 from typing import Any, NotRequired, Required, cast
 
 from typing_extensions import TypedDict

@@ -3,8 +3,6 @@
 The record says what was observed and by which rule it was bound. It never says that a tool is safe.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from hashlib import sha256
 

@@ -1,7 +1,5 @@
 """What is evidence, decisions and changes, and what is said of pins and signatures in it; and verdicts."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Literal, Required

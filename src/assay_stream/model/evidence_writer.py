@@ -5,8 +5,6 @@ order of JCS (RFC 8785), as msgspec writes them in theirs, and what depends on t
 that were canonicalised once. The fast reader (``model.plain_call``) decodes into the same object.
 """
 
-from __future__ import annotations
-
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Required, Union, get_args, get_origin, get_type_hints
 

@@ -1,7 +1,5 @@
 """Findings: what was found about drift and calls, as it was found. Which of it becomes an alert is decided later."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256

@@ -1,7 +1,5 @@
 """Globs over names, as operators write them in rules."""
 
-from __future__ import annotations
-
 import re
 from fnmatch import translate
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Every kind of finding: what it means, how severe it is by itself, and what to do next (``kinds.toml``)."""
 
-from __future__ import annotations
-
 import tomllib
 from dataclasses import dataclass
 from enum import StrEnum

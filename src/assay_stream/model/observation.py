@@ -4,8 +4,6 @@ All arrive as CloudEvents 1.0 JSON, in structured or binary Kafka content mode (
 Unknown fields are accepted and ignored; what a model names must be right.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, NamedTuple, Required
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, with_config

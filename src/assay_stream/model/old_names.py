@@ -1,7 +1,5 @@
 """Names of fields before 0.1.0: readers accept them, so that archives and topics written under them stay readable."""
 
-from __future__ import annotations
-
 from typing import Any
 
 OLD_NAMES: dict[str, dict[str, str]] = {

@@ -4,8 +4,6 @@
 librdkafka clients agree only with ``partitioner=murmur2_random``.
 """
 
-from __future__ import annotations
-
 _SEED = 0x9747B28C
 _MULTIPLIER = 0x5BD1E995
 _MASK = 0xFFFFFFFF

@@ -10,8 +10,6 @@ That nothing was lost in reading, no second key and no unknown field, shows when
 escapes each key and each text takes two quotation marks, and no other mark stands there.
 """
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from itertools import product
 from typing import Any, get_type_hints

@@ -3,8 +3,6 @@
 They are named tuples because there are a few of them for every call, and nothing immutable is made faster.
 """
 
-from __future__ import annotations
-
 import tomllib
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """Models of rejected records, as the topic and as files hold them."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field

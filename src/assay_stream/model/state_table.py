@@ -5,8 +5,6 @@ written in the transaction of the input they follow from. A table that has anoth
 progress says has lost part of its topic: it is emptied, and the input is read from its beginning.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any, TypeVar
 

@@ -4,8 +4,6 @@ A suppressed alert is still written, with its status, at the same bounded rate: 
 was left out and by whose word.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated

@@ -5,8 +5,6 @@ unless asked for, so that a call of last year finds what was in force then. Memo
 decisions in the logs, never with the calls.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace

@@ -16,8 +16,6 @@ Whoever can write evidence can write what an earlier state of the logs would hav
 always reported, with the records it was joined without.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

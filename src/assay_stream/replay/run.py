@@ -11,8 +11,6 @@ log was read, and the states of alerts. All else follows from snapshots and cont
 applied again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any

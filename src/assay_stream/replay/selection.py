@@ -6,8 +6,6 @@
 3. Server ids narrow calls to those of these servers, and snapshots and control records by their key.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Timelines and traces from recorded observations, replayed by the same processors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 
 from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction

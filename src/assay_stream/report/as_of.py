@@ -4,8 +4,6 @@ Read from the bindings of the binding topic or of the snapshot log (``replay.his
 bounded history; where it does not reach back to the time in question, the answer says so and claims nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from assay_stream.errors import InputError

@@ -1,7 +1,5 @@
 """Drift findings for a person, for a program, and for code scanning (SARIF 2.1.0)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from typing import Any

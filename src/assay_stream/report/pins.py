@@ -1,7 +1,5 @@
 """What operators decided, the tools and keys it is about, and how they compare: read from the bindings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 

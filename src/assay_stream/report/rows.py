@@ -1,7 +1,5 @@
 """What the rows of all reports have in common."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

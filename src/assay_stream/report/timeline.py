@@ -1,7 +1,5 @@
 """Every change on a server with its evidence: lists that differ, findings, decisions, alerts, by event time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 

@@ -1,7 +1,5 @@
 """One call from observation to evidence to alerts, each step with its place in the logs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

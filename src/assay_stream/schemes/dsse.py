@@ -4,8 +4,6 @@ The key id is ``sha256:`` and SHA-256 over the public key as DER SubjectPublicKe
 hint, as the specification has it: what counts is that a signature holds under a key that the reader was given.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple

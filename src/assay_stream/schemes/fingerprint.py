@@ -4,8 +4,6 @@
 definitions apart that the bounded schemes call equal (a flipped ``annotations.destructiveHint``, say).
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Our own form, ``native``, has one JSON object a line: ``server_id`` (a text or n
 ``value``, and ``upstream`` where MCP Hangar binds the value to one.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,5 @@
 """One pin, the schemes that can be pinned, and what their values look like."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import NamedTuple

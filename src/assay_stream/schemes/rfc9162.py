@@ -4,8 +4,6 @@ A tree is described by its size and its root. Nothing here keeps a tree: roots a
 the leaf hashes, in memory that grows with the logarithm of the size.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 

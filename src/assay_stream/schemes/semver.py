@@ -1,7 +1,5 @@
 """Semantic Versioning 2.0.0, read strictly and with bounded numbers; the rules are those of the ``semver`` library."""
 
-from __future__ import annotations
-
 from semver import Version
 
 from assay_stream.errors import InputError

@@ -1,8 +1,6 @@
 """Signed notes, checkpoints and inclusion proofs of transparency logs as text (C2SP signed-note, tlog-checkpoint and
 tlog-proof), signed with Ed25519."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

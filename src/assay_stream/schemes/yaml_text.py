@@ -3,8 +3,6 @@
 Scalars stay texts: what YAML makes of ``on``, ``1e3`` or a digest of digits alone is never what was pinned.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import yaml

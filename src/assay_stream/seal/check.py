@@ -8,8 +8,6 @@
 5. What lies behind the last range is not sealed yet.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple

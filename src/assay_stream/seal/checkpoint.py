@@ -11,8 +11,6 @@ signed and big endian. A field is its length in four bytes and its bytes; of a n
 Topic and partition stand in the checkpoint. Offsets may have gaps: transactions leave markers in the log.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Iterable
 from struct import pack, unpack_from

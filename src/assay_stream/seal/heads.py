@@ -9,8 +9,6 @@
 The end of a broken chain is unknown: its head is not checked, since the break is reported already.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 

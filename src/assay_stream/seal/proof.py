@@ -5,8 +5,6 @@ one checkpoint starts with that of an earlier one. A proof carries the signed ch
 public keys suffice to check it. Inclusion proofs also come in the text form of C2SP tlog-proof.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple

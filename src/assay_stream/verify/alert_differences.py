@@ -11,8 +11,6 @@ A worker reads partitions side by side, and ticks by its clock. Three things res
    not be in it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -15,8 +15,6 @@
 6. Alerts of users' agents are not compared: a replay does not have the agents. ``agents replay`` makes their findings.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b

@@ -22,8 +22,6 @@ causes of the evidence that differs on its server and tool, if there is some; el
 partitions is reported with ``order_of_reading``, and does not count.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Paths name members of our own records only: an unknown member is named by the ob
 anything.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from importlib import resources

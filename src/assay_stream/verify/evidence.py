@@ -3,8 +3,6 @@
 What is read here is somebody's claim; ``verify.verification`` checks it against the logs.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Both usually come in the order of their logs, so that one waits for the other on
 may hold, the rest of both sides goes to a spool, and is paired from there in the order of origins.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import count

@@ -1,7 +1,5 @@
 """Every log of a deployment verified against its checkpoints, and the outcome for all of them together."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 

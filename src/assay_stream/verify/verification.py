@@ -14,8 +14,6 @@ A call that should have a record and has none (``verify.judging``) is *missing* 
 Which version of which software wrote a record is the producer's own word: the logs do not repeat it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum

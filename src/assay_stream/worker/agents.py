@@ -14,8 +14,6 @@ What a stage reads and which state it keeps is declared in ``worker.stages``; th
     worker.host             the process: Faust, signals, health, metrics
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from assay_stream.registry import processor

@@ -5,8 +5,6 @@ the agent wrote, the state and the offsets in one transaction. What an agent rai
 which aborts and tries again; the agent goes on with the next batch. Faust holds no offsets and no state.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing

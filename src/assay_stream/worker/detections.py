@@ -8,8 +8,6 @@
 An agent that raises, blocks or returns junk ends this process, with its name. What it has in hand is not committed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import time

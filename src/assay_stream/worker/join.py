@@ -1,7 +1,5 @@
 """The join's stage: which calls are ready, and the view of the binding topic that they are looked up in."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 

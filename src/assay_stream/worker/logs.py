@@ -1,7 +1,5 @@
 """Logs: ours as JSON lines (or for the eye); the libraries' from WARNING on, and the same of theirs seldom."""
 
-from __future__ import annotations
-
 import logging
 import sys
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """What a process counts, for Prometheus."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest

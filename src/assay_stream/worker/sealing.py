@@ -7,8 +7,6 @@
 4. What fails makes the partitions unusable: all are closed and opened again, from 1. A sealer that was fenced ends.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What the registry and the alerts read, and the state they keep. The join is in ``worker.join``."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 

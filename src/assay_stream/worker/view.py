@@ -1,7 +1,5 @@
 """The binding topic in memory, followed by every process that joins."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Mapping

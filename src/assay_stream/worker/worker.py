@@ -1,7 +1,5 @@
 """The worker: the stages' tasks and their agents in one process."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import time

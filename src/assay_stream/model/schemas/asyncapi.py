@@ -1,7 +1,5 @@
 """The AsyncAPI 3.0 document: every topic, and what stands in it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

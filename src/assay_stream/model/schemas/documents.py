@@ -1,7 +1,5 @@
 """JSON Schemas (draft 2020-12) of every record, generated from the models."""
 
-from __future__ import annotations
-
 from functools import reduce
 from operator import or_
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """The schema folder: what belongs in it, whether it is there, and the command that writes it."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -10,8 +10,6 @@ is over the content hashes in order; size and digest of ``events.ndjson`` are th
 everything; a content hash does not cover ``id``, ``time``, ``source``, the producer and the trace.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Mapping

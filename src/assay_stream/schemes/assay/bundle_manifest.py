@@ -1,7 +1,5 @@
 """Assay (Rul1an/assay): ``manifest.json`` of an evidence bundle, written and read."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

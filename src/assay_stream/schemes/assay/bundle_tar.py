@@ -5,8 +5,6 @@ that Assay's own writer gives. A reader takes any tar whose members are plain fi
 sizes of 11 octal digits.
 """
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

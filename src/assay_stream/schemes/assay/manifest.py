@@ -5,8 +5,6 @@ one is the baseline an operator set. ``assay_manifest_drift`` compares them. Sou
 docs/reference/mcp-manifest-drift.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal

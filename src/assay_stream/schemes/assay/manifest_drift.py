@@ -13,8 +13,6 @@ Source: Rul1an/assay, docs/reference/mcp-manifest-drift.md, sections on coverage
 are the second step (P60d-v2) of that plan.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal

@@ -1,7 +1,5 @@
 """Assay manifest records as JSON: an observed and a declared manifest, read strictly, unknown fields ignored."""
 
-from __future__ import annotations
-
 from typing import Any, get_args
 
 from assay_stream.schemes.assay.manifest import (

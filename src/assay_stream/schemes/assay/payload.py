@@ -1,7 +1,5 @@
 """Assay (Rul1an/assay): the stable payload of ``assay.tool.decision``, and the envelope around it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

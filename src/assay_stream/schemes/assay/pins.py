@@ -4,8 +4,6 @@ Source: Rul1an/assay, ``ToolIdentity`` and ``tool_pins``. Two gaps of it are clo
 and a pinned tool that was never observed is an outcome of its own.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, fields
 from enum import StrEnum

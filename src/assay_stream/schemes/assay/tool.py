@@ -1,7 +1,5 @@
 """Assay (Rul1an/assay): tool definition digest v1, the hashes of the tool identity, clusters, envelope hash."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from hashlib import sha256

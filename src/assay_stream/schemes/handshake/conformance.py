@@ -4,8 +4,6 @@ A check says whether a definition meets a written requirement. It says nothing a
 calls, or a running server, is listed as not applicable with that reason, so that no list looks complete.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence

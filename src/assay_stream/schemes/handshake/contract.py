@@ -4,8 +4,6 @@ The contract stands in a definition that a server wrote: it says what the server
 the side effect and the required capabilities stay the same while MAJOR does, and versions do not go back.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ this project's own, under Handshake's ids and categories. So the digest equals H
 nothing or the same; a secret that only one of them recognises makes two digests.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from hashlib import sha256

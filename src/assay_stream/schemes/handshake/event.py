@@ -8,8 +8,6 @@ Both want every value as it is written, without white space around it, and neith
 inline: whether they were redacted cannot be seen.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -6,8 +6,6 @@
 4. ``args`` and ``result`` are 32 KiB at most in canonical form; more goes by reference.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ The tool as a Go program reads it: ``null`` is absent, half a surrogate pair bec
 another type is refused with the whole tool.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from hashlib import sha256

@@ -1,7 +1,5 @@
 """What MCPTrust locks of a server: hashes of its tools, prompts and resource templates, by name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar

@@ -3,8 +3,6 @@
 Members that are not known here survive reading and writing. Source: mcptrust/mcptrust, ``internal/models``.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

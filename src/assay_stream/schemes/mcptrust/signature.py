@@ -3,8 +3,6 @@
 Source: mcptrust/mcptrust, ``internal/crypto`` and ``internal/locker``.
 """
 
-from __future__ import annotations
-
 import binascii
 import re
 from base64 import b64decode

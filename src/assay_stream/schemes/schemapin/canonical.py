@@ -5,8 +5,6 @@ them: ``1.0`` keeps its fraction, ``1e20`` becomes ``1e+20``, integers of any si
 specification leaves both open, and the SDKs in other languages differ there.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from contextlib import suppress

@@ -3,8 +3,6 @@
 None of it is covered by the signature. It is carried on for the reader, and lowers nothing but confidence.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime

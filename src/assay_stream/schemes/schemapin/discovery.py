@@ -1,7 +1,5 @@
 """The documents of a domain: who signs, with which key (section 6), and which keys are revoked (8.5 to 8.7)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

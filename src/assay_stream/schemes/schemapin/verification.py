@@ -5,8 +5,6 @@ signature is checked, so that one bad first contact shuts the right key out. Her
 signature held.
 """
 
-from __future__ import annotations
-
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
