@@ -17,7 +17,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 from assay_stream.config import Settings
-from assay_stream.detect import RULES
+from assay_stream.detect import RULES, Rule
 from assay_stream.drift import CODES
 from assay_stream.drift.severity import DEFAULT_PROFILE, PROFILES, Level, assess
 from assay_stream.export.columns import COLUMNS
@@ -144,7 +144,12 @@ def change_code_table() -> str:
 
 def indicator_table() -> str:
     """Return every rule on new text with its level and its reason."""
-    return table(["indicator", "at least", "why"], ([f"`{r.id}`", str(Level(r.level)), r.reason] for r in RULES))
+    return table(["indicator", "at least", "why"], ([f"`{r.id}`", _levels(r), r.reason] for r in RULES))
+
+
+def _levels(rule: Rule) -> str:
+    in_instructions = rule.instructions_level
+    return str(Level(rule.level)) + (f", in instructions {Level(in_instructions)}" if in_instructions else "")
 
 
 def profile_table() -> str:

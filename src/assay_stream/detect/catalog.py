@@ -40,6 +40,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         names_are_whole: whether a longer name that ends in one of them does not count.
         raised_to: the level where ``raised_when`` holds.
         raised_when: the parameter is required by a tool that stood before, or has an address set.
+        instructions_level: the most that it counts in a server's instructions, where such text has its place.
     """
 
     id: Annotated[str, msgspec.Meta(pattern="^[a-z_]+$")]
@@ -57,6 +58,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     names_are_whole: bool = False
     raised_to: Annotated[int, msgspec.Meta(ge=1, le=5)] | None = None
     raised_when: Literal["required", "address"] | None = None
+    instructions_level: Annotated[int, msgspec.Meta(ge=1, le=5)] | None = None
 
     @property
     def regex(self) -> str:

@@ -4,7 +4,9 @@
 2. Each rule is searched in every other text, as it stands, as it is seen, and as it reads once decoded.
 3. What a rule found counts only if it touches a new sentence, and if the old definition gave the same rule no
    match of the same words: to move or to touch up an old sentence is not news.
-4. A script that the old definition did not use counts by itself (``scripts``), and so does what the schemas do with
+4. Instructions address the model, order the use of their server's own tools, and say how it is set up: rules for which
+   that is no news count less there. What they make the model do elsewhere counts as in any text.
+5. A script that the old definition did not use counts by itself (``scripts``), and so does what the schemas do with
    values (``structure``).
 
 Indicators raise a severity and lower none. They say what a text resembles, never what its author meant.
@@ -19,7 +21,7 @@ from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 from assay_stream.canonical.redaction import redact
-from assay_stream.detect.catalog import LEVELS
+from assay_stream.detect.catalog import LEVELS, RULES
 from assay_stream.detect.page import shown
 from assay_stream.detect.places import owner_of
 from assay_stream.detect.reader import LEVEL_LOW, Match
@@ -39,6 +41,10 @@ _WORDS_ADDED_MAX = 2
 _UNITS_PER_MATCH = 10
 _UNITS_PER_CHAR = 3
 _UNITS_PER_INDICATOR = 150
+_LEVEL_MAX = 5
+
+
+_INSTRUCTIONS_LEVELS = {rule.id: rule.instructions_level or _LEVEL_MAX for rule in RULES}
 
 
 class Indicator(NamedTuple):
@@ -92,6 +98,8 @@ def detect_indicators(
             work.spend(work.left + 1)
         is_cut_short = True
     work.spend(share.spent)
+    if after.keys() == {"instructions"}:
+        matches = [match._replace(level=min(match.level, _INSTRUCTIONS_LEVELS[match.rule])) for match in matches]
     return _indicators([*structure, *matches], is_cut_short)
 
 

@@ -50,6 +50,8 @@ _SECRET_PATH = re.compile(
 )
 _OPENING = frozenset("`'\"“‘<「")
 _CLOSING = frozenset("`'\"”’>」(")
+_PROTOCOL = frozenset((CATALOG.words.mcp_keys + CATALOG.words.json_schema_keys).split())
+"""Names that MCP and JSON Schema define: `_meta.progressToken` is nobody's tool."""
 _VERBS = frozenset(CATALOG.words.tool_verbs.split())
 _PLAIN: Final = {"url": "<url>", "mail": "<mail>", "number": "<number>", "mark": "["}
 _END: Final = "<end>"
@@ -214,7 +216,7 @@ def _named(chunk: str, token: re.Match[str]) -> Iterator[_Item]:
     is_quoted = start > 0 and chunk[start - 1] in _OPENING and following in _CLOSING and following != ""
     is_called = following == "(" and len(name) >= _CALLED_CHARS_MIN and not chunk.startswith("(s)", end)
     is_cased = "_" in name.strip("_") or _CAMEL_CASE.fullmatch(name) is not None
-    is_name = is_cased or (is_quoted and ("-" in name or "." in name))
+    is_name = (is_cased or (is_quoted and ("-" in name or "." in name))) and name.partition(".")[0] not in _PROTOCOL
     if following == "=" and not is_quoted:
         yield "<param>"
         return

@@ -47,6 +47,7 @@ def symbols(text: str) -> list[str]:
         ("at most 2,000", "at most <number>"),
         ("IMPORTANT", "important <capitals>"),
         ("the 'add' mode", "the <quoted> add mode"),
+        ("set readOnlyHint and `_meta.progressToken`", "set readonlyhint and <quoted> meta progresstoken"),
     ],
 )
 def test_a_name_is_what_the_server_makes_of_it(text: str, expected: str) -> None:
