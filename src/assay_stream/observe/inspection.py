@@ -7,15 +7,15 @@ answered; if inspecting a server's line fails, the failure is counted and the li
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
-import queue
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from assay_stream.observe.backlog import Backlog
 from assay_stream.observe.events import Observation
 from assay_stream.observe.jsonrpc import BLOCKED_CODE, NOT_RULED_ON, Direction
 from assay_stream.observe.mcp_wire import LINE_BYTES_MAX, WireObserver
@@ -30,15 +30,7 @@ BACKLOG_BYTES_MAX = 2 * LINE_BYTES_MAX
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Chunk:
-    direction: Direction
-    data: bytes | None
-    """``None`` stands for bytes that passed unseen."""
-    at: datetime
-
-
-class Watch(threading.Thread):
+class Watch(Backlog):
     """Feeds a wire observer and publishes what it yields.
 
     Args:
@@ -54,55 +46,31 @@ class Watch(threading.Thread):
         backlog_bytes_max: int = BACKLOG_BYTES_MAX,
         line_bytes_max: int = LINE_BYTES_MAX,
     ) -> None:
-        super().__init__(name="assay-stream watch", daemon=True)
-        self.failures = 0
+        super().__init__("assay-stream watch", bytes_max=backlog_bytes_max, last=self._end)
         self._observer = observer
         self._publish = publish
         self._clock = clock
-        self._backlog_bytes_max = backlog_bytes_max
-        self._backlog: queue.SimpleQueue[_Chunk | None] = queue.SimpleQueue()
-        self._backlog_bytes = 0
         self._losing: dict[Direction, bool] = {"client->server": False, "server->client": False}
-        self._lock = threading.Lock()
         self._splitters: dict[Direction, LineSplitter] = {
             direction: LineSplitter(line_bytes_max) for direction in self._losing
         }
 
     def see(self, direction: Direction, data: bytes) -> None:
         """Note some bytes; returns at once and never raises."""
-        self._guard(lambda: self._note(direction, data))
+        self.guard(lambda: self._note(direction, data))
 
     def _note(self, direction: Direction, data: bytes) -> None:
-        at = self._clock()
-        with self._lock:
-            fits = self._backlog_bytes + len(data) <= self._backlog_bytes_max
-            if fits:
-                self._backlog_bytes += len(data)
-                self._backlog.put(_Chunk(direction, data, at))
-            elif not self._losing[direction]:
-                self._backlog.put(_Chunk(direction, None, at))
-            self._losing[direction] = not fits
+        splitter, at = self._splitters[direction], self._clock()
+        fits = self.add(len(data), lambda: self._lines(direction, splitter.feed(data), at))
+        if not fits and not self._losing[direction]:
+            self.add(0, splitter.lose)
+        self._losing[direction] = not fits
 
-    def finish(self) -> None:
-        """End once everything noted so far has been inspected."""
-        self._backlog.put(None)
-
-    def run(self) -> None:
-        while (chunk := self._backlog.get()) is not None:
-            self._guard(lambda chunk=chunk: self._look(chunk))  # type: ignore[misc]
+    def _end(self) -> None:
         at = self._clock()
         for direction, splitter in self._splitters.items():
-            self._guard(lambda d=direction, s=splitter: self._lines(d, s.end(), at))  # type: ignore[misc]
-        self._guard(lambda: self._hand_on(self._observer.close(at)))
-
-    def _look(self, chunk: _Chunk) -> None:
-        splitter = self._splitters[chunk.direction]
-        if chunk.data is None:
-            splitter.lose()
-            return
-        with self._lock:
-            self._backlog_bytes -= len(chunk.data)
-        self._lines(chunk.direction, splitter.feed(chunk.data), chunk.at)
+            self.guard(functools.partial(self._lines, direction, splitter.end(), at))
+        self._hand_on(self._observer.close(at))
 
     def _lines(self, direction: Direction, lines: Iterable[bytes | None], at: datetime) -> None:
         for line in lines:
@@ -114,14 +82,6 @@ class Watch(threading.Thread):
     def _hand_on(self, observations: Iterable[Observation]) -> None:
         for observation in observations:
             self._publish(observation)
-
-    def _guard(self, step: Callable[[], None]) -> None:
-        try:
-            step()
-        except Exception:  # noqa: BLE001 - no failure of the observer may reach the connection
-            self.failures += 1
-            if self.failures == 1:
-                _log.exception("observing failed; the connection goes on, further failures are only counted")
 
 
 class ClientOutput:

@@ -13,8 +13,9 @@ from assay_stream.errors import InputError
 from assay_stream.limits import Limits
 
 Direction = Literal["client->server", "server->client"]
-RequestKey = tuple[bool, int | float | str]
-"""A request's id and whether it is a string: ``1`` and ``"1"`` are two ids."""
+RequestKey = tuple[bool, int | float | str] | tuple[bool, int | float | str, int]
+"""A request's id and whether it is a string: ``1`` and ``"1"`` are two ids. Over HTTP, where many clients share a
+connection, the number of the exchange goes with them."""
 
 BLANKS = b" \t\r\n"
 """What may surround a message on its line."""
@@ -75,26 +76,35 @@ def _has_case_variants(message: Mapping[str, Any]) -> bool:
     return any(key not in _MEMBERS and key.casefold() in _FOLDED_MEMBERS for part in (message, *inner) for key in part)
 
 
-def request_key(value: object) -> RequestKey | None:
-    """Return the key of a request's ``id`` (or of a cancellation's ``requestId``); ``None`` if it is not an id."""
+def request_key(value: object, exchange: int = 0) -> RequestKey | None:
+    """Return the key of a request's ``id`` (or of a cancellation's ``requestId``); ``None`` if it is not an id.
+
+    Args:
+        exchange: number of the HTTP exchange that it came in; 0 if the id is unique on the connection.
+    """
     if isinstance(value, str):
-        return (True, value)
+        return (True, value, exchange) if exchange else (True, value)
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return (False, value)
+        return (False, value, exchange) if exchange else (False, value)
     return None
 
 
-def answer_keys(value: object) -> list[RequestKey]:
+def answer_keys(value: object, exchange: int = 0) -> list[RequestKey]:
     """Return the requests that a response with this ``id`` may answer, most likely first.
+
+    A response on the stream of an exchange answers what was asked in that exchange, or what was asked in an earlier
+    one whose stream broke.
 
     Common clients convert a string id to a number before they look up their request. A server that answers 2
     with "2" reaches such a client, and must not escape notice by it.
     """
-    key = request_key(value)
-    if key is None:
-        return []
     number = _number(value) if isinstance(value, str) else None
-    return [key] if number is None else [key, (False, number)]
+    keys = [
+        request_key(each, scope)
+        for scope in ((exchange, 0) if exchange else (0,))
+        for each in ((value,) if number is None else (value, number))
+    ]
+    return [key for key in keys if key is not None]
 
 
 def params_of(message: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,4 +1,6 @@
-"""From the lines of an MCP wire to observations: a deterministic state machine without clock or I/O.
+"""From the messages of an MCP connection to observations: a deterministic state machine without clock or I/O.
+
+Every tap feeds it: the stdio tap with lines, the HTTP tap with the bodies and events of HTTP exchanges.
 
 Rules:
 
@@ -91,17 +93,24 @@ class WireObserver:
         """Parse a line for ``take`` and ``refuse``."""
         return read_line(raw.strip(BLANKS), self._line_limits)
 
-    def take(self, direction: Direction, line: Line, raw: bytes, observed_at: datetime) -> list[Observation]:
-        """Do as ``feed`` with a line that was parsed already."""
+    def take(
+        self, direction: Direction, line: Line, raw: bytes, observed_at: datetime, *, exchange: int = 0
+    ) -> list[Observation]:
+        """Do as ``feed`` with a line that was parsed already.
+
+        Args:
+            exchange: number of the HTTP exchange that the line came in: request ids are unique within it only. 0 if
+                they are unique on the connection.
+        """
         raw = raw.strip(BLANKS)
         self._count(line)
         observations: list[Observation] = []
         for message in line.messages:
             if direction == "client->server":
                 if "method" in message:
-                    observations += self._request(message, line.exact, observed_at)
+                    observations += self._request(message, line.exact, observed_at, exchange)
             elif "method" not in message:
-                observations += self._response(message, raw, line.exact, observed_at)
+                observations += self._response(message, raw, line.exact, observed_at, exchange)
             elif message["method"] == LIST_CHANGED:
                 # By itself, or on a stream that subscriptions/listen opened.
                 observations += self._lists.changed(observed_at)
@@ -125,13 +134,33 @@ class WireObserver:
             if message.get("method") == "tools/call"
         ]
 
-    def missed(self, direction: Direction, observed_at: datetime) -> list[Observation]:
+    def missed(self, direction: Direction, observed_at: datetime, *, exchange: int = 0) -> list[Observation]:
         """Note a line that could not be inspected, and return what that yields."""
         self._wire.stats.missed_lines += 1
         if direction == "client->server":
             return []
-        unread = self._lists.greeting_missed(observed_at) if self._greetings else []
-        return [*self._lists.missed(observed_at), *unread]
+        asked = any(not exchange or len(key) == 2 or key[2] == exchange for key in self._greetings)
+        unread = self._lists.greeting_missed(observed_at) if asked else []
+        return [*self._lists.missed(observed_at, exchange), *unread]
+
+    def note_version(self, version: str) -> None:
+        """Note the protocol version that a client states outside its messages."""
+        self._lists.note_version(version)
+
+    def unanswered(
+        self, key: RequestKey, code: str, observed_at: datetime, *, ok: bool | None = None
+    ) -> list[Observation]:
+        """Note that nothing will answer a request, and return its call, if it is one; ``code`` says why."""
+        self._lists.forget(key)
+        self._greetings.pop(key, None)
+        return self._calls.give_up(key, code, observed_at, ok=ok)
+
+    def orphaned(self, key: RequestKey, observed_at: datetime) -> list[Observation]:
+        """Note that an exchange ended before it answered a request, which a later exchange may answer."""
+        self._lists.orphan(key)
+        if self._greetings.pop(key, key) is None:
+            self._greetings[key[:2]] = None
+        return self._calls.orphan(key, observed_at)
 
     def close(self, observed_at: datetime) -> list[Observation]:
         """Return the calls that will never be answered, oldest first, when the wire closes."""
@@ -143,12 +172,12 @@ class WireObserver:
         stats.malformed_lines += not line.messages
         stats.inexact_lines += bool(line.messages) and not line.exact
 
-    def _request(self, message: Mapping[str, Any], exact: bool, at: datetime) -> list[Observation]:
+    def _request(self, message: Mapping[str, Any], exact: bool, at: datetime, exchange: int) -> list[Observation]:
         method, params = message["method"], params_of(message)
         if method == "notifications/cancelled":
             cancelled = request_key(params.get("requestId"))
-            return [] if cancelled is None else self._calls.give_up(cancelled, "cancelled", at)
-        key = request_key(message.get("id"))
+            return [] if cancelled is None else self._calls.cancelled(cancelled, at)
+        key = request_key(message.get("id"), exchange)
         observations: list[Observation] = []
         if key is not None:
             self._lists.forget(key)
@@ -167,15 +196,17 @@ class WireObserver:
                 self._wire.stats.evicted_requests += 1
         return observations
 
-    def _response(self, message: Mapping[str, Any], raw: bytes, exact: bool, at: datetime) -> list[Observation]:
+    def _response(
+        self, message: Mapping[str, Any], raw: bytes, exact: bool, at: datetime, exchange: int
+    ) -> list[Observation]:
         same_id = request_key(message.get("id"))
-        for key in answer_keys(message.get("id")):
+        for key in answer_keys(message.get("id"), exchange):
             if key in self._greetings:
                 del self._greetings[key]
                 return self._lists.greeted(message.get("result"), exact, at)
             observations = self._calls.response(key, message, exact, at)
             if observations is None:
-                observations = self._lists.response(key, message, raw, exact, at, same_id=key == same_id)
+                observations = self._lists.response(key, message, raw, exact, at, same_id=key[:2] == same_id)
             if observations is not None:
                 return observations
         self._wire.stats.unmatched_responses += 1

@@ -104,10 +104,26 @@ class CallObserver:
         result_hash = _digest(message["result"]) if exact and "result" in message else None
         return [self._event(call, at, ok, code, result_hash)]
 
-    def give_up(self, key: RequestKey, code: str, at: datetime) -> list[Observation]:
+    def give_up(self, key: RequestKey, code: str, at: datetime, *, ok: bool | None = None) -> list[Observation]:
         """Return the pending call with this id, if any, as unanswered; ``code`` says why."""
         call = self._pending.pop(key, None)
-        return [] if call is None else [self._event(call, at, None, code)]
+        return [] if call is None else [self._event(call, at, ok, code)]
+
+    def cancelled(self, key: RequestKey, at: datetime) -> list[Observation]:
+        """Return the call that a client cancels. Over HTTP it does so in another exchange than that of the call."""
+        if key not in self._pending:
+            same_id = [pending for pending in self._pending if pending[:2] == key]
+            key = same_id[0] if len(same_id) == 1 else key
+        return self.give_up(key, "cancelled", at)
+
+    def orphan(self, key: RequestKey, at: datetime) -> list[Observation]:
+        """Let another exchange answer the call with this id, and return the call that it displaces."""
+        call = self._pending.pop(key, None)
+        if call is None:
+            return []
+        displaced = self.give_up(key[:2], "id_reused", at)
+        self._pending[key[:2]] = call
+        return displaced
 
     def close(self, at: datetime) -> list[Observation]:
         """Return the unanswered calls, oldest first, when the connection ends."""
@@ -118,7 +134,7 @@ class CallObserver:
     def _tool_call_id(self, key: RequestKey | None) -> str:
         if key is None:
             return f"{self._wire.session_id}:#{self._wire.stats.calls}"
-        is_text, value = key
+        is_text, value = key[:2]
         text = f'"{value}"' if is_text else str(value)
         if len(text) > self._wire.limits.identifier_chars_max // 2 or not text.isprintable():
             text = "sha256:" + sha256(text.encode("utf-8", "backslashreplace")).hexdigest()

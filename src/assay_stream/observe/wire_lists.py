@@ -120,8 +120,13 @@ class ListObserver:
             self._wire.stats.evicted_requests += 1
 
     def forget(self, key: RequestKey) -> None:
-        """Drop a request whose id another one uses now."""
+        """Drop a request that nothing answers any more, or whose id another one uses now."""
         self._pending.pop(key, None)
+
+    def orphan(self, key: RequestKey) -> None:
+        """Let another exchange answer the request with this id."""
+        if (request := self._pending.pop(key, None)) is not None:
+            self._pending[key[:2]] = request
 
     def response(
         self,
@@ -181,13 +186,17 @@ class ListObserver:
         event_id, session_id = wire.new_id(), wire.session_id
         return [list_changed_event(wire.vantage, event_id=event_id, observed_at=at, session_id=session_id)]
 
-    def missed(self, at: datetime) -> list[Observation]:
-        """Return what an unseen line from the server yields.
+    def missed(self, at: datetime, exchange: int = 0) -> list[Observation]:
+        """Return what an unseen line from the server yields; in an exchange, it answers no other one's request.
 
         It may have been a pending list of tools. The registry then gets a snapshot it will reject, because a list
         too long to be seen must not leave the previous one in force. The next list recovers from that.
         """
-        asked = [request for request in self._pending.values() if request.method == _TOOLS]
+        asked = [
+            request
+            for key, request in self._pending.items()
+            if request.method == _TOOLS and (not exchange or len(key) == 2 or key[2] == exchange)
+        ]
         if asked:
             self.offered.doubt()
         asked = [request for request in asked if not request.answered]

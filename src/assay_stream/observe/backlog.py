@@ -1,0 +1,58 @@
+"""Work that waits for a thread of its own, in order and within a bound, so that whoever adds it never waits."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+
+_log = logging.getLogger(__name__)
+
+
+class Backlog(threading.Thread):
+    """Runs steps one after the other. A step that fails is counted; the first failure is logged.
+
+    Args:
+        bytes_max: what may wait, by the size that each step is given.
+        last: runs after everything else, once the backlog is finished.
+    """
+
+    def __init__(self, name: str, *, bytes_max: int, last: Callable[[], None]) -> None:
+        super().__init__(name=name, daemon=True)
+        self.failures = 0
+        self._bytes_max = bytes_max
+        self._last = last
+        self._steps: queue.SimpleQueue[tuple[int, Callable[[], None]] | None] = queue.SimpleQueue()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def add(self, size_bytes: int, step: Callable[[], None]) -> bool:
+        """Add a step and return whether there was room; for one of no size there always is."""
+        with self._lock:
+            if size_bytes and self._bytes + size_bytes > self._bytes_max:
+                return False
+            self._bytes += size_bytes
+            self._steps.put((size_bytes, step))
+        return True
+
+    def finish(self) -> None:
+        """End once everything added so far has been done."""
+        self._steps.put(None)
+
+    def run(self) -> None:
+        while (waiting := self._steps.get()) is not None:
+            size_bytes, step = waiting
+            with self._lock:
+                self._bytes -= size_bytes
+            self.guard(step)
+        self.guard(self._last)
+
+    def guard(self, step: Callable[[], None]) -> None:
+        """Run a step; never raises."""
+        try:
+            step()
+        except Exception:  # noqa: BLE001 - no failure of the observer may reach the connection
+            self.failures += 1
+            if self.failures == 1:
+                _log.exception("observing failed; the connection goes on, further failures are only counted")
