@@ -77,7 +77,7 @@ LOCK := $(VENV)-tools/bin/uv pip compile --quiet --universal --python-version 3.
 
 lock: $(VENV)-tools/.ready ## Regenerate every lock; pins that still fit stay (LOCK_OPTIONS=--upgrade).
 	$(LOCK) $(LOCK_OPTIONS) pyproject.toml deploy/requirements/dev.in --all-extras --output-file requirements.lock
-	$(LOCK) $(LOCK_OPTIONS) pyproject.toml --extra worker --constraint requirements.lock --output-file deploy/requirements/image.lock
+	$(LOCK) $(LOCK_OPTIONS) pyproject.toml --extra worker --extra tap --constraint requirements.lock --output-file deploy/requirements/image.lock
 	$(LOCK) $(LOCK_OPTIONS) deploy/requirements/tools.in --output-file deploy/requirements/tools.lock
 	$(LOCK) $(LOCK_OPTIONS) bench/requirements.txt --output-file bench/requirements.lock
 	$(subst 3.11,3.11.4,$(LOCK)) $(LOCK_OPTIONS) bench/scanner.in --output-file bench/scanner.lock

@@ -18,7 +18,7 @@ from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.observation import CallProfile
 
-_SECRETS = ("ssl_keyfile_password", "sasl_password", "seal_key_password")
+_SECRETS = ("ssl_keyfile_password", "sasl_password", "seal_key_password", "auth_context_key")
 """Settings that can be read from a file instead: ``<name>_file``."""
 
 SECRET_FILE_BYTES_MAX = 64 * 1_024
@@ -149,6 +149,13 @@ class Settings(BaseSettings):
         None, description="Password of the private key that `seal` signs with, if it has one; never logged."
     )
     seal_key_password_file: Path | None = Field(None, description="File to read the sealing key password from.")
+
+    auth_context_key: SecretStr | None = Field(
+        None,
+        description="Key of the hashes by which `tap --listen` names authorisation contexts; never logged. Give every "
+        "tap the same one; without it a tap makes up its own at every start.",
+    )
+    auth_context_key_file: Path | None = Field(None, description="File to read that key from.")
 
     redaction_enable: str = Field(
         "", description="Redaction rules to enable for arguments and results that are hashed here, comma-separated."

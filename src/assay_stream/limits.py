@@ -345,3 +345,50 @@ event times that it reads, so it waits for ``agent_disorder_ms``, where a worker
 
 AGENT_REPLAY_BUFFERED_BYTES_MAX = 2 * 1024 * 1024 * 1024
 """Those records together, at 2 KB each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpLimits:
+    """Bounds of the HTTP tap."""
+
+    header_bytes_max: int = 64 * 1024
+    """One header field, and the request line. Access tokens with many groups have some 16 KB."""
+
+    exchanges_max: int = 4_096
+    """Requests in progress, of all servers together; every open stream is one. Each holds two sockets and some buffers
+    of 64 KB. Further ones are refused."""
+
+    connections_max: int = 2_000
+    """Sessions, and clients without one, that are followed per server. Each remembers the lists that it was given, some
+    hundred kilobytes at most for real servers. The one that rested longest is forgotten first."""
+
+    backlog_bytes_max: int = 64 * 1024 * 1024
+    """What may wait to be inspected: two of the longest messages. No request waits for the observer."""
+
+    exchange_cost_bytes: int = 4_096
+    """What an exchange counts for in the backlog beside its bodies."""
+
+    token_chars_max: int = 64 * 1024
+    """Characters of an access token that is read for its claims; longer ones are opaque."""
+
+    connect_limit_s: float = 10.0
+    """How long connecting to a server may take, TLS included."""
+
+    answer_limit_s: float = 300.0
+    """How long a server may take to begin its answer. Tools may work for minutes before they say anything."""
+
+    body_pause_limit_s: float = 60.0
+    """How long a client may pause within the body of its request."""
+
+    idle_connection_s: float = 3.0
+    """How long a connection to a server is kept for the next request: less than the 5 s after which common servers
+    close theirs, so that no request meets a connection that is about to go."""
+
+    stop_limit_s: float = 2.0
+    """How long requests in progress may take to end when the tap is stopped; open streams are cut."""
+
+    upstreams_max: int = 256
+    """Servers of one tap."""
+
+
+HTTP_LIMITS = HttpLimits()

@@ -1,31 +1,42 @@
-"""``assay-stream tap``: a transparent proxy in front of one MCP server."""
+"""``assay-stream tap``: a transparent proxy in front of MCP servers, over standard input and output or over HTTP."""
+
+from __future__ import annotations
 
 import asyncio
 import logging
 import sys
 import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from assay_stream.cli.options import Bootstrap, VantageOptions, grouped
 from assay_stream.cli.shared import InertFormatter
+from assay_stream.cli.tap_http import HttpOptions, serve
 from assay_stream.config import load_settings
+from assay_stream.errors import ConfigurationError
 from assay_stream.kafka.connection import connection_options
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Role
 from assay_stream.observe import FileSink, ObservationPublisher, Sink, Vantage, VerdictClient, run_tap
 from assay_stream.schemes.hangar import Action
 
+if TYPE_CHECKING:
+    from assay_stream.observe.http.tap import Listener
+    from assay_stream.observe.http.upstreams import Upstream
+
 _VERDICTS_WAIT_S = 5.0
 
 
 @grouped
 def tap(
-    command: Annotated[list[str], typer.Argument(help="The MCP server's command, after `--`.")],
-    server_id: Annotated[str, typer.Option(help="Your name for the server (not what it calls itself).")],
+    http: HttpOptions,
     vantage: VantageOptions,
+    command: Annotated[list[str] | None, typer.Argument(help="The MCP server's command, after `--`.")] = None,
+    server_id: Annotated[str | None, typer.Option(help="Your name for the server (not what it calls itself).")] = None,
     output: Annotated[Path | None, typer.Option(help="Append observations to this NDJSON file, not to Kafka.")] = None,
     enforce: Annotated[bool, typer.Option("--enforce", help="Refuse calls that the digest policy blocks.")] = False,
     unavailable: Annotated[
@@ -34,22 +45,38 @@ def tap(
     ] = "block",
     bootstrap_servers: Bootstrap = None,
 ) -> None:
-    """Run an MCP server (stdio) behind a transparent proxy and publish what passes.
+    """Put a transparent proxy in front of an MCP server and publish what passes.
 
     Client and server receive each other's bytes unchanged. Every tools/list result is published as a snapshot, every
     tools/call as a call record. Arguments and results are redacted, hashed and dropped. While Kafka is away the tap
-    keeps working: it queues, then drops and reports how many. Exit code: the server's.
+    keeps working: it queues, then drops and reports how many.
+
+    With a command, it runs that server (stdio) and exits with its code. With --listen, it is a reverse proxy for
+    servers that speak Streamable HTTP, and runs until it is stopped. Tokens pass, and are never kept or published.
 
     With --enforce it follows the stream's verdicts and checks the definitions it sees against the pins. A blocked
     call never reaches the server; its caller gets a JSON-RPC error that says why.
 
-    Example: assay-stream tap --server-id time -- uvx mcp-server-time
+    Examples: assay-stream tap --server-id time -- uvx mcp-server-time
+
+    assay-stream tap --listen 127.0.0.1:8080 --server-id docs --upstream https://docs.example/mcp
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(InertFormatter("assay-stream tap: %(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
-    client = _verdict_client(bootstrap_servers, Action(unavailable)) if enforce else None
-    raise typer.Exit(asyncio.run(_run(command, vantage.of(server_id), output, bootstrap_servers, client)))
+    if http.listen is None:
+        http.check_unused()
+        if server_id is None or not command:
+            raise ConfigurationError(
+                "server_not_started", "give --server-id and the server's command after --, or --listen and --upstream"
+            )
+        client = _verdict_client(bootstrap_servers, Action(unavailable)) if enforce else None
+        raise typer.Exit(asyncio.run(_run(command, vantage.of(server_id), output, bootstrap_servers, client)))
+    if command or enforce:
+        raise ConfigurationError("bad_upstream", "--listen takes no command, and cannot enforce yet")
+    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    upstreams, listener = http.upstreams(server_id, vantage), http.listener(settings)
+    asyncio.run(_serve(upstreams, listener, output, bootstrap_servers))
 
 
 def _verdict_client(bootstrap: str | None, unavailable: Action) -> VerdictClient:
@@ -69,6 +96,22 @@ def _verdict_client(bootstrap: str | None, unavailable: Action) -> VerdictClient
 async def _run(
     command: list[str], vantage: Vantage, output: Path | None, bootstrap: str | None, client: VerdictClient | None
 ) -> int:
+    try:
+        async with _sink(output, bootstrap) as sink:
+            return await run_tap(command, vantage=vantage, sink=sink, rule=None if client is None else client.rule)
+    finally:
+        if client is not None:
+            await asyncio.to_thread(client.close)
+
+
+async def _serve(upstreams: Sequence[Upstream], listener: Listener, output: Path | None, bootstrap: str | None) -> None:
+    async with _sink(output, bootstrap) as sink:
+        await serve(upstreams, listener, sink)
+
+
+@asynccontextmanager
+async def _sink(output: Path | None, bootstrap: str | None) -> AsyncIterator[Sink]:
+    """Give what observations go to; at the end, deliver what is queued and report what was dropped."""
     sink: Sink
     if output is not None:
         sink = FileSink(output)
@@ -78,10 +121,8 @@ async def _run(
         publisher.start()
         sink = publisher
     try:
-        return await run_tap(command, vantage=vantage, sink=sink, rule=None if client is None else client.rule)
+        yield sink
     finally:
-        if client is not None:
-            await asyncio.to_thread(client.close)
         await sink.aclose()
         dropped = sum(sink.stats.dropped.values())
         if dropped:

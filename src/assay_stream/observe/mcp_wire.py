@@ -158,7 +158,8 @@ class WireObserver:
     def orphaned(self, key: RequestKey, observed_at: datetime) -> list[Observation]:
         """Note that an exchange ended before it answered a request, which a later exchange may answer."""
         self._lists.orphan(key)
-        if self._greetings.pop(key, key) is None:
+        if key in self._greetings:
+            del self._greetings[key]
             self._greetings[key[:2]] = None
         return self._calls.orphan(key, observed_at)
 

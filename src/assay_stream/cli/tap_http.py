@@ -1,0 +1,147 @@
+"""``assay-stream tap --listen``: the options of a tap over HTTP, and the process that serves it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from assay_stream.cli.options import VantageOptions
+from assay_stream.cli.shared import say
+from assay_stream.config import Settings
+from assay_stream.errors import ConfigurationError, InputError, needing_extra
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.observe import Sink
+from assay_stream.schemes.yaml_text import decode_yaml
+
+if TYPE_CHECKING:
+    from assay_stream.observe.http.tap import Listener
+    from assay_stream.observe.http.upstreams import Upstream
+
+_EXTRA = "tap"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpOptions:
+    """Where a tap listens, and which servers are behind it."""
+
+    listen: Annotated[
+        str | None, typer.Option(help="Serve Streamable HTTP on this host:port instead of running a command.")
+    ] = None
+    upstream: Annotated[
+        str | None, typer.Option(help="With --listen: the server's MCP endpoint, https://host/path.")
+    ] = None
+    upstreams_file: Annotated[
+        Path | None, typer.Option("--upstreams", help="With --listen: a YAML file of several servers.")
+    ] = None
+    http2: Annotated[bool, typer.Option("--http2", help="Speak HTTP/2 to servers that offer it.")] = False
+    upstream_ca: Annotated[
+        Path | None, typer.Option(help="CA certificates used to verify the servers. Default: the system's.")
+    ] = None
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="Certificate to serve HTTPS with (PEM, its key in the same file or --tls-key).")
+    ] = None
+    tls_key: Annotated[Path | None, typer.Option(help="Private key of that certificate.")] = None
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="A further name that clients may use for the tap. Repeatable.")
+    ] = None
+    allow_origin: Annotated[
+        list[str] | None, typer.Option(help="A web origin whose pages may use the tap. Repeatable.")
+    ] = None
+
+    def check_unused(self) -> None:
+        """Refuse options that mean nothing without ``--listen``.
+
+        Raises:
+            ConfigurationError: ``bad_upstream``.
+        """
+        if any(getattr(self, field.name) for field in fields(self)):
+            raise ConfigurationError("bad_upstream", "these options need --listen host:port")
+
+    def upstreams(self, server_id: str | None, vantage: VantageOptions) -> Sequence[Upstream]:
+        """Return the servers behind the tap.
+
+        Raises:
+            ConfigurationError: ``bad_upstream``, ``extra_missing``.
+        """
+        with needing_extra(_EXTRA):
+            from assay_stream.observe.http.upstreams import Upstream, listed_upstreams, routes
+        if self.upstreams_file is not None:
+            if self.upstream is not None or server_id is not None:
+                raise ConfigurationError("bad_upstream", "give either --upstreams, or --server-id and --upstream")
+            # The name stands for the servers that the file names.
+            found = listed_upstreams(_decoded(self.upstreams_file), str(self.upstreams_file), vantage.of("-"))
+        elif self.upstream is not None and server_id is not None:
+            found = [Upstream(vantage=vantage.of(server_id), url=self.upstream)]
+        else:
+            raise ConfigurationError("bad_upstream", "give --server-id and --upstream, or --upstreams FILE")
+        routes(found)
+        return found
+
+    def listener(self, settings: Settings) -> Listener:
+        """Return where to listen, and for whom.
+
+        Raises:
+            ConfigurationError: ``cannot_listen``, ``bad_upstream`` for files of certificates that cannot be used.
+        """
+        with needing_extra(_EXTRA):
+            from assay_stream.observe.http.tap import Listener
+        host, _, port = (self.listen or "").rpartition(":")
+        if not host or not port.isdecimal() or int(port) > 65_535:
+            raise ConfigurationError("cannot_listen", "--listen must be host:port, for example 127.0.0.1:8080")
+        key = settings.auth_context_key
+        options: dict[str, Any] = {}
+        try:
+            if self.tls_cert is not None:
+                options["tls"] = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+                options["tls"].load_cert_chain(self.tls_cert, self.tls_key)
+            if self.upstream_ca is not None:
+                options["upstream_tls"] = ssl.create_default_context(cafile=self.upstream_ca)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigurationError("cannot_listen", f"a certificate cannot be used: {error.strerror}") from None
+        return Listener(
+            host=host.strip("[]"),
+            port=int(port),
+            hosts=frozenset(name.lower() for name in self.allow_host or ()),
+            origins=frozenset(self.allow_origin or ()),
+            http2=self.http2,
+            context_key=b"" if key is None else key.get_secret_value().encode(),
+            **options,
+        )
+
+
+def _decoded(file: Path) -> object:
+    try:
+        return decode_yaml(file.read_bytes(), limits=DEFAULT_LIMITS)
+    except OSError as error:
+        raise ConfigurationError("bad_upstream", f"cannot read {file}: {error.strerror}") from None
+    except InputError as error:
+        raise ConfigurationError("bad_upstream", f"{file}: {error.message}") from None
+
+
+async def serve(upstreams: Sequence[Upstream], listener: Listener, sink: Sink) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Raises:
+        ConfigurationError: ``cannot_listen``.
+    """
+    from assay_stream.observe.http.tap import run_http_tap
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+
+    def ready(port: int) -> None:
+        scheme = "http" if listener.tls is None else "https"
+        host = f"[{listener.host}]" if ":" in listener.host else listener.host
+        for upstream in upstreams:
+            say(f"{scheme}://{host}:{port}{upstream.path} -> {upstream.url} ({upstream.vantage.server_id})")
+
+    await run_http_tap(upstreams, listener, sink=sink, stop=stop, ready=ready)

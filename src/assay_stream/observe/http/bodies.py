@@ -1,0 +1,206 @@
+"""Bodies of Streamable HTTP as JSON-RPC messages: read piece by piece, in bounded memory, without touching a byte.
+
+A body is one JSON text, or a stream of server-sent events (WHATWG HTML, section 9.2.6) whose data are JSON texts.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterator
+from typing import Protocol
+
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+_BOM = b"\xef\xbb\xbf"
+_NAMES = (b"data", b"event")
+
+READABLE_ENCODINGS = frozenset(("gzip", "x-gzip", "deflate", "identity"))
+"""Content encodings that are undone here."""
+
+
+class Body(Protocol):
+    """A body that is read as it passes."""
+
+    def feed(self, data: bytes) -> Iterator[bytes | None]:
+        """Yield the messages that end in the next bytes; ``None`` for one that cannot be read."""
+
+    def end(self) -> Iterator[bytes | None]:
+        """Yield what the end of the body completes."""
+
+
+class JsonBody:
+    """A body that is one JSON text.
+
+    Args:
+        bytes_max: the longest text that is kept.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._parts: list[bytes] = []
+        self._size_bytes = 0
+
+    def feed(self, data: bytes) -> Iterator[bytes | None]:
+        self._size_bytes += len(data)
+        if self._size_bytes <= self._bytes_max:
+            self._parts.append(data)
+        else:
+            self._parts.clear()
+        yield from ()
+
+    def end(self) -> Iterator[bytes | None]:
+        if self._size_bytes > self._bytes_max:
+            yield None
+        elif self._parts:
+            yield b"".join(self._parts)
+
+
+class EventStream:
+    """A stream of server-sent events; yields the data of each message event, lines joined by line feeds.
+
+    Clients of MCP take no other type of event for a message, and drop an event that the end of the stream cuts off.
+
+    Args:
+        event_bytes_max: the longest event that is kept, with its fields' names.
+    """
+
+    def __init__(self, event_bytes_max: int) -> None:
+        self._bytes_max = event_bytes_max
+        self._begun = False
+        self._line = bytearray()
+        self._after_cr = False
+        self._event_bytes = 0
+        self._data: list[bytes] = []
+        self._type = b""
+
+    def feed(self, data: bytes) -> Iterator[bytes | None]:
+        if self._after_cr and data:
+            self._after_cr = False
+            data = data.removeprefix(b"\n")
+        start = 0
+        for end in _LINE_END.finditer(data):
+            self._grow(data[start : end.start()])
+            start = end.end()
+            yield from self._line_ends()
+        self._grow(data[start:])
+        self._after_cr = data.endswith(b"\r")
+
+    def end(self) -> Iterator[bytes | None]:
+        yield from ()
+
+    def _grow(self, part: bytes) -> None:
+        self._event_bytes += len(part)
+        if self._event_bytes > self._bytes_max:
+            self._data.clear()
+            # What the line begins with still tells whether it is the blank one that ends the event.
+            part = b"" if self._line else part[:1]
+            self._line[1:] = b""
+        self._line += part
+
+    def _line_ends(self) -> Iterator[bytes | None]:
+        line = bytes(self._line)
+        self._line.clear()
+        if not self._begun:
+            self._begun = True
+            line = line.removeprefix(_BOM)
+        if line:
+            self._field(line)
+            return
+        data, kind, lost = self._data, self._type, self._event_bytes > self._bytes_max
+        self._data, self._type, self._event_bytes = [], b"", 0
+        if lost:
+            yield None
+        elif data and kind in (b"", b"message"):
+            yield b"\n".join(data)
+
+    def _field(self, line: bytes) -> None:
+        name, _, value = line.partition(b":")
+        if name not in _NAMES or self._event_bytes > self._bytes_max:
+            if name == b"":
+                self._event_bytes -= min(len(line), self._event_bytes)  # comments keep a stream alive for days
+            return
+        value = value.removeprefix(b" ")
+        if name == b"data":
+            self._data.append(value)
+        else:
+            self._type = value
+
+
+class Opaque:
+    """A body that no client of MCP takes for messages."""
+
+    def feed(self, data: bytes) -> Iterator[bytes | None]:  # noqa: ARG002 - the protocol's
+        yield from ()
+
+    def end(self) -> Iterator[bytes | None]:
+        yield from ()
+
+
+class Unreadable:
+    """A body of messages in an encoding that is not undone here."""
+
+    def feed(self, data: bytes) -> Iterator[bytes | None]:  # noqa: ARG002 - the protocol's
+        yield from ()
+
+    def end(self) -> Iterator[bytes | None]:
+        yield None
+
+
+class Compressed:
+    """A compressed body, decompressed in steps of bounded size."""
+
+    _STEP_BYTES = 256 * 1_024
+
+    def __init__(self, inner: Body) -> None:
+        self._inner = inner
+        self._inflate: zlib._Decompress | None = None
+        self._head = b""
+        self._broken = False
+
+    def feed(self, data: bytes) -> Iterator[bytes | None]:
+        if self._inflate is None:
+            self._head += data
+            if len(self._head) < 2:
+                return
+            data, self._head = self._head, b""
+            self._inflate = zlib.decompressobj(_window_bits(data))
+        more = True
+        while more and not self._broken:
+            try:
+                plain = self._inflate.decompress(data, self._STEP_BYTES)
+            except zlib.error:
+                self._broken = True
+                return
+            data = self._inflate.unconsumed_tail
+            more = bool(data) or len(plain) == self._STEP_BYTES
+            # Some clients read on after the end, others stop there.
+            self._broken = bool(self._inflate.unused_data)
+            yield from self._inner.feed(plain)
+
+    def end(self) -> Iterator[bytes | None]:
+        if self._broken or self._head:
+            yield None
+        else:
+            yield from self._inner.end()
+
+
+def _window_bits(head: bytes) -> int:
+    """Return what zlib needs to know: some servers send "deflate" without its header (RFC 9110, section 8.4.1.2)."""
+    is_zlib = head[0] & 0x0F == zlib.DEFLATED and int.from_bytes(head[:2], "big") % 31 == 0
+    return zlib.MAX_WBITS | 32 if is_zlib or head[:2] == b"\x1f\x8b" else -zlib.MAX_WBITS
+
+
+def body_of(content_type: str | None, content_encoding: str | None, *, message_bytes_max: int) -> Body:
+    """Return a reader for a body, by its headers."""
+    kind = (content_type or "").partition(";")[0].strip().lower()
+    encoding = (content_encoding or "identity").strip().lower()
+    body: Body
+    if kind == "text/event-stream":
+        body = EventStream(message_bytes_max)
+    elif "json" in kind or not kind:
+        body = JsonBody(message_bytes_max)
+    else:
+        return Opaque()
+    if encoding not in READABLE_ENCODINGS:
+        return Unreadable()
+    return body if encoding in ("identity", "") else Compressed(body)

@@ -1,0 +1,106 @@
+"""Headers of HTTP messages: what a proxy passes on, whom it serves, and whether headers and body agree."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from assay_stream.observe.http.bodies import READABLE_ENCODINGS
+from assay_stream.observe.jsonrpc import params_of
+
+Fields = Sequence[tuple[str, str]]
+"""Header fields in order, repeated ones too."""
+
+HEADER_MISMATCH_CODE = -32020
+"""JSON-RPC error of MCP 2026-07-28 where headers and body differ."""
+
+LOOPBACK = frozenset(("127.0.0.1", "localhost", "::1"))
+
+_OF_ONE_HOP = frozenset(
+    ("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer")
+).union(("transfer-encoding", "upgrade"))
+_NOT_FORWARDED = frozenset(("host", "expect", "accept-encoding"))
+_NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+
+
+def passed_on(fields: Fields) -> list[tuple[str, str]]:
+    """Return the fields without those that are for one connection only (RFC 9110, section 7.6.1)."""
+    named = {
+        name.strip().lower() for field, value in fields if field.lower() == "connection" for name in value.split(",")
+    }
+    return [(name, value) for name, value in fields if name.lower() not in _OF_ONE_HOP | named]
+
+
+def forwarded(fields: Fields) -> list[tuple[str, str]]:
+    """Return a client's fields as the server gets them; encodings that cannot be read here are not offered to it."""
+    kept = [(name, value) for name, value in passed_on(fields) if name.lower() not in _NOT_FORWARDED]
+    offered = [
+        part.strip()
+        for name, value in fields
+        if name.lower() == "accept-encoding"
+        for part in value.split(",")
+        if part.partition(";")[0].strip().lower() in READABLE_ENCODINGS
+    ]
+    return [*kept, ("Accept-Encoding", ", ".join(offered) or "identity")]
+
+
+def is_host_served(host: str, served: Collection[str]) -> bool:
+    """Tell whether a ``Host`` header names one of the hosts (with any port, or as ``host:port``)."""
+    try:
+        name = urlsplit(f"//{host}").hostname
+    except ValueError:
+        return False
+    return name is not None and (name in served or host.lower() in served)
+
+
+def is_origin_served(origin: str, host: str, served: Collection[str], *, is_loopback: bool) -> bool:
+    """Tell whether a page of this origin may send requests (MCP, Streamable HTTP, security warning)."""
+    if origin.lower() in served:
+        return True
+    try:
+        parts = urlsplit(origin)
+    except ValueError:
+        return False
+    if parts.scheme not in ("http", "https"):
+        return False
+    return parts.netloc.lower() == host.lower() or (is_loopback and parts.hostname in LOOPBACK)
+
+
+def mismatch(fields: Fields, message: Mapping[str, Any]) -> str | None:
+    """Return the header that says something else than the message, or comes twice; ``None`` if there is none.
+
+    Args:
+        message: a request or notification; a proxy or server that goes by the headers would take it for another.
+    """
+    stated: dict[str, list[str]] = {"Mcp-Method": [], "Mcp-Name": []}
+    names = {name.lower(): name for name in stated}
+    for field, value in fields:
+        if field.lower() in names:
+            stated[names[field.lower()]].append(value)
+    params = params_of(message)
+    method = message.get("method")
+    member = _NAMED_BY.get(method) if isinstance(method, str) else None
+    subject = None if member is None else params.get(member)
+    for name, meant in (("Mcp-Method", method), ("Mcp-Name", subject)):
+        values = stated[name]
+        if len(values) > 1 or (values and meant is not None and _decoded(values[0].strip()) != meant):
+            return name
+    return None
+
+
+def _decoded(value: str) -> str | None:
+    """Return what a header's value says: one that is not plain ASCII comes as ``=?base64?...?=``."""
+    if not (value.startswith("=?base64?") and value.endswith("?=")):
+        return value
+    try:
+        return base64.b64decode(value[9:-2], validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+
+
+def first(fields: Iterable[tuple[str, str]], name: str) -> str | None:
+    """Return the first value of a field."""
+    return next((value for field, value in fields if field.lower() == name), None)

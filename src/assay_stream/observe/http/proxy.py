@@ -1,0 +1,285 @@
+"""The reverse proxy of the HTTP tap: bytes pass unchanged and as they come, and are noted as they pass.
+
+What is not as it was: headers for one connection only, ``Host``, encodings in ``Accept-Encoding`` that cannot be read
+here, and how a body without a stated length is framed. A redirect is never followed, and never passed on either: the
+client would go around the tap, and might take its credentials elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from typing import Protocol
+
+from aiohttp import web
+from multidict import CIMultiDict
+
+from assay_stream.limits import HTTP_LIMITS, HttpLimits
+from assay_stream.observe.http.client import Answer, Client, UpstreamError
+from assay_stream.observe.http.headers import Fields, forwarded, is_host_served, is_origin_served, passed_on
+from assay_stream.observe.http.traffic import Ending
+from assay_stream.observe.http.upstreams import Upstream
+from assay_stream.observe.jsonrpc import BLOCKED_CODE
+
+_METHODS = frozenset(("GET", "POST", "DELETE", "OPTIONS", "HEAD"))
+_REDIRECTS = frozenset((301, 302, 303, 307, 308))
+
+_PROBLEMS = {
+    "host_not_served": (421, "this tap serves no such host; see --allow-host"),
+    "origin_not_served": (403, "pages of this origin may not use this tap; see --allow-origin"),
+    "no_such_upstream": (404, "no server is configured under this path"),
+    "method_not_allowed": (405, "MCP uses POST, GET and DELETE"),
+    "too_many_requests": (503, "too many requests are in progress; try again"),
+    "body_stalled": (408, "the request's body did not arrive in time"),
+    "upstream_unreachable": (502, "the server cannot be reached or does not answer in HTTP"),
+    "upstream_silent": (504, "the server did not begin to answer in time"),
+    "upstream_redirects": (502, "the server redirects elsewhere; configure its final address as the upstream"),
+    "tap_failed": (500, "the tap failed; its log says why"),
+}
+
+_log = logging.getLogger(__name__)
+
+
+class Eyes(Protocol):
+    """What gets to see an exchange. Nothing here may block or raise."""
+
+    def from_client(self, data: bytes | None) -> None:
+        """Bytes of the request's body, ``None`` for its end."""
+
+    def answered(self, status: int, fields: Fields) -> None:
+        """The head of the response."""
+
+    def from_server(self, data: bytes | None) -> None:
+        """Bytes of the response's body, ``None`` for its end."""
+
+    def closed(self, ending: Ending) -> None:
+        """The end of the exchange."""
+
+
+class _Blind:
+    """For what is no MCP: documents about authorisation."""
+
+    def from_client(self, data: bytes | None) -> None:
+        pass
+
+    def answered(self, status: int, fields: Fields) -> None:
+        pass
+
+    def from_server(self, data: bytes | None) -> None:
+        pass
+
+    def closed(self, ending: Ending) -> None:
+        pass
+
+
+class _Problem(Exception):  # noqa: N818 - an answer, not an error of ours
+    """What a client gets where there is nothing to pass on."""
+
+    def __init__(self, code: str) -> None:
+        self.code = code
+        super().__init__(code)
+
+
+class _Passed(web.StreamResponse):
+    """A response with the server's headers only."""
+
+    def __init__(self, answer: Answer) -> None:
+        headers = CIMultiDict(passed_on(answer.fields))
+        super().__init__(status=answer.status, reason=answer.reason or None, headers=headers)
+        self.added = {"Server", "Content-Type"} - {name.title() for name in headers}
+
+
+class Proxy:
+    """Passes requests on to servers.
+
+    Args:
+        routes: server and URL by path of the tap.
+        eyes: what sees an exchange with a server.
+        hosts: what ``Host`` may name; everything if empty.
+        origins: what ``Origin`` may be, beside the tap's own.
+        is_loopback: whether only programs of this machine can connect.
+    """
+
+    def __init__(
+        self,
+        routes: Mapping[str, tuple[Upstream, str]],
+        client: Client,
+        eyes: Callable[[Upstream, str, Fields], Eyes],
+        *,
+        hosts: Collection[str] = (),
+        origins: Collection[str] = (),
+        is_loopback: bool = True,
+        limits: HttpLimits = HTTP_LIMITS,
+    ) -> None:
+        self._routes = routes
+        self._client = client
+        self._eyes = eyes
+        self._hosts = hosts
+        self._origins = origins
+        self._is_loopback = is_loopback
+        self._limits = limits
+        self._in_progress = 0
+        self._unreached: set[str] = set()
+        self.failures = 0
+
+    def application(self) -> web.Application:
+        """Return the web application to serve."""
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", self.handle)
+        app.on_response_prepare.append(_only_theirs)
+        return app
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Answer one request."""
+        self._in_progress += 1
+        try:
+            self._check(request)
+            path, _, query = request.raw_path.partition("?")
+            if path not in self._routes:
+                raise _Problem("no_such_upstream")
+            upstream, url = self._routes[path]
+            if request.method not in _METHODS:
+                raise _Problem("method_not_allowed")
+            if self._in_progress > self._limits.exchanges_max:
+                raise _Problem("too_many_requests")
+            return await self._exchange(request, upstream, url, query)
+        except _Problem as problem:
+            return _answer(problem.code)
+        except Exception:  # noqa: BLE001 - the client gets an answer whatever goes wrong here
+            self.failures += 1
+            _log.exception("a request failed in the tap")
+            return _answer("tap_failed")
+        finally:
+            self._in_progress -= 1
+
+    def _check(self, request: web.Request) -> None:
+        """Keep pages in a browser from reaching servers through us (MCP, Streamable HTTP, security warning)."""
+        host = request.headers.get("Host", "")
+        if self._hosts and not is_host_served(host, self._hosts):
+            raise _Problem("host_not_served")
+        origin = request.headers.get("Origin")
+        if origin is not None and not is_origin_served(origin, host, self._origins, is_loopback=self._is_loopback):
+            raise _Problem("origin_not_served")
+
+    async def _exchange(self, request: web.Request, upstream: Upstream, url: str, query: str) -> web.StreamResponse:
+        fields = list(request.headers.items())
+        eyes: Eyes = self._eyes(upstream, request.method, fields) if url == upstream.url else _Blind()
+        ending: Ending = "upstream_failed"
+        try:
+            answer = await self._send(request, url, query, fields, eyes)
+            try:
+                response, is_whole = await self._pass_back(request, answer, eyes)
+                ending = "complete" if is_whole else "upstream_failed"
+                return response
+            finally:
+                await answer.release()
+        except (asyncio.CancelledError, ConnectionError):
+            # aiohttp cancels the handler of a client that is gone.
+            ending = "client_left"
+            raise
+        finally:
+            eyes.closed(ending)
+
+    async def _send(self, request: web.Request, url: str, query: str, fields: Fields, eyes: Eyes) -> Answer:
+        upload = _Upload(request, eyes, self._limits)
+        try:
+            async with asyncio.timeout(None) as deadline:
+                upload.starts(deadline)
+                if not request.body_exists:
+                    upload.end()
+                body = aiter(upload) if request.body_exists else None
+                answer = await self._client.send(
+                    request.method, f"{url}?{query}" if query else url, forwarded(fields), body
+                )
+                upload.starts(None)
+        except TimeoutError:
+            raise _Problem("upstream_silent") from None
+        except UpstreamError as error:
+            if upload.stalled:
+                raise _Problem("body_stalled") from None
+            self._note_reached(url, type(error.__cause__).__name__)
+            raise _Problem("upstream_unreachable") from None
+        self._note_reached(url, None)
+        if answer.status in _REDIRECTS:
+            eyes.answered(answer.status, answer.fields)
+            await answer.release()
+            raise _Problem("upstream_redirects")
+        return answer
+
+    def _note_reached(self, url: str, failure: str | None) -> None:
+        """Log only what changes: an absent server must not fill the log."""
+        if failure is None:
+            self._unreached.discard(url)
+        elif url not in self._unreached:
+            self._unreached.add(url)
+            _log.warning("a server cannot be reached: %s: %s", url, failure)
+
+    async def _pass_back(self, request: web.Request, answer: Answer, eyes: Eyes) -> tuple[web.StreamResponse, bool]:
+        """Pass a response on, and return it with whether it came whole."""
+        eyes.answered(answer.status, answer.fields)
+        response = _Passed(answer)
+        await response.prepare(request)
+        try:
+            async for chunk in answer.chunks():
+                eyes.from_server(chunk)
+                await response.write(chunk)
+        except UpstreamError:
+            # No end of the body is written: the client must see that something is missing.
+            response.force_close()
+            if request.transport is not None:
+                request.transport.close()
+            return response, False
+        eyes.from_server(None)
+        await response.write_eof()
+        return response, True
+
+
+class _Upload:
+    """The body of a request, passed on as it comes. Its end starts the time that the server has to answer."""
+
+    def __init__(self, request: web.Request, eyes: Eyes, limits: HttpLimits) -> None:
+        self.stalled = False
+        self._request = request
+        self._eyes = eyes
+        self._limits = limits
+        self._deadline: asyncio.Timeout | None = None
+
+    def starts(self, deadline: asyncio.Timeout | None) -> None:
+        """Set what the end of the body starts; ``None`` once the server has answered."""
+        self._deadline = deadline
+
+    def end(self) -> None:
+        """Note the end of the body."""
+        self._eyes.from_client(None)
+        if self._deadline is not None:
+            self._deadline.reschedule(asyncio.get_running_loop().time() + self._limits.answer_limit_s)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while True:
+            try:
+                async with asyncio.timeout(self._limits.body_pause_limit_s):
+                    chunk = await self._request.content.readany()
+            except TimeoutError:
+                self.stalled = True
+                raise
+            if not chunk:
+                break
+            self._eyes.from_client(chunk)
+            yield chunk
+        self.end()
+
+
+async def _only_theirs(_: web.Request, response: web.StreamResponse) -> None:
+    """Remove what aiohttp adds to headers of a server."""
+    if isinstance(response, _Passed):
+        for name in response.added:
+            response.headers.pop(name, None)
+
+
+def _answer(code: str) -> web.Response:
+    status, text = _PROBLEMS[code]
+    error = {"code": BLOCKED_CODE, "message": f"assay-stream: {text}", "data": {"code": code}}
+    body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
+    return web.Response(status=status, body=body, content_type="application/json")

@@ -1,0 +1,245 @@
+"""From HTTP exchanges with one server to observations: a deterministic state machine without clock or I/O.
+
+Rules:
+
+1. What belongs together is a *connection*, followed by one ``WireObserver``: a session (``Mcp-Session-Id``, until
+   2025-11-25) under one authorisation context; without a session, whatever shares the context.
+2. The response to a request comes in the request's own exchange. Only a session may go on in another one: a request
+   that was left open can then be answered on any later stream of its session.
+3. A session begins with the response to ``initialize``, which may name it; what was said before then belongs to it.
+4. From MCP 2026-07-28 on, a client that closes an exchange cancels what it asked for. Before, it does not.
+5. An exchange that ends without an answer yields its calls all the same, with the reason: ``http_401``,
+   ``upstream_failed``, ``cancelled``, ``no_response``.
+6. Nothing here is ever about bytes that did not pass: what could not be read is counted, and a list that may have
+   been in it is published as unreadable.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Literal
+
+from assay_stream.limits import HTTP_LIMITS, HttpLimits
+from assay_stream.observe.events import Observation, Vantage
+from assay_stream.observe.http.bodies import Body, Opaque, body_of
+from assay_stream.observe.http.credentials import Context, Contexts
+from assay_stream.observe.http.headers import Fields, first
+from assay_stream.observe.jsonrpc import Direction, Line, RequestKey, request_key
+from assay_stream.observe.mcp_wire import LINE_BYTES_MAX, WireObserver
+from assay_stream.observe.wire import WireStats
+
+SESSION = "mcp-session-id"
+_VERSION = "mcp-protocol-version"
+_OK = range(200, 300)
+_CLOSING_CANCELS = "2026-07-28"
+
+Ending = Literal["complete", "client_left", "upstream_failed"]
+
+
+_Key = tuple[str | None, str | None, bytes]
+
+
+@dataclass(slots=True)
+class _Connection:
+    key: _Key
+    observer: WireObserver
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One request and its response.
+
+    Args:
+        number: unique in the process, from 1.
+    """
+
+    number: int
+    method: str
+    context: Context
+    session_id: str | None
+    closing_cancels: bool
+    connection: _Connection
+    request: Body
+    response: Body = field(default_factory=Opaque)
+    status: int | None = None
+    asked: list[RequestKey] = field(default_factory=list)
+    """Requests that this exchange has to answer."""
+    greeting: tuple[Line, bytes, datetime] | None = None
+    """An ``initialize`` that waits for the session it begins."""
+
+
+class Traffic:
+    """Follows what passes between all clients and one server. Times must be timezone-aware.
+
+    Args:
+        vantage: who observes which server; its ``auth_context`` is that of requests without credentials.
+    """
+
+    def __init__(
+        self,
+        vantage: Vantage,
+        contexts: Contexts,
+        *,
+        new_id: Callable[[], str],
+        limits: HttpLimits = HTTP_LIMITS,
+        message_bytes_max: int = LINE_BYTES_MAX,
+    ) -> None:
+        self._vantage = vantage
+        self._contexts = contexts
+        self._new_id = new_id
+        self._limits = limits
+        self._message_bytes_max = message_bytes_max
+        self._connections: OrderedDict[_Key, _Connection] = OrderedDict()
+        self._unconfirmed: OrderedDict[_Key, _Connection] = OrderedDict()
+        """Those for which the server has answered no request yet: made-up sessions displace no others."""
+        self._ended = WireStats()
+        """Counts of the connections that are no longer followed."""
+        self.evicted_connections = 0
+
+    @property
+    def stats(self) -> WireStats:
+        """Counts of all connections together."""
+        counts = self._ended.as_dict()
+        for connection in (*self._connections.values(), *self._unconfirmed.values()):
+            for name, count in connection.observer.stats.as_dict().items():
+                counts[name] += count
+        return WireStats(**counts)
+
+    def open(self, number: int, method: str, fields: Fields, at: datetime) -> tuple[Exchange, list[Observation]]:
+        """Begin an exchange with the head of its request, and return what that yields."""
+        context = self._contexts.of(first(fields, "authorization"))
+        session_id = first(fields, SESSION)
+        connection, observations = self._connection(context, session_id, at)
+        version = first(fields, _VERSION)
+        if version is not None:
+            connection.observer.note_version(version)
+        body = body_of(
+            first(fields, "content-type"), first(fields, "content-encoding"), message_bytes_max=self._message_bytes_max
+        )
+        request: Body = body if method == "POST" else Opaque()
+        cancels = version is not None and version >= _CLOSING_CANCELS
+        return Exchange(number, method, context, session_id, cancels, connection, request), observations
+
+    def from_client(self, exchange: Exchange, data: bytes | None, at: datetime) -> list[Observation]:
+        """Take bytes of the request's body; ``None`` for its end."""
+        observations: list[Observation] = []
+        for message in exchange.request.end() if data is None else exchange.request.feed(data):
+            if message is None:
+                observations += exchange.connection.observer.missed("client->server", at, exchange=exchange.number)
+            else:
+                observations += self._asked(exchange, message, at)
+        return observations
+
+    def answered(self, exchange: Exchange, status: int, fields: Fields, at: datetime) -> list[Observation]:
+        """Take the head of the response."""
+        observations: list[Observation] = []
+        exchange.status = status
+        exchange.response = body_of(
+            first(fields, "content-type"), first(fields, "content-encoding"), message_bytes_max=self._message_bytes_max
+        )
+        if exchange.session_id is None and (session_id := first(fields, SESSION)) is not None:
+            exchange.session_id = session_id
+            exchange.connection, observations = self._connection(exchange.context, session_id, at)
+        if status in _OK:
+            observations += self._confirm(exchange.connection, at)
+        if exchange.greeting is not None:
+            line, raw, asked_at = exchange.greeting
+            exchange.greeting = None
+            observations += self._take(exchange, "client->server", line, raw, asked_at)
+        return observations
+
+    def from_server(self, exchange: Exchange, data: bytes | None, at: datetime) -> list[Observation]:
+        """Take bytes of the response's body; ``None`` for its end."""
+        observations: list[Observation] = []
+        for message in exchange.response.end() if data is None else exchange.response.feed(data):
+            if message is None:
+                observations += self.lost(exchange, "server->client", at)
+            elif message.strip():
+                line = exchange.connection.observer.read(message)
+                observations += self._take(exchange, "server->client", line, message, at)
+        return observations
+
+    def lost(self, exchange: Exchange, direction: Direction, at: datetime) -> list[Observation]:
+        """Note that bytes of a body passed unseen, and return what that yields."""
+        return exchange.connection.observer.missed(direction, at, exchange=exchange.number)
+
+    def closed(self, exchange: Exchange, ending: Ending, at: datetime) -> list[Observation]:
+        """End an exchange; what it leaves unanswered is answered elsewhere, or never."""
+        observer, asked = exchange.connection.observer, exchange.asked
+        exchange.asked = []
+        failed = exchange.status is not None and exchange.status not in _OK
+        if exchange.method == "DELETE" and exchange.status in _OK:
+            return self._end(exchange.connection, at) if exchange.session_id is not None else []
+        if exchange.session_id is not None and exchange.status in _OK:
+            return [each for key in asked for each in observer.orphaned(key, at)]
+        code = "no_response"
+        if failed:
+            code = f"http_{exchange.status}"
+        elif ending == "upstream_failed":
+            code = "upstream_failed"
+        elif ending == "client_left" and exchange.closing_cancels:
+            code = "cancelled"
+        ok = False if failed else None
+        return [each for key in asked for each in observer.unanswered(key, code, at, ok=ok)]
+
+    def close(self, at: datetime) -> list[Observation]:
+        """Return the calls that will never be answered, when the tap ends."""
+        connections = [*self._connections.values(), *self._unconfirmed.values()]
+        return [each for connection in connections for each in self._end(connection, at)]
+
+    def _asked(self, exchange: Exchange, message: bytes, at: datetime) -> list[Observation]:
+        if not message.strip():
+            return []
+        line = exchange.connection.observer.read(message)
+        methods = [each.get("method") for each in line.messages]
+        if exchange.session_id is None and methods == ["initialize"]:
+            exchange.greeting = line, message, at
+            return []
+        return self._take(exchange, "client->server", line, message, at)
+
+    def _take(
+        self, exchange: Exchange, direction: Direction, line: Line, raw: bytes, at: datetime
+    ) -> list[Observation]:
+        if direction == "client->server":
+            keys = (request_key(each.get("id"), exchange.number) for each in line.messages if "method" in each)
+            exchange.asked += [key for key in keys if key is not None]
+        return exchange.connection.observer.take(direction, line, raw, at, exchange=exchange.number)
+
+    def _connection(
+        self, context: Context, session_id: str | None, at: datetime
+    ) -> tuple[_Connection, list[Observation]]:
+        # A session goes on when an opaque credential is refreshed.
+        key = (session_id, context.label, b"" if session_id is not None else context.client)
+        for known in (self._connections, self._unconfirmed):
+            if key in known:
+                known.move_to_end(key)
+                return known[key], []
+        vantage = replace(self._vantage, auth_context=context.label)
+        observer = WireObserver(vantage, session_id=self._new_id(), new_id=self._new_id)
+        connection = self._unconfirmed[key] = _Connection(key, observer)
+        return connection, self._bounded(self._unconfirmed, at)
+
+    def _confirm(self, connection: _Connection, at: datetime) -> list[Observation]:
+        if self._unconfirmed.get(connection.key) is not connection:
+            return []
+        self._connections[connection.key] = self._unconfirmed.pop(connection.key)
+        return self._bounded(self._connections, at)
+
+    def _bounded(self, connections: OrderedDict[_Key, _Connection], at: datetime) -> list[Observation]:
+        if len(connections) <= self._limits.connections_max:
+            return []
+        self.evicted_connections += 1
+        return self._end(next(iter(connections.values())), at)
+
+    def _end(self, connection: _Connection, at: datetime) -> list[Observation]:
+        observations = connection.observer.close(at)
+        for known in (self._connections, self._unconfirmed):
+            if known.get(connection.key) is connection:
+                del known[connection.key]
+                counts = connection.observer.stats.as_dict()
+                ended = self._ended.as_dict()
+                self._ended = WireStats(**{name: count + counts[name] for name, count in ended.items()})
+        return observations

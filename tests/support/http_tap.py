@@ -1,0 +1,89 @@
+"""An HTTP tap in this process, in front of a server, and what it observed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from assay_stream.limits import HTTP_LIMITS, HttpLimits
+from assay_stream.observe import MemorySink, Vantage
+from assay_stream.observe.http.tap import Listener, run_http_tap
+from assay_stream.observe.http.upstreams import Upstream
+from tests.support.deployment import free_port
+
+THE_VANTAGE = Vantage(server_id="the-server", observer_id="the-observer", server_scoped=True)
+_START_LIMIT_S = 30.0
+
+
+@dataclass
+class Tap:
+    """A running tap: where it is, and where its observations are."""
+
+    url: str
+    sink: MemorySink
+
+    def data(self, kind: str) -> list[dict[str, Any]]:
+        """The data of the events of one kind: ``list`` or ``call``."""
+        events = [json.loads(each.value) for each in self.sink.observations]
+        return [event["data"] for event in events if event["type"] == f"mcp.tools.{kind}.observed"]
+
+
+@asynccontextmanager
+async def http_tap(
+    upstream: str | Sequence[Upstream], listener: Listener | None = None, *, limits: HttpLimits = HTTP_LIMITS
+) -> AsyncIterator[Tap]:
+    """A tap in front of a server. All observations are there after the block."""
+    upstreams = [Upstream(vantage=THE_VANTAGE, url=upstream)] if isinstance(upstream, str) else upstream
+    listener = listener or Listener(port=0)
+    sink, stop = MemorySink(), asyncio.Event()
+    port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    task = asyncio.create_task(
+        run_http_tap(upstreams, listener, sink=sink, stop=stop, ready=port.set_result, limits=limits)
+    )
+    task.add_done_callback(lambda _: port.done() or port.cancel())  # it failed before it listened
+    scheme = "http" if listener.tls is None else "https"
+    try:
+        yield Tap(f"{scheme}://127.0.0.1:{await port}{upstreams[0].path}", sink)
+    finally:
+        stop.set()
+        await task
+
+
+@asynccontextmanager
+async def listening(
+    command: Sequence[str], port: int, *, log: BinaryIO | None = None, **env: str
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A program that listens on a port; killed after the block. What it prints goes to a log, if there is one."""
+    process = await asyncio.create_subprocess_exec(*command, env=os.environ | env, stdout=log, stderr=log)
+    try:
+        async with asyncio.timeout(_START_LIMIT_S):
+            while process.returncode is None:
+                with socket.socket() as probe:
+                    probe.setblocking(False)
+                    try:
+                        await asyncio.get_running_loop().sock_connect(probe, ("127.0.0.1", port))
+                    except OSError:
+                        await asyncio.sleep(0.05)
+                    else:
+                        break
+        assert process.returncode is None
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+@asynccontextmanager
+async def http_server(*flags: str) -> AsyncIterator[str]:
+    """The SDK's server with some flags: the URL of its endpoint."""
+    port = free_port()
+    async with listening([sys.executable, "-m", "tests.support.http_mcp_server", str(port), *flags], port):
+        yield f"http://127.0.0.1:{port}/mcp"

@@ -1,0 +1,89 @@
+"""HTTP byte by byte: servers that answer what a test says, and clients that send it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Serve = Callable[[bytes, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+LIMIT_S = 20.0
+
+
+@asynccontextmanager
+async def raw_server(serve: Serve) -> AsyncIterator[str]:
+    """A server that reads the head of each request and lets a function do the rest: its URL."""
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                await serve(head, reader, writer)
+                if writer.is_closing():
+                    break
+        writer.close()
+
+    server = await asyncio.start_server(connected, "127.0.0.1", 0, limit=2**20)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+    finally:
+        server.close()
+
+
+def answering(response: bytes) -> Serve:
+    """A server that reads each request with its body and answers the same."""
+
+    async def serve(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await body_of(head, reader)
+        writer.write(response)
+        await writer.drain()
+
+    return serve
+
+
+async def body_of(head: bytes, reader: asyncio.StreamReader) -> bytes:
+    """The body of a request or response, by its head."""
+    fields = {
+        name.lower(): value.strip() for name, _, value in (line.partition(b":") for line in head.splitlines()[1:])
+    }
+    if b"content-length" in fields:
+        return await reader.readexactly(int(fields[b"content-length"]))
+    if fields.get(b"transfer-encoding") != b"chunked":
+        return b""
+    body = b""
+    while size := int(await reader.readline(), 16):
+        body += (await reader.readexactly(size + 2))[:-2]
+    await reader.readline()
+    return body
+
+
+async def connect(url: str) -> Streams:
+    """A connection to a server."""
+    host, _, port = url.split("/")[2].rpartition(":")
+    return await asyncio.open_connection(host, int(port), limit=2**20)
+
+
+async def exchange(url: str, request: bytes) -> tuple[int, bytes, bytes]:
+    """Send bytes, and return status, head and body of the response."""
+    reader, writer = await connect(url)
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            writer.write(request)
+            head = await reader.readuntil(b"\r\n\r\n")
+            return int(head.split()[1]), head, await body_of(head, reader)
+    finally:
+        writer.close()
+
+
+def a_post(body: bytes, *fields: str, path: str = "/mcp", host: str = "127.0.0.1") -> bytes:
+    """A request with a JSON body."""
+    head = [f"POST {path} HTTP/1.1", f"Host: {host}", "Content-Type: application/json", *fields]
+    return "\r\n".join([*head, f"Content-Length: {len(body)}", "", ""]).encode() + body
+
+
+def a_response(body: bytes, *fields: str, status: str = "200 OK", kind: str = "application/json") -> bytes:
+    """A response with its length."""
+    head = [f"HTTP/1.1 {status}", f"Content-Type: {kind}", *fields, f"Content-Length: {len(body)}", "", ""]
+    return "\r\n".join(head).encode() + body

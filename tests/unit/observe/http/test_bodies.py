@@ -1,0 +1,125 @@
+"""Bodies of HTTP messages become JSON-RPC messages, however the bytes were cut."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay_stream.observe.http.bodies import Body, EventStream, JsonBody, body_of
+
+LIMIT = 100
+
+
+def read(body: Body, *chunks: bytes) -> list[bytes | None]:
+    """The messages of a body that comes in chunks."""
+    return [message for chunk in chunks for message in body.feed(chunk)] + list(body.end())
+
+
+@pytest.mark.parametrize(
+    ("stream", "messages"),
+    [
+        (b"data: {}\n\n", [b"{}"]),
+        (b"data:{}\r\n\r\n", [b"{}"]),
+        (b"data: 1\r\rdata: 2\r\r", [b"1", b"2"]),
+        (b"event: message\nid: 7\ndata: {}\n\n", [b"{}"]),
+        (b"data: {\ndata: }\n\n", [b"{\n}"]),
+        (b"\xef\xbb\xbfdata: {}\n\n", [b"{}"]),
+        (b": keep-alive\n\n: again\ndata: {}\n\n", [b"{}"]),
+        (b"id: 1\nretry: 500\ndata\n\n", [b""]),
+        (b"event: ping\ndata: {}\n\ndata: 1\n\n", [b"1"]),
+        (b"data: {}\n", []),
+        (b"data: cut off", []),
+        (b"Data: {}\n\n", []),
+    ],
+)
+def test_events_are_read_as_the_standard_says(stream: bytes, messages: list[bytes]) -> None:
+    """Line endings, comments, types of events, and an event that the end cuts off."""
+    assert read(EventStream(LIMIT), stream) == messages
+
+
+def test_an_event_over_the_limit_is_reported_and_the_next_one_read() -> None:
+    """One is lost, and known to be."""
+    stream = b"data: " + b"x" * LIMIT + b"\ndata: y\n\ndata: {}\n\n"
+    assert read(EventStream(LIMIT), stream) == [None, b"{}"]
+    assert read(EventStream(LIMIT), *(stream[at : at + 1] for at in range(len(stream)))) == [None, b"{}"]
+
+
+def test_comments_never_add_up_to_an_event_over_the_limit() -> None:
+    """A stream is kept alive for days before its next event."""
+    assert read(EventStream(LIMIT), b": keep-alive\n" * 100 + b"data: {}\n\n") == [b"{}"]
+
+
+def test_a_text_over_the_limit_is_reported() -> None:
+    """It passes, but nobody knows what it said."""
+    assert read(JsonBody(LIMIT), b"x" * LIMIT) == [b"x" * LIMIT]
+    assert read(JsonBody(LIMIT), b"x" * LIMIT, b"y") == [None]
+    assert read(JsonBody(LIMIT)) == []
+
+
+lines = st.sampled_from(
+    [b"data: {}", b"data: [1]", b"data", b": c", b"event: x", b"event: message", b"", b"id: 1", b"x" * 40]
+)
+ends = st.sampled_from([b"\n", b"\r", b"\r\n"])
+streams = st.lists(st.tuples(lines, ends).map(b"".join) | st.binary(max_size=4), max_size=40).map(b"".join)
+
+
+@given(stream=streams, cuts=st.lists(st.integers(0, 400), max_size=20))
+def test_any_cutting_gives_the_same_events(stream: bytes, cuts: list[int]) -> None:
+    """Packets end anywhere."""
+    places = [0, *sorted(cut for cut in cuts if cut <= len(stream)), len(stream)]
+    chunks = [stream[start:end] for start, end in pairwise(places)]
+    whole = read(EventStream(LIMIT), stream)
+    assert read(EventStream(LIMIT), *chunks) == whole
+    assert read(EventStream(LIMIT), *(stream[at : at + 1] for at in range(len(stream)))) == whole
+
+
+@given(data=st.binary(max_size=300), step=st.integers(1, 50))
+def test_any_bytes_are_read_without_an_exception(data: bytes, step: int) -> None:
+    """Whatever the headers say that they are."""
+    for kind in ("application/json", "text/event-stream", "text/html", None):
+        for encoding in ("gzip", "deflate", "br", None):
+            body = body_of(kind, encoding, message_bytes_max=LIMIT)
+            read(body, *(data[at : at + step] for at in range(0, len(data), step)))
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "raw deflate"])
+def test_a_compressed_body_is_read_too(encoding: str) -> None:
+    """Servers compress long lists."""
+    text = b'{"jsonrpc":"2.0"}' * 5
+    raw = zlib.compressobj(wbits=-15)
+    packed = {
+        "gzip": gzip.compress(text),
+        "deflate": zlib.compress(text),
+        "raw deflate": raw.compress(text) + raw.flush(),
+    }[encoding]
+    body = body_of("application/json", encoding.split()[-1], message_bytes_max=LIMIT)
+    assert read(body, *(packed[at : at + 1] for at in range(len(packed)))) == [text]
+
+
+def test_a_bomb_is_not_unpacked_into_memory() -> None:
+    """A megabyte of zeros is reported, not kept."""
+    assert read(body_of("application/json", "gzip", message_bytes_max=LIMIT), gzip.compress(bytes(10**6))) == [None]
+
+
+@pytest.mark.parametrize(
+    ("content_type", "encoding", "messages"),
+    [
+        ("application/json; charset=utf-8", None, [b"{}"]),
+        ("Application/JSON", "identity", [b"{}"]),
+        (None, None, [b"{}"]),
+        ("text/html", None, []),
+        ("text/html", "br", []),
+        ("application/json", "br", [None]),
+        ("text/event-stream", "zstd", [None]),
+    ],
+)
+def test_the_headers_say_how_a_body_is_read(
+    content_type: str | None, encoding: str | None, messages: list[bytes | None]
+) -> None:
+    """A body of messages that cannot be read is reported; one of something else is not."""
+    assert read(body_of(content_type, encoding, message_bytes_max=LIMIT), b"{}") == messages

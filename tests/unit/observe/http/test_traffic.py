@@ -1,0 +1,272 @@
+"""Exchanges of HTTP become observations: what belongs together, and what becomes of requests that stay open."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from assay_stream.limits import HTTP_LIMITS
+from assay_stream.observe import Observation
+from assay_stream.observe.http.credentials import Contexts
+from assay_stream.observe.http.traffic import Ending, Exchange, Traffic
+from tests.support.mcp_dialogue import START, THE_VANTAGE
+from tests.unit.observe.http.test_credentials import a_token
+
+MODERN = {"MCP-Protocol-Version": "2026-07-28"}
+JSON = {"Content-Type": "application/json"}
+SSE = {"Content-Type": "text/event-stream"}
+TOOL = {"name": "echo", "inputSchema": {}}
+
+
+class Wire:
+    """All that passes between one server and its clients, one millisecond a step."""
+
+    def __init__(self, **limits: int) -> None:
+        ids = itertools.count(1)
+        self.traffic = Traffic(
+            THE_VANTAGE,
+            Contexts(b"key", b"process"),
+            new_id=lambda: f"id-{next(ids)}",
+            limits=replace(HTTP_LIMITS, **limits),
+            message_bytes_max=10_000,
+        )
+        self.now = START
+        self.observed: list[dict[str, Any]] = []
+        self._numbers = itertools.count(1)
+
+    def _note(self, observations: list[Observation]) -> None:
+        self.now += timedelta(milliseconds=1)
+        self.observed += [json.loads(each.value)["data"] for each in observations]
+
+    def posts(self, message: Any, *, method: str = "POST", **fields: str) -> Exchange:
+        """A client sends a message."""
+        head = list((JSON | {name.replace("_", "-"): value for name, value in fields.items()}).items())
+        exchange, observations = self.traffic.open(next(self._numbers), method, head, self.now)
+        self._note(observations)
+        if message is not None:
+            body = message if isinstance(message, bytes) else json.dumps(message).encode()
+            self._note(self.traffic.from_client(exchange, body, self.now))
+        self._note(self.traffic.from_client(exchange, None, self.now))
+        return exchange
+
+    def answers(self, exchange: Exchange, *messages: Any, status: int = 200, **fields: str) -> None:
+        """The server begins its answer, and sends events."""
+        head = list((SSE | {name.replace("_", "-"): value for name, value in fields.items()}).items())
+        self._note(self.traffic.answered(exchange, status, head, self.now))
+        for message in messages:
+            event = b"data: " + json.dumps(message).encode() + b"\n\n"
+            self._note(self.traffic.from_server(exchange, event, self.now))
+
+    def ends(self, exchange: Exchange, ending: Ending = "complete") -> None:
+        """An exchange ends."""
+        if ending == "complete":
+            self._note(self.traffic.from_server(exchange, None, self.now))
+        self._note(self.traffic.closed(exchange, ending, self.now))
+
+    def round(self, message: Any, result: Any, **fields: str) -> None:
+        """A request with its result."""
+        exchange = self.posts(message, **fields)
+        self.answers(exchange, {"jsonrpc": "2.0", "id": message["id"], "result": result})
+        self.ends(exchange)
+
+    def closes(self) -> None:
+        """The tap ends."""
+        self._note(self.traffic.close(self.now))
+
+
+def ask(method: str, number: Any = 1, **params: Any) -> dict[str, Any]:
+    """A request."""
+    return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+
+
+def call(number: Any = 1, name: str = "echo") -> dict[str, Any]:
+    """A call."""
+    return ask("tools/call", number, name=name, arguments={})
+
+
+def result(number: Any = 1, **content: Any) -> dict[str, Any]:
+    """A result."""
+    return {"jsonrpc": "2.0", "id": number, "result": content}
+
+
+def errors(wire: Wire) -> list[str | None]:
+    """The error codes of the calls."""
+    return [each["error"]["code"] if "error" in each else None for each in wire.observed if "tool_name" in each]
+
+
+def test_equal_ids_of_clients_without_a_session_are_told_apart() -> None:
+    """Every stateless client counts from 1: each response answers the request of its own exchange."""
+    wire = Wire()
+    wire.round(ask("tools/list"), {"tools": [TOOL]}, **MODERN)
+    one, two = wire.posts(call(2, "one"), **MODERN), wire.posts(call(2, "two"), **MODERN)
+    wire.answers(two, result(2, isError=True))
+    wire.ends(two)
+    wire.answers(one, result(2))
+    wire.ends(one)
+    snapshot, *calls = wire.observed
+    assert [(each["tool_name"], each["ok"]) for each in calls] == [("two", False), ("one", True)]
+    assert {each["snapshot_id"] for each in calls} == {snapshot["snapshot_id"]}
+    assert len({each["tool_call_id"] for each in calls}) == 2
+
+
+def test_sessions_are_connections_of_their_own() -> None:
+    """What one session was shown is nothing that another one goes by."""
+    wire = Wire()
+    for session in ("a", "b"):
+        wire.round(ask("tools/list"), {"tools": [TOOL]}, Mcp_Session_Id=session)
+    for session in ("b", "a"):
+        wire.round(call(2), {}, Mcp_Session_Id=session)
+    first, second, *calls = wire.observed
+    assert [each["snapshot_id"] for each in calls] == [second["snapshot_id"], first["snapshot_id"]]
+
+
+def test_the_session_begins_with_the_response_to_initialize() -> None:
+    """Its version is that of the session's lists."""
+    wire = Wire()
+    hello = wire.posts(ask("initialize", protocolVersion="2025-06-18"))
+    wire.answers(hello, result(protocolVersion="2025-06-18"), Mcp_Session_Id="s")
+    wire.ends(hello)
+    wire.round(ask("tools/list", 2), {"tools": [TOOL]}, Mcp_Session_Id="s")
+    wire.round(ask("tools/list", 2), {"tools": [TOOL]})
+    assert [each.get("protocol_version") for each in wire.observed] == ["2025-06-18", None]
+
+
+def test_a_stream_that_broke_goes_on_in_a_later_one() -> None:
+    """Last-Event-ID: the response comes on a GET stream of the session."""
+    wire = Wire()
+    wire.round(ask("tools/list"), {"tools": [TOOL]}, Mcp_Session_Id="s")
+    broken = wire.posts(call(2), Mcp_Session_Id="s")
+    wire.answers(broken)
+    wire.ends(broken, "upstream_failed")
+    listing = wire.posts(ask("tools/list", 3), Mcp_Session_Id="s")
+    wire.answers(listing)
+    wire.ends(listing, "client_left")
+    resumed = wire.posts(None, method="GET", Mcp_Session_Id="s", Last_Event_ID="7")
+    wire.answers(resumed, result(2), result(3, tools=[TOOL]))
+    assert [each.get("ok", "list") for each in wire.observed] == ["list", True, "list"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "ending", "code", "ok"),
+    [
+        (MODERN, None, "client_left", "cancelled", None),
+        (MODERN, 200, "client_left", "cancelled", None),
+        ({}, 200, "client_left", "no_response", None),
+        (MODERN, 200, "complete", "no_response", None),
+        (MODERN, 200, "upstream_failed", "upstream_failed", None),
+        (MODERN, None, "upstream_failed", "upstream_failed", None),
+        (MODERN, 401, "complete", "http_401", False),
+        ({"Mcp-Session-Id": "s"}, 404, "complete", "http_404", False),
+        ({"Mcp-Session-Id": "s"}, None, "client_left", "no_response", None),
+    ],
+)
+def test_a_call_without_an_answer_has_a_record_that_says_why(
+    fields: dict[str, str], status: int | None, ending: Ending, code: str, ok: bool | None
+) -> None:
+    """Cancelled, refused, or left open."""
+    wire = Wire()
+    exchange = wire.posts(call(), **fields)
+    if status is not None:
+        wire.answers(exchange, status=status)
+    wire.ends(exchange, ending)
+    [evidence] = wire.observed
+    assert (evidence["error"], evidence.get("ok")) == ({"code": code}, ok)
+
+
+def test_a_cancellation_comes_in_an_exchange_of_its_own() -> None:
+    """Until 2025-11-25 a client says so."""
+    wire = Wire()
+    wire.posts(call("x"), Mcp_Session_Id="s")
+    notice = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "x"}}
+    wire.posts(notice, Mcp_Session_Id="s")
+    assert errors(wire) == ["cancelled"]
+
+
+def test_the_end_of_a_session_ends_its_calls() -> None:
+    """DELETE, if the server agrees."""
+    wire = Wire()
+    wire.posts(call(), Mcp_Session_Id="s")
+    for status in (405, 200):
+        end = wire.posts(None, method="DELETE", Mcp_Session_Id="s")
+        wire.answers(end, status=status)
+        wire.ends(end)
+        assert errors(wire) == ["no_response"] * (status == 200)
+
+
+def test_a_refreshed_token_is_no_new_context_and_another_scope_is() -> None:
+    """The label is a hash of who and what for."""
+    wire = Wire()
+    for claims in ({"iat": 1}, {"iat": 2}, {"scope": "files admin"}):
+        wire.round(ask("tools/list"), {"tools": [TOOL]}, Authorization=f"Bearer {a_token(**claims)}", **MODERN)
+        wire.round(call(2), {}, Authorization=f"Bearer {a_token(**claims)}", **MODERN)
+    labels = [each["auth_context"] for each in wire.observed if "tools" in each]
+    assert labels[0] == labels[1] != labels[2]
+    assert all(label.startswith("oauth:") for label in labels)
+    pairs = zip(wire.observed[::2], wire.observed[1::2], strict=True)
+    assert all(shown["snapshot_id"] == called["snapshot_id"] for shown, called in pairs)
+
+
+def test_an_announced_change_outdates_the_list_of_its_context() -> None:
+    """On the stream of subscriptions/listen, or on the GET stream of a session."""
+    for fields, method in ((MODERN, "POST"), ({"Mcp-Session-Id": "s"}, "GET")):
+        wire = Wire()
+        wire.round(ask("tools/list"), {"tools": [TOOL]}, **fields)
+        stream = wire.posts(ask("subscriptions/listen", 2) if method == "POST" else None, method=method, **fields)
+        wire.answers(stream, {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+        wire.round(call(3), {}, **fields)
+        _, changed, called = wire.observed
+        assert "tools" not in changed
+        assert "snapshot_id" not in called
+
+
+def test_a_list_too_long_to_read_is_published_as_unreadable() -> None:
+    """It must not leave the previous one in force. Other requests in progress are not affected."""
+    wire = Wire()
+    wire.posts(ask("tools/list"), **MODERN)
+    exchange = wire.posts(ask("tools/list"), **MODERN)
+    wire.answers(exchange, result(tools=[{"name": "x" * 10_000}]))
+    [snapshot] = wire.observed
+    assert snapshot["tools"] == {"unreadable": "line missed"}
+
+
+def test_the_connection_that_rested_longest_is_forgotten_and_made_up_ones_displace_none() -> None:
+    """Only those that the server has answered count."""
+    wire = Wire(connections_max=2)
+    wire.round(ask("tools/list"), {"tools": [TOOL]}, Mcp_Session_Id="a")
+    for number in range(5):
+        forged = wire.posts(call(), Mcp_Session_Id=f"forged-{number}")
+        wire.answers(forged, status=404)
+        wire.ends(forged)
+    wire.round(call(2), {}, Mcp_Session_Id="a")
+    assert wire.observed[-1]["snapshot_id"] == wire.observed[0]["snapshot_id"]
+    for session in ("b", "c"):
+        wire.round(ask("tools/list"), {"tools": [TOOL]}, Mcp_Session_Id=session)
+    wire.round(call(3), {}, Mcp_Session_Id="a")
+    assert "snapshot_id" not in wire.observed[-1]
+    assert wire.traffic.evicted_connections > 0
+    assert wire.traffic.stats.calls == 7, "counts of forgotten connections stay"
+
+
+def test_the_end_of_the_tap_leaves_no_call_without_a_record() -> None:
+    """Those of sessions that are still open."""
+    wire = Wire()
+    wire.posts(call(1), Mcp_Session_Id="s")
+    wire.posts(call(2), **MODERN)
+    wire.closes()
+    assert errors(wire) == ["no_response", "no_response"]
+
+
+def test_someone_who_knows_a_session_cannot_answer_for_it() -> None:
+    """A request under another's session that the server refuses displaces nothing."""
+    wire = Wire()
+    mine = wire.posts(call(2), Mcp_Session_Id="s")
+    forged = wire.posts(call(2, "other"), Mcp_Session_Id="s")
+    wire.answers(forged, status=401)
+    wire.ends(forged)
+    wire.answers(mine, result(2))
+    assert [(each["tool_name"], each["ok"]) for each in wire.observed] == [("other", False), ("echo", True)]

@@ -1,0 +1,72 @@
+"""An observer that cannot keep up: what it missed is counted, and known to be missing."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import replace
+from typing import Any
+
+from assay_stream.limits import HTTP_LIMITS
+from assay_stream.observe import Observation
+from assay_stream.observe.http.credentials import Contexts
+from assay_stream.observe.http.traffic import Traffic
+from assay_stream.observe.http.watching import HttpWatch
+from tests.support.mcp_dialogue import START, THE_VANTAGE
+
+JSON = [("Content-Type", "application/json"), ("MCP-Protocol-Version", "2026-07-28")]
+LIST = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
+TOOLS = b'{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}'
+
+
+class Watching:
+    """A watch whose thread starts when the test says so."""
+
+    def __init__(self, **limits: int) -> None:
+        self.observed: list[Observation] = []
+        ids = itertools.count()
+        bounds = replace(HTTP_LIMITS, **limits)
+        self.traffic = Traffic(THE_VANTAGE, Contexts(b"", b""), new_id=lambda: str(next(ids)), limits=bounds)
+        self.watch = HttpWatch([self.traffic], publish=self.observed.append, clock=lambda: START, limits=bounds)
+
+    def list_passes(self, answer: bytes = TOOLS) -> None:
+        """A client gets a list."""
+        exchange = self.watch.opened(self.traffic, "POST", JSON)
+        exchange.from_client(LIST)
+        exchange.from_client(None)
+        exchange.answered(200, JSON)
+        exchange.from_server(answer)
+        exchange.from_server(None)
+        exchange.closed("complete")
+
+    def finish(self) -> list[dict[str, Any]]:
+        """Inspect what waits; the data of what is published."""
+        self.watch.start()
+        self.watch.finish()
+        self.watch.join()
+        return [json.loads(each.value)["data"] for each in self.observed]
+
+
+def test_what_waits_is_inspected_in_order() -> None:
+    """Nothing is lost if there is room."""
+    watching = Watching()
+    watching.list_passes()
+    watching.list_passes()
+    assert [each["completeness"] for each in watching.finish()] == ["complete", "complete"]
+
+
+def test_a_list_that_the_backlog_has_no_room_for_is_published_as_unreadable() -> None:
+    """It must not leave the previous one in force."""
+    watching = Watching(backlog_bytes_max=4_096 + 100)
+    watching.list_passes(TOOLS + b" " * 100)
+    [snapshot] = watching.finish()
+    assert snapshot["tools"] == {"unreadable": "line missed"}
+
+
+def test_an_exchange_that_the_backlog_has_no_room_for_is_counted() -> None:
+    """It passes unobserved."""
+    watching = Watching(backlog_bytes_max=4_096 + 200)
+    watching.list_passes()
+    watching.list_passes()
+    assert watching.watch.missed_exchanges == 1
+    assert len(watching.finish()) == 1
