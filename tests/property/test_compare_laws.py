@@ -25,7 +25,20 @@ from assay_stream.verify.evidence import Recorded
 from assay_stream.verify.pairing import EVIDENCE, Pairing
 from tests.property.test_engine_laws import PARTITIONS, Logs, logs
 from tests.property.test_engine_laws import live as deployed
-from tests.property.test_replay_laws import FLEETS, LOGS, PRODUCER, Drawn, drawn_log, handed_in, in_time, live, logged
+from tests.property.test_replay_laws import (
+    CALLED,
+    FLEETS,
+    LOGS,
+    PINNED,
+    PRODUCER,
+    SEEN,
+    Drawn,
+    drawn_log,
+    handed_in,
+    in_time,
+    live,
+    logged,
+)
 from tests.support.fleet import START, Fleet
 
 
@@ -268,6 +281,50 @@ def test_alerts_of_a_live_run_in_any_order_are_no_difference(drawn: list[Drawn],
     comparison, found = compared(handed_in(records, choose), written(outputs), raised_from(outputs, choose))
     assert [difference for difference in found if difference.counts] == []
     assert set(comparison.causes) <= {"order_of_reading"}
+
+
+@given(st.lists(st.one_of(SEEN, SEEN, CALLED, PINNED), max_size=14), st.randoms(use_true_random=False))
+def test_when_a_reason_joined_an_alert_is_no_difference(drawn: list[Drawn], choose: random.Random) -> None:
+    """A decision that is read after the lists of its time, or long after them, joins the alerts about them.
+
+    One for each server: of two the live run judges some lists by the other one. And none at the time of a list: whether
+    that replaced what the decision is about before or after it is told by the order alone.
+    """
+    listed = {(server, minute) for kind, server, _, minute, *_ in drawn if kind == "list"}
+    first = {
+        server: number
+        for number, (kind, server, _, minute, *_) in reversed([*enumerate(drawn)])
+        if kind == "pin" and (server, minute) not in listed
+    }
+    records = drawn_log(
+        [
+            (kind, server, observer, minute, detail, second if kind == "call" else bool(server))
+            for number, (kind, server, observer, minute, detail, second) in enumerate(drawn)
+            if kind != "pin" or first.get(server) == number
+        ]
+    )
+    ordered = in_time(records, choose)
+    pins = [record for record in ordered if record.role is Role.CONTROL]
+    for pin in pins:
+        ordered.remove(pin)
+        earlier = [
+            n for n, other in enumerate(ordered, 1) if other.role is Role.SNAPSHOTS and not is_before(pin, other)
+        ]
+        ordered.insert(choose.randint(max(earlier, default=0), len(ordered)), pin)
+    outputs = live(ordered, snapshot_partitions=2)
+    alerts = raised_from(outputs, choose)
+    _, found = compared(handed_in(records, choose), written(outputs), alerts)
+    assert [difference for difference in found if difference.counts and difference.what == "alert"] == []
+
+
+def is_before(record: Record, other: Record) -> bool:
+    """Whether an event is earlier than another one."""
+    return event_time_of(record) < event_time_of(other)
+
+
+def event_time_of(record: Record) -> str:
+    """The event time of a record."""
+    return str(orjson.loads(record.value or b"")["time"])
 
 
 def raised_from(outputs: list[Output], choose: random.Random) -> list[bytes | None]:

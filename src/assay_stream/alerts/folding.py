@@ -125,6 +125,9 @@ def find(
     uid = finding.uid()
     finding = with_carried_over(_without_suppressed(finding, suppressions), state_of)
     known = state_of(uid)
+    if finding.known and (known is None or not known.raised):
+        # What else is wrong with a definition that returns speaks for itself, whichever was read first.
+        finding = replace(finding, also=())
     step = Folding()
     fold = None
     if known is not None and was_applied(known, finding.origin):

@@ -6,7 +6,7 @@ What rule engines match on stands as flat scalars under ``unmapped``. Nothing in
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from hashlib import sha256
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Required, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -333,8 +333,8 @@ def group_of(finding: Finding) -> str | None:
 
 
 def _pin_of(state: AlertState) -> dict[str, Any]:
-    """Return what the first part that still stands says of a pin."""
-    for part in (state.parts or {}).values():
+    """Return what the first part by label that still stands says of a pin: in which order they joined is no matter."""
+    for part in sorted((state.parts or {}).values(), key=itemgetter("label")):
         if part["over_us"] is None and "pin" in part:
             return {f"mcp_pin_{name}": value for name, value in part["pin"].items()}
     return {}

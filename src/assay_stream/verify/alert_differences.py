@@ -9,13 +9,16 @@ A worker reads partitions side by side, and ticks by its clock. Three things res
 2. **The time of an end** by a decision or by a list: that of whichever was read second.
 3. **A count that was held back** and written when its interval was over: a finding that arrives just then may or may
    not be in it.
+4. **When a reason of such a kind joined** an alert about the same definition: a record on the way may lack it. Which
+   reasons there are at the end does not follow from the order.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from assay_stream.alerts.life_cycle import is_round
 from assay_stream.model.alert import Activity, Status
+from assay_stream.model.finding import PIN_FIELDS
 from assay_stream.model.kinds import Kind
 from assay_stream.verify.differences import differing
 
@@ -56,6 +59,19 @@ FROM_SEVERAL_PARTITIONS = {
 """The members that follow the order of reading, of kinds whose findings come from several partitions."""
 
 
+_PIN_NAMES = frozenset(f"mcp_pin_{name}" for name in PIN_FIELDS)
+
+
+def reasons_in(alert: Mapping[str, Any]) -> list[str]:
+    """Return the labels of what joined an alert, by one of its records."""
+    reasons = alert["unmapped"].get("mcp_reasons")
+    return reasons.split(",") if isinstance(reasons, str) else []
+
+
+def _from_several(reasons: Iterable[str]) -> list[str]:
+    return [reason for reason in reasons if reason.partition(":")[0] in FROM_SEVERAL_PARTITIONS]
+
+
 def differing_members(one: Mapping[str, Any], replayed: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the members in which a decoded alert record differs from one of a replay, as JSON paths, sorted."""
     ours = _PLACE | _PACE | _AT_TIMES
@@ -64,7 +80,8 @@ def differing_members(one: Mapping[str, Any], replayed: Mapping[str, Any]) -> tu
 
 
 def what_it_says(alert: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a decoded alert record without its counts, times and places: what was found."""
+    """Return a decoded alert record without counts, times, places and what may join it later: what was found."""
+    alert = _without_joined(alert)
     left_out = _PLACE | _PACE | _AT_TIMES | {"$.severity", "$.severity_id", "$.unmapped.mcp_pin_observed"}
     said: dict[str, Any] = {name: value for name, value in alert.items() if f"$.{name}" not in left_out}
     for name in ("finding_info", "unmapped"):
@@ -73,13 +90,37 @@ def what_it_says(alert: Mapping[str, Any]) -> dict[str, Any]:
     return said
 
 
+def _without_joined(alert: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a record without the reasons of kinds that come from several partitions, where it is at one about them."""
+    info, reasons = alert["finding_info"], reasons_in(alert)
+    joined = _from_several(reasons)
+    message, left = alert.get("message"), [reason for reason in reasons if reason not in joined]
+    if not joined or not isinstance(message, str) or info["types"] != _types(info["types"][0], reasons):
+        return alert
+    for reason in joined:
+        if f"; {reason}" not in message:
+            return alert
+        message = message.replace(f"; {reason}", "", 1)
+    flat = {name: value for name, value in alert["unmapped"].items() if name not in {"mcp_reasons", *_PIN_NAMES}}
+    bare = {"message": message, "finding_info": info | {"types": _types(info["types"][0], left)}}
+    return {**alert, **bare, "unmapped": flat | ({"mcp_reasons": ",".join(left)} if left else {})}
+
+
+def _types(kind: str, reasons: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys([kind, *(reason.partition(":")[0] for reason in reasons)]))
+
+
 def is_on_the_way(alert: Mapping[str, Any], end: Mapping[str, Any]) -> bool:
-    """Tell whether the counts of a record can precede those of the last one of its alert: they only grow."""
+    """Tell whether the counts of a record can precede those of the last one of its alert: they only grow.
+
+    Where findings come from several partitions, which of them are counted when is no matter.
+    """
     info, info_at_end = alert["finding_info"], end["finding_info"]
     try:
-        return bool(
-            1 <= alert["count"] <= end["count"]
-            and alert["severity_id"] <= end["severity_id"]
+        if alert["severity_id"] > end["severity_id"] or alert["count"] < 1:
+            return False
+        return bool(_members_of_order(alert, end)) or bool(
+            alert["count"] <= end["count"]
             and info_at_end["first_seen_time"] <= info["first_seen_time"] <= info["last_seen_time"]
             and info["last_seen_time"] <= info_at_end["last_seen_time"]
             and alert["unmapped"]["mcp_observers"] <= end["unmapped"]["mcp_observers"]
@@ -93,13 +134,26 @@ def follows_order(alert: Mapping[str, Any], end: Mapping[str, Any], paths: tuple
     differing = set(paths)
     if not differing or _stands(alert) != _stands(end):
         return False
-    kind = end["finding_info"]["types"][0]
-    if kind in FROM_SEVERAL_PARTITIONS:
-        return differing <= FROM_SEVERAL_PARTITIONS[Kind(kind)]
+    of_order = _members_of_order(alert, end)
+    if of_order:
+        return differing <= of_order
     if end["activity_id"] == Activity.CLOSE and differing <= {"$.time"}:
         return True
     held_back = not is_round(end["count"]) and is_on_the_way(alert, end)
     return held_back and differing <= _COUNTED | _PLACE
+
+
+def _members_of_order(alert: Mapping[str, Any], end: Mapping[str, Any]) -> frozenset[str]:
+    """Return which members of an alert follow the order of reading; none where all findings stand in one partition."""
+    kind = end["finding_info"]["types"][0]
+    if kind in FROM_SEVERAL_PARTITIONS:
+        return FROM_SEVERAL_PARTITIONS[Kind(kind)]
+    if not _from_several([*reasons_in(alert), *reasons_in(end)]):
+        return frozenset()
+    # What is said of a pin stands while its reason does; another value is another decision.
+    flats = alert["unmapped"], end["unmapped"]
+    absent = {f"$.unmapped.{name}" for name in _PIN_NAMES if any(flat.get(name) is None for flat in flats)}
+    return _PLACE | _PACE | absent
 
 
 def with_version(alert: Mapping[str, Any], version: str) -> dict[str, Any]:

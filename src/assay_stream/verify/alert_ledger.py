@@ -32,6 +32,7 @@ from assay_stream.verify.alert_differences import (
     differing_members,
     follows_order,
     is_on_the_way,
+    reasons_in,
     what_it_says,
     with_version,
 )
@@ -80,6 +81,8 @@ class _Life:
     """Digests of the replay's records that were not recorded so far, with their names."""
     said: set[bytes] = field(default_factory=set)
     """Digests of what the records say without counts and places."""
+    reasons: set[str] = field(default_factory=set)
+    """What joined it in any record of the replay."""
     ends: list[dict[str, Any]] = field(default_factory=list)
     """The last record of the replay, and what it would write later, where something is compared with it."""
     recorded: bool = False
@@ -117,6 +120,7 @@ class AlertLedger:
         life.lacking[digest] = _name(view)
         life.places[digest] = len(life.places)
         life.said.add(_digest(canonicalize(what_it_says(alert))))
+        life.reasons.update(reasons_in(alert))
         life.ends = [alert]
         life.is_over = view.activity_id == Activity.CLOSE
         self._version = view.version
@@ -204,7 +208,8 @@ def _of(life: _Life) -> AlertDifference | None:
             altered |= not follows_order(record, end, paths)
         else:
             said = _digest(canonicalize(what_it_says(record)))
-            altered |= said not in life.said or not is_on_the_way(record, life.ends[-1])
+            altered |= said not in life.said or not life.reasons.issuperset(reasons_in(record))
+            altered |= not is_on_the_way(record, life.ends[-1])
     if altered:
         return AlertDifference(ALTERED, alert, paths, names)
     if life.lacking and not life.strange:

@@ -115,3 +115,39 @@ def test_what_a_record_says_has_no_number_and_no_place() -> None:
     assert said == what_it_says(alert)
     assert said != what_it_says(other(alert, "message", "other"))
     assert with_version(alert, "9")["metadata"]["product"]["version"] == "9"
+
+
+def joined(*reasons: str, **flat: Any) -> dict[str, Any]:
+    """An alert about a change that something else has joined."""
+    alert = alert_of(kind=Kind.TOOL_CHANGED)
+    alert["message"] += "".join(f"; {reason}" for reason in reasons)
+    kinds = [*alert["finding_info"]["types"], *(reason.partition(":")[0] for reason in reasons)]
+    alert["finding_info"]["types"] = list(dict.fromkeys(kinds))
+    alert["unmapped"] |= {"mcp_reasons": ",".join(reasons), **flat}
+    return alert
+
+
+def test_when_a_reason_joined_follows_it() -> None:
+    """And with it the record's time, place and number; the reasons at the end do not."""
+    alert = joined("pin_mismatch")
+    assert holds(other(alert, "unmapped.mcp_repeats", 1), alert)
+    assert holds(other(alert, "activity_id", int(Activity.UPDATE)), alert)
+    assert not holds(alert_of(kind=Kind.TOOL_CHANGED), alert)
+    assert not holds(other(joined("contract_violation"), "unmapped.mcp_repeats", 1), joined("contract_violation"))
+
+
+def test_what_is_said_of_a_pin_may_come_with_it_and_is_no_other_pin() -> None:
+    """An approved value that somebody changed is a difference."""
+    alert = joined("pin_mismatch", mcp_pin_expected="one")
+    assert holds(joined("pin_mismatch"), alert)
+    assert not holds(joined("pin_mismatch", mcp_pin_expected="two"), alert)
+
+
+def test_a_record_on_the_way_says_the_same_with_and_without_what_joins_it() -> None:
+    """If message, kinds and reasons are at one about it."""
+    bare = what_it_says(alert_of(kind=Kind.TOOL_CHANGED))
+    alert = joined("pin_mismatch", "pin_mismatch:rejected", mcp_pin_expected="one")
+    assert what_it_says(alert) == bare
+    assert what_it_says(joined("contract_violation")) != bare
+    assert what_it_says(other(alert, "message", "other")) != bare
+    assert what_it_says(other(alert, "finding_info.types", ["tool_changed"])) != bare
