@@ -25,7 +25,8 @@ from assay_stream.alerts.state import counted
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.drift.severity import Level
 from assay_stream.errors import InputError
-from assay_stream.model.alert import Activity, Status, alert_record
+from assay_stream.model.alert import Activity, Status
+from assay_stream.model.alert_writer import alert_record
 from assay_stream.model.evidence import DecisionPayload
 from assay_stream.model.finding import Finding, decode_finding
 from assay_stream.model.kinds import Kind

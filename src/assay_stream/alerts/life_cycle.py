@@ -41,8 +41,9 @@ from assay_stream.alerts.state import (
 from assay_stream.drift import Change
 from assay_stream.drift.severity import DEFAULT_PROFILE, Level, Profile, assess, covers
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.model.alert import Activity, Status, alert_record
+from assay_stream.model.alert import Activity, Status
 from assay_stream.model.alert_state import UNNAMED_OBSERVER, AlertState
+from assay_stream.model.alert_writer import alert_record
 from assay_stream.model.fields import Direction
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import Resolution
