@@ -133,7 +133,7 @@ def decode_json_strict(raw: bytes, *, limits: Limits = DEFAULT_LIMITS) -> Any:
         raise InputError("too_deep", f"more than {limits.depth_max} nested containers") from None
     if _SURROGATE_ESCAPE.search(text) and _has_lone_surrogate(value):
         path = _locate(text, "lone_surrogate", reader)
-        raise InputError("lone_surrogate", "half a surrogate pair is no Unicode text", path=path)
+        raise InputError("lone_surrogate", "an unpaired surrogate is not valid Unicode", path=path)
     return value
 
 
@@ -150,7 +150,7 @@ class _Reader:
         return members
 
     def constant(self, name: str) -> NoReturn:
-        raise InputError("non_finite_number", f"{name} is no JSON number: send null or a number")
+        raise InputError("non_finite_number", f"{name} is not a JSON number: send null or a number")
 
     def float(self, digits: str) -> float:
         number = float(digits)

@@ -104,12 +104,12 @@ def canonicalize(value: Any) -> bytes:
     try:
         return rfc8785.dumps(_as_doubles(value, 0))
     except UnicodeEncodeError:
-        raise InputError("lone_surrogate", "half a surrogate pair is no Unicode text") from None
+        raise InputError("lone_surrogate", "an unpaired surrogate is not valid Unicode") from None
     except RecursionError:
         raise InputError("too_deep", "the value is nested too deeply") from None
     except rfc8785.CanonicalizationError as error:
         if isinstance(error.__cause__, UnicodeEncodeError):
-            raise InputError("lone_surrogate", "half a surrogate pair is no Unicode text") from None
+            raise InputError("lone_surrogate", "an unpaired surrogate is not valid Unicode") from None
         raise InputError("not_canonicalizable", "the value is not JSON, or a number is not finite") from None
 
 
@@ -136,7 +136,7 @@ def plain_form(value: Any) -> bytes | None:
         return orjson.dumps(value, default=_form_of, option=_SORTED) if _is_plain(value) else None
     except orjson.JSONEncodeError as error:
         if "surrogates" in str(error):
-            raise InputError("lone_surrogate", "half a surrogate pair is no Unicode text") from None
+            raise InputError("lone_surrogate", "an unpaired surrogate is not valid Unicode") from None
         raise InputError("too_deep", "the value is nested too deeply") from None
     except RecursionError:
         raise InputError("too_deep", "the value is nested too deeply") from None

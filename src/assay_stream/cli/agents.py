@@ -111,7 +111,7 @@ def _toml(raw: bytes) -> Any:
     try:
         return tomllib.loads(raw.decode())
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError("bad_scenario", f"the file is no TOML: {error}") from None
+        raise InputError("bad_scenario", f"the file is not TOML: {error}") from None
 
 
 def _tell(result: Result, *, as_json: bool) -> None:

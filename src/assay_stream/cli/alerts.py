@@ -21,7 +21,7 @@ from assay_stream.forward.receivers import Receiver, WebhookTarget, parse_target
 from assay_stream.kafka.lookup import read_records
 from assay_stream.model.record import Role
 
-alerts_app = typer.Typer(help="Look at alerts, export or forward them, and suppress some.", no_args_is_help=True)
+alerts_app = typer.Typer(help="Triage, export, forward and suppress alerts.", no_args_is_help=True)
 
 ServerId = Annotated[str | None, typer.Option(help="Only alerts about this server.")]
 Since = Annotated[str | None, typer.Option(metavar="TIME", help="Only alerts of this time (RFC 3339) or later.")]

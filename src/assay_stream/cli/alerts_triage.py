@@ -16,18 +16,15 @@ from assay_stream.text.escaping import visible
 
 @grouped
 def acknowledge(uid: Uid, by: Deciding, file: AlertFile = None) -> None:
-    """Look after an alert: it is quiet until its severity rises, it closes, or it comes back."""
+    """Acknowledge an alert: it stays quiet until its severity rises, it closes, or it comes back."""
     _do("acknowledge", uid, by, file)
 
 
 @grouped
 def assign(
-    uid: Uid,
-    by: Deciding,
-    to: Annotated[str, typer.Option("--to", help="Who is to look after it.")],
-    file: AlertFile = None,
+    uid: Uid, by: Deciding, to: Annotated[str, typer.Option("--to", help="Assignee.")], file: AlertFile = None
 ) -> None:
-    """Give an alert to somebody."""
+    """Assign an alert to somebody."""
     _do("assign", uid, by, file, assignee=to)
 
 
@@ -39,13 +36,13 @@ def comment(uid: Uid, by: Deciding, file: AlertFile = None) -> None:
 
 @grouped
 def close(uid: Uid, by: Deciding, file: AlertFile = None) -> None:
-    """Close an alert. It stays closed until what it is about has ended and comes back, or is graver."""
+    """Close an alert. It stays closed until its cause has ended and comes back, or becomes more severe."""
     _do("close", uid, by, file)
 
 
 @grouped
 def reopen(uid: Uid, by: Deciding, file: AlertFile = None) -> None:
-    """Open a closed alert again."""
+    """Reopen a closed alert."""
     _do("reopen", uid, by, file)
 
 

@@ -57,7 +57,7 @@ def seal(
     """Seal evidence, and check it later.
 
     Without a subcommand this is the sealer: it follows the evidence topic and writes a signed checkpoint over each
-    range, until SIGTERM or SIGINT. Run one per deployment: a second one shuts out the first.
+    range, until SIGTERM or SIGINT. Run one per deployment: a second one fences the first.
     """
     if context.invoked_subcommand is not None:
         if key is not None or also_trust:

@@ -214,4 +214,4 @@ def _check_unicode(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise InputError("lone_surrogate", "half a surrogate pair is no Unicode text") from None
+        raise InputError("lone_surrogate", "an unpaired surrogate is not valid Unicode") from None

@@ -58,7 +58,7 @@ def _write_events(path: Path, events: Iterable[Mapping[str, Any]], run_id: str, 
             if event["source"] != first["source"]:
                 raise InputError(
                     "mixed_sources",
-                    "the records come from several sources, and a bundle has one: export each separately",
+                    "the records come from several sources, and a bundle has one source: export each separately",
                 )
             line = event_line(run_event(event, run_id=run_id, seq=count - 1), limits=limits)
             root.add(Digest.parse(event["assaycontenthash"]))

@@ -80,13 +80,13 @@ def explained(error: BaseException) -> AssayStreamError | None:
         return error
     kind = type(error)
     if kind is MemoryError:
-        return OperatingError("out_of_memory", "the process may not have more memory: give it more")
+        return OperatingError("out_of_memory", "the process is out of memory: give it more")
     if not kind.__module__.startswith("aiokafka"):
         return None
     if "Authorization" in kind.__name__:
         return ConfigurationError(
             "not_authorized",
-            f"the brokers do not let this user do that ({kind.__name__}): `assay-stream topics acls` prints what "
+            f"the brokers do not allow this user to do that ({kind.__name__}): `assay-stream topics acls` prints what "
             "each role needs",
         )
     return OperatingError("brokers_failing", f"the brokers failed ({kind.__name__}): see their logs")

@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 
 OUT_OF_MEMORY = OperatingError(
     "out_of_memory",
-    "the process may not have more memory. Give it more, or more workers: docs/capacity.md says what a fleet "
+    "the process is out of memory. Give it more, or more workers: docs/capacity.md says what a fleet "
     "takes. A record that needs too much by itself is set aside after some attempts",
 )
 """Made beforehand: there is no memory to make it later."""

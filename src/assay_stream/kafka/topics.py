@@ -152,7 +152,7 @@ async def _wait_for_topics(admin: AIOKafkaAdminClient, names: list[str]) -> None
         if time.monotonic() > limit_s:
             raise OperatingError(
                 "topics_not_created",
-                f"the brokers accepted the order and do not list {', '.join(missing)}: see their logs, then repeat",
+                f"the brokers accepted the request but do not list {', '.join(missing)}: see their logs, then repeat",
             )
         await asyncio.sleep(_CREATION_LOOK_S)
 

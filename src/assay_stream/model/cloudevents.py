@@ -205,7 +205,7 @@ def _attributes_and_data(record: Record, limits: Limits) -> dict[str, Any]:
         if attribute is None or attribute == "data":
             continue
         if attribute in attributes:
-            raise InputError("duplicate_key", f"the header {name[:80]!r} stands there twice: send it once")
+            raise InputError("duplicate_key", f"the header {name[:80]!r} appears twice: send it once")
         try:
             attributes[attribute] = value.decode()
         except UnicodeDecodeError:

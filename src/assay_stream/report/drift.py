@@ -160,7 +160,7 @@ def _read_list(items: Any, path: str) -> list[dict[str, Any]]:
 
 def _read_instructions(text: Any, path: str) -> list[dict[str, Any]]:
     if text is not None and not isinstance(text, str):
-        raise InputError("wrong_type", "must be a text", path=path)
+        raise InputError("wrong_type", "must be a string", path=path)
     if len(text or "") > DEFAULT_LIMITS.instructions_chars_max:
         message = f"instructions may have {DEFAULT_LIMITS.instructions_chars_max} characters"
         raise InputError("too_long", message, path=path)

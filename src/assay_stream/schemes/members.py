@@ -9,7 +9,7 @@ from assay_stream.canonical.digest import Digest
 from assay_stream.errors import InputError
 
 _KINDS: dict[type, str] = {
-    str: "a text",
+    str: "a string",
     bool: "true or false",
     int: "a whole number",
     list: "a list",

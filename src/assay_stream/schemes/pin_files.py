@@ -200,7 +200,7 @@ def _read_assay(raw: bytes) -> Iterator[PinEntry]:
         server_id, tool_name = pin.take("server_id", str), pin.take("tool_name", str)
         if tool_name != key:
             # Assay looks a pin up by its key and then compares the name: such a pin refuses every call.
-            raise InputError("pin_name_differs", "a pin must stand under its own tool_name", path=pin.path)
+            raise InputError("pin_name_differs", "a pin must be listed under its own tool_name", path=pin.path)
         for scheme in _IDENTITY:
             value = _value(scheme, pin, scheme.removeprefix("assay."))
             yield PinEntry(server_id, tool_name, scheme, value)
@@ -242,7 +242,7 @@ def _native_entry(pin: Members, server_id: str | None) -> PinEntry:
         )
     own = pin.rest.get("server_id")
     if own is not None and not isinstance(own, str):
-        raise InputError("wrong_type", "must be a text or null", path="$.server_id")
+        raise InputError("wrong_type", "must be a string or null", path="$.server_id")
     tool_name, scheme, value = (pin.take(name, str) for name in _NATIVE_FIELDS[1:])
     upstream = pin.take("upstream", str) if pin.rest.get("upstream") is not None else None
     return PinEntry(server_id if own is None else own, tool_name, scheme, check_value(scheme, value), upstream)

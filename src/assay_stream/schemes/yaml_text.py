@@ -117,7 +117,7 @@ class _Reader:
         if isinstance(place.content, list):
             place.content.append(value)
         elif place.key is None:
-            raise InputError("unsupported_yaml", "keys must be plain texts, neither containers nor aliases")
+            raise InputError("unsupported_yaml", "keys must be plain scalars, not containers or aliases")
         else:
             place.content[place.key] = value
             place.key = None

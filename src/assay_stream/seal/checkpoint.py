@@ -286,7 +286,9 @@ def _are_plausible_siblings(made: Checkpoint) -> bool:
 
 
 def _bad(path: str) -> InputError:
-    return InputError("bad_checkpoint", "the record is no checkpoint of this version, or its parts differ", path=path)
+    return InputError(
+        "bad_checkpoint", "the record is not a checkpoint of this version, or its parts disagree", path=path
+    )
 
 
 def _packed(leaves: tuple[Leaf, ...] | list[Leaf]) -> bytes:

@@ -175,5 +175,5 @@ def is_known(head: Head, checkpoint_head: Head | None) -> bool:
 
 def _bad_head(source: str) -> InputError:
     return InputError(
-        "bad_head", f"{source} is no head: give a file of `seal verify --write-head`, or PARTITION:SIZE[:ROOT]"
+        "bad_head", f"{source} is not a head: give a file of `seal verify --write-head`, or PARTITION:SIZE[:ROOT]"
     )

@@ -274,7 +274,7 @@ def _hashes(texts: Any) -> list[bytes]:
 
 
 def _bad(path: str) -> InputError:
-    return InputError("bad_proof", f"no proof of this version ({PROOF_SCHEMA})", path=path)
+    return InputError("bad_proof", f"not a proof of this version ({PROOF_SCHEMA})", path=path)
 
 
 def _fails() -> InputError:

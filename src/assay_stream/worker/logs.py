@@ -41,7 +41,7 @@ class Seldom(logging.Filter):
         self._said_s[kind] = record.created
         left_out = self._left_out.pop(kind, 0)
         if left_out:
-            record.msg = f"{record.msg} (and {left_out} times since it was last told)"
+            record.msg = f"{record.msg} (and {left_out} more times since last logged)"
         return True
 
 

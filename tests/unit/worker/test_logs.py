@@ -29,7 +29,7 @@ def written(lines: list[logging.LogRecord]) -> list[str]:
 def test_a_library_says_the_same_once_in_a_while() -> None:
     """Of any broker: what is left out is counted, and told with the next one."""
     lines = [a_line(at / 10, node=at) for at in range(101)]
-    assert written(lines) == ["no connection to 0", "no connection to 100 (and 99 times since it was last told)"]
+    assert written(lines) == ["no connection to 0", "no connection to 100 (and 99 more times since last logged)"]
 
 
 def test_other_lines_and_other_loggers_are_apart() -> None:

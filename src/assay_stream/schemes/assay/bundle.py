@@ -114,13 +114,13 @@ def check_event(event: Any) -> Digest:
         raise InputError("not_evidence", "an evidence record is a CloudEvent 1.0", path="$.specversion")
     for name in _TEXTS:
         if not isinstance(event.get(name), str):
-            raise InputError("not_evidence", "the envelope has this attribute, a text", path=f"$.{name}")
+            raise InputError("not_evidence", "the envelope needs this attribute, a string", path=f"$.{name}")
     for name in ("assaypii", "assaysecrets"):
         if not isinstance(event.get(name), bool):
-            raise InputError("not_evidence", "the envelope has this attribute, true or false", path=f"$.{name}")
+            raise InputError("not_evidence", "the envelope needs this attribute, true or false", path=f"$.{name}")
     for name in ("subject", "traceparent", "tracestate", "assaypolicyid"):
         if not isinstance(event.get(name), str | None):
-            raise InputError("not_evidence", "where it is present it is a text", path=f"$.{name}")
+            raise InputError("not_evidence", "must be a string if present", path=f"$.{name}")
     if ":" not in event["source"][1:] or event["source"].startswith(":"):
         raise InputError("not_evidence", "the source is a URI", path="$.source")
     found = content_hash(event) if "data" in event else None
@@ -199,7 +199,7 @@ class EventCheck:
             raise InputError(
                 "bundle_event",
                 f"{EVENTS_NAME} has {self.count} events, the manifest says {manifest.event_count}: "
-                "some were left out or put in",
+                "some were removed or added",
             )
         if self._root.digest() != manifest.run_root:
             raise InputError(
@@ -209,8 +209,8 @@ class EventCheck:
         if self._bytes != manifest.events_bytes or Digest(self._hasher.hexdigest()) != manifest.events_digest:
             raise InputError(
                 "bundle_digest",
-                f"{EVENTS_NAME} has not the manifest's size and digest, and every content hash is right: what "
-                "was changed is not covered by them (time, producer, trace, form), or the manifest was",
+                f"{EVENTS_NAME} does not have the manifest's size and digest, though every content hash is right: what "
+                "changed is not covered by them (time, producer, trace, form), or the manifest changed",
             )
 
 

@@ -83,7 +83,7 @@ def _read(content: Members) -> Manifest:
         raise _wrong("bundle_id", "must be the run root")
     producer = content.take("producer", dict)
     if not all(isinstance(value, str | None) for value in producer.values()):
-        raise _wrong("producer", "its members are texts")
+        raise _wrong("producer", "its members must be strings")
     return Manifest(
         run_id=content.take("run_id", str),
         event_count=count,

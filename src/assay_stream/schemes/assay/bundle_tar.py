@@ -59,7 +59,7 @@ def read_tar_header(block: bytes) -> Member | None:
     if block[257:265] not in _MAGICS or _octal(block[_CHECKSUM]) != _checksum(block):
         raise InputError("bundle_member", "a tar header is damaged")
     if block[156:157] not in _PLAIN_FILES:
-        raise InputError("bundle_member", "a member of the tar is no plain file: a bundle has nothing else")
+        raise InputError("bundle_member", "a member of the tar is not a regular file: a bundle holds nothing else")
     name = block[:_NAME_BYTES].split(b"\0", 1)[0]
     if not _SIZE.fullmatch(block[124:136]) or not name.isascii():
         raise InputError("bundle_member", "a tar header has a name or size that no bundle has")

@@ -25,7 +25,7 @@ def check_payload(payload: Mapping[str, Any], *, at: str = "$") -> None:
         if value is None:
             raise InputError("missing_field", "the field is required: add it", path=f"{at}.{name}")
         if not isinstance(value, str):
-            raise InputError("wrong_type", "must be a text", path=f"{at}.{name}")
+            raise InputError("wrong_type", "must be a string", path=f"{at}.{name}")
         if not trim(value):
             raise InputError("empty_value", "the text must not be blank", path=f"{at}.{name}")
     if payload["decision"] not in DECISIONS:

@@ -154,7 +154,7 @@ def meta_hash(tool: Tool) -> str:
     try:
         return sha256(text.encode()).hexdigest()
     except UnicodeEncodeError:
-        raise InputError("lone_surrogate", "half a surrogate pair is no Unicode text", path="$.description") from None
+        raise InputError("lone_surrogate", "an unpaired surrogate is not valid Unicode", path="$.description") from None
 
 
 def content_hash(event: Mapping[str, Any]) -> Digest:

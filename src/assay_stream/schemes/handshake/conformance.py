@@ -160,7 +160,7 @@ def _schema(tool: Tool, field: str, *, is_required: bool) -> Answer:
     try:
         validator.check_schema(schema, format_checker=_NO_FORMATS)
     except SchemaError as error:
-        return _fail("bad_schema", f"{field} is no valid schema: its {_keyword(error)} does not fit the dialect")
+        return _fail("bad_schema", f"{field} is not a valid schema: its {_keyword(error)} does not fit the dialect")
     except RecursionError:
         return _fail("too_deep", f"{field} is nested too deeply to be checked")
     return _PASS

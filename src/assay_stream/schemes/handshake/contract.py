@@ -129,7 +129,7 @@ def is_denied_by_default(declared: Contract | None) -> bool:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise InputError("wrong_type", "must be a text")
+        raise InputError("wrong_type", "must be a string")
     if not value.strip():
         raise InputError("empty_value", "the text must not be empty")
     if len(value) > DEFAULT_LIMITS.contract_text_chars_max:
@@ -153,7 +153,7 @@ def _one_of(allowed: tuple[str, ...]) -> Callable[[Any], str]:
 
 def _capabilities(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list):
-        raise InputError("wrong_type", "must be a list of texts")
+        raise InputError("wrong_type", "must be a list of strings")
     if len(value) > DEFAULT_LIMITS.capabilities_max:
         raise InputError("too_many", f"a tool may require {DEFAULT_LIMITS.capabilities_max} capabilities at most")
     return tuple(sorted({_text(item) for item in value}))

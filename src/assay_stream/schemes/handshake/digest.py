@@ -140,7 +140,7 @@ def _escape(match: re.Match[str]) -> str:
         return short
     code = ord(character)
     if 0xD800 <= code <= 0xDFFF:
-        raise InputError("lone_surrogate", "half a surrogate pair is no Unicode text")
+        raise InputError("lone_surrogate", "an unpaired surrogate is not valid Unicode")
     if code <= 0xFFFF:
         return f"\\u{code:04X}"
     code -= 0x10000

@@ -103,7 +103,7 @@ def _one_of(*allowed: str) -> _Check:
 
 def _text(value: Any, at: str, chars_max: int) -> str:
     if not isinstance(value, str):
-        raise InputError("wrong_type", "must be a text", path=at)
+        raise InputError("wrong_type", "must be a string", path=at)
     if not value:
         raise InputError("empty_value", "the text must not be empty", path=at)
     if len(value) > chars_max:
@@ -234,7 +234,7 @@ FIELDS: dict[str, _Check] = {
             {
                 "code": _short_word,
                 "kind": _short_word,
-                "message": _or_null(_of_type("a text", str)),
+                "message": _or_null(_of_type("a string", str)),
                 "retryable": _or_null(_boolean),
             },
             "code",

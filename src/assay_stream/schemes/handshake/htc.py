@@ -55,10 +55,10 @@ _REQUEST, _RESPONSE = _validator("request"), _validator("response")
 
 _REASONS = {
     "required": ("missing_field", "a required field is missing"),
-    "additionalProperties": ("unknown_field", "a field stands there that the contract does not know"),
+    "additionalProperties": ("unknown_field", "the contract does not define this field"),
     "type": ("wrong_type", "the value has the wrong JSON type"),
     "enum": ("unknown_value", "the value is not one of those allowed"),
-    "const": ("unknown_value", "the value is not the one that must stand there"),
+    "const": ("unknown_value", "the value is not the required one"),
     "maxLength": ("too_long", "the text is longer than the contract allows"),
     "minLength": ("empty_value", "the text must not be empty"),
     "minimum": ("out_of_range", "the number is out of range"),

@@ -165,7 +165,7 @@ def read_text(item: Mapping[str, Any], name: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise InputError("wrong_type", "must be a text", path=f"$.{name}")
+        raise InputError("wrong_type", "must be a string", path=f"$.{name}")
     return _repaired(value)
 
 

@@ -56,7 +56,7 @@ def canonical(value: Any) -> bytes:
         )
         return text.encode()
     except UnicodeEncodeError:
-        raise InputError("schema_canonicalization_failed", "half a surrogate pair is no Unicode text") from None
+        raise InputError("schema_canonicalization_failed", "an unpaired surrogate is not valid Unicode") from None
     except ValueError:
         # Python writes no integers of over 4,300 digits, and was told to write no NaN.
         raise InputError("schema_canonicalization_failed", "a number is not finite or has too many digits") from None

@@ -139,7 +139,9 @@ def document_text(content: Mapping[str, Any], name: str, limits: Limits) -> str 
         return None
     if not isinstance(text, str) or len(text) > limits.identifier_chars_max:
         raise InputError(
-            "discovery_invalid", f"must be a text of {limits.identifier_chars_max} characters at most", path=f"$.{name}"
+            "discovery_invalid",
+            f"must be a string of {limits.identifier_chars_max} characters at most",
+            path=f"$.{name}",
         )
     return text
 
