@@ -20,7 +20,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from assay_stream import __version__
-from assay_stream.agents import Agent, AgentSet, Detection, Event, Memory, agent_set
+from assay_stream.agents import Agent, AgentSet, Detection, Event, Fields, Memory, agent_set
 from assay_stream.config import Settings, load_settings
 from assay_stream.kafka.connection import KafkaClients, start_admin
 from assay_stream.kafka.stage_task import StageTask
@@ -41,7 +41,7 @@ def counting(count: Count) -> AgentSet:
     """Return an agent that counts the calls of each tool, and finds nothing."""
     agent = Agent(NAME, title="Counts calls")
 
-    @agent.evidence(key=lambda event: (event.server_id, event.value["data"]["tool"]))
+    @agent.evidence(key=Fields("server_id", "tool"))
     def on_call(_: Event[Any], memory: Memory) -> Iterable[Detection]:
         memory.state["calls"] = memory.state.get("calls", 0) + 1
         count.calls += 1

@@ -25,6 +25,7 @@ from assay_stream.agents.declaration import Event as Event
 from assay_stream.agents.declaration import actor_of as actor_of
 from assay_stream.agents.declaration import agent_set as agent_set
 from assay_stream.agents.declaration import trace_of as trace_of
+from assay_stream.agents.fields import Fields as Fields
 from assay_stream.agents.memory import Memory as Memory
 from assay_stream.agents.memory import Window as Window
 from assay_stream.agents.rekey import Rekeying as Rekeying

@@ -24,8 +24,8 @@ Json = Any
 """What JSON can hold: text, numbers, booleans, ``None``, lists, and objects with texts as names."""
 
 
-class Event(NamedTuple, Generic[Value]):
-    """One record of an input, for a handler to read.
+class Event(Generic[Value]):
+    """One record of an input, for a handler to read. It cannot be changed.
 
     Args:
         value: the record: ``Evidence`` and ``Alert`` are dictionaries, ``Finding`` is a dataclass.
@@ -34,10 +34,33 @@ class Event(NamedTuple, Generic[Value]):
         server_id: the server that it is about.
     """
 
-    value: Value
-    time_us: int
-    origin: Origin
-    server_id: str
+    __slots__ = ("_origin", "_server_id", "_time_us", "_value")
+
+    def __init__(self, value: Value, time_us: int, origin: Origin, server_id: str) -> None:
+        self._value = value
+        self._time_us = time_us
+        self._origin = origin
+        self._server_id = server_id
+
+    @property
+    def value(self) -> Value:
+        """The record."""
+        return self._value
+
+    @property
+    def time_us(self) -> int:
+        """Its event time."""
+        return self._time_us
+
+    @property
+    def origin(self) -> Origin:
+        """The observed record that it follows from."""
+        return self._origin
+
+    @property
+    def server_id(self) -> str:
+        """The server that it is about."""
+        return self._server_id
 
 
 def actor_of(event: Event[Evidence]) -> tuple[str, str]:

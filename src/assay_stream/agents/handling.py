@@ -12,11 +12,11 @@ from assay_stream.agents.declaration import Agent, Detection, Event
 from assay_stream.agents.failures import RAISED, about, raised, to_json
 from assay_stream.agents.memory import Memory
 from assay_stream.drift.severity import Level
-from assay_stream.errors import ConfigurationError
+from assay_stream.errors import ConfigurationError, IntegrityError
 from assay_stream.limits import Limits
 from assay_stream.model.finding import Detected, Finding
 from assay_stream.model.kinds import Kind
-from assay_stream.model.record import Origin, Role
+from assay_stream.model.record import Origin, Role, made_of
 
 
 class Kept(NamedTuple):
@@ -108,20 +108,27 @@ def handle(case: Case, known: Kept | None, definition: Callable[[str], Any], lim
 
     Raises:
         ConfigurationError: ``agent_raised``, ``agent_bad_output`` or ``agent_bad_state``.
+        IntegrityError: ``unknown_agent_input``, for a record that this version did not write.
     """
     agent, event = case.agent, case.event
-    last_us, before = event.time_us, b"{}"
-    if known is not None and event.time_us - known.last_us <= agent.forget_after_us:
-        last_us, before = max(last_us, known.last_us), known.state
-    memory = Memory(orjson.loads(before), time_us=event.time_us, origin=event.origin, definition=definition)
+    last_us = time_us = event.time_us
+    before: dict[str, Any] = {}
+    if known is not None and time_us - known.last_us <= agent.forget_after_us:
+        last_us, before = max(time_us, known.last_us), orjson.loads(known.state)
+    memory = Memory(before, time_us, event.origin, definition)
     try:
         returned = agent.inputs[case.role].handle(event, memory)
-        # What is no iterable is junk, and refused as such below.
-        several = (returned,) if returned is not None and not isinstance(returned, Iterable) else returned or ()
-        given = list(islice(several, limits.agent_findings_max + 1))
+        if returned is None or returned == ():
+            given: list[Any] = []
+        else:
+            # What is no iterable is junk, and refused as such below.
+            several = returned if isinstance(returned, Iterable) else (returned,)
+            given = list(islice(several, limits.agent_findings_max + 1))
+    except IntegrityError:
+        raise  # The record is decoded where the handler looks at it.
     except RAISED as error:
         raise raised(agent.name, error) from None
-    findings = [case.found(each, limits) for each in given[: limits.agent_findings_max]]
+    findings = [case.found(each, limits) for each in given[: limits.agent_findings_max]] if given else []
     if len(given) > limits.agent_findings_max:
         findings.append(case.limited("findings_dropped"))
     try:
@@ -133,7 +140,7 @@ def handle(case: Case, known: Kept | None, definition: Callable[[str], Any], lim
     if len(state) > limits.agent_state_bytes_max:
         findings.append(case.limited("state_dropped"))
         state = b"{}"
-    return Handled(findings, None if state == b"{}" else Kept(last_us, state))
+    return Handled(findings, None if state == b"{}" else made_of(Kept, (last_us, state)))
 
 
 def _is_valid(given: Detection, limits: Limits) -> bool:

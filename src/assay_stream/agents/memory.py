@@ -19,9 +19,9 @@ class Memory:
         definition: looks up what was remembered of a definition.
     """
 
-    def __init__(
-        self, state: dict[str, Any], *, time_us: int, origin: Origin, definition: Callable[[str], Any]
-    ) -> None:
+    __slots__ = ("_definition", "_origin", "_time_us", "state")
+
+    def __init__(self, state: dict[str, Any], time_us: int, origin: Origin, definition: Callable[[str], Any]) -> None:
         self.state = state
         self._time_us = time_us
         self._origin = origin

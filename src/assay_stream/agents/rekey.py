@@ -6,7 +6,7 @@ partition of the internal topic.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import sha256
 from typing import Any
 from zlib import crc32
@@ -15,12 +15,13 @@ import orjson
 
 from assay_stream.agents.declaration import Agent, AgentSet, Event
 from assay_stream.agents.failures import RAISED, about, label_json, raised
+from assay_stream.agents.fields import FieldReader, Fields
 from assay_stream.agents.inputs import is_of_agents, read_input, set_aside
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.errors import ConfigurationError
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.agent_topic import DEFINITION, INPUT_HEADER, ORDER_HEADER, PROGRESS, SourceProgress
-from assay_stream.model.record import Headers, Output, Record, Role, made_of
+from assay_stream.model.record import Headers, Origin, Output, Record, Role, made_of
 from assay_stream.model.wire import write_record
 
 _AGENT_INPUTS = Role.AGENT_INPUTS
@@ -42,7 +43,14 @@ class Rekeying:
         self._agents = agents
         self._partitions = partitions
         self._limits = limits
+        # One for each: hashing the limits takes longer than making a key.
+        self._key_bytes = lru_cache(maxsize=8_192)(partial(_key_bytes, limits=limits))
         self._times_us: dict[tuple[str, int], int] = {}
+        readers = [agent for agent in agents.agents.values() if Role.EVIDENCE in agent.inputs]
+        keys = [agent.inputs[Role.EVIDENCE].key for agent in readers]
+        self._names = [agent.name for agent in readers]
+        declared = [key for key in keys if isinstance(key, Fields)]
+        self._fields = FieldReader(declared) if keys and len(declared) == len(keys) else None
 
     def process(self, record: Record) -> list[Output]:
         """Return a record of an input under the keys that agents want it under.
@@ -55,22 +63,36 @@ class Rekeying:
             return set_aside(record)
         if record.role is Role.DEFINITIONS:
             return self._definition(record)
+        if self._fields is not None and record.role is Role.EVIDENCE:
+            known = self._fields.read(record.value)
+            if known is not None:
+                pairs = zip(self._names, known.keys, strict=True)
+                keys = [None if key is None else self._encoded(name, key) for name, key in pairs]
+                return self._copies(record, known.time_us, known.origin, keys)
         event = read_input(record.role, record)
         if event is None:
             return []
-        place = record.origin[:2]
-        self._times_us[place] = max(self._times_us.get(place, 0), event.time_us)
         if is_of_agents(record.role, event):
+            self._note_time(record, event.time_us)
             return []
-        headers = (_INPUTS[record.role], (ORDER_HEADER, _place(record, event)))
-        keys = (self._key(agent, record.role, event) for agent in self._agents.agents.values())
-        time_ms, count = event.time_us // 1_000, self._partitions
+        keys = [self._key(agent, record.role, event) for agent in self._agents.agents.values()]
+        return self._copies(record, event.time_us, event.origin, keys)
+
+    def _copies(self, record: Record, time_us: int, origin: Origin, keys: list[bytes | None]) -> list[Output]:
+        self._note_time(record, time_us)
+        headers = (_INPUTS[record.role], (ORDER_HEADER, _place(record, time_us, origin)))
+        time_ms, count = time_us // 1_000, self._partitions
         return [
             # Nobody else has to find it, and murmur2 takes as long as decoding the record.
             made_of(Output, (_AGENT_INPUTS, key, record.value, headers, time_ms, crc32(key) % count, "agent_input"))
             for key in keys
             if key is not None
         ]
+
+    def _note_time(self, record: Record, time_us: int) -> None:
+        place = record.origin[:2]
+        if time_us > self._times_us.get(place, 0):
+            self._times_us[place] = time_us
 
     def progress(self, topic: str, partition: int, position: int) -> list[Output]:
         """Return the records that tell every partition how far an input was read.
@@ -97,16 +119,16 @@ class Rekeying:
             key = declared.key(event)
         except RAISED as error:
             raise raised(agent.name, error) from None
-        if key is None:
-            return None
+        return None if key is None else self._encoded(agent.name, (key,) if isinstance(key, str) else key)
+
+    def _encoded(self, agent: str, key: object) -> bytes:
         try:
-            return _key_bytes(agent.name, (key,) if isinstance(key, str) else key, self._limits)
+            return self._key_bytes(agent, key)
         except TypeError:
             raise ConfigurationError(
                 "agent_bad_key",
                 about(
-                    agent.name,
-                    f"a key must be None, a text, or a tuple of at most {self._limits.agent_key_parts_max} texts",
+                    agent, f"a key must be None, a text, or a tuple of at most {self._limits.agent_key_parts_max} texts"
                 ),
             ) from None
 
@@ -132,7 +154,6 @@ class Rekeying:
         ]
 
 
-@lru_cache(maxsize=8_192)
 def _key_bytes(agent: str, parts: object, limits: Limits) -> bytes:
     """Return the key of an agent's records; few keys have many records.
 
@@ -151,7 +172,7 @@ def _key_bytes(agent: str, parts: object, limits: Limits) -> bytes:
     return orjson.dumps([agent, *(part if len(part) <= chars_max else str(jcs_digest(part)) for part in parts)])
 
 
-def _place(record: Record, event: Event[Any]) -> bytes:
+def _place(record: Record, time_us: int, origin: Origin) -> bytes:
     # Several findings and alerts follow from one record, but one record of evidence.
     more = "" if record.role is Role.EVIDENCE else record.role.value + sha256(record.value or b"").hexdigest()
-    return orjson.dumps([event.time_us, *event.origin, more])
+    return orjson.dumps([time_us, *origin, more])

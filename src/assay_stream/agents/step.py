@@ -23,7 +23,7 @@ import orjson
 from assay_stream.agents.declaration import AgentSet, Event
 from assay_stream.agents.failures import to_json
 from assay_stream.agents.handling import Case, Kept, handle
-from assay_stream.agents.inputs import read_input, set_aside
+from assay_stream.agents.inputs import read_again, set_aside
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.agent_topic import (
     INPUT_HEADER,
@@ -33,7 +33,7 @@ from assay_stream.model.agent_topic import (
     AgentReading,
     SourceProgress,
 )
-from assay_stream.model.record import Output, Record, Role
+from assay_stream.model.record import Origin, Output, Record, Role, made_of
 from assay_stream.model.state_table import Table
 from assay_stream.model.wire import read_record
 
@@ -103,7 +103,7 @@ class AgentState(Table[Any]):
         role = _ROLES.get(came_from)
         if role is not None:
             order: _Order = (*orjson.loads(headers[ORDER_HEADER]), (record.key or b"").decode())
-            return self._take_in(_Waiting(order[0], order, offset, role, record), is_new=is_new)
+            return self._take_in(made_of(_Waiting, (order[0], order, offset, role, record)), is_new=is_new)
         if came_from == PROGRESS.encode():
             told = read_record(SourceProgress, orjson.loads(record.value or b""))
             position, time_us = self._sources.get((told.topic, told.partition), (0, 0))
@@ -210,11 +210,12 @@ class AgentState(Table[Any]):
     def _handle(self, waiting: _Waiting, reason: str | None = None) -> list[Output]:
         role, record = waiting.role, waiting.record
         name, parts = _parts_of(record.key or b"")
-        agent, event = self._agents.agents.get(name), read_input(role, record)
+        agent = self._agents.agents.get(name)
+        event = read_again(role, record, waiting.time_us, made_of(Origin, waiting.order[1:4]))
         if agent is None or role not in agent.inputs or event is None:
             return []  # Another version of the module wanted it.
-        case = Case(agent, role, parts, event, self._agents.digest)
-        key = f"{_STATE}{waiting.order[-1]}"
+        case = made_of(Case, (agent, role, parts, event, self._agents.digest))
+        key = _STATE + waiting.order[5]
         missed = False
 
         def definition(digest: str) -> Any:
@@ -236,7 +237,7 @@ class AgentState(Table[Any]):
         for why in (reason, "definitions_dropped" if missed else None, dropped):
             if why is not None:
                 findings.append(case.limited(why))
-        return [finding.output() for finding in findings]
+        return [finding.output() for finding in findings] if findings else []
 
     def _drop_resting(self, event: Event[Any]) -> str | None:
         """Drop the states that rested longest where there are too many; return why that is a loss, if it is."""

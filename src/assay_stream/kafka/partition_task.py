@@ -268,8 +268,9 @@ class PartitionTask:
 
     def _positions(self, done: int, end: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return the next offset of each partition once so many of the records are done: buffered ones are not."""
-        positions = dict(end)
-        for record in reversed(self._records[done:]):
+        positions, buffered = dict(end), self._records[done:]
+        # Records of one partition follow each other, so the first of all is the only one to look at.
+        for record in buffered[:1] if len(end) == 1 else reversed(buffered):
             positions[TopicPartition(record.origin.topic, record.origin.partition)] = record.origin.offset
         return positions
 

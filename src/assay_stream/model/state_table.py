@@ -41,6 +41,10 @@ class Table(MutableMapping[str, Value]):
     def __getitem__(self, key: str) -> Value:
         return self._values[key]
 
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return the value under a key, without the exception that ``MutableMapping`` raises and catches for none."""
+        return self._values.get(key, default)
+
     def __setitem__(self, key: str, value: Value) -> None:
         if key == _PROGRESS:
             raise ValueError(f"{_PROGRESS!r} is reserved for the table's own record: use another key")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from assay_stream.agents import Agent, AgentState, Detection, Event, Evidence, Memory, Rekeying
-from assay_stream.errors import ConfigurationError
+from assay_stream.errors import ConfigurationError, IntegrityError
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
@@ -257,3 +257,23 @@ def test_a_state_that_is_too_large_is_dropped_and_a_finding_says_so() -> None:
     internal.read(evidence(0, 0), to=1)
     [said] = internal.ends(1)
     assert (said.kind, said.reason) == (Kind.AGENT_LIMITED, "state_dropped")
+
+
+def test_evidence_that_nobody_looks_at_is_not_decoded() -> None:
+    """A handler that needs only the key costs no decoding; one that looks gets an error that names the place."""
+    seen: list[str] = []
+    blind = Agent("blind", title="A call")
+    blind.evidence(key=lambda event: event.server_id)(lambda event, _memory: seen.append(str(event.time_us)))
+    looking = Agent("looking", title="A call")
+    looking.evidence(key=lambda event: event.server_id)(lambda event, _memory: seen.append(event.server_id))
+    for agent, readable in ((blind, True), (looking, False)):
+        internal = Internal(agent)
+        [rekeyed] = internal.rekeying.process(source(evidence(0, 5)))
+        record = Record(rekeyed.role, Origin(INTERNAL, 0, 0), rekeyed.key, b"{}", rekeyed.headers)
+        internal.state.process(record)
+        if readable:
+            internal.state.note_ends({})
+        else:
+            with pytest.raises(IntegrityError, match="unknown_agent_input"):
+                internal.state.note_ends({})
+    assert seen == ["1772359205000000"]
