@@ -8,8 +8,6 @@
 No clock and no jitter: the same outcomes give the same schedule.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 from dataclasses import dataclass

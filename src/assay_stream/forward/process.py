@@ -1,7 +1,5 @@
 """The process that forwards."""
 
-from __future__ import annotations
-
 import structlog
 
 from assay_stream.alerts.formats import AlertFormat

@@ -3,8 +3,6 @@
 A receiver gets one alert at a time and returns the result; it never raises for failures outside this process.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import ssl
 from collections.abc import Mapping

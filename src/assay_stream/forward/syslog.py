@@ -9,8 +9,6 @@ Syslog has no answer by which a receiver could say that it took a message. What 
 3. UDP loses without a word. It is there for receivers that know nothing else.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 import struct

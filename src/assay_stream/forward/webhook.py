@@ -1,7 +1,5 @@
 """A webhook: every alert is one POST."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 import time

@@ -4,8 +4,6 @@ The record says what was observed and by which rule it was bound. It never says 
 Arguments, results, definitions and messages never enter it: only digests, codes and identifiers do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

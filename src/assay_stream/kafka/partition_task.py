@@ -73,7 +73,6 @@ class PartitionTask:
     """Runs one input partition number, over all topics of a stage, until it is finished.
 
     Attributes:
-        writer: its transactional producer.
         committed: next offset of each of its partitions, as committed.
         metadata: what was committed with them: the mark of an owner that has begun on records, or nothing.
         suspicion: which records the owner before this one makes suspect.
@@ -182,9 +181,7 @@ class PartitionTask:
             self._records = [record._replace(hold_expired=True) for record in self._records]
 
     async def _admitted(self) -> int:
-        admitted = 0
-        if self._records:
-            admitted = await self._thread.run(self._stage.admit, self._records, self._ends)
+        admitted = await self._thread.run(self._stage.admit, self._records, self._ends) if self._records else 0
         self.buffered = len(self._records) - admitted
         self.buffered_since_s = self._fetched_s if self.buffered else None
         return admitted

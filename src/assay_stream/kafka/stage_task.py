@@ -241,13 +241,12 @@ class StageTask:
         async with self._tasks_lock:
             if self._generation != generation:
                 return
-            started_s = time.monotonic()
-            self._is_opening = True
+            started_s, self._is_opening = time.monotonic(), True
             try:
                 await self._tasks.open(consumer, missing)
             finally:
                 self._is_opening, self._moved_s = False, time.monotonic()
-            seconds = time.monotonic() - started_s
+            seconds = self._moved_s - started_s
             self._metrics.opened(len(missing), seconds=seconds)
             _log.info("partitions_open", stage=self._stage.name, partitions=sorted(missing), seconds=round(seconds, 3))
 

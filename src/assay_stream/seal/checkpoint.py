@@ -13,6 +13,7 @@ Topic and partition stand in the checkpoint. Offsets may have gaps: transactions
 
 import base64
 from collections.abc import Iterable
+from operator import attrgetter
 from struct import pack, unpack_from
 from typing import Any, NamedTuple
 
@@ -251,20 +252,15 @@ def _went_back(made: Checkpoint, before: Checkpoint) -> bool:
     )
 
 
+_NUMBERS = attrgetter("partition", "sequence", "first_offset", "last_offset", "records", "tree_size")
+_TEXTS = attrgetter("topic", "sealed_at", "key_id", "software")
+
+
 def _is_plausible(made: Checkpoint) -> bool:
-    numbers = (
-        made.partition,
-        made.sequence,
-        made.first_offset,
-        made.last_offset,
-        made.records,
-        made.tree_size,
-        *(number for head in made.siblings for number in head[:2]),
-    )
-    texts = (made.topic, made.sealed_at, made.key_id, made.software)
+    numbers = (*_NUMBERS(made), *(number for head in made.siblings for number in head[:2]))
     return (
         all(type(number) is int and number >= 0 for number in numbers)
-        and all(isinstance(text, str) for text in texts)
+        and all(isinstance(text, str) for text in _TEXTS(made))
         and 0 < made.records <= min(made.tree_size, RANGE_RECORDS_MAX)
         and made.first_offset + made.records - 1 <= made.last_offset
         and _are_plausible_siblings(made)

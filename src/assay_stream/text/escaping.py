@@ -6,8 +6,6 @@ that: an escape and the character mean the same. Canonical bytes (evidence, reco
 files) are hashed and compared, so they stay as they are.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from functools import lru_cache

@@ -6,8 +6,6 @@
 3. Nor do separators, nor the difference between a few more letters: tool names are short and mostly ASCII.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Mapping

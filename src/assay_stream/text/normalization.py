@@ -4,8 +4,6 @@ Normalisation sorts runs of combining marks by insertion, which takes time in th
 some characters become up to eighteen.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from functools import cache

@@ -4,8 +4,6 @@ Marks stand in ``⟦⟧``: ``⟦U+200B ZERO WIDTH SPACE⟧``. Those brackets are
 so that no text can hold what looks like a mark of ours.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections import Counter

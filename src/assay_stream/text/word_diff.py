@@ -3,8 +3,6 @@
 Source: E. W. Myers, "An O(ND) difference algorithm and its variations", 1986, figure 2.
 """
 
-from __future__ import annotations
-
 import re
 import string
 from bisect import bisect_left

@@ -6,8 +6,6 @@ text, and a sentence's end moves the next word further away, so that a rule with
 sentence.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterator
