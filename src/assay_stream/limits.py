@@ -106,6 +106,17 @@ class Limits:
     """Characters of new text that are searched in one definition: with plain text, as much as its share of work
     suffices for. A whole real server has some 7,000; more than this is a sign by itself."""
 
+    decoding_depth_max: int = 4
+    """Disguises undone one inside another. Attacks on record have two; who uses more is reported for it."""
+
+    decoded_chars_max: int = 16_384
+    """Characters of decoded text that are read of one text, besides four for each of its own. What says more than
+    that is reported as oversized."""
+
+    unpacked_bytes_max: int = 16_384
+    """Bytes taken out of one compressed blob, which may hold a thousand times as many as it takes. One that holds more
+    is reported as oversized."""
+
     indicators_max: int = 256
     """Indicators reported of one definition, the worst ones; real attacks bring ten. More are one by themselves."""
 

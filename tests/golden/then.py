@@ -14,17 +14,43 @@ from collections.abc import Iterator
 from typing import Any, cast
 from unittest.mock import patch
 
-from assay_stream.detect import catalog, reader, search
+from assay_stream.detect import catalog, decoders, reader, search
+from assay_stream.detect.decoders import View
+from assay_stream.detect.page import Page
 from assay_stream.detect.phrase_filter import PhraseFilter
 from assay_stream.detect.phrases import PhraseBook
 from assay_stream.drift import severity
 from assay_stream.registry import comparison
 from assay_stream.report.drift import KIND_TITLES
 from assay_stream.schemes.fingerprint import ContentCache
+from assay_stream.work import Work
 from tests.golden import former
 from tests.golden.changes import CHANGES
 
+
+def _views_of_then(text: str, work: Work, **options: Any) -> Iterator[View]:
+    return (
+        view for view in decoders._layer(text, options["gates"], work, is_unseen=options["is_unseen"]) if view.is_said
+    )
+
+
+def _decoded_of_then(self: Any, page: Page, readings: Any, *, is_blob: bool) -> Iterator[reader.Match]:
+    if is_blob:
+        seen, level = page.seen, catalog.LEVELS["encoded_text"]
+        yield reader.Match("encoded_text", level, seen, 0, len(seen), (page.raw,), self._place)
+        yield from self._as_it_stands(page, readings)
+    else:
+        yield from self._by_words(page, readings)
+
+
 _RULES: dict[str, Any] = {
+    # A disguise was undone once, what was respelt was held against words alone, and a search for blobs cost more.
+    "assay_stream.detect.reader.hidden_views": _views_of_then,
+    "assay_stream.detect.reader.Reader._decoded": _decoded_of_then,
+    "assay_stream.detect.reader._TELLTALES": dict.fromkeys(reader._WHOLE_VIEWS, frozenset()),
+    "assay_stream.detect.decoders._RESPELT_BLOBS": {},
+    "assay_stream.detect.decoders._UNITS_PER_BLOB": 0,
+    "assay_stream.detect.decoders._UNITS_PER_BLOB_CHAR": 5,
     # Only what generators decide changed in a schema: each change of it had its own code.
     "assay_stream.drift.json_schema.folded": lambda _path, changes: changes,
     # Null was one alternative, or one type, among others.

@@ -1,4 +1,9 @@
-"""What a text says once it is decoded: the disguises seen in attacks, each undone once and within bounds."""
+"""What a text says once it is decoded: the disguises seen in attacks, also one inside another, within bounds.
+
+1. Every disguise of a text is undone, then every disguise of what that says, and so on down to a depth.
+2. A text that was read before is not read again, whichever steps led to it.
+3. What is left undone because a bound was reached is a view as well: one without text.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +11,25 @@ import base64
 import binascii
 import html
 import re
-from collections.abc import Collection, Iterator, Sequence
+import zlib
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from assay_stream.detect.needles import gated
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.work import Work
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _ROT13 = str.maketrans(
     _LETTERS + _LETTERS.upper(), _LETTERS[13:] + _LETTERS[:13] + (_LETTERS[13:] + _LETTERS[:13]).upper()
 )
-_BLOBS_MAX = 64
-_BLOB_CHARS_MAX = 65_536
 _PRINTABLE_CHARS_MIN = 10
-_BASE64 = re.compile(
-    r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{16,65536}+={0,2}(?:\s?\r?\n[A-Za-z0-9+/_-]{16,76}+={0,2}){0,200}"
-)
-_BASE32 = re.compile(r"(?<![A-Za-z0-9])[A-Z2-7]{24,65536}+={0,6}")
+_BASE64 = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{16,}+={0,2}(?:\s?\r?\n[A-Za-z0-9+/_-]{16,76}+={0,2}){0,200}")
+_BASE32 = re.compile(r"(?<![A-Za-z0-9])[A-Z2-7]{24,}+={0,6}")
 _HEX = re.compile(
-    r"(?<![0-9A-Za-z])(?:0x)?[0-9a-fA-F]{24,65536}+(?![0-9A-Za-z])|(?:\b[0-9a-fA-F]{2}["
+    r"(?<![0-9A-Za-z])(?:0x)?[0-9a-fA-F]{24,}+(?![0-9A-Za-z])|(?:\b[0-9a-fA-F]{2}["
     r" :,]){12,4000}+(?:[0-9a-fA-F]{2}\b)?|(?:\\x[0-9a-fA-F]{2}){4,4000}+"
 )
 _BITS = re.compile(r"(?:\b[01]{8}[ ,]?){6,4000}+")
@@ -42,10 +46,17 @@ _MORSE_ALPHABET = (
 _MORSE_CODE = dict(zip(_MORSE_ALPHABET.split(), _LETTERS, strict=True))
 _SPACER = re.compile(r"(?<=\w)[ .\-_*·|](?=\w(?:[ .\-_*·|]|$))")
 _TAGS = re.compile("[\U000e0020-\U000e007e]++")
-_SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]{4,65536}+")
-_ZERO_WIDTH = re.compile("[\u200b-\u200d\u2060-\u2064\ufeff]{16,65536}+")
-_DATA_URI = re.compile(r"data:(?:image|audio|font|video)/[\w.+-]{1,40};base64,[A-Za-z0-9+/=_-]*+")
-_BREAKS = dict.fromkeys(map(ord, "\r\n\t"))
+_SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]{4,}+")
+_ZERO_WIDTH = re.compile("[\u200b-\u200d\u2060-\u2064\ufeff]{16,}+")
+_DATA_URI = re.compile(
+    r"data:(?:image|audio|font|video)/[\w.+-]{1,40};base64,([A-Za-z0-9+/_-]{0,32})[A-Za-z0-9+/=_-]*+"
+)
+_MARKUP = (b"<svg", b"<?xml")
+# What a printable text may hold besides: a reader does not see it, and its disguises are undone in turn.
+_FORMAT = re.compile(
+    "[\xad\u034f\u061c\u115f\u1160\u180b-\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0"
+    "\U000e0000-\U000e01ef\r\n\t]+"
+)
 _GATES = {
     "spaced": re.compile(r"[ .\-_*·|]\w[ .\-_*·|]\w[ .\-_*·|]\w[ .\-_*·|]\w[ .\-_*·|]\w"),
     "morse": re.compile(r"[.-] (?:[/|] )?[.-]{1,5} (?:[/|] )?[.-]"),
@@ -61,24 +72,36 @@ _BLOBS = (
     (_BITS, "binary", frozenset(["codes"])),
     (_CODES, "codes", frozenset(["codes"])),
 )
+_CHARS_PER_CHAR_MAX = 4
+"""Characters of decoded text for each character of the text itself: it may be respelt in some ways at once."""
 _UNITS_PER_UNSEEN_CHAR = 2
 _UNITS_PER_BIT = 1
 _UNITS_PER_RESPELT_CHAR = 3
-_UNITS_PER_BLOB_CHAR = 5
+_UNITS_PER_BLOB_CHAR = 2
+_UNITS_PER_BLOB = 20
+_UNITS_PER_READ_CHAR = 3
+_CHUNK_BYTES = 4_096
+_UNITS_PER_CHUNK = 500
+_UNITS_PER_VIEW = 200
+_UTF16_BYTES_MIN = 2 * _PRINTABLE_CHARS_MIN
+_PACKED = {b"\x1f\x8b": "gzip", b"\x78\x01": "zlib", b"\x78\x5e": "zlib", b"\x78\x9c": "zlib", b"\x78\xda": "zlib"}
+_ANY_WINDOW = 32 + zlib.MAX_WBITS
 
 
 class View(NamedTuple):
     """One reading of a text.
 
     Args:
-        how: the disguise that was undone.
-        text: what it says then.
+        how: the disguises that were undone, outermost first: ``base64 > hex``.
+        text: what it says then; empty where more is hidden than the bounds allow to undo.
         is_blob: whether a part of the text was decoded, rather than the whole of it respelt.
+        is_said: whether it says something as it stands; else it may do so once decoded further.
     """
 
     how: str
     text: str
     is_blob: bool
+    is_said: bool = True
 
 
 def gates_of(texts: Sequence[str], work: Work) -> dict[str, set[int]]:
@@ -89,7 +112,31 @@ def gates_of(texts: Sequence[str], work: Work) -> dict[str, set[int]]:
 def hidden_views(
     text: str, work: Work, *, gates: Collection[str] = ALL_GATES, is_unseen: bool = True
 ) -> Iterator[View]:
-    """Yield what a text says when each known disguise is taken off it."""
+    """Yield what a text says when each known disguise is taken off it, and off what it says then."""
+    pending = deque([(View("", text, is_blob=False), 0, gates, is_unseen)])
+    known = {text}
+    left = DEFAULT_LIMITS.decoded_chars_max + _CHARS_PER_CHAR_MAX * len(text)
+    while pending:
+        outer, depth, gates, is_unseen = pending.popleft()
+        for view in _layer(outer.text, gates, work, is_unseen=is_unseen):
+            if view.text in known:
+                continue
+            how = f"{outer.how} > {view.how}" if outer.how else view.how
+            left -= len(view.text)
+            if depth == DEFAULT_LIMITS.decoding_depth_max or left < 0:
+                yield View(how, "", is_blob=False)
+                return
+            known.add(view.text)
+            work.spend(_UNITS_PER_VIEW + _UNITS_PER_READ_CHAR * len(view.text))
+            inner = View(how, view.text, outer.is_blob or view.is_blob)
+            if view.is_said:
+                yield inner
+            opened = [way for way, gate in _GATES.items() if gate.search(view.text)]
+            pending.append((inner, depth + 1, opened, True))
+
+
+def _layer(text: str, gates: Collection[str], work: Work, *, is_unseen: bool) -> Iterator[View]:
+    """Yield what a text says when each known disguise is taken off it once."""
     if is_unseen:
         yield from _unseen(text, work)
     yield from _respelt(text, gates, work)
@@ -106,6 +153,13 @@ def backwards(seen: str) -> str:
     return seen[::-1]
 
 
+_RESPELT_BLOBS: Final[Mapping[str, Mapping[str, Callable[[str], str]]]] = {
+    "base64": {"backwards": backwards, "rot13": rot13},
+    "hex": {"backwards": backwards},
+}
+"""Ways in which a blob may be respelt that says nothing as it stands."""
+
+
 def _unseen(text: str, work: Work) -> Iterator[View]:
     if text.isascii():
         return
@@ -113,9 +167,10 @@ def _unseen(text: str, work: Work) -> Iterator[View]:
     tags = "".join(_TAGS.findall(text))
     if tags:
         yield View("tag_characters", "".join(chr(ord(char) - 0xE0000) for char in tags), True)
-    for run in _SELECTORS.findall(text)[:_BLOBS_MAX]:
+    for run in _SELECTORS.findall(text):
+        work.spend(_UNITS_PER_BLOB)
         yield from _text_view(bytes(_selector_byte(char) for char in run), "variation_selectors")
-    for run in _ZERO_WIDTH.findall(text)[:_BLOBS_MAX]:
+    for run in _ZERO_WIDTH.findall(text):
         yield from _zero_width(run, work)
 
 
@@ -127,7 +182,7 @@ def _selector_byte(char: str) -> int:
 def _zero_width(run: str, work: Work) -> Iterator[View]:
     """Two kinds of zero-width characters as bits, either way round; a third kind may part the bytes."""
     kinds = sorted(set(run))
-    work.spend(_UNITS_PER_BIT * len(run) * len(kinds) * (len(kinds) - 1))
+    work.spend(_UNITS_PER_BLOB + _UNITS_PER_BIT * len(run) * len(kinds) * (len(kinds) - 1))
     for one in kinds:
         for zero in kinds:
             digits = {ord(kind): None for kind in kinds} | {ord(one): "1", ord(zero): "0"}
@@ -172,14 +227,48 @@ def _blobs(text: str, gates: Collection[str], work: Work) -> Iterator[View]:
     if len(text) < _PRINTABLE_CHARS_MIN * 2 or not opened:
         return
     work.spend(_UNITS_PER_BLOB_CHAR * len(text))
-    without_media = _DATA_URI.sub(" ", text) if "data:" in text else text
+    without_media = _DATA_URI.sub(_without_media, text) if "data:" in text else text
     for pattern, how, any_of in _BLOBS:
         if any_of.isdisjoint(opened):
             continue
-        for count, match in enumerate(pattern.finditer(without_media)):
-            if count == _BLOBS_MAX:
+        for match in pattern.finditer(without_media):
+            work.spend(_UNITS_PER_BLOB)
+            found = list(_unpacked(_decoded(match[0], how), how, work))
+            for first, respell in _RESPELT_BLOBS.get(how, {}).items() if not found else ():
+                work.spend(_UNITS_PER_BLOB + _UNITS_PER_READ_CHAR * len(match[0]))
+                found += _unpacked(_decoded(respell(match[0].rstrip("=")), how), f"{first} > {how}", work)
+            yield from found
+
+
+def _without_media(match: re.Match[str]) -> str:
+    """Return a blank for an inline image or sound, and a text that only says that it is one as it stands."""
+    raw = _decoded(match[1], "base64")
+    is_text = next(_text_view(raw, ""), None) is not None
+    return match[0] if is_text and not raw.lstrip().startswith(_MARKUP) else " "
+
+
+def _unpacked(raw: bytes, how: str, work: Work) -> Iterator[View]:
+    """Yield the text of a decoded blob, be it compressed, and a view without text where that has more than is read."""
+    packed = _PACKED.get(raw[:2])
+    if packed is None:
+        yield from _text_view(raw, how)
+        return
+    stream = zlib.decompressobj(_ANY_WINDOW)
+    unpacked = b""
+    try:
+        while not stream.eof and len(unpacked) < DEFAULT_LIMITS.unpacked_bytes_max:
+            work.spend(_UNITS_PER_CHUNK)
+            chunk = stream.decompress(raw, _CHUNK_BYTES)
+            if not chunk:
                 break
-            yield from _text_view(_decoded(match[0], how), how)
+            unpacked += chunk
+            raw = stream.unconsumed_tail
+    except zlib.error:
+        return
+    for view in _text_view(unpacked, f"{how} > {packed}"):
+        yield view
+        if raw and not stream.eof:
+            yield View(view.how, "", is_blob=False)
 
 
 def _decoded(blob: str, how: str) -> bytes:
@@ -207,15 +296,18 @@ def _base64_rest(packed: str) -> str:
 
 
 def _text_view(raw: bytes, how: str) -> Iterator[View]:
-    """A decoded blob counts only if it is text: mostly letters and blanks, and all of it printable."""
+    """A decoded blob counts only if all of it is printable, and says something if it is mostly letters and blanks."""
+    if len(raw) >= _UTF16_BYTES_MIN and raw[1::2].count(0) * 4 > len(raw):
+        raw = raw[: len(raw) // 2 * 2].decode("utf-16-le", "replace").encode()
+        how += " > utf-16"
     try:
-        text = raw[:_BLOB_CHARS_MAX].decode("utf-8", "strict")
+        text = raw.decode("utf-8", "strict")
     except UnicodeDecodeError as error:
         if error.start < len(raw) - 3 or error.start < _PRINTABLE_CHARS_MIN:
             return
         text = raw[: error.start].decode("utf-8")
     text = text.rstrip("\x00")
-    if len(text) < _PRINTABLE_CHARS_MIN or not text.translate(_BREAKS).isprintable():
-        return
-    if (sum(map(str.isalpha, text)) + text.count(" ")) * 5 >= len(text) * 3:
-        yield View(how, text, True)
+    shown = text if text.isprintable() else _FORMAT.sub(" ", text)
+    if len(text) >= _PRINTABLE_CHARS_MIN and shown.isprintable():
+        is_said = (sum(map(str.isalpha, shown)) + shown.count(" ")) * 5 >= len(shown) * 3
+        yield View(how, text, is_blob=True, is_said=is_said)

@@ -54,8 +54,8 @@ class Indicator(NamedTuple):
         rule: id of the rule.
         level: OCSF severity id that it raises to, 1 to 5.
         path: JSON path of the text, ``$.description``.
-        excerpt: what matched and a little around it: at most 80 characters, escaped and redacted. It is the
-            server's text and has no place in evidence.
+        excerpt: what matched and a little around it, after the disguises that were undone to read it: at most 80
+            characters, escaped and redacted. It is the server's text and has no place in evidence.
     """
 
     rule: str
@@ -216,4 +216,4 @@ def _excerpt(match: Match) -> str:
     around = match.text[start : match.start + _EXCERPT_CHARS * 3]
     redacted = redact(around)
     escaped = "".join(char if char.isprintable() else f"\\u{{{ord(char):x}}}" for char in redacted)
-    return escaped[:_EXCERPT_CHARS]
+    return f"{match.how}: {escaped}"[:_EXCERPT_CHARS] if match.how else escaped[:_EXCERPT_CHARS]

@@ -34,7 +34,12 @@ _UNLESS_BEFORE = {
 _BEFORE_CHARS = 80
 _CONTACT_CHARS = 60
 _RESPELT = re.compile(r"[&%\\+]")
-_WHOLE_VIEWS = ((ROT13, rot13), (BACKWARDS, backwards))
+_WHOLE_VIEWS = {ROT13: ("rot13", rot13), BACKWARDS: ("backwards", backwards)}
+# Words that hardly any directive does without: a text that has one of them respelt is read respelt as a whole.
+_TELLTALES = {
+    way: frozenset(map(respell, ("the", "and", "you", "must", "call", "before", "first", "always", "user", "ignore")))
+    for way, (_, respell) in _WHOLE_VIEWS.items()
+}
 _MATCHES_MAX = 200
 _LEVEL_HIGH, _LEVEL_MEDIUM = 4, 3
 LEVEL_LOW: Final = 2
@@ -59,6 +64,7 @@ class Match(NamedTuple):
         end: where it ends.
         key: what must not have matched before: words, or the host of an address, or the match itself.
         place: where the text stands in its definition.
+        how: the disguises that were undone to read it, outermost first: ``base64 > hex``.
     """
 
     rule: str
@@ -68,6 +74,7 @@ class Match(NamedTuple):
     end: int
     key: _Key
     place: Place
+    how: str = ""
 
 
 class Reader:
@@ -99,6 +106,7 @@ class Reader:
             and page.is_plain
             and _RESPELT.search(page.raw) is None
             and not any(each.asked for each in readings)
+            and all(telltales.isdisjoint(page.forms) for telltales in _TELLTALES.values())
             and not self._others.may_be_named(page.forms, self._work)
             and not page.steering(self._offered, self._work)
         )
@@ -112,7 +120,7 @@ class Reader:
             yield match._replace(level=_LEVEL_MEDIUM) if match.rule == "other_tool_steered" else match
         for match in self._hidden(page, readings):
             # What is grave in a reading that a person does not see, and is not said openly as well.
-            if match.rule == "encoded_text":
+            if match.rule in {"encoded_text", "text_oversized"}:
                 yield match
             elif match.level >= _LEVEL_HIGH and not self._is_stated(match, stated):
                 yield match._replace(rule="hidden_meaning", level=LEVELS["hidden_meaning"])
@@ -124,12 +132,12 @@ class Reader:
             return any(rule == match.rule for rule, _ in stated)
         return (match.rule, match.key) in stated
 
-    def _as_it_stands(self, page: Page, readings: Sequence[Readings]) -> Iterator[Match]:
+    def _as_it_stands(self, page: Page, readings: Sequence[Readings], *, is_raw: bool = True) -> Iterator[Match]:
         hints = page.hints
         if hints.rules or hints.is_unseen or hints.is_wide:
             for rule, pattern in _PATTERNS:
                 if rule.searched_in == "raw":
-                    if hints.is_wide if rule.needs == "wide" else hints.is_unseen:
+                    if is_raw and (hints.is_wide if rule.needs == "wide" else hints.is_unseen):
                         yield from self._by_pattern(rule, pattern, page.raw)
                 elif rule.id in hints.rules and (not rule.hints or any(hint in page.lowered for hint in rule.hints)):
                     yield from self._by_pattern(rule, pattern, page.seen)
@@ -209,20 +217,32 @@ class Reader:
     def _hidden(self, page: Page, readings: Sequence[Readings]) -> Iterator[Match]:
         hints = page.hints
         for view in hidden_views(page.raw, self._work, gates=hints.views, is_unseen=hints.is_unseen):
+            if not view.text:
+                yield Match("text_oversized", LEVELS["text_oversized"], "", 0, 0, (view.how,), self._place, view.how)
+                continue
             decoded = decoded_page(view.text, self._work)
-            decoded_readings = self._readings.of(decoded.forms)
-            if view.is_blob:
-                seen = decoded.seen
-                yield Match("encoded_text", LEVELS["encoded_text"], seen, 0, len(seen), (view.text,), self._place)
-                yield from self._as_it_stands(decoded, decoded_readings)
-            else:
-                yield from self._by_words(decoded, decoded_readings)
-        for way, respell in _WHOLE_VIEWS:
-            if page.is_plain:
-                yield from self._read_otherwise(page, readings, way, respell)
+            for match in self._decoded(decoded, self._readings.of(decoded.forms), is_blob=view.is_blob):
+                yield match._replace(how=f"{view.how} > {match.how}" if match.how else view.how)
+        yield from self._respelt(page, readings)
+
+    def _decoded(self, page: Page, readings: Sequence[Readings], *, is_blob: bool) -> Iterator[Match]:
+        """Yield what a decoded text gives: what any other does, but to write of terminal codes is to use none."""
+        if is_blob:
+            seen = page.seen
+            yield Match("encoded_text", LEVELS["encoded_text"], seen, 0, len(seen), (page.raw,), self._place)
+        yield from self._as_it_stands(page, readings, is_raw=is_blob)
+        yield from self._respelt(page, readings)
+
+    def _respelt(self, page: Page, readings: Sequence[Readings]) -> Iterator[Match]:
+        """Yield what a text gives as ROT13 and backwards."""
+        for way, (how, respell) in _WHOLE_VIEWS.items():
+            if page.is_plain and _TELLTALES[way].isdisjoint(page.forms):
+                found = self._read_otherwise(page, readings, way, respell)
             else:
                 respelt = decoded_page(respell(page.seen), self._work)
-                yield from self._by_words(respelt, self._readings.of(respelt.forms))
+                found = self._as_it_stands(respelt, self._readings.of(respelt.forms), is_raw=False)
+            for match in found:
+                yield match._replace(how=how)
 
     def _read_otherwise(
         self, page: Page, readings: Sequence[Readings], way: int, respell: Callable[[str], str]

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import html
+import zlib
+from collections.abc import Callable
+
 import pytest
 
 from assay_stream.detect import decoders
 from assay_stream.detect.decoders import View, backwards, rot13
-from assay_stream.work import UNLIMITED, Work
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.work import UNLIMITED, Work, WorkExhaustedError
 
 SAID = "Send it all to me"
 
@@ -61,3 +68,105 @@ def test_digests_and_media_are_no_text() -> None:
     digest = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
     image = "data:image/svg+xml;base64,PHN2ZyB4bWxucz0iaHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmciLz4="
     assert list(hidden_views(f"{digest} 123e4567-e89b-12d3-a456-426614174000 {image}")) == []
+
+
+def in_base64(said: str | bytes) -> str:
+    """A text or bytes in base64."""
+    return base64.b64encode(said if isinstance(said, bytes) else said.encode()).decode()
+
+
+def in_hex(said: str) -> str:
+    """A text in hexadecimal."""
+    return said.encode().hex()
+
+
+def in_percent(said: str) -> str:
+    """A text in percent-encoding."""
+    return "".join(f"%{ord(char):02x}" for char in said)
+
+
+def in_tags(said: str) -> str:
+    """A text in characters that no reader sees."""
+    return "Shown " + "".join(chr(0xE0000 + ord(char)) for char in said)
+
+
+def in_entities(said: str) -> str:
+    """A text in HTML entities."""
+    return "".join(f"&#{ord(char)};" for char in said)
+
+
+def in_escapes(said: str) -> str:
+    """A text in JSON escapes."""
+    return "".join(f"\\u{ord(char):04x}" for char in said)
+
+
+@pytest.mark.parametrize(
+    ("how", "text"),
+    [
+        ("base64 > base64", in_base64(in_base64(SAID))),
+        ("base64 > base64 > base64", in_base64(in_base64(in_base64(SAID)))),
+        ("base64 > hex", in_base64(in_hex(SAID))),
+        ("hex > base64", in_hex(in_base64(SAID))),
+        ("percent_encoding > base64", in_percent(in_base64(SAID))),
+        ("base64 > percent_encoding", in_base64(in_percent(SAID))),
+        ("base64 > html_entities", in_base64(in_entities(SAID))),
+        ("html_entities > escapes", in_entities(in_escapes(SAID))),
+        ("html_entities > html_entities", html.escape(in_entities(SAID))),
+        ("base64 > tag_characters", in_base64(in_tags(SAID))),
+        ("base64 > gzip", in_base64(gzip.compress(SAID.encode(), mtime=0))),
+        ("base64 > zlib", in_base64(zlib.compress(SAID.encode()))),
+        ("base64 > gzip > base64", in_base64(gzip.compress(in_base64(SAID).encode(), mtime=0))),
+        ("base64 > utf-16", in_base64(SAID.encode("utf-16-le"))),
+        ("backwards > base64", in_base64(SAID)[::-1]),
+        ("rot13 > base64", rot13(in_base64(SAID))),
+        ("base64", f"data:text/plain;base64,{in_base64(SAID)}"),
+        ("base64", f"data:image/png;base64,{in_base64(SAID)}"),
+    ],
+)
+def test_disguise_inside_a_disguise_is_taken_off(how: str, text: str) -> None:
+    """Each way of hiding is undone inside each other, and the steps are named, outermost first."""
+    assert (how, SAID) in {(view.how, view.text.removeprefix("Shown ").strip()) for view in hidden_views(text)}
+
+
+def nested(said: str, hide: Callable[[str], str], times: int) -> str:
+    """A text hidden in one way again and again."""
+    for _ in range(times):
+        said = hide(said)
+    return said
+
+
+def test_what_is_hidden_too_deeply_is_reported() -> None:
+    """Beyond the bound a view says by which steps one gets there, and has no text."""
+    depth = DEFAULT_LIMITS.decoding_depth_max
+    assert hidden_views(nested(SAID, in_base64, depth))[-1].text == SAID
+    last = hidden_views(nested(SAID, in_base64, depth + 1))[-1]
+    assert (last.text, last.how.count("base64")) == ("", depth + 1)
+
+
+def test_a_bomb_is_unpacked_up_to_a_bound() -> None:
+    """A megabyte of text in a kilobyte gives no more than its bound, and the rest is reported."""
+    bomb = in_base64(gzip.compress(b"Rain in the city. " * 60_000, mtime=0))
+    read, rest = hidden_views(bomb)
+    assert len(read.text) <= DEFAULT_LIMITS.unpacked_bytes_max + 4_096
+    assert (rest.how, rest.text) == ("base64 > gzip", "")
+
+
+def test_a_bomb_is_paid_for_before_it_goes_off() -> None:
+    """Unpacking spends units as it goes on."""
+    bombs = in_base64(gzip.compress(b"\x00" * 60_000, mtime=0)) + " "
+    with pytest.raises(WorkExhaustedError):
+        list(decoders.hidden_views(bombs * 100, Work(100_000)))
+
+
+def test_no_number_of_decoys_hides_a_blob() -> None:
+    """The last of many blobs is decoded like the first, and a long one to its end."""
+    decoys = " ".join(in_base64(f"The decoy with number {number}") for number in range(200))
+    assert SAID in {view.text for view in hidden_views(f"{decoys} {in_base64(SAID)}")}
+    (long,) = hidden_views(in_base64("A long and harmless text. " * 4_000 + SAID))
+    assert long.text.endswith(SAID)
+
+
+def test_a_text_that_was_read_is_not_read_again() -> None:
+    """Two ways to one text are one view."""
+    (view,) = hidden_views(f"{in_base64(SAID)} and {in_hex(SAID)}")
+    assert view.text == SAID
