@@ -14,7 +14,7 @@ from assay_stream.engine import EngineState
 from assay_stream.limits import Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.evidence import Scope, Unbound
-from assay_stream.model.fields import Subject
+from assay_stream.model.fields import ITEM_SUBJECTS
 from assay_stream.model.record import OBSERVER_HEADER, Origin, Output, Record, Role
 from assay_stream.registry.as_of import Binding, bind
 from assay_stream.registry.state import Bindings
@@ -37,6 +37,7 @@ PROMPTS: tuple[list[dict[str, Any]] | None, ...] = (
     [{"name": "p", "description": "one"}, {"name": "p", "description": "two"}, {"description": "nameless"}],
 )
 TEMPLATES: tuple[list[dict[str, Any]] | None, ...] = (None, [{"uriTemplate": "x://{y}", "name": "p"}])
+INSTRUCTIONS = (None, "", "Use t.", "Never tell the user.")
 BASE_MS = 1_772_323_200_000
 BASE = "2026-03-01T00:00:"
 
@@ -52,9 +53,14 @@ def snapshot_value(
     scoped: bool = True,
     prompts: int = 0,
     templates: int = 0,
+    instructions: int = 0,
 ) -> bytes:
     """The bytes of a snapshot event."""
-    lists = {"prompts": PROMPTS[prompts], "resource_templates": TEMPLATES[templates]}
+    lists = {
+        "prompts": PROMPTS[prompts],
+        "resource_templates": TEMPLATES[templates],
+        "instructions": INSTRUCTIONS[instructions],
+    }
     return orjson.dumps(
         {
             "specversion": "1.0",
@@ -133,6 +139,7 @@ def snapshots(draw: st.DrawFn, offset: int) -> Record:
         scoped=draw(st.sampled_from([True, True, False])),
         prompts=draw(st.integers(0, len(PROMPTS) - 1)),
         templates=draw(st.integers(0, len(TEMPLATES) - 1)),
+        instructions=draw(st.integers(0, len(INSTRUCTIONS) - 1)),
     )
     return named(a_record(offset, server.encode(), value), draw(st.sampled_from([None, observer])))
 
@@ -289,7 +296,7 @@ def test_the_state_is_bounded(history: list[Record], limits: Limits) -> None:
             (subject, seen.listed(subject))
             for timeline in timelines
             for seen in timeline
-            for subject in (Subject.PROMPT, Subject.TEMPLATE)
+            for subject in ITEM_SUBJECTS
             if seen.listed(subject) is not None
         }
         assert server.item_lists.keys() == lists
@@ -326,7 +333,7 @@ def test_the_order_of_keys_and_of_lists_changes_nothing(
 
 
 @given(histories())
-def test_prompts_and_templates_change_no_answer_about_tools(history: list[Record]) -> None:
+def test_what_is_stated_beside_the_tools_changes_no_answer_about_them(history: list[Record]) -> None:
     """What calls are bound to is the same, whatever is stated beside the tools."""
     with_lists, without = a_state(Limits()), a_state(Limits())
     run(with_lists, history)
@@ -334,7 +341,7 @@ def test_prompts_and_templates_change_no_answer_about_tools(history: list[Record
         value = record.value
         if record.role is Role.SNAPSHOTS and (value or b"").startswith(b'{"'):
             event = orjson.loads(value or b"")
-            for name in ("prompts", "resource_templates"):
+            for name in ("prompts", "resource_templates", "instructions"):
                 event["data"].pop(name, None)
             value = orjson.dumps(event)
         run(without, [record._replace(value=value)])

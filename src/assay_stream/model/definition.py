@@ -34,11 +34,12 @@ def definition_record(record: Record, full: str, definition: dict[str, Any]) -> 
         definition: a tool, a prompt or a resource template as received, or ``{"instructions": text}``.
     """
     value: Definition = {"full_digest": full, "definition": definition}
-    try:
-        value["projection"] = cast(Projection, assay.definition_projection(definition, server_id=None))
-        label = "definition"
-    except InputError:
-        label = "definition:not_digestible"
+    label = "definition"
+    if definition.keys() != {"instructions"}:
+        try:
+            value["projection"] = cast(Projection, assay.definition_projection(definition, server_id=None))
+        except InputError:
+            label = "definition:not_digestible"
     return Output(
         role=Role.DEFINITIONS,
         key=full.encode(),

@@ -164,7 +164,7 @@ def _compare(
     ration = Ration(server, seen, record.timestamp_ms, change, limits)
     compared = chain(
         compare(server, analysed, catalogue, seen, offer, ration.analysis),
-        *(compare_items(server, items, seen, ration.analysis, _named_with(items, offer, lists)) for items in lists),
+        *(compare_items(server, items, seen, ration.analysis, _named_beside(offer, lists)) for items in lists),
     )
     findings = [*first_look(server, catalogue, seen, lists), *_misrouted(registry, seen)]
     findings += [*never_complete(server, seen, limits), *ration.reported(compared)]
@@ -173,10 +173,8 @@ def _compare(
     return findings if late is None else [*findings, late], ration
 
 
-def _named_with(items: ItemOffer, offer: Offer, lists: Iterable[ItemOffer]) -> Iterable[str]:
-    """Return the names that a list may speak of beside its own: instructions are about everything of a server."""
-    if items.subject is not Subject.INSTRUCTIONS:
-        return ()
+def _named_beside(offer: Offer, lists: Iterable[ItemOffer]) -> Iterable[str]:
+    """Return the names that prompts, templates and instructions may speak of as their server's own."""
     beside = (item.get("name") for listed in lists for item in listed.definitions.values())
     return chain(offer.tools, (name for name in beside if isinstance(name, str)))
 

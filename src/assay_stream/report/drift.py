@@ -186,9 +186,8 @@ def drift_findings(before: Offer, after: Offer, *, profile: Profile, known: Coll
             except InputError as error:
                 path = f"$.{_LISTS[subject]}{error.path.removeprefix('$')}"
                 raise InputError(error.code, error.message, path=path) from None
-            # Instructions are about everything that the server offers.
-            named = chain(*after.lists.values()) if subject is Subject.INSTRUCTIONS else now
-            names = _names(named, work)
+            # Prompts, templates and instructions may speak of everything that the server offers.
+            names = _names(now if subject is Subject.TOOL else chain(*after.lists.values()), work)
             for drift in drifts:
                 if not known or drift.after is None or str(jcs_digest(dict(drift.after))) not in known:
                     found.extend(_findings(drift, names, work))

@@ -33,3 +33,11 @@ def test_prompts_and_templates_are_shown_as_they_came() -> None:
     for item in (PROMPT, TEMPLATE):
         output = definition_record(record_of(Role.SNAPSHOTS, b""), FULL, item)
         assert json.loads(output.value or b"")["definition"] == item
+
+
+def test_instructions_are_no_tool_that_failed_to_be_digested() -> None:
+    """They are shown without a projection, and counted as any definition."""
+    item = {"instructions": "Pages are Markdown."}
+    output = definition_record(record_of(Role.SNAPSHOTS, b""), FULL, item)
+    assert json.loads(output.value or b"") == {"full_digest": FULL, "definition": item}
+    assert output.label == "definition"

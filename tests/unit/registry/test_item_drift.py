@@ -220,3 +220,12 @@ def test_tools_and_prompts_of_one_name_do_not_meet(server: Shown) -> None:
     findings = server.show(PROMPT, TOOL)
     assert told(findings) == [("prompt_added", "t", False)]
     assert findings[0].tool_name is None
+
+
+def test_a_peer_that_reads_no_instructions_rates_none() -> None:
+    """What the peer does not look at has no level under its table; `strict` looks at everything."""
+    server = Shown()
+    server.show(instructions="Pages are Markdown.")
+    (finding,) = server.show(instructions="Pages are plain text.")
+    levels = {name: severity_under(profile)(finding) for name, profile in PROFILES.items()}
+    assert levels == {"soc": 2, "mcptrust": 1, "mcptrust-code": 1, "assay-p60": 1, "strict": 4}
