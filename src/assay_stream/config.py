@@ -105,6 +105,11 @@ class Settings(BaseSettings):
     alert_repeat_s: Annotated[int, Field(ge=60, le=365 * 86_400)] = Field(
         86_400, description="Interval at which an alert that stays open is written again, seconds."
     )
+    alert_forget_days: Annotated[int, Field(ge=30, le=3_650)] = Field(
+        400,
+        description="How long an alert that is over is remembered, days of event time since its last record or "
+        "finding. What is found again later is a new alert with the same uid.",
+    )
     alert_tick_s: Annotated[int, Field(ge=0, le=3_600)] = Field(
         10,
         description="How often to check whether an alert is due, seconds. 0 disables the check: time then advances "
@@ -210,6 +215,7 @@ class Settings(BaseSettings):
             update_interval_us=self.alert_update_s * 1_000_000,
             settle_us=self.alert_settle_s * 1_000_000,
             repeat_interval_us=self.alert_repeat_s * 1_000_000,
+            forget_us=self.alert_forget_days * 86_400 * 1_000_000,
         )
 
     def limits(self) -> Limits:

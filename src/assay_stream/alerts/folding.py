@@ -139,6 +139,8 @@ def find(
     if known is not None:
         known, step.outputs = tick(known, finding.time_us, rules, suppressions)
         fold = None if known.fold is None else state_of(known.fold)
+    if known is not None and known.fold is not None and fold is None:
+        known = released(known)
     if known is None or known.fold is None or fold is None:
         _find_alone(step, state_of, counts, known, finding, rules, suppressions, lead=lead)
         return step

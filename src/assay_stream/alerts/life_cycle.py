@@ -13,7 +13,9 @@ Rules:
    again. Reasons that joined it (``alerts.reasons``) keep it open.
 6. A suppressed alert is written as well, with that status and the rule's name. It is written at once when
    no rule covers it any more and everything written before was suppressed.
-7. One that a person acknowledged is written again only when its severity rises or it closes (``alerts.triage``). One
+7. One that is over is forgotten ``forget_us`` after whatever came last: its end, a finding or a record. If it is found
+   again, it is a new alert with the same uid.
+8. One that a person acknowledged is written again only when its severity rises or it closes (``alerts.triage``). One
    that a person closed stays closed until what it is about has ended and come back.
 
 Everything is a function of the alert's own state, of findings, and of the time that arrives with them. ``tick`` writes
@@ -65,11 +67,13 @@ class Pacing:
         update_interval_us: between two updates that nothing else calls for.
         settle_us: how long nobody must see it before it is closed.
         repeat_interval_us: after this an alert that lasts is written again.
+        forget_us: after this an alert that is over is forgotten.
     """
 
     update_interval_us: int = 3_600 * _SECOND_US
     settle_us: int = 600 * _SECOND_US
     repeat_interval_us: int = 24 * 3_600 * _SECOND_US
+    forget_us: int = 400 * 24 * 3_600 * _SECOND_US
 
 
 class _Sign(NamedTuple):
@@ -250,6 +254,15 @@ def due_us(state: AlertState, rules: AlertRules) -> int | None:
     """Return when ``tick`` will next have something to write, or ``None``."""
     due = _next_due(state, rules.pacing)
     return None if due is None else due.at_us
+
+
+def forgotten_us(state: AlertState, pacing: Pacing) -> int | None:
+    """Return when a state counts as absent, ``None`` while its alert is open or what it is about holds."""
+    speaks = state.part_of is None and state.fold is None
+    has_ended = state.closed if speaks else state.resolved_us is not None or not KINDS[state.last.kind].lasts
+    is_over = has_ended or not state.raised
+    last_us = max(state.last_us, state.written_us, state.resolved_us or 0)
+    return last_us + pacing.forget_us if is_over else None
 
 
 def is_round(count: int) -> bool:

@@ -15,7 +15,15 @@ from dataclasses import replace
 from typing import Any
 
 from assay_stream.alerts.folding import RECORDS, RecordCounts, find, records_key, without_member
-from assay_stream.alerts.life_cycle import AlertRules, apply_resolution, due_us, settles_at_once, tick, write_folded
+from assay_stream.alerts.life_cycle import (
+    AlertRules,
+    apply_resolution,
+    due_us,
+    forgotten_us,
+    settles_at_once,
+    tick,
+    write_folded,
+)
 from assay_stream.alerts.reasons import Leads, with_part
 from assay_stream.alerts.shadowing import REASONS, Shadow, shadows, shadows_beyond, with_claim
 from assay_stream.alerts.triage import apply_act
@@ -73,14 +81,18 @@ class Alerts:
         found = self.states.get(key)
         return found if isinstance(found, dict) else {}
 
-    def follow(self, states: Mapping[str, Remembered]) -> None:
+    def follow(self, states: Mapping[str, Remembered | None]) -> None:
         """Bring what follows from the states up to date."""
         self.due.note(states)
         self.leads.note(states)
 
-    def keep(self, states: Mapping[str, Remembered]) -> None:
-        """Remember changed states."""
-        self.states.update(states)
+    def keep(self, states: Mapping[str, Remembered | None]) -> None:
+        """Remember changed states, and forget those that are ``None`` now."""
+        for key, state in states.items():
+            if state is not None:
+                self.states[key] = state
+            elif key in self.states:
+                del self.states[key]
         self.follow(states)
 
 
@@ -102,7 +114,7 @@ def process(alerts: Alerts, record: Record) -> list[Output]:
 
 def apply_entry(alerts: Alerts, entry: Entry, *, place: Origin) -> list[Output]:
     """Apply one record of the finding topic, and return the alerts to write."""
-    step = _Step(alerts, place)
+    step = _Step(alerts, place, entry.time_us)
     match entry:
         case Finding():
             step.find(entry)
@@ -121,7 +133,9 @@ def apply_entry(alerts: Alerts, entry: Entry, *, place: Origin) -> list[Output]:
         case Tick():
             for uid in alerts.due.by(entry.time_us):
                 known = step.alert_before(uid)
-                if known is not None:
+                if known is None:
+                    step.forget(uid)
+                else:
                     step.note(uid, *tick(known, entry.time_us, alerts.rules, step.rules_for(known.last.server_id)))
     alerts.keep(step.states)
     return step.outputs
@@ -130,16 +144,29 @@ def apply_entry(alerts: Alerts, entry: Entry, *, place: Origin) -> list[Output]:
 class _Step:
     """The effects of one record: alerts to write, in order, and the changed states."""
 
-    def __init__(self, alerts: Alerts, place: Origin) -> None:
+    def __init__(self, alerts: Alerts, place: Origin, time_us: int) -> None:
         self.outputs: list[Output] = []
-        self.states: dict[str, Remembered] = {}
+        self.states: dict[str, Remembered | None] = {}
         self._alerts = alerts
         self._place = place
+        self._time_us = time_us
 
     def alert(self, uid: str) -> AlertState | None:
         """Return the state of an alert as this record has left it so far."""
         found = self.states.get(uid)
-        return found if isinstance(found, AlertState) else self._alerts.alert(uid)
+        if not isinstance(found, AlertState):
+            found = self._alerts.alert(uid)
+        return None if found is None or self._is_forgotten(found) else found
+
+    def forget(self, uid: str) -> None:
+        """Drop the state of an alert that is over for so long that it counts as absent."""
+        found = self._alerts.alert(uid)
+        if found is not None and self._is_forgotten(found):
+            self.states[uid] = None
+
+    def _is_forgotten(self, state: AlertState) -> bool:
+        end_us = forgotten_us(state, self._alerts.rules.pacing)
+        return end_us is not None and end_us <= self._time_us
 
     def alert_before(self, uid: str) -> AlertState | None:
         """Return the state of an alert that does not include this record yet."""
@@ -247,7 +274,7 @@ def _order_of(shadow: Shadow) -> tuple[str, str, str, str]:
 
 
 class DueTimes:
-    """When each alert will next have something to write, so that a tick looks only at those.
+    """When each alert will next have something to write or be forgotten, so that a tick looks only at those.
 
     Args:
         rules: what the stage is told.
@@ -260,7 +287,10 @@ class DueTimes:
     def note(self, states: Mapping[str, Any]) -> None:
         """Take note of states that are other than they were."""
         for key, stored in states.items():
-            time_us = due_us(stored, self._rules) if isinstance(stored, AlertState) else None
+            times_us: list[int | None] = []
+            if isinstance(stored, AlertState):
+                times_us = [due_us(stored, self._rules), forgotten_us(stored, self._rules.pacing)]
+            time_us = min((time_us for time_us in times_us if time_us is not None), default=None)
             if time_us is None:
                 self._times_us.pop(key, None)
             else:

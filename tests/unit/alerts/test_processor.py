@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from assay_stream.alerts.processor import Alerts, apply_entry, partition_key, process
+from assay_stream.alerts.table import AlertTable
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.alert_state import AlertState
-from assay_stream.model.finding_topic import Entry, Suppression, Tick
+from assay_stream.model.finding_topic import AlertAct, Entry, Suppression, Tick
+from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Output, Record, Role
 from tests.support.findings import RULES, a_claim, a_finding, a_rule, an_end, at, body, told
 
@@ -263,3 +267,96 @@ def test_a_shadow_stands_under_the_skeleton_of_its_name() -> None:
     finding = {"kind": "tool_shadowed", "server_id": "b", "tool_name": "Read-File"}
     assert partition_key(finding) == a_claim("a", "read_file").skeleton()
     assert partition_key(finding | {"kind": "tool_changed"}) == "b"
+
+
+# --- forgetting ---------------------------------------------------------------------------------------------
+
+FORGET_S = RULES.pacing.forget_us / 1_000_000
+SETTLED_S = RULES.pacing.settle_us / 1_000_000
+
+
+def a_closed_alert() -> Stage:
+    """A stage with an alert that ended in its first second."""
+    stage = Stage()
+    stage.reads(a_finding(0))
+    stage.reads(an_end(1, 1))
+    stage.reads(tick_at(2 + SETTLED_S))
+    return stage
+
+
+def test_a_closed_alert_is_forgotten_after_its_time() -> None:
+    """By event time; until then its state stands."""
+    stage = a_closed_alert()
+    stage.reads(tick_at(FORGET_S))
+    assert a_finding().uid() in stage.states
+    assert stage.reads(tick_at(FORGET_S + 1)) == []
+    assert a_finding().uid() not in stage.states
+    assert not stage.due.any_by(at(10 * FORGET_S))
+
+
+@pytest.mark.parametrize("ticks", [(), (FORGET_S + 1,), (FORGET_S / 2, FORGET_S + 5)])
+def test_what_is_found_again_after_that_is_a_new_alert(ticks: tuple[float, ...]) -> None:
+    """With the same uid and a count of its own, whether a tick came in between or not."""
+    stage = a_closed_alert()
+    for second in ticks:
+        stage.reads(tick_at(second))
+    [again] = stage.reads(a_finding(2, FORGET_S + 10))
+    assert told([again]) == [("Create", "New", 1)]
+    assert body(again)["finding_info"]["first_seen_time"] * 1_000 == at(FORGET_S + 10)
+
+
+def test_what_is_found_again_before_that_is_the_old_alert() -> None:
+    """Reopened, with its count."""
+    stage = a_closed_alert()
+    assert told(stage.reads(a_finding(2, FORGET_S))) == [("Update", "In Progress", 2)]
+
+
+def test_an_open_alert_is_not_forgotten() -> None:
+    """However long nothing was found."""
+    stage = Stage()
+    stage.reads(a_finding(0))
+    stage.reads(tick_at(3 * FORGET_S))
+    assert stage.alerts.alert(a_finding().uid()) is not None
+
+
+def test_what_never_raised_an_alert_is_forgotten() -> None:
+    """And counted from the beginning when it is found again."""
+    stage = Stage()
+    known = a_finding(0, known=True, kind=Kind.TOOL_ADDED)
+    stage.reads(known)
+    stage.reads(tick_at(FORGET_S))
+    assert known.uid() not in stage.states
+
+
+def test_an_act_on_a_forgotten_alert_does_nothing() -> None:
+    """Nobody knows it any more."""
+    stage = a_closed_alert()
+    act = AlertAct(
+        server_id="server",
+        alert=a_finding().uid(),
+        act="comment",
+        author="ann",
+        reason="late",
+        time_us=at(FORGET_S + 10),
+        origin=a_finding(9).origin,
+    )
+    assert stage.reads(act) == []
+
+
+def test_a_forgotten_alert_leaves_the_state_topic() -> None:
+    """A restart knows nothing of it, and that nothing is missing."""
+    table = AlertTable(0, RULES, input_topic="findings")
+    stage = Stage(table)  # type: ignore[arg-type]
+    stage.alerts = table.alerts
+    stage.reads(a_finding(0))
+    stage.reads(an_end(1, 1))
+    stage.reads(tick_at(2 + SETTLED_S))
+    topic = table.flush({"findings": 3})
+    stage.reads(tick_at(FORGET_S + 1))
+    topic += table.flush({"findings": 4})
+    restored = AlertTable(0, RULES, input_topic="findings")
+    for offset, output in enumerate(topic):
+        place = Origin(topic="states", partition=0, offset=offset)
+        restored.restore(Record(role=Role.ALERT_STATES, origin=place, key=output.key, value=output.value))
+    assert restored.restored() == {"findings": 4}
+    assert a_finding().uid() not in restored
