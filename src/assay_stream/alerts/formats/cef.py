@@ -64,6 +64,10 @@ def _extension(view: AlertView) -> list[tuple[str, str]]:
     reason = view.fact("mcp_reason")
     if reason:
         pairs.append(("reason", _value(reason, _MESSAGE_CHARACTERS_MAX)))
+    why = view.fact("mcp_why")
+    if why:
+        # A long name leaves no room for it in the message.
+        pairs += [("flexString1", _value(why, _MESSAGE_CHARACTERS_MAX)), ("flexString1Label", "why")]
     strings = [
         ("uid", view.uid),
         ("serverId", view.fact("mcp_server_id")),

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from assay_stream.alerts.formats import read_alert
 from assay_stream.alerts.formats.cef import to_cef
 from assay_stream.model.kinds import Kind
-from tests.support.alerts import alert_of, finding_of
+from tests.support.alerts import alert_of, alert_records, finding_of
 
 _UNESCAPED_PIPE = re.compile(r"(?<!\\)(?:\\\\)*\|")
 _KEY = re.compile(r"(?:^| )([A-Za-z0-9]+)=")
@@ -115,3 +116,12 @@ def test_values_keep_to_the_lengths_of_the_dictionary() -> None:
     _, extension = read_cef(to_cef(alert_of("=" * 5_000)))
     assert len(extension["msg"]) == 1_023
     assert extension["cs3"] == "=" * 4_000
+
+
+def test_why_has_a_field_of_its_own() -> None:
+    """A server that chooses a long name pushes it out of the message, and out of nothing else."""
+    path = '$.inputSchema.properties["a\\n| cs1=x"].description'
+    finding = finding_of("t" * 1_024, indicators=(("secrecy_asked", 5, path),))
+    _, extension = read_cef(to_cef(read_alert(alert_records(finding)[0].value)))
+    assert "secrecy_asked" not in extension["msg"]
+    assert (extension["flexString1"], extension["flexString1Label"]) == (f"secrecy_asked at {path}", "why")
