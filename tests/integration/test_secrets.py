@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from assay_stream.kafka.access import Actor
+from assay_stream.kafka.access import AccessRole
 from assay_stream.model.record import Record, Role
 from deploy.local.secured import SecuredBroker
 from tests.support.deployment import free_port
@@ -116,7 +116,7 @@ def forwarded(deployment: SecuredDeployment) -> bytes:
     """What a forwarder says whose receiver fails, and then refuses; its address and headers hold secrets."""
     answers = iter([(500, {}), (401, {"WWW-Authenticate": KEY})])
     server = WebhookServer(free_port(), lambda _key, _body: next(answers, (400, {})))
-    environment = os.environ | deployment.env | deployment.env_of(Actor.FORWARDER)
+    environment = os.environ | deployment.env | deployment.env_of(AccessRole.FORWARDER)
     with server:
         url = f"webhook:{server.url.replace('127', f'user:{KEY}@127')}?token={KEY}"
         process = subprocess.Popen(
@@ -163,15 +163,17 @@ def test_no_secret_is_in_a_log_a_header_or_an_error(deployment: SecuredDeploymen
         )
     )
     said = {
-        "publish": run(deployment, Actor.PROXY, "publish", "--from", "observations", "-", stdin=lines),
-        "wire": run(deployment, Actor.PROXY, "publish", "--from", "mcp-wire", "--server-id", "w", "-", stdin=lines),
+        "publish": run(deployment, AccessRole.PROXY, "publish", "--from", "observations", "-", stdin=lines),
+        "wire": run(
+            deployment, AccessRole.PROXY, "publish", "--from", "mcp-wire", "--server-id", "w", "-", stdin=lines
+        ),
         "tap": run(
             deployment,
-            Actor.PROXY,
+            AccessRole.PROXY,
             *("tap", "--server-id", "tapped", "--", sys.executable, "-c", SERVER),
             stdin=calls + b'{"planted": \n',
         ),
-        "seal": run(deployment, Actor.SEALER, "seal", "--once", "--key", str(tmp_path / "missing.pem")),
+        "seal": run(deployment, AccessRole.SEALER, "seal", "--once", "--key", str(tmp_path / "missing.pem")),
         "forward": forwarded(deployment),
     }
     rejected = asyncio.run(deployment.wait_for(Role.REJECTED, lambda records: len(records) >= len(bad) - 6))

@@ -18,7 +18,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import TopicAuthorizationFailedError
 
-from assay_stream.kafka.access import ACCESS, Actor
+from assay_stream.kafka.access import ACCESS, AccessRole
 from assay_stream.kafka.connection import connection_options
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Record, Role
@@ -61,7 +61,7 @@ def deployment(secured: SecuredBroker) -> Iterator[SecuredDeployment]:
     """Topics, applied by the admin over the secured listener, and every role with its grants; no worker."""
     made = SecuredDeployment(secured.bootstrap, "secured", broker=secured)
     asyncio.run(made.grant())
-    assert cli(made, Actor.ADMIN, "topics", "apply").returncode == 0
+    assert cli(made, AccessRole.ADMIN, "topics", "apply").returncode == 0
     try:
         yield made
     finally:
@@ -111,7 +111,7 @@ def test_what_a_proxy_publishes_becomes_evidence_and_alerts(deployment: SecuredD
         a_listing(0, 0, 1, 2, later),
     ]
     stdin = b"".join(value + b"\n" for _, _, value in lines)
-    done = cli(deployment, Actor.PROXY, "publish", "--from", "observations", "-", stdin=stdin)
+    done = cli(deployment, AccessRole.PROXY, "publish", "--from", "observations", "-", stdin=stdin)
     assert done.returncode == 0, done.stderr
     [evidence] = read(deployment, Role.EVIDENCE, 1)
     assert json.loads(evidence.value or b"")["data"]["tool_definition_digest"].startswith("sha256:")
@@ -123,10 +123,10 @@ def test_agents_run_with_the_grants_of_their_role(deployment: SecuredDeployment,
     """They read what stages write and how far these are, and write findings and to topics of their own."""
     shipped = "assay_stream.agents.shipped"
     assert worker.process.poll() is None
-    assert cli(deployment, Actor.ADMIN, "topics", "apply", "--agents", shipped).returncode == 0
+    assert cli(deployment, AccessRole.ADMIN, "topics", "apply", "--agents", shipped).returncode == 0
     calls = [(b"any", a_denied_call(number)) for number in range(5)]
     asyncio.run(deployment.send(Role.CALLS, calls))
-    agents = deployment.start_worker("--agents", shipped, **deployment.env_of(Actor.AGENTS))
+    agents = deployment.start_worker("--agents", shipped, **deployment.env_of(AccessRole.AGENTS))
     try:
         asyncio.run(
             deployment.wait_for(
@@ -156,7 +156,7 @@ def test_a_tap_that_enforces_publishes_and_follows_the_verdicts(deployment: Secu
     tap = ["tap", "--enforce", "--server-id", "tapped", "--", sys.executable, "-c", SERVER]
     done = subprocess.run(
         [sys.executable, "-m", "assay_stream", *tap],
-        env=os.environ | deployment.env | deployment.env_of(Actor.PROXY),
+        env=os.environ | deployment.env | deployment.env_of(AccessRole.PROXY),
         input=b"".join(lines),
         capture_output=True,
         timeout=60,
@@ -173,7 +173,7 @@ def test_a_tap_that_enforces_publishes_and_follows_the_verdicts(deployment: Secu
 def test_an_operator_decides_and_an_analyst_looks(deployment: SecuredDeployment, worker: Worker) -> None:
     """Decisions are written by the operator; whoever only reads can read all, and decide nothing."""
     rule = ["policy", "set", "--server-id", server_name(0), "--enforcement", "warn", "--reason", "test"]
-    assert cli(deployment, Actor.OPERATOR, *rule, "--author", "o").returncode == 0
+    assert cli(deployment, AccessRole.OPERATOR, *rule, "--author", "o").returncode == 0
     for command in (
         ["pins", "list"],
         ["alerts", "list"],
@@ -181,19 +181,19 @@ def test_an_operator_decides_and_an_analyst_looks(deployment: SecuredDeployment,
         ["verify", "--from-kafka"],
         ["topics", "show"],
     ):
-        done = cli(deployment, Actor.ANALYST, *command)
+        done = cli(deployment, AccessRole.ANALYST, *command)
         assert done.returncode in (0, 1), (command, done.stderr)
         assert "not_authorized" not in done.stderr
-    assert cli(deployment, Actor.ANALYST, "alerts", "list").stdout
+    assert cli(deployment, AccessRole.ANALYST, "alerts", "list").stdout
 
 
 def test_a_sealer_seals_and_a_forwarder_forwards(deployment: SecuredDeployment, worker: Worker, tmp_path: Path) -> None:
     """Both with the grants of their role alone."""
     key = tmp_path / "seal.pem"
-    assert cli(deployment, Actor.SEALER, "seal", "keygen", "--out", str(key)).returncode == 0
+    assert cli(deployment, AccessRole.SEALER, "seal", "keygen", "--out", str(key)).returncode == 0
     seal = subprocess.run(
         [sys.executable, "-m", "assay_stream", "seal", "--key", str(key), "--once"],
-        env=os.environ | deployment.env | deployment.env_of(Actor.SEALER),
+        env=os.environ | deployment.env | deployment.env_of(AccessRole.SEALER),
         capture_output=True,
         timeout=60,
         check=False,
@@ -206,7 +206,7 @@ def test_a_sealer_seals_and_a_forwarder_forwards(deployment: SecuredDeployment, 
         to = f"syslog:127.0.0.1:{receiver.getsockname()[1]},udp"
         forwarder = subprocess.Popen(
             [sys.executable, "-m", "assay_stream", "alerts", "forward", "--to", to],
-            env=os.environ | deployment.env | deployment.env_of(Actor.FORWARDER),
+            env=os.environ | deployment.env | deployment.env_of(AccessRole.FORWARDER),
             stderr=subprocess.DEVNULL,
         )
         try:
@@ -219,8 +219,8 @@ def test_a_sealer_seals_and_a_forwarder_forwards(deployment: SecuredDeployment, 
 def test_secrets_may_stand_in_files(deployment: SecuredDeployment, tmp_path: Path) -> None:
     """The password comes from the file that is named, as a mounted secret does."""
     path = tmp_path / "password"
-    path.write_text(password_of(Actor.ANALYST) + "\n")
-    env = deployment.env_of(Actor.ANALYST)
+    path.write_text(password_of(AccessRole.ANALYST) + "\n")
+    env = deployment.env_of(AccessRole.ANALYST)
     del env["ASSAY_STREAM_SASL_PASSWORD"]
     done = run_command_text(
         "topics", "show", stdin=b"", **(deployment.env | env | {"ASSAY_STREAM_SASL_PASSWORD_FILE": str(path)})
@@ -248,7 +248,7 @@ def test_every_way_to_be_refused_is_named(deployment: SecuredDeployment, secured
         ),
     ):
         wrong = {f"ASSAY_STREAM_{name}": value for name, value in env.items()}
-        told = cli_with(deployment, Actor.ANALYST, wrong, "topics", "show")
+        told = cli_with(deployment, AccessRole.ANALYST, wrong, "topics", "show")
         assert told.startswith(f"assay-stream: {code}: "), told
         assert mend in told
 
@@ -273,7 +273,7 @@ def test_a_worker_and_a_publisher_end_at_once(
     assert "Traceback" not in refused.tail()
     observations = tmp_path / "observations.ndjson"
     observations.write_bytes(a_listing(0, 0, 0, 9, START)[2] + b"\n")
-    told = cli_with(deployment, Actor.PROXY, wrong, "publish", "--from", "observations", str(observations))
+    told = cli_with(deployment, AccessRole.PROXY, wrong, "publish", "--from", "observations", str(observations))
     assert f"assay-stream: {code}: " in told
 
 
@@ -281,7 +281,7 @@ def test_a_tap_that_is_refused_says_why_and_lets_the_server_work(deployment: Sec
     """Observation must not break the call: the answer comes, and standard error says what to mend."""
     done = subprocess.run(
         [sys.executable, "-m", "assay_stream", "tap", "--server-id", "s", "--", sys.executable, "-c", SERVER],
-        env=os.environ | deployment.env | deployment.env_of(Actor.PROXY) | {"ASSAY_STREAM_SASL_PASSWORD": "wrong"},
+        env=os.environ | deployment.env | deployment.env_of(AccessRole.PROXY) | {"ASSAY_STREAM_SASL_PASSWORD": "wrong"},
         input=said(1, "tools/list"),
         capture_output=True,
         timeout=90,
@@ -346,8 +346,10 @@ def matrix(secured: SecuredBroker) -> SecuredDeployment:
     return made
 
 
-@pytest.mark.parametrize("actor", Actor)
-def test_a_role_writes_and_reads_what_its_row_says_and_no_other_topic(matrix: SecuredDeployment, actor: Actor) -> None:
+@pytest.mark.parametrize("actor", AccessRole)
+def test_a_role_writes_and_reads_what_its_row_says_and_no_other_topic(
+    matrix: SecuredDeployment, actor: AccessRole
+) -> None:
     """Asked of the broker for every topic. A proxy can write neither evidence nor control nor bindings."""
     access = ACCESS[actor]
 
@@ -358,14 +360,14 @@ def test_a_role_writes_and_reads_what_its_row_says_and_no_other_topic(matrix: Se
     writes, reads = asyncio.run(ask())
     assert writes == access.writes
     assert reads == access.reads
-    if actor is Actor.PROXY:
+    if actor is AccessRole.PROXY:
         assert writes == {Role.SNAPSHOTS, Role.CALLS}
         assert reads == {Role.VERDICTS}
 
 
 def test_a_worker_without_a_grant_stops_and_says_so(matrix: SecuredDeployment) -> None:
     """It may describe the topics of a join, and not join: exit code 2, and where to look."""
-    refused = matrix.start_worker("--role", "join", **matrix.env_of(Actor.ANALYST))
+    refused = matrix.start_worker("--role", "join", **matrix.env_of(AccessRole.ANALYST))
     try:
         assert refused.process.wait(60) == 2
     finally:

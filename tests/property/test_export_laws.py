@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from assay_stream.errors import InputError
 from assay_stream.export.bundle_file import read_bundle, verify_bundle, write_bundle
 from assay_stream.export.export import Collection, export_bundles
-from assay_stream.export.input import Kind, Selection, Stored
+from assay_stream.export.input import Dataset, ExportSelection, Stored
 from tests.support.exports import evidence
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -38,7 +38,7 @@ def records(drawn: list[tuple[int, int, Any]]) -> list[bytes]:
 
 def bundled(raw: list[bytes], path: Path) -> bytes:
     """The bytes of their bundle."""
-    with Collection(Selection(), frozenset(Kind)) as collection:
+    with Collection(ExportSelection(), frozenset(Dataset)) as collection:
         collection.take(Stored("here", line) for line in raw)
         export_bundles(collection, path, run_id=None, split=None)
     return path.read_bytes()

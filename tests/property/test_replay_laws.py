@@ -437,7 +437,7 @@ def test_one_that_was_interrupted_gives_what_an_undisturbed_one_gives(records: l
                 if number == stop:
                     break
                 outputs += written
-                told = orjson.dumps(_checkpoint_json(made.checkpoint()))
+                told = orjson.dumps(_checkpoint_json(made.resume_point()))
             else:
                 break
     assert outputs == was

@@ -9,7 +9,7 @@ from typing import Any
 from aiokafka.protocol.admin import CreateAclsRequest
 
 from assay_stream.config import Settings
-from assay_stream.kafka.access import Actor, Grant, Operation, Resource, grants_of
+from assay_stream.kafka.access import AccessRole, Grant, Operation, Resource, grants_of
 from assay_stream.kafka.connection import start_admin
 from deploy.local.secured import SecuredBroker
 from tests.support.deployment import Deployment
@@ -27,7 +27,7 @@ _LITERAL, _PREFIXED, _ALLOW = 3, 4, 3
 ALL_STAGES = "stages"
 """A user with the grants of the three stages, for a worker that runs them all."""
 
-USERS = [*Actor, ALL_STAGES]
+USERS = [*AccessRole, ALL_STAGES]
 
 
 def password_of(user: str) -> str:
@@ -70,9 +70,9 @@ class SecuredDeployment(Deployment):
 
     async def grant(self) -> None:
         """Grant every role what it needs, and the user of all stages what they need."""
-        for actor in Actor:
+        for actor in AccessRole:
             await grant(self.settings, f"User:{actor}", grants_of(actor, self.settings))
-        for actor in (Actor.REGISTRY, Actor.JOIN, Actor.ALERTS):
+        for actor in (AccessRole.REGISTRY, AccessRole.JOIN, AccessRole.ALERTS):
             await grant(self.settings, f"User:{ALL_STAGES}", grants_of(actor, self.settings))
 
 

@@ -16,7 +16,7 @@ from assay_stream.config import Settings, command_settings
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.export.bundle_file import verify_bundle
 from assay_stream.export.export import Collection, export_bundles, export_parquet, export_timesketch, numbered_bundles
-from assay_stream.export.input import Kind, Selection, Stored, stored_in
+from assay_stream.export.input import Dataset, ExportSelection, Stored, stored_in
 from assay_stream.export.parquet import check_installed
 from assay_stream.kafka.lookup import read_records
 from assay_stream.limits import BUNDLE_LIMITS
@@ -26,7 +26,7 @@ from assay_stream.replay.selection import OFFSETS_METAVAR, offset_ranges
 export_app = typer.Typer(help="Export evidence, alerts and definitions for other tools.", no_args_is_help=True)
 bundle_app = typer.Typer(help="Check evidence bundles of Assay.", no_args_is_help=True)
 
-_ROLES = {Kind.EVIDENCE: Role.EVIDENCE, Kind.ALERTS: Role.ALERTS, Kind.DEFINITIONS: Role.DEFINITIONS}
+_ROLES = {Dataset.EVIDENCE: Role.EVIDENCE, Dataset.ALERTS: Role.ALERTS, Dataset.DEFINITIONS: Role.DEFINITIONS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,14 +55,14 @@ class Selecting:
     bootstrap_servers: Bootstrap = None
 
     @contextmanager
-    def collection(self, *kinds: Kind) -> Iterator[Collection]:
+    def collection(self, *kinds: Dataset) -> Iterator[Collection]:
         """Collect the records of some kinds.
 
         Raises:
             InputError: where an input cannot be read.
             ConfigurationError: ``bad_offsets``.
         """
-        selection = Selection(
+        selection = ExportSelection(
             since_us=self.since,
             until_us=self.until,
             server_ids=frozenset(self.server_id or ()),
@@ -100,9 +100,9 @@ def assay_bundle(
     """
     for path in (output, *numbered_bundles(output)):
         refuse_existing_file(path, force=force)
-    with selecting.collection(Kind.EVIDENCE) as collection:
+    with selecting.collection(Dataset.EVIDENCE) as collection:
         written = export_bundles(collection, output, run_id=run_id, split=split)
-        _tell({Kind.EVIDENCE: sum(manifest.event_count for _, manifest in written)}, collection, bundles=[
+        _tell({Dataset.EVIDENCE: sum(manifest.event_count for _, manifest in written)}, collection, bundles=[
             {"file": str(path), "run_id": manifest.run_id, "events": manifest.event_count,
              "run_root": str(manifest.run_root)}
             for path, manifest in written
@@ -122,7 +122,7 @@ def parquet(
     """
     check_installed()
     refuse_filled_folder(output, force=force)
-    with selecting.collection(*Kind) as collection:
+    with selecting.collection(*Dataset) as collection:
         _tell(export_parquet(collection, output), collection)
 
 
@@ -140,7 +140,7 @@ def timesketch(
     if output.suffix not in (".csv", ".jsonl"):
         raise ConfigurationError("bad_option", "--output must end in .csv or .jsonl: Timesketch needs it")
     refuse_existing_file(output, force=force)
-    with selecting.collection(Kind.EVIDENCE, Kind.ALERTS) as collection:
+    with selecting.collection(Dataset.EVIDENCE, Dataset.ALERTS) as collection:
         _tell(export_timesketch(collection, output), collection)
 
 
@@ -162,7 +162,7 @@ def verify(file: Annotated[Path, typer.Argument(metavar="FILE", help="The bundle
     print_json(answer | {"run_root": str(manifest.run_root), "producer": dict(manifest.producer)})
 
 
-def _tell(counts: dict[Kind, int], collection: Collection, **more: object) -> None:
+def _tell(counts: dict[Dataset, int], collection: Collection, **more: object) -> None:
     written = {kind.value: count for kind, count in counts.items()}
     print_json({"written": written, "left_out": collection.left_out, **more})
     if not any(counts.values()):

@@ -43,7 +43,7 @@ def check(
     the required form; it says nothing about what the tool does. Exit code 0: nothing fails. 1: something fails, or
     there are no tools. 2: the capture cannot be read.
     """
-    from assay_stream.schemes.handshake.conformance import Status, check_tools
+    from assay_stream.schemes.handshake.conformance import CheckStatus, check_tools
 
     raw = read_input(capture)
     with named_in_errors(capture or "standard input"):
@@ -51,7 +51,7 @@ def check(
         if tools is None:
             raise InputError("not_a_list", "give a tools/list result, the response around it, or a snapshot event")
         reports = check_tools(tools, server_id=server_id)
-    counts: Counter[str] = Counter({status.value: 0 for status in Status})
+    counts: Counter[str] = Counter({status.value: 0 for status in CheckStatus})
     counts.update(answer.status.value for report in reports for answer in report.answers.values())
     if target is RowFormat.JSON:
         content = {"server_id": server_id, "counts": counts, "tools": [_as_json(report) for report in reports]}
@@ -61,7 +61,7 @@ def check(
             print_line(line)
         typer.echo(", ".join(f"{number} {name}" for name, number in counts.items()))
         typer.echo("These checks cover form only. They do not say what a tool does.")
-    if not reports or counts[Status.FAIL.value]:
+    if not reports or counts[CheckStatus.FAIL.value]:
         raise typer.Exit(1)
 
 

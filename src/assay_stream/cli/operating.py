@@ -14,7 +14,7 @@ from assay_stream.cli.output import print_json, print_line
 from assay_stream.cli.shared import as_admin
 from assay_stream.config import command_settings, load_settings
 from assay_stream.errors import ConfigurationError, needing_extra
-from assay_stream.kafka.access import ACCESS, Actor, acl_commands, grants_of
+from assay_stream.kafka.access import ACCESS, AccessRole, acl_commands, grants_of
 from assay_stream.kafka.topics import TopicState, apply_topics, inspect_topics
 from assay_stream.model.fields import AGENT_NAME
 from assay_stream.text.escaping import visible
@@ -95,7 +95,7 @@ def _row(state: TopicState) -> dict[str, object]:
 
 @topics_app.command("acls")
 def topics_acls(
-    role: Annotated[list[Actor] | None, typer.Option(help="This role only. Repeatable.")] = None,
+    role: Annotated[list[AccessRole] | None, typer.Option(help="This role only. Repeatable.")] = None,
     principal: Annotated[
         list[str] | None, typer.Option(metavar="ROLE=USER", help="Default: User:assay-<role>.")
     ] = None,
@@ -107,7 +107,7 @@ def topics_acls(
     """
     settings = load_settings()
     principals = _principals(principal or [])
-    for actor in role or list(Actor):
+    for actor in role or list(AccessRole):
         grants, who = grants_of(actor, settings), principals.get(actor, f"User:assay-{actor}")
         if as_json:
             for grant in grants:
@@ -126,13 +126,13 @@ def topics_acls(
                 typer.echo(command)
 
 
-def _principals(given: list[str]) -> dict[Actor, str]:
-    named: dict[Actor, str] = {}
+def _principals(given: list[str]) -> dict[AccessRole, str]:
+    named: dict[AccessRole, str] = {}
     for text in given:
         role, _, user = text.partition("=")
-        if role not in list(Actor) or not user.startswith("User:") or not user.isprintable():
+        if role not in list(AccessRole) or not user.startswith("User:") or not user.isprintable():
             raise ConfigurationError("bad_option", "--principal is ROLE=User:NAME, the role one that --role takes")
-        named[Actor(role)] = user
+        named[AccessRole(role)] = user
     return named
 
 

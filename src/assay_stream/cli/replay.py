@@ -189,13 +189,13 @@ def _run(made: Replay, results: Results, meter: Meter) -> bool:
                 write(written)
             count += 1
             if interrupts:
-                results.resume_point(made.checkpoint())
+                results.resume_point(made.resume_point())
                 meter.end()
                 return False
             if count % _LOOK_EVERY == 0:
                 meter.replaying(made.calls_done())
                 if time.monotonic() - noted_s >= _RESUME_POINT_S:
-                    results.resume_point(made.checkpoint())
+                    results.resume_point(made.resume_point())
                     noted_s = time.monotonic()
     return True
 

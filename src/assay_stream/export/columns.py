@@ -7,7 +7,7 @@ from importlib import resources
 from typing import Any, NamedTuple
 
 from assay_stream.canonical.digest import canonicalize
-from assay_stream.export.input import Item, Kind, time_us_of
+from assay_stream.export.input import Dataset, Item, time_us_of
 
 INT64_MAX = 2**63 - 1
 
@@ -32,10 +32,10 @@ class Column(NamedTuple):
     path: tuple[str, ...]
 
 
-def _columns() -> dict[Kind, tuple[Column, ...]]:
+def _columns() -> dict[Dataset, tuple[Column, ...]]:
     read = tomllib.loads(resources.files(__package__).joinpath("columns.toml").read_text("utf-8"))
     found = {}
-    for kind in Kind:
+    for kind in Dataset:
         columns = []
         for group in read[kind.value]:
             for text in group["names"].split():

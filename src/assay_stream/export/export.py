@@ -21,7 +21,7 @@ import orjson
 from assay_stream.canonical.digest import Digest
 from assay_stream.export.bundle_file import write_bundle
 from assay_stream.export.columns import row_of
-from assay_stream.export.input import Item, Kind, Selection, Stored, item_again, items
+from assay_stream.export.input import Dataset, ExportSelection, Item, Stored, item_again, items
 from assay_stream.export.parquet import write_parquet
 from assay_stream.export.timesketch import as_csv, as_jsonl
 from assay_stream.files.aside import Aside, locked_folder
@@ -38,11 +38,11 @@ _BUNDLE_SUFFIX = ".tar.gz"
 class Collection:
     """The records of an export, on disk."""
 
-    def __init__(self, selection: Selection, kinds: frozenset[Kind]) -> None:
+    def __init__(self, selection: ExportSelection, kinds: frozenset[Dataset]) -> None:
         self._selection = selection
         self._kinds = kinds
         # Each once: the digest ends the key.
-        self._spool: Spool[Kind] = Spool(itemgetter(slice(5)))
+        self._spool: Spool[Dataset] = Spool(itemgetter(slice(5)))
         self.left_out = 0
         """How many records of these kinds were not selected."""
 
@@ -65,18 +65,18 @@ class Collection:
             else:
                 self.left_out += 1
 
-    def raw(self, kind: Kind) -> Iterator[bytes]:
+    def raw(self, kind: Dataset) -> Iterator[bytes]:
         self._spool.finish()
         return (row[-1] for row in self._spool.rows(kind))
 
-    def items(self, kind: Kind) -> Iterator[Item]:
+    def items(self, kind: Dataset) -> Iterator[Item]:
         return (item_again(kind, raw) for raw in self.raw(kind))
 
     def events(self) -> Iterator[dict[str, Any]]:
         # Decoded strictly when it came in, so a fast decoder reads the same.
-        return map(orjson.loads, self.raw(Kind.EVIDENCE))
+        return map(orjson.loads, self.raw(Dataset.EVIDENCE))
 
-    def count(self, kind: Kind) -> int:
+    def count(self, kind: Dataset) -> int:
         return sum(1 for _ in self.raw(kind))
 
 
@@ -96,7 +96,7 @@ def export_bundles(
     """
     if run_id is not None:
         check_run_id(run_id)
-    total = collection.count(Kind.EVIDENCE)
+    total = collection.count(Dataset.EVIDENCE)
     size = total if split is None else split
     parts = [slice(start, min(start + size, total)) for start in range(0, total, max(size, 1))]
     written = []
@@ -136,7 +136,7 @@ def _run_id(events: Iterable[Mapping[str, Any]]) -> str:
     return f"{_RUN_PREFIX}{root.digest().hex[:_RUN_DIGITS]}"
 
 
-def export_parquet(collection: Collection, folder: Path) -> dict[Kind, int]:
+def export_parquet(collection: Collection, folder: Path) -> dict[Dataset, int]:
     """Write one file for each kind that has records, and return the numbers of rows.
 
     The folder is made if missing. A file of a kind without records is removed: exports are never mixed.
@@ -145,10 +145,10 @@ def export_parquet(collection: Collection, folder: Path) -> dict[Kind, int]:
         InputError: ``unwritable_folder`` or ``unwritable_file``.
         ConfigurationError: ``extra_missing``, ``output_in_use``.
     """
-    counts = {kind: collection.count(kind) for kind in Kind}
-    if collection.left_out and not counts[Kind.EVIDENCE] and not counts[Kind.ALERTS]:
+    counts = {kind: collection.count(kind) for kind in Dataset}
+    if collection.left_out and not counts[Dataset.EVIDENCE] and not counts[Dataset.ALERTS]:
         # A selection does not narrow definitions: they alone are not what was asked for.
-        counts = dict.fromkeys(Kind, 0)
+        counts = dict.fromkeys(Dataset, 0)
     if not any(counts.values()):
         return counts
     with writing_to(folder), locked_folder(folder), Aside() as aside:
@@ -160,7 +160,7 @@ def export_parquet(collection: Collection, folder: Path) -> dict[Kind, int]:
     return counts
 
 
-def export_timesketch(collection: Collection, path: Path) -> dict[Kind, int]:
+def export_timesketch(collection: Collection, path: Path) -> dict[Dataset, int]:
     """Write evidence and alerts as one timeline, and return how many of each; no file where there are none.
 
     The name of the file ends in ``.csv`` or ``.jsonl``, which is also the format.
@@ -168,7 +168,7 @@ def export_timesketch(collection: Collection, path: Path) -> dict[Kind, int]:
     Raises:
         InputError: ``unwritable_file``.
     """
-    counts = Counter({kind: collection.count(kind) for kind in (Kind.EVIDENCE, Kind.ALERTS)})
+    counts = Counter({kind: collection.count(kind) for kind in (Dataset.EVIDENCE, Dataset.ALERTS)})
     if not counts.total():
         return dict(counts)
     events = (item for kind in counts for item in collection.items(kind))

@@ -26,19 +26,19 @@ _EVIDENCE_LIMITS = decode_limits(BUNDLE_LIMITS)
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
-class Kind(StrEnum):
+class Dataset(StrEnum):
     EVIDENCE = "evidence"
     ALERTS = "alerts"
     DEFINITIONS = "definitions"
 
 
 _ROLES = {
-    Role.EVIDENCE: Kind.EVIDENCE,
-    Role.CHANGES: Kind.EVIDENCE,
-    Role.ALERTS: Kind.ALERTS,
-    Role.DEFINITIONS: Kind.DEFINITIONS,
+    Role.EVIDENCE: Dataset.EVIDENCE,
+    Role.CHANGES: Dataset.EVIDENCE,
+    Role.ALERTS: Dataset.ALERTS,
+    Role.DEFINITIONS: Dataset.DEFINITIONS,
 }
-FOLDER_FILES = tuple(f"{kind.value}.ndjson" for kind in Kind)
+FOLDER_FILES = tuple(f"{kind.value}.ndjson" for kind in Dataset)
 """What is read from a folder: the files that a replay writes."""
 
 
@@ -65,20 +65,20 @@ class Stored(NamedTuple):
 
     where: str
     raw: bytes
-    kind: Kind | None = None
+    kind: Dataset | None = None
 
 
 class Item(NamedTuple):
     """One record to export: its place, its bytes, and the same decoded."""
 
-    kind: Kind
+    kind: Dataset
     place: Place
     raw: bytes
     content: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class ExportSelection:
     """Which records to export. Definitions have no time and no server, and are never left out.
 
     Args:
@@ -95,7 +95,7 @@ class Selection:
     offsets: tuple[OffsetRange, ...] = ()
 
     def wants(self, item: Item) -> bool:
-        if item.kind is Kind.DEFINITIONS:
+        if item.kind is Dataset.DEFINITIONS:
             return True
         place = item.place
         if self.since_us is not None and place.time_us < self.since_us:
@@ -106,14 +106,14 @@ class Selection:
             return False
         if not self.offsets:
             return True
-        return item.kind is Kind.EVIDENCE and any(
+        return item.kind is Dataset.EVIDENCE and any(
             wanted.holds(place.name, place.partition, place.offset) for wanted in self.offsets
         )
 
 
 def _server_id(item: Item) -> object:
-    part = item.content.get("data" if item.kind is Kind.EVIDENCE else "unmapped")
-    name = "server_id" if item.kind is Kind.EVIDENCE else "mcp_server_id"
+    part = item.content.get("data" if item.kind is Dataset.EVIDENCE else "unmapped")
+    name = "server_id" if item.kind is Dataset.EVIDENCE else "mcp_server_id"
     return part.get(name) if isinstance(part, dict) else None
 
 
@@ -136,7 +136,7 @@ def stored_in(paths: Iterable[Path]) -> Iterator[Stored]:
             yield from stored_in(path / name for name in FOLDER_FILES if (path / name).exists())
         elif is_bundle(path):
             for number, line in enumerate(read_bundle(path), start=1):
-                yield Stored(f"line {number} of {path.name}", line, Kind.EVIDENCE)
+                yield Stored(f"line {number} of {path.name}", line, Dataset.EVIDENCE)
         else:
             yield from _archived(path)
 
@@ -157,7 +157,7 @@ def _not_blank(lines: Iterable[bytes]) -> Iterator[bytes]:
         yield line if line.strip() else b"null"
 
 
-def items(stored: Iterable[Stored], *, kinds: frozenset[Kind] = frozenset(Kind)) -> Iterator[Item]:
+def items(stored: Iterable[Stored], *, kinds: frozenset[Dataset] = frozenset(Dataset)) -> Iterator[Item]:
     """Yield the records of these kinds.
 
     Raises:
@@ -174,37 +174,37 @@ def items(stored: Iterable[Stored], *, kinds: frozenset[Kind] = frozenset(Kind))
             yield item
 
 
-def _item(raw: bytes, kind: Kind | None) -> Item:
+def _item(raw: bytes, kind: Dataset | None) -> Item:
     content = decode_json(raw)
     found = _kind_of(content)
     if found is None or (kind is not None and found is not kind):
         raise InputError(
             "not_exportable", "not evidence, an alert or a definition: replay observations first (assay-stream replay)"
         )
-    if found is Kind.EVIDENCE:
+    if found is Dataset.EVIDENCE:
         check_event(content)
         if raw.count(b"{") + raw.count(b"[") > _EVIDENCE_LIMITS.depth_max or len(raw) >= BUNDLE_LIMITS.line_bytes_max:
             # Again within the bounds of bundles, so that what is accepted here can be exported as one.
             decode_json(raw, limits=_EVIDENCE_LIMITS)
-    content = renamed_alert(content) if found is Kind.ALERTS else content
+    content = renamed_alert(content) if found is Dataset.ALERTS else content
     return Item(found, _PLACES[found](content), raw, content)
 
 
-def item_again(kind: Kind, raw: bytes) -> Item:
+def item_again(kind: Dataset, raw: bytes) -> Item:
     """Return a record that ``items`` gave before, from its bytes and without checking it again."""
     content = orjson.loads(raw)
-    content = renamed_alert(content) if kind is Kind.ALERTS else content
+    content = renamed_alert(content) if kind is Dataset.ALERTS else content
     return Item(kind, _PLACES[kind](content), raw, content)
 
 
-def _kind_of(content: Any) -> Kind | None:
+def _kind_of(content: Any) -> Dataset | None:
     if not isinstance(content, dict):
         return None
     if "assaycontenthash" in content:
-        return Kind.EVIDENCE
+        return Dataset.EVIDENCE
     if "class_uid" in content:
-        return Kind.ALERTS
-    return Kind.DEFINITIONS if content.keys() >= {"full_digest", "definition"} else None
+        return Dataset.ALERTS
+    return Dataset.DEFINITIONS if content.keys() >= {"full_digest", "definition"} else None
 
 
 def _evidence_place(content: dict[str, Any]) -> Place:
@@ -220,12 +220,12 @@ def _evidence_place(content: dict[str, Any]) -> Place:
         else (content.get("assayrunid"), 0, content.get("assayseq"))
     )
     name = topic if isinstance(topic, str) else ""
-    return Place(Kind.EVIDENCE, time_us, name, _int64(partition), _int64(offset))
+    return Place(Dataset.EVIDENCE, time_us, name, _int64(partition), _int64(offset))
 
 
 def _alert_place(content: dict[str, Any]) -> Place:
     view = view_of(content)
-    return Place(Kind.ALERTS, _int64(view.time_ms * 1_000), view.uid, _int64(view.count), _int64(view.activity_id))
+    return Place(Dataset.ALERTS, _int64(view.time_ms * 1_000), view.uid, _int64(view.count), _int64(view.activity_id))
 
 
 def _definition_place(content: dict[str, Any]) -> Place:
@@ -234,10 +234,10 @@ def _definition_place(content: dict[str, Any]) -> Place:
         raise InputError("not_a_definition", "the digest is not a SHA-256 digest", path="$.full_digest")
     if not isinstance(content["definition"], dict):
         raise InputError("not_a_definition", "the definition must be an object", path="$.definition")
-    return Place(Kind.DEFINITIONS, 0, digest)
+    return Place(Dataset.DEFINITIONS, 0, digest)
 
 
-_PLACES = {Kind.EVIDENCE: _evidence_place, Kind.ALERTS: _alert_place, Kind.DEFINITIONS: _definition_place}
+_PLACES = {Dataset.EVIDENCE: _evidence_place, Dataset.ALERTS: _alert_place, Dataset.DEFINITIONS: _definition_place}
 
 
 def _int64(value: object) -> int:

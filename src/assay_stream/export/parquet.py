@@ -7,7 +7,7 @@ from typing import Any
 
 from assay_stream.errors import needing_extra
 from assay_stream.export.columns import COLUMNS, ColumnType, Value
-from assay_stream.export.input import Kind
+from assay_stream.export.input import Dataset
 from assay_stream.files.aside import Aside
 from assay_stream.files.failures import writing
 
@@ -17,7 +17,7 @@ ROW_GROUP_BYTES = 64 * 1024 * 1024
 """Or as many as have this much text: a definition may have megabytes."""
 
 
-def write_parquet(path: Path, kind: Kind, rows: Iterable[Mapping[str, Value]]) -> int:
+def write_parquet(path: Path, kind: Dataset, rows: Iterable[Mapping[str, Value]]) -> int:
     """Write a dataset, replacing the file whole or not at all, and return its number of rows.
 
     Raises:

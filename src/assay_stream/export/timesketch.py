@@ -13,14 +13,14 @@ from datetime import UTC, datetime, timedelta
 import orjson
 
 from assay_stream.export.columns import COLUMNS, ColumnType, Value, row_of
-from assay_stream.export.input import Item, Kind
+from assay_stream.export.input import Dataset, Item
 from assay_stream.text.escaping import csv_cell, json_bytes
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_US = 253_402_300_799_999_999
 """The last microsecond of the year 9999."""
-_DESCRIPTIONS = {Kind.EVIDENCE: "Tool Call Time", Kind.ALERTS: "Alert Time"}
-_DATA_TYPES = {Kind.EVIDENCE: "assay_stream:evidence", Kind.ALERTS: "assay_stream:alert"}
+_DESCRIPTIONS = {Dataset.EVIDENCE: "Tool Call Time", Dataset.ALERTS: "Alert Time"}
+_DATA_TYPES = {Dataset.EVIDENCE: "assay_stream:evidence", Dataset.ALERTS: "assay_stream:alert"}
 _OURS = ("message", "datetime", "timestamp", "timestamp_desc", "data_type")
 _LEFT_OUT = {"time", "message", "record"}
 HEADER = (
@@ -50,8 +50,8 @@ def event_of(item: Item) -> dict[str, Value]:
     return event
 
 
-def _message(kind: Kind, row: dict[str, Value]) -> Value:
-    if kind is Kind.ALERTS:
+def _message(kind: Dataset, row: dict[str, Value]) -> Value:
+    if kind is Dataset.ALERTS:
         return f"Alert ({row['severity']}, {row['activity']}): {row['message'] or row['title']}"
     subject = f"{row['server_id']}/{row['tool_name']}"
     bound = row["tool_definition_digest"] or f"unbound ({row['unbound_reason']})"

@@ -5,7 +5,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from assay_stream.errors import InputError
-from assay_stream.files.spool import Gathered, Row, Spool
+from assay_stream.files.spool import Row, Spool, StreamRows
 from assay_stream.limits import ARCHIVE_LOGS_MAX
 from assay_stream.model.record import Origin, Record, Role, made_of
 
@@ -66,14 +66,14 @@ class LogSpool(Spool[_LogKey]):
             origin = made_of(Origin, (topic, partition, offset))
             yield made_of(Record, (role, origin, *content))
 
-    def _begin(self, stream: _LogKey) -> Gathered:
+    def _begin(self, stream: _LogKey) -> StreamRows:
         if len(self._streams) >= self._logs_max:
             raise InputError(
                 "too_many_logs",
                 f"the records name over {self._logs_max} logs (partitions of topics), last {stream[1]}/{stream[2]}: "
                 "split the archives by topic",
             )
-        return Gathered()
+        return StreamRows()
 
     def _once(self, stream: _LogKey, rows: Iterable[Row]) -> Iterator[Row]:
         """Yield sorted rows, each once; set aside, where one copy says so."""

@@ -41,7 +41,7 @@ _Run = list[_Block]
 
 
 @dataclass(slots=True)
-class Gathered:
+class StreamRows:
     """Where the rows of one stream are."""
 
     rows: list[Row] = field(default_factory=list)
@@ -73,7 +73,7 @@ class Spool(Generic[Stream]):
         self._end = 0
         self._key, self._value_at = key, value_at
         self._block_bytes, self._runs_max = block_bytes, runs_max
-        self._streams: dict[Stream, Gathered] = {}
+        self._streams: dict[Stream, StreamRows] = {}
         self._gathered_bytes = 0
 
     def __enter__(self) -> Self:
@@ -130,8 +130,8 @@ class Spool(Generic[Stream]):
         for run in gathered.levels[0] if gathered else ():
             yield from self._rows(run, after)
 
-    def _begin(self, stream: Stream) -> Gathered:  # noqa: ARG002 - a subclass looks at it
-        return Gathered()
+    def _begin(self, stream: Stream) -> StreamRows:  # noqa: ARG002 - a subclass looks at it
+        return StreamRows()
 
     def _once(self, stream: Stream, rows: Iterable[Row]) -> Iterator[Row]:  # noqa: ARG002 - as above
         """Yield sorted rows, of equal keys the first."""
@@ -167,7 +167,7 @@ class Spool(Generic[Stream]):
         self._end += len(packed)
         return block
 
-    def _write_gathered(self, stream: Stream, gathered: Gathered) -> None:
+    def _write_gathered(self, stream: Stream, gathered: StreamRows) -> None:
         if not gathered.rows:
             return
         self._gathered_bytes -= gathered.size_bytes

@@ -17,7 +17,7 @@ from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Role
 
 
-class Actor(StrEnum):
+class AccessRole(StrEnum):
     """Who comes to the brokers."""
 
     PROXY = "proxy"
@@ -32,7 +32,7 @@ class Actor(StrEnum):
     ADMIN = "admin"
 
 
-STAGES = (Actor.REGISTRY, Actor.JOIN, Actor.ALERTS)
+STAGES = (AccessRole.REGISTRY, AccessRole.JOIN, AccessRole.ALERTS)
 """What a worker runs, in this order: later stages give way to earlier ones."""
 
 
@@ -86,11 +86,11 @@ def _access(row: dict[str, Any]) -> Access:
 
 
 _TABLE = tomllib.loads((files(__package__) / "access.toml").read_text(encoding="utf-8"))
-ACCESS: Mapping[Actor, Access] = {Actor(name): _access(row) for name, row in _TABLE.items()}
+ACCESS: Mapping[AccessRole, Access] = {AccessRole(name): _access(row) for name, row in _TABLE.items()}
 """Every role."""
 
 
-def grants_of(actor: Actor, settings: Settings) -> list[Grant]:
+def grants_of(actor: AccessRole, settings: Settings) -> list[Grant]:
     access, names = ACCESS[actor], topic_names(settings)
     grants = [
         Grant(
@@ -123,14 +123,14 @@ def grants_of(actor: Actor, settings: Settings) -> list[Grant]:
     return grants
 
 
-def _operations(actor: Actor, access: Access, role: Role) -> tuple[Operation, ...]:
+def _operations(actor: AccessRole, access: Access, role: Role) -> tuple[Operation, ...]:
     granted = [
         *([Operation.READ] if role in access.reads else []),
         *([Operation.WRITE] if role in access.writes else []),
-        *([Operation.CREATE] if actor is Actor.ADMIN else []),
+        *([Operation.CREATE] if actor is AccessRole.ADMIN else []),
     ]
     # A proxy needs no more than to find its topics; the others check how theirs are set before they start.
-    seen = [Operation.DESCRIBE] if actor is Actor.PROXY else [Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS]
+    seen = [Operation.DESCRIBE] if actor is AccessRole.PROXY else [Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS]
     return (*granted, *seen)
 
 

@@ -27,7 +27,7 @@ _FEW_RECORDS = 32
 """Records tried together: a marked batch of thousands costs hundreds of transactions, some seconds."""
 
 
-class Level(StrEnum):
+class SuspicionLevel(StrEnum):
     """How much is suspected."""
 
     FREE = "free"
@@ -46,7 +46,7 @@ class Mark:
         attempt: at ``ONE``: which attempt at it this is, counted from 1.
     """
 
-    level: Level
+    level: SuspicionLevel
     left: int
     record: Origin | None = None
     attempt: int = 0
@@ -63,7 +63,10 @@ def decode_mark(metadata: str) -> Mark | None:
         fields = orjson.loads(metadata)
         record = None if fields["record"] is None else Origin(*fields["record"])
         return Mark(
-            level=Level(fields["level"]), left=int(fields["left"]), record=record, attempt=int(fields["attempt"])
+            level=SuspicionLevel(fields["level"]),
+            left=int(fields["left"]),
+            record=record,
+            attempt=int(fields["attempt"]),
         )
     except (ValueError, TypeError, KeyError):
         return None
@@ -93,34 +96,34 @@ class Suspicion:
         attempts: how often it was tried.
     """
 
-    level: Level = Level.BATCH
+    level: SuspicionLevel = SuspicionLevel.BATCH
     left: int = 0
     record: Origin | None = None
     attempts: int = 0
 
     def plan(self, first: Origin, available: int, *, attempts_max: int) -> Plan:
         match self.level:
-            case Level.FREE:
+            case SuspicionLevel.FREE:
                 return Plan(count=available)
-            case Level.BATCH:
-                return Plan(count=available, mark=Mark(level=Level.BATCH, left=available))
-            case Level.FEW:
+            case SuspicionLevel.BATCH:
+                return Plan(count=available, mark=Mark(level=SuspicionLevel.BATCH, left=available))
+            case SuspicionLevel.FEW:
                 count = min(available, self.left, _FEW_RECORDS)
-                return Plan(count=count, mark=Mark(level=Level.FEW, left=count))
-            case Level.ONE:
+                return Plan(count=count, mark=Mark(level=SuspicionLevel.FEW, left=count))
+            case SuspicionLevel.ONE:
                 attempts = self.attempts if first == self.record else 0
                 if attempts >= attempts_max:
                     return Plan(count=1, set_aside=True)
-                mark = Mark(level=Level.ONE, left=self.left, record=first, attempt=attempts + 1)
+                mark = Mark(level=SuspicionLevel.ONE, left=self.left, record=first, attempt=attempts + 1)
                 return Plan(count=1, mark=mark)
 
     def after(self, count: int) -> Suspicion:
         """Return what is suspected once some records were committed."""
-        if self.level in (Level.FREE, Level.BATCH):
-            return Suspicion(level=Level.FREE)
+        if self.level in (SuspicionLevel.FREE, SuspicionLevel.BATCH):
+            return Suspicion(level=SuspicionLevel.FREE)
         left = self.left - count
         if left <= 0:
-            return Suspicion(level=Level.BATCH)
+            return Suspicion(level=SuspicionLevel.BATCH)
         return replace(self, left=left, record=None, attempts=0)
 
 
@@ -128,9 +131,9 @@ def suspicion_after(mark: Mark | None) -> Suspicion:
     if mark is None:
         return Suspicion()
     match mark.level:
-        case Level.BATCH:
-            return Suspicion(level=Level.FEW, left=mark.left)
-        case Level.FEW:
-            return Suspicion(level=Level.ONE, left=mark.left)
+        case SuspicionLevel.BATCH:
+            return Suspicion(level=SuspicionLevel.FEW, left=mark.left)
+        case SuspicionLevel.FEW:
+            return Suspicion(level=SuspicionLevel.ONE, left=mark.left)
         case _:
-            return Suspicion(level=Level.ONE, left=mark.left, record=mark.record, attempts=mark.attempt)
+            return Suspicion(level=SuspicionLevel.ONE, left=mark.left, record=mark.record, attempts=mark.attempt)

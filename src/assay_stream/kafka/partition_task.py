@@ -22,7 +22,7 @@ from aiokafka.errors import KafkaError
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, IntegrityError, OperatingError
-from assay_stream.kafka.attempts import Level, Plan, Suspicion
+from assay_stream.kafka.attempts import Plan, Suspicion, SuspicionLevel
 from assay_stream.kafka.batch import Agent, AgentFailed, Batch, BatchDropped
 from assay_stream.kafka.connection import Clients, Consumer
 from assay_stream.kafka.stage import Stage, StageMetrics
@@ -192,7 +192,7 @@ class PartitionTask:
         if admitted:
             limit = self._context.settings.record_attempts_max
             plan = self.suspicion.plan(self._records[0].origin, admitted, attempts_max=limit)
-        is_single = plan.mark is not None and plan.mark.level is Level.ONE
+        is_single = plan.mark is not None and plan.mark.level is SuspicionLevel.ONE
         async with self._context.quarantine if is_single else nullcontext():
             await self._try(plan)
 

@@ -16,14 +16,14 @@ from types import MappingProxyType
 from assay_stream.model.control_facts import Pin
 from assay_stream.model.evidence import PinResult, PinStatus
 from assay_stream.schemes.fingerprint import Fingerprint
-from assay_stream.schemes.hangar import Action, DigestPolicy, Status
+from assay_stream.schemes.hangar import Action, DigestPolicy, PinComparison
 
 _TO_POLICY = {
-    PinStatus.UNPINNED: Status.UNKNOWN,
-    PinStatus.UNOBSERVED: Status.UNKNOWN,
-    PinStatus.MATCH: Status.MATCH,
-    PinStatus.MISMATCH: Status.MISMATCH,
-    PinStatus.REJECTED: Status.MISMATCH,
+    PinStatus.UNPINNED: PinComparison.UNKNOWN,
+    PinStatus.UNOBSERVED: PinComparison.UNKNOWN,
+    PinStatus.MATCH: PinComparison.MATCH,
+    PinStatus.MISMATCH: PinComparison.MISMATCH,
+    PinStatus.REJECTED: PinComparison.MISMATCH,
 }
 
 
@@ -64,7 +64,7 @@ def check_pins(
     action = policy.action(_TO_POLICY[worst.status])
     if worst.status is PinStatus.MISMATCH and worst.observed is None:
         # Neither a match nor told apart from one: the graver of the policy's two answers.
-        action = max(action, policy.action(Status.UNKNOWN), key=list(Action).index)
+        action = max(action, policy.action(PinComparison.UNKNOWN), key=list(Action).index)
     return replace(worst, enforcement=policy.enforcement.value, action=action)
 
 

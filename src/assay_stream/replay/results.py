@@ -22,7 +22,7 @@ from assay_stream.files.record_line import rejected_line
 from assay_stream.limits import PROGRESS_FILE_BYTES_MAX
 from assay_stream.model.record import Output, Role
 from assay_stream.replay.order import Position
-from assay_stream.replay.run import Checkpoint
+from assay_stream.replay.run import ResumePoint
 
 FILES = {
     Role.EVIDENCE: "evidence.ndjson",
@@ -101,7 +101,7 @@ class Results:
         self._files = {role: self._part(role).open("wb", 1_024 * 1_024) for role in FILES}
         self._evidence = self._files[_EVIDENCE]
 
-    def resume(self) -> Checkpoint | None:
+    def resume(self) -> ResumePoint | None:
         """Cut the files to the last resume point and return where the replay stood; ``None`` where there is none.
 
         Raises:
@@ -151,7 +151,7 @@ class Results:
             line = rejected_line(output) if output.role is Role.REJECTED else output.value or b""
             self._files[output.role].write(line + b"\n")
 
-    def resume_point(self, checkpoint: Checkpoint) -> None:
+    def resume_point(self, checkpoint: ResumePoint) -> None:
         """Make sure that a replay can resume from here."""
         for file in self._files.values():
             file.flush()
@@ -230,7 +230,7 @@ def _bad_progress(path: Path) -> ConfigurationError:
     )
 
 
-def _checkpoint_json(checkpoint: Checkpoint) -> dict[str, Any]:
+def _checkpoint_json(checkpoint: ResumePoint) -> dict[str, Any]:
     return {
         "positions": [[*log, *position, checkpoint.done[log]] for log, position in checkpoint.positions.items()],
         "alerts": checkpoint.alerts,
@@ -240,8 +240,8 @@ def _checkpoint_json(checkpoint: Checkpoint) -> dict[str, Any]:
     }
 
 
-def _read_checkpoint(read: dict[str, Any]) -> Checkpoint:
-    return Checkpoint(
+def _read_checkpoint(read: dict[str, Any]) -> ResumePoint:
+    return ResumePoint(
         positions={
             Log(Role(role), topic, partition): Position(offset, latest_ms)
             for role, topic, partition, offset, latest_ms, _ in read["positions"]

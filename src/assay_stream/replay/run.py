@@ -6,7 +6,7 @@ record: the records do not say whether an alert would have been closed or repeat
 
 What a live worker did not know in time a replay may know: a comparison calls that a late snapshot.
 
-An interrupted replay resumes from a *checkpoint* between two records. It holds what calls have changed: how far each
+An interrupted replay resumes from a *resume point* between two records. It holds what calls have changed: how far each
 log was read, and the states of alerts. All else follows from snapshots and control records, which are few and are
 applied again.
 """
@@ -39,7 +39,7 @@ _STEPS_MAX = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
+class ResumePoint:
     """Where a replay stands between two records."""
 
     positions: dict[Log, Position]
@@ -98,9 +98,9 @@ class Replay:
             if log.role is Role.CALLS
         ]
 
-    def checkpoint(self) -> Checkpoint:
+    def resume_point(self) -> ResumePoint:
         """Return where the replay stands, between two lists of ``steps``."""
-        return Checkpoint(
+        return ResumePoint(
             positions=dict(zip(self._merge.logs, self._positions, strict=True)),
             done=dict(zip(self._merge.logs, self._done, strict=True)),
             alerts={key: state_json(value) for key, value in self._state.alerts.states.items()},
@@ -109,8 +109,8 @@ class Replay:
             time_us=self._time_us,
         )
 
-    def resume_from(self, checkpoint: Checkpoint) -> list[Output]:
-        """Bring the state to a checkpoint of another replay of the same records.
+    def resume_from(self, checkpoint: ResumePoint) -> list[Output]:
+        """Bring the state to a resume point of another replay of the same records.
 
         Return what snapshots and control records wrote up to there, without alerts.
         """

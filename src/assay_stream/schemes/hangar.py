@@ -103,8 +103,8 @@ class UnknownPolicy(StrEnum):
             ) from None
 
 
-class Status(StrEnum):
-    """How an observed tool stands to its pins."""
+class PinComparison(StrEnum):
+    """How an observed tool compares with its pins."""
 
     MATCH = "match"
     MISMATCH = "mismatch"
@@ -141,8 +141,8 @@ class DigestPolicy:
     enforcement: Enforcement = Enforcement.BLOCK
     unknown: UnknownPolicy = UnknownPolicy.ALLOW_DEGRADED
 
-    def action(self, status: Status) -> Action:
+    def action(self, status: PinComparison) -> Action:
         """Return what to do with a call of a tool."""
-        if status is Status.MATCH:
+        if status is PinComparison.MATCH:
             return Action.ALLOW
-        return _ACTIONS[self.enforcement if status is Status.MISMATCH else self.unknown]
+        return _ACTIONS[self.enforcement if status is PinComparison.MISMATCH else self.unknown]

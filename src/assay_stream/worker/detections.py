@@ -19,7 +19,7 @@ from aiokafka import TopicPartition
 
 from assay_stream.agents import AgentSet, AgentState, Rekeying
 from assay_stream.config import Settings
-from assay_stream.kafka.access import ACCESS, Actor
+from assay_stream.kafka.access import ACCESS, AccessRole
 from assay_stream.kafka.connection import Clients, KafkaClients
 from assay_stream.kafka.stage import NoState, Stage
 from assay_stream.kafka.stage_task import StageTask
@@ -212,7 +212,7 @@ def run_agents(settings: Settings, agents: AgentSet, name: str) -> None:
         AssayStreamError: if they cannot start, or had to stop.
     """
     gc.set_threshold(*GC_THRESHOLDS)
-    access = ACCESS[Actor.AGENTS]
+    access = ACCESS[AccessRole.AGENTS]
     needed = (access.reads | access.writes | access.looks_at) - _unread(agents)
     run_host(
         settings,

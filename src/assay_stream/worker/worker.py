@@ -10,7 +10,7 @@ from aiokafka import TopicPartition
 
 from assay_stream.config import Settings
 from assay_stream.join.processor import Join
-from assay_stream.kafka.access import ACCESS, STAGES, Actor
+from assay_stream.kafka.access import ACCESS, STAGES, AccessRole
 from assay_stream.kafka.connection import KafkaClients
 from assay_stream.kafka.stage import Stage
 from assay_stream.kafka.stage_task import StageTask
@@ -38,7 +38,7 @@ def run_worker(settings: Settings, stages: frozenset[str]) -> None:
     """
     # A batch makes many short-lived objects and no cycles: looking for cycles every 700 of them is wasted work.
     gc.set_threshold(*GC_THRESHOLDS)
-    access = [ACCESS[Actor(stage)] for stage in stages]
+    access = [ACCESS[AccessRole(stage)] for stage in stages]
     needed = frozenset().union(*(grants.reads | grants.writes | grants.looks_at for grants in access))
     run_host(
         settings, needed, lambda host, counts: Worker(settings, host, counts).add(stages), web_port=settings.web_port

@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from assay_stream.export.columns import COLUMNS, ColumnType, Value, row_of
-from assay_stream.export.input import Kind, Stored, items
+from assay_stream.export.input import Dataset, Stored, items
 from assay_stream.model.record import Role
 from tests.support.alerts import TIME_US, A, B, alert_records, finding_of
 from tests.support.exports import NOON_US, definition, evidence, replayed, values
@@ -82,15 +82,15 @@ def test_a_value_of_another_type_is_null(data: dict[str, object]) -> None:
     ("kind", "role", "never"),
     [
         (
-            Kind.EVIDENCE,
+            Dataset.EVIDENCE,
             Role.EVIDENCE,
             {"id", "server_id", "tool_name", "decision", "binding_scope", "pin_status", "origin_offset"},
         ),
-        (Kind.ALERTS, Role.ALERTS, {"time", "uid", "kind", "severity_id", "count", "observers", "server_id"}),
-        (Kind.DEFINITIONS, Role.DEFINITIONS, {"full_digest", "name", "input_schema", "definition", "projection"}),
+        (Dataset.ALERTS, Role.ALERTS, {"time", "uid", "kind", "severity_id", "count", "observers", "server_id"}),
+        (Dataset.DEFINITIONS, Role.DEFINITIONS, {"full_digest", "name", "input_schema", "definition", "projection"}),
     ],
 )
-def test_what_the_engine_writes_fills_the_columns(kind: Kind, role: Role, never: set[str]) -> None:
+def test_what_the_engine_writes_fills_the_columns(kind: Dataset, role: Role, never: set[str]) -> None:
     """The paths are those of real records: these are never null."""
     found = [row(raw) for raw in values(replayed(), role)]
     assert found

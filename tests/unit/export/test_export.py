@@ -12,16 +12,16 @@ import pytest
 from assay_stream.errors import InputError
 from assay_stream.export.bundle_file import read_bundle, verify_bundle
 from assay_stream.export.export import Collection, export_bundles, export_parquet, export_timesketch
-from assay_stream.export.input import Kind, Selection, Stored
+from assay_stream.export.input import Dataset, ExportSelection, Stored
 from assay_stream.model.record import Role
 from tests.support.exports import definition, evidence, replayed, values
 
 RAW = [evidence(number, time=f"2026-03-01T12:00:{number:02}Z") for number in range(7)]
 
 
-def collected(raw: Iterable[bytes], selection: Selection | None = None, *kinds: Kind) -> Collection:
+def collected(raw: Iterable[bytes], selection: ExportSelection | None = None, *kinds: Dataset) -> Collection:
     """These records, collected."""
-    collection = Collection(selection or Selection(), frozenset(kinds or Kind))
+    collection = Collection(selection or ExportSelection(), frozenset(kinds or Dataset))
     collection.take(Stored(f"record {number}", line) for number, line in enumerate(raw))
     return collection
 
@@ -80,7 +80,7 @@ def test_a_bad_run_id_is_refused_before_anything_is_written(tmp_path: Path) -> N
 
 def test_nothing_makes_no_file(tmp_path: Path) -> None:
     """Of any kind; what was left out is counted."""
-    with collected(RAW, Selection(server_ids=frozenset({"none"}))) as collection:
+    with collected(RAW, ExportSelection(server_ids=frozenset({"none"}))) as collection:
         assert export_bundles(collection, tmp_path / "b.tar.gz", run_id=None, split=None) == []
         assert not any(export_parquet(collection, tmp_path / "p").values())
         assert not any(export_timesketch(collection, tmp_path / "t.csv").values())
@@ -93,7 +93,7 @@ def test_datasets_have_what_the_engine_wrote(tmp_path: Path) -> None:
     outputs = replayed()
     raw = {
         kind: values(outputs, role)
-        for kind, role in zip(Kind, (Role.EVIDENCE, Role.ALERTS, Role.DEFINITIONS), strict=True)
+        for kind, role in zip(Dataset, (Role.EVIDENCE, Role.ALERTS, Role.DEFINITIONS), strict=True)
     }
     with collected(line for lines in raw.values() for line in lines) as collection:
         counts = export_parquet(collection, tmp_path / "p")

@@ -10,7 +10,7 @@ import pytest
 
 from assay_stream.errors import InputError
 from assay_stream.export.bundle_file import write_bundle
-from assay_stream.export.input import Item, Kind, Selection, Stored, items, stored_in, time_us_of
+from assay_stream.export.input import Dataset, ExportSelection, Item, Stored, items, stored_in, time_us_of
 from assay_stream.model.record import Role
 from assay_stream.replay.selection import offset_ranges
 from tests.support.alerts import alert_records, finding_of
@@ -31,9 +31,9 @@ def one(raw: bytes) -> Item:
 
 
 @pytest.mark.parametrize(
-    ("raw", "kind"), [(evidence(), Kind.EVIDENCE), (ALERT, Kind.ALERTS), (definition(), Kind.DEFINITIONS)]
+    ("raw", "kind"), [(evidence(), Dataset.EVIDENCE), (ALERT, Dataset.ALERTS), (definition(), Dataset.DEFINITIONS)]
 )
-def test_a_record_is_told_by_what_it_is(raw: bytes, kind: Kind) -> None:
+def test_a_record_is_told_by_what_it_is(raw: bytes, kind: Dataset) -> None:
     """Evidence has a content hash, an alert a class, a definition a digest."""
     item = one(raw)
     assert (item.kind, item.raw, item.content) == (kind, raw, orjson.loads(raw))
@@ -41,7 +41,7 @@ def test_a_record_is_told_by_what_it_is(raw: bytes, kind: Kind) -> None:
 
 def test_evidence_stands_where_its_call_stood() -> None:
     """Event time, and the origin of the call."""
-    assert one(evidence(7)).place == (Kind.EVIDENCE, NOON_US, "mcp.tools.call", 3, 7)
+    assert one(evidence(7)).place == (Dataset.EVIDENCE, NOON_US, "mcp.tools.call", 3, 7)
 
 
 @pytest.mark.parametrize("raw", [b"7", b"[]", b"{}", b'{"specversion":"1.0","type":"mcp.tools.call.observed"}'])
@@ -93,7 +93,7 @@ def test_a_folder_is_what_a_replay_wrote(tmp_path: Path) -> None:
     a_file(tmp_path / "evidence.ndjson", evidence())
     a_file(tmp_path / "alerts.ndjson", ALERT)
     a_file(tmp_path / "rejected.ndjson", b"junk")
-    assert [item.kind for item in read(tmp_path)] == [Kind.EVIDENCE, Kind.ALERTS]
+    assert [item.kind for item in read(tmp_path)] == [Dataset.EVIDENCE, Dataset.ALERTS]
 
 
 def test_other_records_of_an_archive_are_passed_over(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ CALLS = "mcp.tools.call"
 ALERT_of_selection = alert_records(finding_of())[0].value or b""
 
 
-def chosen(selection: Selection, *raw: bytes) -> list[int]:
+def chosen(selection: ExportSelection, *raw: bytes) -> list[int]:
     """Which of some records a selection wants."""
     return [index for index, line in enumerate(raw) if selection.wants(next(items([Stored("here", line)])))]
 
@@ -147,9 +147,9 @@ def test_a_range_of_time_has_its_beginning_and_not_its_end() -> None:
     """Two ranges that meet share nothing; definitions have no time."""
     times = ["2026-03-01T11:59:59.999999Z", NOON, "2026-03-01T13:00:00+01:00", "2026-03-01T12:00:00.000001Z"]
     raw = [*(evidence(time=time) for time in times), definition()]
-    assert chosen(Selection(since_us=NOON_US), *raw) == [1, 2, 3, 4]
-    assert chosen(Selection(until_us=NOON_US), *raw) == [0, 4]
-    assert chosen(Selection(since_us=NOON_US, until_us=NOON_US + 1), *raw) == [1, 2, 4]
+    assert chosen(ExportSelection(since_us=NOON_US), *raw) == [1, 2, 3, 4]
+    assert chosen(ExportSelection(until_us=NOON_US), *raw) == [0, 4]
+    assert chosen(ExportSelection(since_us=NOON_US, until_us=NOON_US + 1), *raw) == [1, 2, 4]
 
 
 def test_servers_can_be_asked_for() -> None:
@@ -161,13 +161,13 @@ def test_servers_can_be_asked_for() -> None:
         definition(),
         evidence(data={"server_id": None}),
     ]
-    assert chosen(Selection(server_ids=frozenset({"b", "server"})), *raw) == [1, 2, 3]
+    assert chosen(ExportSelection(server_ids=frozenset({"b", "server"})), *raw) == [1, 2, 3]
 
 
 def test_offsets_can_be_asked_for() -> None:
     """Of the calls, the end excluded; alerts are not of calls."""
     raw = [*(evidence(number) for number in range(4)), ALERT_of_selection]
-    assert chosen(Selection(offsets=offset_ranges([f"{CALLS}:3=1..3"])), *raw) == [1, 2]
-    assert chosen(Selection(offsets=offset_ranges([f"{CALLS}:3=..1", f"{CALLS}:3=3.."])), *raw) == [0, 3]
-    assert chosen(Selection(offsets=offset_ranges([f"{CALLS}:2=0..9"])), *raw) == []
-    assert chosen(Selection(offsets=offset_ranges(["another:3=0..9"])), *raw) == []
+    assert chosen(ExportSelection(offsets=offset_ranges([f"{CALLS}:3=1..3"])), *raw) == [1, 2]
+    assert chosen(ExportSelection(offsets=offset_ranges([f"{CALLS}:3=..1", f"{CALLS}:3=3.."])), *raw) == [0, 3]
+    assert chosen(ExportSelection(offsets=offset_ranges([f"{CALLS}:2=0..9"])), *raw) == []
+    assert chosen(ExportSelection(offsets=offset_ranges(["another:3=0..9"])), *raw) == []

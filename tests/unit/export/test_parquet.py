@@ -16,10 +16,10 @@ import pytest
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.export import parquet
 from assay_stream.export.columns import COLUMNS, Value
-from assay_stream.export.input import Kind
+from assay_stream.export.input import Dataset
 from assay_stream.export.parquet import write_parquet
 
-ROW: dict[str, Value] = {column.name: None for column in COLUMNS[Kind.EVIDENCE]}
+ROW: dict[str, Value] = {column.name: None for column in COLUMNS[Dataset.EVIDENCE]}
 
 
 def rows(count: int) -> list[dict[str, Value]]:
@@ -29,7 +29,7 @@ def rows(count: int) -> list[dict[str, Value]]:
 
 def test_types_are_the_columns(tmp_path: Path) -> None:
     """Also where every value is null: times are UTC to the microsecond."""
-    write_parquet(tmp_path / "e.parquet", Kind.EVIDENCE, [ROW])
+    write_parquet(tmp_path / "e.parquet", Dataset.EVIDENCE, [ROW])
     schema = pq.read_schema(tmp_path / "e.parquet")
     assert schema.names == list(ROW)
     found = {name: schema.field(name).type for name in ("time", "id", "ok", "duration_ms", "origin_offset")}
@@ -44,7 +44,7 @@ def test_types_are_the_columns(tmp_path: Path) -> None:
 
 def test_values_are_read_back(tmp_path: Path) -> None:
     """In order, as they were."""
-    assert write_parquet(tmp_path / "e.parquet", Kind.EVIDENCE, rows(3)) == 3
+    assert write_parquet(tmp_path / "e.parquet", Dataset.EVIDENCE, rows(3)) == 3
     (first, *_) = found = pq.read_table(tmp_path / "e.parquet").to_pylist()
     assert [line["origin_offset"] for line in found] == [0, 1, 2]
     assert (first["time"], first["ok"]) == (datetime(2026, 3, 1, 12, 0, 0, 1, tzinfo=UTC), True)
@@ -53,10 +53,10 @@ def test_values_are_read_back(tmp_path: Path) -> None:
 def test_rows_are_written_in_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By number, and sooner where they are large."""
     monkeypatch.setattr(parquet, "ROWS_PER_GROUP", 4)
-    write_parquet(tmp_path / "e.parquet", Kind.EVIDENCE, rows(9))
+    write_parquet(tmp_path / "e.parquet", Dataset.EVIDENCE, rows(9))
     assert pq.read_metadata(tmp_path / "e.parquet").num_row_groups == 3
     monkeypatch.setattr(parquet, "ROW_GROUP_BYTES", 10)
-    write_parquet(tmp_path / "e.parquet", Kind.EVIDENCE, [row | {"record": "x" * 20} for row in rows(3)])
+    write_parquet(tmp_path / "e.parquet", Dataset.EVIDENCE, [row | {"record": "x" * 20} for row in rows(3)])
     assert pq.read_metadata(tmp_path / "e.parquet").num_row_groups == 3
 
 
@@ -70,7 +70,7 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
         raise InputError("not_exportable", "x")
 
     with pytest.raises(InputError):
-        write_parquet(path, Kind.EVIDENCE, broken())
+        write_parquet(path, Dataset.EVIDENCE, broken())
     assert (path.read_bytes(), os.listdir(tmp_path)) == (b"before", ["e.parquet"])
 
 
@@ -85,5 +85,5 @@ def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     """The file is named."""
     with pytest.raises(InputError) as caught:
-        write_parquet(tmp_path / "no" / "e.parquet", Kind.EVIDENCE, [ROW])
+        write_parquet(tmp_path / "no" / "e.parquet", Dataset.EVIDENCE, [ROW])
     assert caught.value.code == "unwritable_file"

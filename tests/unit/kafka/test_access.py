@@ -8,7 +8,7 @@ import pytest
 
 from assay_stream.cli.operating import WorkerRole
 from assay_stream.config import Settings
-from assay_stream.kafka.access import ACCESS, STAGES, Actor, Operation, Resource, acl_commands, grants_of
+from assay_stream.kafka.access import ACCESS, STAGES, AccessRole, Operation, Resource, acl_commands, grants_of
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import TOPIC_NAMES, Role
 from tests.support.command import run_command_text
@@ -19,19 +19,19 @@ WRITTEN_BY_WORKERS_ALONE = set(Role) - {Role.SNAPSHOTS, Role.CALLS, Role.CONTROL
 def test_nobody_but_workers_writes_what_workers_write() -> None:
     """Evidence, bindings, findings and the rest have one kind of writer."""
     for actor, access in ACCESS.items():
-        if actor not in (*STAGES, Actor.AGENTS):
+        if actor not in (*STAGES, AccessRole.AGENTS):
             assert not access.writes & WRITTEN_BY_WORKERS_ALONE, actor
 
 
 def test_one_role_writes_control_and_one_observations() -> None:
     """Decisions are the operators'; observations the proxies'."""
-    assert {actor for actor, access in ACCESS.items() if Role.CONTROL in access.writes} == {Actor.OPERATOR}
-    assert {actor for actor, access in ACCESS.items() if Role.CALLS in access.writes} == {Actor.PROXY}
+    assert {actor for actor, access in ACCESS.items() if Role.CONTROL in access.writes} == {AccessRole.OPERATOR}
+    assert {actor for actor, access in ACCESS.items() if Role.CALLS in access.writes} == {AccessRole.PROXY}
 
 
 def test_an_analyst_writes_nothing() -> None:
     """Neither a topic nor an offset."""
-    for grant in grants_of(Actor.ANALYST, Settings()):
+    for grant in grants_of(AccessRole.ANALYST, Settings()):
         # Of groups it sees what was committed, and joins none.
         assert grant.resource is Resource.TOPIC or grant.operations == (Operation.DESCRIBE,)
         assert not {Operation.WRITE, Operation.CREATE} & set(grant.operations)
@@ -41,7 +41,7 @@ def test_grants_carry_the_prefixes_of_the_deployment() -> None:
     """Two deployments on one cluster have nothing in common."""
     here = Settings(topic_prefix="a.", group_prefix="a")
     there = Settings(topic_prefix="b.", group_prefix="b")
-    for actor in Actor:
+    for actor in AccessRole:
         names = {grant.name for grant in grants_of(actor, here)}
         assert names.isdisjoint(grant.name for grant in grants_of(actor, there))
         assert all(name.startswith(("a.", "a-")) for name in names)
@@ -50,7 +50,7 @@ def test_grants_carry_the_prefixes_of_the_deployment() -> None:
 def test_the_commands_of_a_proxy() -> None:
     """As an operator pastes them."""
     names = topic_names(Settings())
-    assert acl_commands("User:edge 1", grants_of(Actor.PROXY, Settings())) == [
+    assert acl_commands("User:edge 1", grants_of(AccessRole.PROXY, Settings())) == [
         "kafka-acls.sh --add --allow-principal 'User:edge 1' --operation Write --operation Describe "
         f"--topic {names[Role.SNAPSHOTS]} --topic {names[Role.CALLS]}",
         "kafka-acls.sh --add --allow-principal 'User:edge 1' --operation Read --operation Describe "
@@ -60,7 +60,7 @@ def test_the_commands_of_a_proxy() -> None:
 
 def test_prefixes_have_commands_of_their_own() -> None:
     """A literal group and a prefix of transactional ids cannot stand in one command."""
-    commands = acl_commands("User:s", grants_of(Actor.SEALER, Settings()))
+    commands = acl_commands("User:s", grants_of(AccessRole.SEALER, Settings()))
     assert "--group assay-stream-seal" in " ".join(commands)
     [prefixed] = [command for command in commands if "prefixed" in command]
     assert "--transactional-id assay-stream-seal- --resource-pattern-type prefixed" in prefixed
@@ -69,7 +69,7 @@ def test_prefixes_have_commands_of_their_own() -> None:
 def test_agents_write_findings_and_to_topics_of_agents() -> None:
     """Of any name, which is not known here; nothing that operators or proxies publish, and no evidence."""
     written = {
-        grant.name: grant for grant in grants_of(Actor.AGENTS, Settings()) if Operation.WRITE in grant.operations
+        grant.name: grant for grant in grants_of(AccessRole.AGENTS, Settings()) if Operation.WRITE in grant.operations
     }
     of_agents = {"assay.agent.input.", "assay.agent.state.", "assay-stream-agents-"}
     assert set(written) == {TOPIC_NAMES[Role.FINDINGS], TOPIC_NAMES[Role.REJECTED], *of_agents}
@@ -83,7 +83,7 @@ def test_the_command_line_prints_them() -> None:
     assert done.stdout.splitlines()[0] == "# proxy: a proxy, `tap` or `publish`"
     assert done.stdout.count("User:edge") == 2
     rows = [json.loads(line) for line in run_command_text("topics", "acls", "--json").stdout.splitlines()]
-    assert {row["role"] for row in rows} == set(Actor)
+    assert {row["role"] for row in rows} == set(AccessRole)
     assert {row["principal"] for row in rows if row["role"] == "join"} == {"User:assay-join"}
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.kafka.attempts import Level, Mark, Suspicion, decode_mark, suspicion_after
+from assay_stream.kafka.attempts import Mark, Suspicion, SuspicionLevel, decode_mark, suspicion_after
 from assay_stream.model.record import Origin
 
 ATTEMPTS_MAX = 2
@@ -79,14 +79,14 @@ def test_an_owner_that_is_not_killed_marks_its_first_batch_only() -> None:
     """Marks cost a transaction each."""
     suspicion = suspicion_after(None)
     first = suspicion.plan(at(0), 10, attempts_max=ATTEMPTS_MAX)
-    assert first.mark == Mark(level=Level.BATCH, left=10)
+    assert first.mark == Mark(level=SuspicionLevel.BATCH, left=10)
     second = suspicion.after(10).plan(at(10), 10, attempts_max=ATTEMPTS_MAX)
     assert (second.count, second.mark, second.set_aside) == (10, None, False)
 
 
 def test_a_mark_survives_as_metadata() -> None:
     """What is read back is what was written."""
-    mark = Mark(level=Level.ONE, left=7, record=at(3), attempt=2)
+    mark = Mark(level=SuspicionLevel.ONE, left=7, record=at(3), attempt=2)
     assert decode_mark(mark.encode()) == mark
 
 
@@ -104,7 +104,7 @@ def test_metadata_of_somebody_else_counts_as_none() -> None:
 
 def test_attempts_are_counted_for_the_record_that_they_name() -> None:
     """One that stands in its place begins anew."""
-    suspicion = Suspicion(level=Level.ONE, left=5, record=at(3), attempts=ATTEMPTS_MAX)
+    suspicion = Suspicion(level=SuspicionLevel.ONE, left=5, record=at(3), attempts=ATTEMPTS_MAX)
     assert suspicion.plan(at(3), 5, attempts_max=ATTEMPTS_MAX).set_aside
     other = suspicion.plan(at(4), 5, attempts_max=ATTEMPTS_MAX)
-    assert other.mark == Mark(level=Level.ONE, left=5, record=at(4), attempt=1)
+    assert other.mark == Mark(level=SuspicionLevel.ONE, left=5, record=at(4), attempt=1)

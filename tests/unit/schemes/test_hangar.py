@@ -8,7 +8,7 @@ import pytest
 
 from assay_stream.errors import InputError
 from assay_stream.schemes import hangar
-from assay_stream.schemes.hangar import Action, DigestPolicy, Enforcement, Status, UnknownPolicy
+from assay_stream.schemes.hangar import Action, DigestPolicy, Enforcement, PinComparison, UnknownPolicy
 
 A, B = "a" * 64, "b" * 64
 
@@ -81,7 +81,7 @@ class TestPolicy:
     def test_a_mismatch_goes_by_enforcement(self, enforcement: str, action: Action) -> None:
         """Audit lets through, warn warns, block blocks."""
         policy = DigestPolicy(enforcement=Enforcement(enforcement), unknown=UnknownPolicy.ALLOW_DEGRADED)
-        assert policy.action(Status.MISMATCH) is action
+        assert policy.action(PinComparison.MISMATCH) is action
 
     @pytest.mark.parametrize(
         ("unknown", "action"),
@@ -95,17 +95,17 @@ class TestPolicy:
     def test_the_unknown_goes_by_its_own_setting(self, unknown: str, action: Action) -> None:
         """Under either name of the lenient setting; enforcement has no say."""
         policy = DigestPolicy(enforcement=Enforcement.BLOCK, unknown=UnknownPolicy.parse(unknown))
-        assert policy.action(Status.UNKNOWN) is action
+        assert policy.action(PinComparison.UNKNOWN) is action
 
     def test_a_match_is_let_through(self) -> None:
         """Whatever the settings."""
         policy = DigestPolicy(enforcement=Enforcement.BLOCK, unknown=UnknownPolicy.BLOCK)
-        assert policy.action(Status.MATCH) is Action.ALLOW
+        assert policy.action(PinComparison.MATCH) is Action.ALLOW
 
     def test_the_defaults_are_those_of_the_gate(self) -> None:
         """A mismatch blocks; a tool without a pin is let through."""
-        assert DigestPolicy().action(Status.MISMATCH) is Action.BLOCK
-        assert DigestPolicy().action(Status.UNKNOWN) is Action.ALLOW
+        assert DigestPolicy().action(PinComparison.MISMATCH) is Action.BLOCK
+        assert DigestPolicy().action(PinComparison.UNKNOWN) is Action.ALLOW
 
     def test_an_unknown_setting_is_refused(self) -> None:
         """A word that is no setting gives an error that lists the settings."""

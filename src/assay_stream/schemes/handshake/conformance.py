@@ -43,7 +43,7 @@ _VALIDATORS: dict[str, Any] = {
 _NO_FORMATS = FormatChecker(formats=())
 
 
-class Status(StrEnum):
+class CheckStatus(StrEnum):
     """The answer of one check."""
 
     PASS = "pass"  # noqa: S105 -- an answer, no password
@@ -59,7 +59,7 @@ class Answer(NamedTuple):
         reason: one sentence, without the server's own text.
     """
 
-    status: Status
+    status: CheckStatus
     code: str = ""
     reason: str = ""
 
@@ -80,7 +80,7 @@ class ToolReport:
     answers: Mapping[str, Answer]
 
 
-_PASS = Answer(Status.PASS)
+_PASS = Answer(CheckStatus.PASS)
 _NEEDS_CALLS = "a list of tools holds no calls: check them with `validate --profile handshake`"
 _NEEDS_SERVER = "a list of tools does not show it: it takes repeated calls to a running server"
 
@@ -120,14 +120,14 @@ def _report(tool: Tool, server_id: str, names: Counter[str]) -> ToolReport:
         "side_effect": _side_effect(tool, declared),
         "capabilities": _capabilities(declared),
         "payload_size": _payload_size(tool),
-        "event_emission": Answer(Status.NOT_APPLICABLE, "needs_calls", _NEEDS_CALLS),
-        "idempotency": Answer(Status.NOT_APPLICABLE, "needs_server", _NEEDS_SERVER),
+        "event_emission": Answer(CheckStatus.NOT_APPLICABLE, "needs_calls", _NEEDS_CALLS),
+        "idempotency": Answer(CheckStatus.NOT_APPLICABLE, "needs_server", _NEEDS_SERVER),
     }
     return ToolReport(name=name, tool_id=tool_id, denied_by_default=is_denied_by_default(declared), answers=answers)
 
 
 def _fail(code: str, reason: str) -> Answer:
-    return Answer(Status.FAIL, code, reason)
+    return Answer(CheckStatus.FAIL, code, reason)
 
 
 def _identity(name: str | None, tool_id: str | None, names: Counter[str]) -> Answer:
@@ -145,7 +145,7 @@ def _schema(tool: Tool, field: str, *, is_required: bool) -> Answer:
     if schema is None:
         if is_required:
             return _fail("missing_field", f"{field} is required")
-        return Answer(Status.NOT_APPLICABLE, "missing_field", f"{field} is recommended; the tool has none")
+        return Answer(CheckStatus.NOT_APPLICABLE, "missing_field", f"{field} is recommended; the tool has none")
     if not isinstance(schema, Mapping) or schema.get("type") != "object":
         return _fail("wrong_type", f"{field} must be a schema of type object")
     try:
@@ -180,7 +180,7 @@ def _dialect(schema: Mapping[str, Any]) -> str:
 def _draft(tool: Tool) -> Answer:
     schemas = [tool[field] for field in ("inputSchema", "outputSchema") if isinstance(tool.get(field), Mapping)]
     if not schemas:
-        return Answer(Status.NOT_APPLICABLE, "missing_field", "the tool has no schema")
+        return Answer(CheckStatus.NOT_APPLICABLE, "missing_field", "the tool has no schema")
     if any(_dialect(schema) != _DIALECT for schema in schemas):
         return _fail("other_dialect", "a schema names another dialect than draft 2020-12")
     return _PASS
@@ -229,7 +229,7 @@ def _payload_size(tool: Tool) -> Answer:
     examples = tool.get("examples")
     if not isinstance(examples, list) or not examples:
         reason = "the tool shows no examples; check envelopes with `validate --profile htc`"
-        return Answer(Status.NOT_APPLICABLE, "needs_calls", reason)
+        return Answer(CheckStatus.NOT_APPLICABLE, "needs_calls", reason)
     limit = DEFAULT_LIMITS.htc_payload_bytes_max
     for example in examples:
         parts = example.values() if isinstance(example, Mapping) else [example]
