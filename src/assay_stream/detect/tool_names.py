@@ -21,6 +21,7 @@ from assay_stream.work import UNLIMITED, Work
 
 _UNITS_PER_NAME = 100
 _UNITS_PER_NAME_CHAR = 4
+_UNITS_PER_SPAN = 3
 _WORD_BITS = 32
 _OWNERS_MAX = 2
 """Owners kept of one form: of two, at least one is not the definition's own name."""
@@ -169,13 +170,20 @@ class OtherTools:
 
     def spans(self, words: Words, work: Work) -> list[Span]:
         """Return where a text names another tool. A name of one word must be marked as one."""
-        found = set()
-        for named in self._names.find(words.forms, work):
-            if any(owner != self._own for owner in named.owners) or (
-                any(owner != self._own for owner in named.owners_of_one_word) and _is_marked(words, named.first)
-            ):
-                found.add((named.first, named.end))
-        return sorted(found)
+        found = []
+        # Of each form, whether it is another tool's as it stands, and whether it is where it is marked as a name.
+        of_others: dict[int, tuple[bool, bool]] = {}
+        for first, end, owners, owners_of_one_word in self._names.find(words.forms, work):
+            work.spend(_UNITS_PER_SPAN)
+            is_other = of_others.get(id(owners))
+            if is_other is None:
+                is_other = of_others[id(owners)] = (self._is_of_others(owners), self._is_of_others(owners_of_one_word))
+            if is_other[0] or (is_other[1] and _is_marked(words, first)):
+                found.append((first, end))
+        return found
+
+    def _is_of_others(self, owners: Sequence[Name]) -> bool:
+        return any(owner != self._own for owner in owners)
 
 
 def _own_words(name: str) -> Name:

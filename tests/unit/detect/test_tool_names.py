@@ -84,3 +84,14 @@ def test_two_words_that_a_tool_has_are_the_servers() -> None:
     """A tool that was renamed is still spoken of by its old name."""
     assert "audit service" in families("list_slis", "audit_services", "audit_service_operations")
     assert families("list_slis", "audit_service_operations") == set()
+
+
+def test_names_within_names_are_each_paid_for() -> None:
+    """Names of one word repeated, one longer than the other, stand at every place a dozen times: each costs units."""
+    names = ToolNames(["_".join("a" * length) for length in range(1, 16)], Work(UNLIMITED))
+    words = Words("a " * 200)
+    work = Work(UNLIMITED)
+    found = OtherTools(names, "other").spans(words, work)
+    assert len(found) > 2_000
+    assert found == sorted(set(found))
+    assert work.spent > 4 * len(found)
