@@ -30,6 +30,7 @@ from assay_stream.schemes.hangar import Action
 from deploy.local.kafka import QUICK_START, Broker
 from deploy.local.servers import python_server
 from tests.support.deployment import Deployment, free_port, payload
+from tests.support.http_tap import http_server, listening
 
 pytestmark = [pytest.mark.kafka, pytest.mark.servers]
 
@@ -164,6 +165,35 @@ async def test_a_pinned_tool_of_a_swapped_server_is_refused_until_it_is_approved
     rows = await wait_for_row(deployment, "pins", "list", tool_name=TOOL, comparison="match")
     assert {(row["state"], row["author"]) for row in rows if row["tool_name"] == TOOL} == {("approved", "ann")}
     await the_listings_say(deployment, pinned[TOOL], error["observed"])
+
+
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+async def test_a_swapped_server_is_refused_over_http(deployment: Deployment, mode: str) -> None:
+    """Policy, pins, another server under the same address: its changed tool is refused on the first call."""
+    worker = deployment.start_worker()
+    await worker.wait_ready()
+    reason, port, behind = ("--reason", "as reviewed"), free_port(), free_port()
+    await ordered(deployment, "policy", "set", "--server-id", "web", "--enforcement", "block", *reason)
+    listen = ["tap", "--listen", f"127.0.0.1:{port}", "--server-id", "web", "--observer-id", "proxy-1", "--enforce"]
+    command = [sys.executable, "-m", "assay_stream", *listen, "--upstream", f"http://127.0.0.1:{behind}/mcp"]
+    async with listening(command, port, env=deployment.env):
+        async with http_server(port=behind), Client(f"http://127.0.0.1:{port}/mcp", mode=mode) as client:
+            await client.list_tools()
+            assert not (await client.call_tool("echo", {"message": "m"})).is_error
+            await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 1)
+            await ordered(deployment, "pins", "approve", "--server-id", "web", "--all", *reason)
+            await wait_for_row(deployment, "pins", "list", tool_name="echo", comparison="match")
+            assert not (await client.call_tool("echo", {"message": "m"})).is_error
+        async with http_server("swapped", port=behind), Client(f"http://127.0.0.1:{port}/mcp", mode=mode) as client:
+            await client.list_tools()
+            with pytest.raises(MCPError) as refused:
+                await client.call_tool("echo", {"message": "m"})
+            assert not (await client.call_tool("slow", {"seconds": 0})).is_error, "another tool passes"
+    error = refused.value.error
+    assert isinstance(error.data, dict)
+    assert (error.code, error.data["reason_code"]) == (BLOCKED_CODE, "definition_mismatch")
+    evidence = [payload(each) for each in await deployment.wait_for(Role.EVIDENCE, lambda all_: len(all_) == 4)]
+    assert [each["tool"] for each in evidence if each["decision"] == "deny"] == ["echo"]
 
 
 async def the_listings_say(deployment: Deployment, first: str, second: str) -> None:

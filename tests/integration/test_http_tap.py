@@ -64,7 +64,7 @@ async def test_a_server_of_another_language_is_observed_too() -> None:
     port = free_port()
     command = [*node_server("@modelcontextprotocol/server-everything", "2026.8.31"), "streamableHttp"]
     async with (
-        listening(command, port, PORT=str(port)),
+        listening(command, port, env={"PORT": str(port)}),
         http_tap(f"http://127.0.0.1:{port}/mcp") as tap,
         a_client(tap, "legacy") as client,
     ):

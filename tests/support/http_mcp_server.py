@@ -1,8 +1,9 @@
 """A real MCP server over Streamable HTTP (the SDK's), in both eras.
 
-python -m tests.support.http_mcp_server PORT [json] [stateless] [token]
+python -m tests.support.http_mcp_server PORT [json] [stateless] [token] [swapped]
 
-With ``token`` it serves only requests that have an ``Authorization`` header, with 401 otherwise.
+With ``token`` it serves only requests that have an ``Authorization`` header, with 401 otherwise. With ``swapped``, one
+of its tools is described in other words.
 """
 
 from __future__ import annotations
@@ -18,13 +19,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 INSTRUCTIONS = "Use echo for everything."
 
 
-def server() -> MCPServer[Any]:
+def server(echo_does: str) -> MCPServer[Any]:
     """The server: one tool that answers, one that is slow, one that adds a tool."""
     mcp: MCPServer[Any] = MCPServer("over-http", instructions=INSTRUCTIONS)
 
-    @mcp.tool()
+    @mcp.tool(description=echo_does)
     def echo(message: str) -> str:
-        """Say it again."""
         return message
 
     @mcp.tool()
@@ -74,7 +74,10 @@ def guarded(app: ASGIApp) -> ASGIApp:
 def main() -> None:
     """Serve until killed."""
     port, *flags = sys.argv[1:]
-    app: ASGIApp = server().streamable_http_app(json_response="json" in flags, stateless_http="stateless" in flags)
+    echo_does = "Say it again, to others too." if "swapped" in flags else "Say it again."
+    app: ASGIApp = server(echo_does).streamable_http_app(
+        json_response="json" in flags, stateless_http="stateless" in flags
+    )
     uvicorn.run(guarded(app) if "token" in flags else app, host="127.0.0.1", port=int(port), log_level="warning")
 
 

@@ -7,13 +7,14 @@ import json
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from assay_stream.limits import HTTP_LIMITS, HttpLimits
 from assay_stream.observe import MemorySink, Vantage
+from assay_stream.observe.gate import Rule
 from assay_stream.observe.http.tap import Listener, run_http_tap
 from assay_stream.observe.http.upstreams import Upstream
 from tests.support.deployment import free_port
@@ -37,7 +38,11 @@ class Tap:
 
 @asynccontextmanager
 async def http_tap(
-    upstream: str | Sequence[Upstream], listener: Listener | None = None, *, limits: HttpLimits = HTTP_LIMITS
+    upstream: str | Sequence[Upstream],
+    listener: Listener | None = None,
+    *,
+    rule: Rule | None = None,
+    limits: HttpLimits = HTTP_LIMITS,
 ) -> AsyncIterator[Tap]:
     """A tap in front of a server. All observations are there after the block."""
     upstreams = [Upstream(vantage=THE_VANTAGE, url=upstream)] if isinstance(upstream, str) else upstream
@@ -45,7 +50,7 @@ async def http_tap(
     sink, stop = MemorySink(), asyncio.Event()
     port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     task = asyncio.create_task(
-        run_http_tap(upstreams, listener, sink=sink, stop=stop, ready=port.set_result, limits=limits)
+        run_http_tap(upstreams, listener, sink=sink, stop=stop, ready=port.set_result, rule=rule, limits=limits)
     )
     task.add_done_callback(lambda _: port.done() or port.cancel())  # it failed before it listened
     scheme = "http" if listener.tls is None else "https"
@@ -58,10 +63,10 @@ async def http_tap(
 
 @asynccontextmanager
 async def listening(
-    command: Sequence[str], port: int, *, log: BinaryIO | None = None, **env: str
+    command: Sequence[str], port: int, *, log: BinaryIO | None = None, env: Mapping[str, str] | None = None
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """A program that listens on a port; killed after the block. What it prints goes to a log, if there is one."""
-    process = await asyncio.create_subprocess_exec(*command, env=os.environ | env, stdout=log, stderr=log)
+    process = await asyncio.create_subprocess_exec(*command, env={**os.environ, **(env or {})}, stdout=log, stderr=log)
     try:
         async with asyncio.timeout(_START_LIMIT_S):
             while process.returncode is None:
@@ -82,8 +87,8 @@ async def listening(
 
 
 @asynccontextmanager
-async def http_server(*flags: str) -> AsyncIterator[str]:
+async def http_server(*flags: str, port: int | None = None) -> AsyncIterator[str]:
     """The SDK's server with some flags: the URL of its endpoint."""
-    port = free_port()
+    port = port or free_port()
     async with listening([sys.executable, "-m", "tests.support.http_mcp_server", str(port), *flags], port):
         yield f"http://127.0.0.1:{port}/mcp"

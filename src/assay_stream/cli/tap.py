@@ -25,6 +25,7 @@ from assay_stream.observe import FileSink, ObservationPublisher, Sink, Vantage, 
 from assay_stream.schemes.hangar import Action
 
 if TYPE_CHECKING:
+    from assay_stream.observe.gate import Rule
     from assay_stream.observe.http.tap import Listener
     from assay_stream.observe.http.upstreams import Upstream
 
@@ -64,19 +65,20 @@ def tap(
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(InertFormatter("assay-stream tap: %(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
-    if http.listen is None:
-        http.check_unused()
-        if server_id is None or not command:
-            raise ConfigurationError(
-                "server_not_started", "give --server-id and the server's command after --, or --listen and --upstream"
-            )
+    if http.listen is not None:
+        if command:
+            raise ConfigurationError("bad_upstream", "--listen takes no command: give --upstream, or --upstreams FILE")
+        upstreams, listener = http.upstreams(server_id, vantage), http.listener(load_settings())
         client = _verdict_client(bootstrap_servers, Action(unavailable)) if enforce else None
-        raise typer.Exit(asyncio.run(_run(command, vantage.of(server_id), output, bootstrap_servers, client)))
-    if command or enforce:
-        raise ConfigurationError("bad_upstream", "--listen takes no command, and cannot enforce yet")
-    settings = load_settings(bootstrap_servers=bootstrap_servers)
-    upstreams, listener = http.upstreams(server_id, vantage), http.listener(settings)
-    asyncio.run(_serve(upstreams, listener, output, bootstrap_servers))
+        asyncio.run(_serve(upstreams, listener, output, bootstrap_servers, client))
+        return
+    http.check_unused()
+    if server_id is None or not command:
+        raise ConfigurationError(
+            "server_not_started", "give --server-id and the server's command after --, or --listen and --upstream"
+        )
+    client = _verdict_client(bootstrap_servers, Action(unavailable)) if enforce else None
+    raise typer.Exit(asyncio.run(_run(command, vantage.of(server_id), output, bootstrap_servers, client)))
 
 
 def _verdict_client(bootstrap: str | None, unavailable: Action) -> VerdictClient:
@@ -96,17 +98,29 @@ def _verdict_client(bootstrap: str | None, unavailable: Action) -> VerdictClient
 async def _run(
     command: list[str], vantage: Vantage, output: Path | None, bootstrap: str | None, client: VerdictClient | None
 ) -> int:
+    async with _closing(client) as rule, _sink(output, bootstrap) as sink:
+        return await run_tap(command, vantage=vantage, sink=sink, rule=rule)
+
+
+async def _serve(
+    upstreams: Sequence[Upstream],
+    listener: Listener,
+    output: Path | None,
+    bootstrap: str | None,
+    client: VerdictClient | None,
+) -> None:
+    async with _closing(client) as rule, _sink(output, bootstrap) as sink:
+        await serve(upstreams, listener, sink, rule)
+
+
+@asynccontextmanager
+async def _closing(client: VerdictClient | None) -> AsyncIterator[Rule | None]:
+    """Give what rules on calls, if anything does, and close it at the end."""
     try:
-        async with _sink(output, bootstrap) as sink:
-            return await run_tap(command, vantage=vantage, sink=sink, rule=None if client is None else client.rule)
+        yield None if client is None else client.rule
     finally:
         if client is not None:
             await asyncio.to_thread(client.close)
-
-
-async def _serve(upstreams: Sequence[Upstream], listener: Listener, output: Path | None, bootstrap: str | None) -> None:
-    async with _sink(output, bootstrap) as sink:
-        await serve(upstreams, listener, sink)
 
 
 @asynccontextmanager

@@ -21,6 +21,7 @@ from assay_stream.observe import Sink
 from assay_stream.schemes.yaml_text import decode_yaml
 
 if TYPE_CHECKING:
+    from assay_stream.observe.gate import Rule
     from assay_stream.observe.http.tap import Listener
     from assay_stream.observe.http.upstreams import Upstream
 
@@ -125,8 +126,8 @@ def _decoded(file: Path) -> object:
         raise ConfigurationError("bad_upstream", f"{file}: {error.message}") from None
 
 
-async def serve(upstreams: Sequence[Upstream], listener: Listener, sink: Sink) -> None:
-    """Serve until SIGTERM or SIGINT.
+async def serve(upstreams: Sequence[Upstream], listener: Listener, sink: Sink, rule: Rule | None) -> None:
+    """Serve until SIGTERM or SIGINT; ``rule`` says what to do with a call.
 
     Raises:
         ConfigurationError: ``cannot_listen``.
@@ -144,4 +145,4 @@ async def serve(upstreams: Sequence[Upstream], listener: Listener, sink: Sink) -
         for upstream in upstreams:
             say(f"{scheme}://{host}:{port}{upstream.path} -> {upstream.url} ({upstream.vantage.server_id})")
 
-    await run_http_tap(upstreams, listener, sink=sink, stop=stop, ready=ready)
+    await run_http_tap(upstreams, listener, sink=sink, stop=stop, ready=ready, rule=rule)

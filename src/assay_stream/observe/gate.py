@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -27,7 +28,10 @@ from assay_stream.observe.events import Observation, Vantage
 from assay_stream.observe.jsonrpc import (
     BLANKS,
     BLOCKED_CODE,
+    EVENT_BREAK,
+    HEADER_MISMATCH_CODE,
     INVALID_REQUEST_CODE,
+    LINE_BREAK,
     NOT_RULED_ON,
     Line,
     is_ambiguous,
@@ -40,6 +44,9 @@ from assay_stream.schemes.hangar import Action
 
 Rule = Callable[[str, str, Fingerprint | None], Ruling]
 """What to do with a call, given its server, its tool, and the fingerprint of the tool's definition if known."""
+
+Take = Callable[[Line, bytes, datetime], list[Observation]]
+"""What observes a line of the client that passes."""
 
 _UNCLEAR = {
     "inexact_json": "the line is not sound JSON, so its meaning is unclear",
@@ -57,42 +64,50 @@ class Passage:
     Args:
         reply: what the client gets instead, a line with its line feed; empty if nobody waits for an answer.
         warnings: tools whose calls passed although their definition gives cause for concern.
+        is_bad_request: whether the line does not pass because of how it is written.
     """
 
     forward: bool
     reply: bytes = b""
     observations: list[Observation] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    is_bad_request: bool = False
 
 
 class Gate:
-    """Rules on the lines of one connection. Times must be timezone-aware."""
+    """Rules on the messages of one connection. Times must be timezone-aware.
 
-    def __init__(self, vantage: Vantage, observer: WireObserver, rule: Rule) -> None:
+    Args:
+        over_http: whether messages are bodies and server-sent events instead of lines.
+    """
+
+    def __init__(self, vantage: Vantage, observer: WireObserver, rule: Rule, *, over_http: bool = False) -> None:
+        self._over_http = over_http
         self._vantage = vantage
         self._observer = observer
         self._rule = rule
         self._digested: dict[str, tuple[tuple[dict[str, Any], ...], tuple[Fingerprint, ...]]] = {}
 
-    def inward(self, raw: bytes, at: datetime) -> Passage:
-        """Rule on a line from the client."""
+    def inward(self, raw: bytes, at: datetime, take: Take | None = None) -> Passage:
+        """Rule on a line from the client; ``take`` observes it in place of the connection's observer."""
         if not raw.strip(BLANKS):
             return Passage(forward=True)
         line = self._observer.read(raw)
-        unclear = _unclear(line, raw)
+        unclear = _unclear(line, raw, None if self._over_http else LINE_BREAK)
         if unclear is not None:
             observations = self._observer.refuse(line, lambda _: unclear, at)
             error = _error(
                 INVALID_REQUEST_CODE, f"assay-stream: {_UNCLEAR[unclear]}; it was not passed on", unclear, {}
             )
-            return Passage(forward=False, reply=_refusals(line, lambda _: error), observations=observations)
+            reply = _refusals(line, lambda _: error)
+            return Passage(forward=False, reply=reply, observations=observations, is_bad_request=True)
         rulings = {id(message): self._ruling(message) for message in line.messages if _is_call(message)}
         blocked = {call: ruling.reason_code for call, ruling in rulings.items() if ruling.action is Action.BLOCK}
         if blocked:
             observations = self._observer.refuse(line, lambda call: blocked.get(id(call), "batch_blocked"), at)
             reply = _refusals(line, lambda message: self._why(message, rulings.get(id(message))))
             return Passage(forward=False, reply=reply, observations=observations)
-        observations = self._observer.take("client->server", line, raw, at)
+        observations = take(line, raw, at) if take is not None else self._observer.take("client->server", line, raw, at)
         warned = [
             params_of(message)["name"]
             for message in line.messages
@@ -107,19 +122,32 @@ class Gate:
         error = _error(BLOCKED_CODE, f"assay-stream: {NOT_RULED_ON}", "not_ruled_on", {})
         return Passage(forward=False, reply=_refusals(line, lambda _: error), observations=observations)
 
-    def outward(self, raw: bytes, at: datetime) -> list[Observation]:
+    def contradicted(self, raw: bytes, header: str, at: datetime) -> Passage:
+        """Hold back a message that a header of its request contradicts (MCP 2026-07-28, Streamable HTTP)."""
+        line = self._observer.read(raw)
+        observations = self._observer.refuse(line, lambda _: "header_mismatch", at)
+        text = f"assay-stream: {header} does not say what the message says; it was not passed on"
+        error = _error(HEADER_MISMATCH_CODE, text, "header_mismatch", {})
+        reply = _refusals(line, lambda _: error)
+        return Passage(forward=False, reply=reply, observations=observations, is_bad_request=True)
+
+    def outward(self, raw: bytes, at: datetime, *, exchange: int = 0) -> list[Observation]:
         """Inspect a line from the server."""
         if not raw.strip(BLANKS):
             return []
         line = self._observer.read(raw)
-        observations = self._observer.take("server->client", line, raw, at)
-        if self._observer.awaits_list and (not line.exact or is_ambiguous(line, raw)):
-            observations += self.missed(at)
+        breaks = EVENT_BREAK if self._over_http else LINE_BREAK
+        is_doubtful = self._observer.awaits_list_in(exchange) and (not line.exact or is_ambiguous(line, raw, breaks))
+        observations = self._observer.take("server->client", line, raw, at, exchange=exchange)
+        if is_doubtful and self._observer.awaits_list_in(exchange):
+            observations += self.missed(at, exchange=exchange)
+        elif is_doubtful and self._over_http:
+            self.doubt()  # the list may have another one inside
         return observations
 
-    def missed(self, at: datetime) -> list[Observation]:
+    def missed(self, at: datetime, *, exchange: int = 0) -> list[Observation]:
         """Note a line from the server that could not be inspected: what it listed is unknown."""
-        return self._observer.missed("server->client", at)
+        return self._observer.missed("server->client", at, exchange=exchange)
 
     def doubt(self) -> None:
         """Note that inspecting the server failed: until the next whole list its tools are unknown."""
@@ -174,13 +202,13 @@ def _is_call(message: Mapping[str, Any]) -> bool:
     return message.get("method") == "tools/call"
 
 
-def _unclear(line: Line, raw: bytes) -> str | None:
+def _unclear(line: Line, raw: bytes, breaks: re.Pattern[bytes] | None) -> str | None:
     """Return why the meaning of a line is unclear; ``None`` if it is clear."""
     if not line.exact:
         return "inexact_json"
     if not line.whole:
         return "not_a_message"
-    if is_ambiguous(line, raw):
+    if is_ambiguous(line, raw, breaks):
         return "ambiguous_message"
     calls = [message for message in line.messages if _is_call(message)]
     return "tool_not_named" if any(not isinstance(params_of(call).get("name"), str) for call in calls) else None

@@ -24,6 +24,10 @@ BLOCKED_CODE = -32050
 """Error code of a blocked call, in the range that the standard leaves to implementations."""
 
 INVALID_REQUEST_CODE = -32600
+
+HEADER_MISMATCH_CODE = -32020
+"""Error code of MCP 2026-07-28 where the headers of a request and its message differ."""
+
 NOT_RULED_ON = "the line could not be ruled on; it was not passed on"
 
 _MEMBERS = frozenset(
@@ -62,13 +66,21 @@ def read_line(raw: bytes, limits: Limits) -> Line:
     return Line(messages, exact, batch=batch, whole=len(messages) == len(parts))
 
 
-def is_ambiguous(line: Line, raw: bytes) -> bool:
+LINE_BREAK = re.compile(rb"\r")
+"""What some programs take for the end of a line."""
+
+EVENT_BREAK = re.compile(rb"(?:\xe2\x80[\xa8\xa9]|\xc2\x85){2}")
+"""What some programs take for the end of a server-sent event: they split lines as Python's ``splitlines`` does."""
+
+
+def is_ambiguous(line: Line, raw: bytes, breaks: re.Pattern[bytes] | None = LINE_BREAK) -> bool:
     """Tell whether programs disagree about a line although it is sound JSON.
 
-    Some take a carriage return for a line ending and find a message inside a message. Some ignore case, so that
-    they read ``Method`` as ``method`` and find a message where others find none.
+    Some find an end of the message within it, and behind that another message. Some ignore case, so that they read
+    ``Method`` as ``method`` and find a message where others find none.
     """
-    return b"\r" in raw.strip(BLANKS) or any(_has_case_variants(message) for message in line.messages)
+    is_broken = breaks is not None and breaks.search(raw.strip(BLANKS)) is not None
+    return is_broken or any(_has_case_variants(message) for message in line.messages)
 
 
 def _has_case_variants(message: Mapping[str, Any]) -> bool:

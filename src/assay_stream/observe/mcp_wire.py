@@ -85,6 +85,10 @@ class WireObserver:
         """Whether the client asked for a list of tools that has not been answered yet."""
         return self._lists.awaited
 
+    def awaits_list_in(self, exchange: int) -> bool:
+        """Whether a response in an exchange may be a list of tools that the client asked for."""
+        return self._lists.awaited_in(exchange)
+
     def feed(self, direction: Direction, raw: bytes, observed_at: datetime) -> list[Observation]:
         """Take one line and return the observations to publish, in order."""
         return self.take(direction, self.read(raw), raw, observed_at) if raw.strip(BLANKS) else []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -78,7 +78,16 @@ class ListObserver:
     @property
     def awaited(self) -> bool:
         """Whether some client may still be waiting for a list of tools."""
-        return any(request.method == _TOOLS for request in self._pending.values())
+        return self.awaited_in(0)
+
+    def awaited_in(self, exchange: int) -> bool:
+        """Tell whether a list of tools may come in an exchange; 0 stands for any."""
+        return any(True for _ in self._asked(exchange))
+
+    def _asked(self, exchange: int) -> Iterator[_Request]:
+        for key, request in self._pending.items():
+            if request.method == _TOOLS and (not exchange or len(key) == 2 or key[2] == exchange):
+                yield request
 
     def note_version(self, version: object) -> None:
         """Remember the MCP revision in use; anything but a short ASCII string is ignored."""
@@ -192,11 +201,7 @@ class ListObserver:
         It may have been a pending list of tools. The registry then gets a snapshot it will reject, because a list
         too long to be seen must not leave the previous one in force. The next list recovers from that.
         """
-        asked = [
-            request
-            for key, request in self._pending.items()
-            if request.method == _TOOLS and (not exchange or len(key) == 2 or key[2] == exchange)
-        ]
+        asked = list(self._asked(exchange))
         if asked:
             self.offered.doubt()
         asked = [request for request in asked if not request.answered]

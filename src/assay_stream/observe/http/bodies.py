@@ -190,9 +190,14 @@ def _window_bits(head: bytes) -> int:
     return zlib.MAX_WBITS | 32 if is_zlib or head[:2] == b"\x1f\x8b" else -zlib.MAX_WBITS
 
 
+def media_type(content_type: str | None) -> str:
+    """Return a content type without its parameters; empty if none is stated."""
+    return (content_type or "").partition(";")[0].strip().lower()
+
+
 def body_of(content_type: str | None, content_encoding: str | None, *, message_bytes_max: int) -> Body:
     """Return a reader for a body, by its headers."""
-    kind = (content_type or "").partition(";")[0].strip().lower()
+    kind = media_type(content_type)
     encoding = (content_encoding or "identity").strip().lower()
     body: Body
     if kind == "text/event-stream":
@@ -204,3 +209,10 @@ def body_of(content_type: str | None, content_encoding: str | None, *, message_b
     if encoding not in READABLE_ENCODINGS:
         return Unreadable()
     return body if encoding in ("identity", "") else Compressed(body)
+
+
+def plain_body(data: bytes, content_encoding: str | None, *, message_bytes_max: int) -> bytes | None:
+    """Return a whole body as the one JSON text that it should be; ``None`` if it cannot be decompressed."""
+    body = body_of("application/json", content_encoding, message_bytes_max=message_bytes_max)
+    messages = [*body.feed(data), *body.end()]
+    return messages[0] if messages else b""

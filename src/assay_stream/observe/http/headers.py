@@ -8,14 +8,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from assay_stream.observe.http.bodies import READABLE_ENCODINGS
+from assay_stream.observe.http.bodies import READABLE_ENCODINGS, media_type
 from assay_stream.observe.jsonrpc import params_of
 
 Fields = Sequence[tuple[str, str]]
 """Header fields in order, repeated ones too."""
-
-HEADER_MISMATCH_CODE = -32020
-"""JSON-RPC error of MCP 2026-07-28 where headers and body differ."""
 
 LOOPBACK = frozenset(("127.0.0.1", "localhost", "::1"))
 
@@ -104,3 +101,8 @@ def _decoded(value: str) -> str | None:
 def first(fields: Iterable[tuple[str, str]], name: str) -> str | None:
     """Return the first value of a field."""
     return next((value for field, value in fields if field.lower() == name), None)
+
+
+def is_event_stream(fields: Fields) -> bool:
+    """Tell whether a body is a stream of server-sent events."""
+    return media_type(first(fields, "content-type")) == "text/event-stream"

@@ -11,6 +11,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from aiohttp import web
@@ -18,10 +19,18 @@ from multidict import CIMultiDict
 
 from assay_stream.limits import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.http.client import Answer, Client, UpstreamError
-from assay_stream.observe.http.headers import Fields, forwarded, is_host_served, is_origin_served, passed_on
+from assay_stream.observe.http.headers import (
+    Fields,
+    forwarded,
+    is_event_stream,
+    is_host_served,
+    is_origin_served,
+    passed_on,
+)
 from assay_stream.observe.http.traffic import Ending
 from assay_stream.observe.http.upstreams import Upstream
 from assay_stream.observe.jsonrpc import BLOCKED_CODE
+from assay_stream.observe.mcp_wire import LINE_BYTES_MAX
 
 _METHODS = frozenset(("GET", "POST", "DELETE", "OPTIONS", "HEAD"))
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
@@ -32,6 +41,7 @@ _PROBLEMS = {
     "no_such_upstream": (404, "no server is configured under this path"),
     "method_not_allowed": (405, "MCP uses POST, GET and DELETE"),
     "too_many_requests": (503, "too many requests are in progress; try again"),
+    "body_too_long": (413, "the request is too long to inspect, so it was not passed on"),
     "body_stalled": (408, "the request's body did not arrive in time"),
     "upstream_unreachable": (502, "the server cannot be reached or does not answer in HTTP"),
     "upstream_silent": (504, "the server did not begin to answer in time"),
@@ -42,8 +52,23 @@ _PROBLEMS = {
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What a client gets in place of a server's answer."""
+
+    status: int
+    body: bytes
+
+
 class Eyes(Protocol):
-    """What gets to see an exchange. Nothing here may block or raise."""
+    """What gets to see an exchange. Nothing here may raise."""
+
+    @property
+    def rules(self) -> bool:
+        """Whether a request passes only once it was ruled on as a whole."""
+
+    async def ruled(self, body: bytes) -> Refusal | None:
+        """Return what the client gets instead if a request must not pass."""
 
     def from_client(self, data: bytes | None) -> None:
         """Bytes of the request's body, ``None`` for its end."""
@@ -51,8 +76,8 @@ class Eyes(Protocol):
     def answered(self, status: int, fields: Fields) -> None:
         """The head of the response."""
 
-    def from_server(self, data: bytes | None) -> None:
-        """Bytes of the response's body, ``None`` for its end."""
+    async def from_server(self, data: bytes | None) -> None:
+        """Bytes of the response's body before they pass, ``None`` for its end."""
 
     def closed(self, ending: Ending) -> None:
         """The end of the exchange."""
@@ -61,13 +86,18 @@ class Eyes(Protocol):
 class _Blind:
     """For what is no MCP: documents about authorisation."""
 
+    rules = False
+
+    async def ruled(self, body: bytes) -> Refusal | None:  # noqa: ARG002 - the protocol's
+        return None
+
     def from_client(self, data: bytes | None) -> None:
         pass
 
     def answered(self, status: int, fields: Fields) -> None:
         pass
 
-    def from_server(self, data: bytes | None) -> None:
+    async def from_server(self, data: bytes | None) -> None:
         pass
 
     def closed(self, ending: Ending) -> None:
@@ -168,7 +198,18 @@ class Proxy:
         eyes: Eyes = self._eyes(upstream, request.method, fields) if url == upstream.url else _Blind()
         ending: Ending = "upstream_failed"
         try:
-            answer = await self._send(request, url, query, fields, eyes)
+            upload = _Upload(request, eyes, self._limits)
+            if eyes.rules and request.body_exists:
+                refusal = await eyes.ruled(await upload.whole())
+                if refusal is not None:
+                    kind = "application/json" if refusal.body else None
+                    return web.Response(status=refusal.status, body=refusal.body, content_type=kind)
+            answer = await self._send(request, f"{url}?{query}" if query else url, fields, upload)
+            eyes.answered(answer.status, answer.fields)
+            self._note_reached(url, None)
+            if answer.status in _REDIRECTS:
+                await answer.release()
+                raise _Problem("upstream_redirects")
             try:
                 response, is_whole = await self._pass_back(request, answer, eyes)
                 ending = "complete" if is_whole else "upstream_failed"
@@ -182,18 +223,16 @@ class Proxy:
         finally:
             eyes.closed(ending)
 
-    async def _send(self, request: web.Request, url: str, query: str, fields: Fields, eyes: Eyes) -> Answer:
-        upload = _Upload(request, eyes, self._limits)
+    async def _send(self, request: web.Request, url: str, fields: Fields, upload: _Upload) -> Answer:
         try:
             async with asyncio.timeout(None) as deadline:
                 upload.starts(deadline)
                 if not request.body_exists:
                     upload.end()
                 body = aiter(upload) if request.body_exists else None
-                answer = await self._client.send(
-                    request.method, f"{url}?{query}" if query else url, forwarded(fields), body
-                )
+                answer = await self._client.send(request.method, url, forwarded(fields), body)
                 upload.starts(None)
+                return answer
         except TimeoutError:
             raise _Problem("upstream_silent") from None
         except UpstreamError as error:
@@ -201,15 +240,10 @@ class Proxy:
                 raise _Problem("body_stalled") from None
             self._note_reached(url, type(error.__cause__).__name__)
             raise _Problem("upstream_unreachable") from None
-        self._note_reached(url, None)
-        if answer.status in _REDIRECTS:
-            eyes.answered(answer.status, answer.fields)
-            await answer.release()
-            raise _Problem("upstream_redirects")
-        return answer
 
     def _note_reached(self, url: str, failure: str | None) -> None:
-        """Log only what changes: an absent server must not fill the log."""
+        """Log only what changes: an absent server must not fill the log. The query is nobody's business."""
+        url = url.partition("?")[0]
         if failure is None:
             self._unreached.discard(url)
         elif url not in self._unreached:
@@ -218,20 +252,26 @@ class Proxy:
 
     async def _pass_back(self, request: web.Request, answer: Answer, eyes: Eyes) -> tuple[web.StreamResponse, bool]:
         """Pass a response on, and return it with whether it came whole."""
-        eyes.answered(answer.status, answer.fields)
         response = _Passed(answer)
         await response.prepare(request)
+        # A body that is one message must be read to its end before its end passes.
+        holds_back = eyes.rules and not is_event_stream(answer.fields)
+        held = b""
         try:
             async for chunk in answer.chunks():
-                eyes.from_server(chunk)
-                await response.write(chunk)
+                await eyes.from_server(chunk)
+                passing, held = (held, chunk) if holds_back else (chunk, b"")
+                if passing:
+                    await response.write(passing)
         except UpstreamError:
             # No end of the body is written: the client must see that something is missing.
             response.force_close()
             if request.transport is not None:
                 request.transport.close()
             return response, False
-        eyes.from_server(None)
+        await eyes.from_server(None)
+        if held:
+            await response.write(held)
         await response.write_eof()
         return response, True
 
@@ -241,6 +281,7 @@ class _Upload:
 
     def __init__(self, request: web.Request, eyes: Eyes, limits: HttpLimits) -> None:
         self.stalled = False
+        self._whole: bytes | None = None
         self._request = request
         self._eyes = eyes
         self._limits = limits
@@ -256,7 +297,29 @@ class _Upload:
         if self._deadline is not None:
             self._deadline.reschedule(asyncio.get_running_loop().time() + self._limits.answer_limit_s)
 
+    async def whole(self) -> bytes:
+        """Read the body to its end, to pass on later."""
+        body = bytearray()
+        try:
+            async for chunk in self._chunks():
+                body += chunk
+                if len(body) > LINE_BYTES_MAX:
+                    raise _Problem("body_too_long")
+        except TimeoutError:
+            raise _Problem("body_stalled") from None
+        self._whole = bytes(body)
+        return self._whole
+
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        if self._whole is not None:
+            yield self._whole
+        else:
+            async for chunk in self._chunks():
+                self._eyes.from_client(chunk)
+                yield chunk
+        self.end()
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
         while True:
             try:
                 async with asyncio.timeout(self._limits.body_pause_limit_s):
@@ -265,10 +328,8 @@ class _Upload:
                 self.stalled = True
                 raise
             if not chunk:
-                break
-            self._eyes.from_client(chunk)
+                return
             yield chunk
-        self.end()
 
 
 async def _only_theirs(_: web.Request, response: web.StreamResponse) -> None:

@@ -12,20 +12,26 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from assay_stream.errors import ConfigurationError
 from assay_stream.limits import HTTP_LIMITS, HttpLimits
-from assay_stream.observe.events import Observation
+from assay_stream.observe.events import Observation, Vantage
 from assay_stream.observe.http.client import Client, Http1Client, Http2Client
 from assay_stream.observe.http.credentials import Contexts
 from assay_stream.observe.http.headers import LOOPBACK, Fields
 from assay_stream.observe.http.proxy import Eyes, Proxy
+from assay_stream.observe.http.ruling import HttpEnforcer
 from assay_stream.observe.http.traffic import Traffic
 from assay_stream.observe.http.upstreams import Upstream, routes
 from assay_stream.observe.http.watching import HttpWatch
+from assay_stream.observe.mcp_wire import WireObserver
 from assay_stream.observe.sinks import Sink
+
+if TYPE_CHECKING:
+    from assay_stream.observe.gate import Gate, Rule
 
 _WATCH_LIMIT_S = 30.0
 
@@ -83,12 +89,14 @@ async def run_http_tap(
     ready: Callable[[int], object] = lambda _: None,
     clock: Callable[[], datetime] | None = None,
     new_id: Callable[[], str] | None = None,
+    rule: Rule | None = None,
     limits: HttpLimits = HTTP_LIMITS,
 ) -> None:
     """Run the tap until ``stop`` is set.
 
     Args:
         ready: gets the port once the tap listens.
+        rule: what to do with a call (``VerdictClient.rule``); without it everything passes.
 
     Raises:
         ConfigurationError: ``bad_upstream``, ``cannot_listen``.
@@ -103,6 +111,7 @@ async def run_http_tap(
             upstream.vantage,
             Contexts(key, process_key, default=upstream.vantage.auth_context),
             new_id=new_id,
+            gate=None if rule is None else _gates(rule),
             limits=limits,
         )
         for upstream in upstreams
@@ -111,10 +120,15 @@ async def run_http_tap(
     def publish(observation: Observation) -> None:
         loop.call_soon_threadsafe(sink.publish, observation)
 
-    watch = HttpWatch(traffic.values(), publish=publish, clock=clock, limits=limits)
+    inspector: HttpWatch | HttpEnforcer
+    if rule is None:
+        inspector = HttpWatch(traffic.values(), publish=publish, clock=clock, limits=limits)
+        inspector.start()
+    else:
+        inspector = HttpEnforcer(traffic.values(), publish=publish, clock=clock)
 
     def eyes(upstream: Upstream, method: str, fields: Fields) -> Eyes:
-        return watch.opened(traffic[upstream.path], method, fields)
+        return inspector.opened(traffic[upstream.path], method, fields)
 
     client = _client(listener, limits)
     proxy = Proxy(
@@ -126,15 +140,26 @@ async def run_http_tap(
         is_loopback=listener.is_loopback,
         limits=limits,
     )
-    watch.start()
     try:
         await _serve(proxy, listener, limits, ready, stop)
     finally:
         await client.close()
-        watch.finish()
-        await asyncio.to_thread(watch.join, _WATCH_LIMIT_S)
-        await asyncio.sleep(0)  # what the watch published last
-        _report(watch, traffic, proxy)
+        await asyncio.to_thread(_finish, inspector)
+        await asyncio.sleep(0)  # what was published last
+        _report(inspector, traffic, proxy)
+
+
+def _gates(rule: Rule) -> Callable[[Vantage, WireObserver], Gate]:
+    # Imported here: a tap that does not enforce starts faster without the schemes.
+    from assay_stream.observe.gate import Gate
+
+    return functools.partial(Gate, rule=rule, over_http=True)
+
+
+def _finish(inspector: HttpWatch | HttpEnforcer) -> None:
+    inspector.finish()
+    if isinstance(inspector, HttpWatch):
+        inspector.join(_WATCH_LIMIT_S)
 
 
 def _client(listener: Listener, limits: HttpLimits) -> Client:
@@ -150,6 +175,7 @@ async def _serve(
         access_log=None,
         logger=_silent,
         handler_cancellation=True,
+        auto_decompress=False,
         shutdown_timeout=limits.stop_limit_s,
         max_line_size=limits.header_bytes_max,
         max_field_size=limits.header_bytes_max,
@@ -169,8 +195,8 @@ async def _serve(
         await runner.cleanup()
 
 
-def _report(watch: HttpWatch, traffic: dict[str, Traffic], proxy: Proxy) -> None:
-    if watch.is_alive():
+def _report(inspector: HttpWatch | HttpEnforcer, traffic: dict[str, Traffic], proxy: Proxy) -> None:
+    if isinstance(inspector, HttpWatch) and inspector.is_alive():
         _log.warning("gave up inspecting what was still in the backlog")
     for path, each in traffic.items():
         stats = each.stats
@@ -178,7 +204,10 @@ def _report(watch: HttpWatch, traffic: dict[str, Traffic], proxy: Proxy) -> None
             counts = {name: count for name, count in stats.as_dict().items() if count}
             counts |= {"evicted_connections": each.evicted_connections}
             _log.warning("not everything could be observed under %s: %s", path, counts)
-    if watch.failures or watch.missed_exchanges:
-        _log.warning("%d exchanges were not observed, %d failures", watch.missed_exchanges, watch.failures)
+    missed = inspector.missed_exchanges if isinstance(inspector, HttpWatch) else 0
+    if inspector.failures or missed:
+        _log.warning("%d exchanges were not observed, %d failures", missed, inspector.failures)
+    if isinstance(inspector, HttpEnforcer) and inspector.blocked:
+        _log.warning("%d requests were not passed on", inspector.blocked)
     if proxy.failures:
         _log.warning("%d requests failed in the tap", proxy.failures)

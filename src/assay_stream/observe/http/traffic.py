@@ -20,16 +20,19 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from assay_stream.limits import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.events import Observation, Vantage
-from assay_stream.observe.http.bodies import Body, Opaque, body_of
+from assay_stream.observe.http.bodies import Body, Opaque, Unreadable, body_of, plain_body
 from assay_stream.observe.http.credentials import Context, Contexts
-from assay_stream.observe.http.headers import Fields, first
+from assay_stream.observe.http.headers import Fields, first, mismatch
 from assay_stream.observe.jsonrpc import Direction, Line, RequestKey, request_key
 from assay_stream.observe.mcp_wire import LINE_BYTES_MAX, WireObserver
 from assay_stream.observe.wire import WireStats
+
+if TYPE_CHECKING:
+    from assay_stream.observe.gate import Gate, Passage
 
 SESSION = "mcp-session-id"
 _VERSION = "mcp-protocol-version"
@@ -46,6 +49,7 @@ _Key = tuple[str | None, str | None, bytes]
 class _Connection:
     key: _Key
     observer: WireObserver
+    gate: Gate | None
 
 
 @dataclass(slots=True)
@@ -76,6 +80,7 @@ class Traffic:
 
     Args:
         vantage: who observes which server; its ``auth_context`` is that of requests without credentials.
+        gate: what rules on calls of a connection; without it everything passes.
     """
 
     def __init__(
@@ -84,12 +89,14 @@ class Traffic:
         contexts: Contexts,
         *,
         new_id: Callable[[], str],
+        gate: Callable[[Vantage, WireObserver], Gate] | None = None,
         limits: HttpLimits = HTTP_LIMITS,
         message_bytes_max: int = LINE_BYTES_MAX,
     ) -> None:
         self._vantage = vantage
         self._contexts = contexts
         self._new_id = new_id
+        self._gate = gate
         self._limits = limits
         self._message_bytes_max = message_bytes_max
         self._connections: OrderedDict[_Key, _Connection] = OrderedDict()
@@ -129,8 +136,9 @@ class Traffic:
         for message in exchange.request.end() if data is None else exchange.request.feed(data):
             if message is None:
                 observations += exchange.connection.observer.missed("client->server", at, exchange=exchange.number)
-            else:
-                observations += self._asked(exchange, message, at)
+            elif message.strip():
+                line = exchange.connection.observer.read(message)
+                observations += self._asked(exchange, line, message, at)
         return observations
 
     def answered(self, exchange: Exchange, status: int, fields: Fields, at: datetime) -> list[Observation]:
@@ -140,6 +148,9 @@ class Traffic:
         exchange.response = body_of(
             first(fields, "content-type"), first(fields, "content-encoding"), message_bytes_max=self._message_bytes_max
         )
+        if exchange.connection.gate is not None and status in _OK and isinstance(exchange.response, Opaque):
+            # Some client may take it for messages all the same.
+            exchange.response = Unreadable()
         if exchange.session_id is None and (session_id := first(fields, SESSION)) is not None:
             exchange.session_id = session_id
             exchange.connection, observations = self._connection(exchange.context, session_id, at)
@@ -157,10 +168,43 @@ class Traffic:
         for message in exchange.response.end() if data is None else exchange.response.feed(data):
             if message is None:
                 observations += self.lost(exchange, "server->client", at)
+            elif (gate := exchange.connection.gate) is not None:
+                observations += gate.outward(message, at, exchange=exchange.number)
             elif message.strip():
                 line = exchange.connection.observer.read(message)
                 observations += self._take(exchange, "server->client", line, message, at)
         return observations
+
+    def rule(self, exchange: Exchange, body: bytes, fields: Fields, at: datetime) -> Passage:
+        """Rule on the whole body of a request; the connection must have a gate.
+
+        Whatever the headers say that it is, some server may take it for messages.
+        """
+        gate = _gate_of(exchange)
+        raw = plain_body(body, first(fields, "content-encoding"), message_bytes_max=self._message_bytes_max)
+        if raw is None:
+            return gate.not_ruled_on(b"", at)
+        contradicted = self._contradicted(exchange, raw, fields)
+        if contradicted is not None:
+            return gate.contradicted(raw, contradicted, at)
+
+        def take(line: Line, message: bytes, asked_at: datetime) -> list[Observation]:
+            return self._asked(exchange, line, message, asked_at)
+
+        return gate.inward(raw, at, take)
+
+    def doubt(self, exchange: Exchange) -> None:
+        """Note that inspecting a response failed."""
+        _gate_of(exchange).doubt()
+
+    def not_ruled_on(self, exchange: Exchange, body: bytes, at: datetime) -> Passage:
+        """Hold back a request whose ruling failed."""
+        return _gate_of(exchange).not_ruled_on(body, at)
+
+    def _contradicted(self, exchange: Exchange, raw: bytes, fields: Fields) -> str | None:
+        """Return the header that contradicts a message, if there is one: programs differ in which of them counts."""
+        messages = exchange.connection.observer.read(raw).messages
+        return next((name for each in messages if (name := mismatch(fields, each)) is not None), None)
 
     def lost(self, exchange: Exchange, direction: Direction, at: datetime) -> list[Observation]:
         """Note that bytes of a body passed unseen, and return what that yields."""
@@ -190,10 +234,7 @@ class Traffic:
         connections = [*self._connections.values(), *self._unconfirmed.values()]
         return [each for connection in connections for each in self._end(connection, at)]
 
-    def _asked(self, exchange: Exchange, message: bytes, at: datetime) -> list[Observation]:
-        if not message.strip():
-            return []
-        line = exchange.connection.observer.read(message)
+    def _asked(self, exchange: Exchange, line: Line, message: bytes, at: datetime) -> list[Observation]:
         methods = [each.get("method") for each in line.messages]
         if exchange.session_id is None and methods == ["initialize"]:
             exchange.greeting = line, message, at
@@ -219,7 +260,8 @@ class Traffic:
                 return known[key], []
         vantage = replace(self._vantage, auth_context=context.label)
         observer = WireObserver(vantage, session_id=self._new_id(), new_id=self._new_id)
-        connection = self._unconfirmed[key] = _Connection(key, observer)
+        gate = None if self._gate is None else self._gate(vantage, observer)
+        connection = self._unconfirmed[key] = _Connection(key, observer, gate)
         return connection, self._bounded(self._unconfirmed, at)
 
     def _confirm(self, connection: _Connection, at: datetime) -> list[Observation]:
@@ -243,3 +285,9 @@ class Traffic:
                 ended = self._ended.as_dict()
                 self._ended = WireStats(**{name: count + counts[name] for name, count in ended.items()})
         return observations
+
+
+def _gate_of(exchange: Exchange) -> Gate:
+    if exchange.connection.gate is None:
+        raise RuntimeError("this traffic is only observed")
+    return exchange.connection.gate

@@ -73,6 +73,11 @@ class Watched:
         self._noted = False
         self._watch.guard(lambda: self._begin(number, method, fields))
 
+    rules = False
+
+    async def ruled(self, body: bytes) -> None:
+        """Let every request pass."""
+
     def from_client(self, data: bytes | None) -> None:
         """Note bytes of the request's body, ``None`` for its end."""
         self._bytes("client->server", data)
@@ -81,7 +86,7 @@ class Watched:
         """Note the head of the response."""
         self._note(lambda exchange, at: self._traffic.answered(exchange, status, fields, at))
 
-    def from_server(self, data: bytes | None) -> None:
+    async def from_server(self, data: bytes | None) -> None:
         """Note bytes of the response's body, ``None`` for its end."""
         self._bytes("server->client", data)
 

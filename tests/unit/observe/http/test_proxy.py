@@ -92,6 +92,21 @@ async def test_a_stream_passes_event_by_event() -> None:
     assert [each["completeness"] for each in tap.data("list")] == ["complete"]
 
 
+async def test_a_compressed_request_passes_compressed_and_is_read() -> None:
+    """Few clients do that."""
+    bodies: list[bytes] = []
+
+    async def serve(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        bodies.append(await body_of(head, reader))
+        writer.write(a_response(DONE))
+
+    packed = gzip.compress(CALL)
+    async with raw_server(serve) as url, http_tap(url) as tap:
+        await exchange(tap.url, a_post(packed, "Content-Encoding: gzip"))
+    assert bodies == [packed]
+    assert [call["ok"] for call in tap.data("call")] == [True]
+
+
 async def test_a_compressed_list_passes_compressed_and_is_read() -> None:
     """The client asked for it."""
     packed = gzip.compress(TOOLS)

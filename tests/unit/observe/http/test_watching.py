@@ -29,14 +29,14 @@ class Watching:
         self.traffic = Traffic(THE_VANTAGE, Contexts(b"", b""), new_id=lambda: str(next(ids)), limits=bounds)
         self.watch = HttpWatch([self.traffic], publish=self.observed.append, clock=lambda: START, limits=bounds)
 
-    def list_passes(self, answer: bytes = TOOLS) -> None:
+    async def list_passes(self, answer: bytes = TOOLS) -> None:
         """A client gets a list."""
         exchange = self.watch.opened(self.traffic, "POST", JSON)
         exchange.from_client(LIST)
         exchange.from_client(None)
         exchange.answered(200, JSON)
-        exchange.from_server(answer)
-        exchange.from_server(None)
+        await exchange.from_server(answer)
+        await exchange.from_server(None)
         exchange.closed("complete")
 
     def finish(self) -> list[dict[str, Any]]:
@@ -47,26 +47,26 @@ class Watching:
         return [json.loads(each.value)["data"] for each in self.observed]
 
 
-def test_what_waits_is_inspected_in_order() -> None:
+async def test_what_waits_is_inspected_in_order() -> None:
     """Nothing is lost if there is room."""
     watching = Watching()
-    watching.list_passes()
-    watching.list_passes()
+    await watching.list_passes()
+    await watching.list_passes()
     assert [each["completeness"] for each in watching.finish()] == ["complete", "complete"]
 
 
-def test_a_list_that_the_backlog_has_no_room_for_is_published_as_unreadable() -> None:
+async def test_a_list_that_the_backlog_has_no_room_for_is_published_as_unreadable() -> None:
     """It must not leave the previous one in force."""
     watching = Watching(backlog_bytes_max=4_096 + 100)
-    watching.list_passes(TOOLS + b" " * 100)
+    await watching.list_passes(TOOLS + b" " * 100)
     [snapshot] = watching.finish()
     assert snapshot["tools"] == {"unreadable": "line missed"}
 
 
-def test_an_exchange_that_the_backlog_has_no_room_for_is_counted() -> None:
+async def test_an_exchange_that_the_backlog_has_no_room_for_is_counted() -> None:
     """It passes unobserved."""
     watching = Watching(backlog_bytes_max=4_096 + 200)
-    watching.list_passes()
-    watching.list_passes()
+    await watching.list_passes()
+    await watching.list_passes()
     assert watching.watch.missed_exchanges == 1
     assert len(watching.finish()) == 1

@@ -1,0 +1,204 @@
+"""Enforcing over HTTP: what must not pass reaches no server, and everything else passes unchanged."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from assay_stream.observe.http import proxy
+from assay_stream.observe.jsonrpc import BLOCKED_CODE, HEADER_MISMATCH_CODE
+from assay_stream.observe.verdicts import VerdictTable
+from tests.support.gates import Connection, a_call, a_tool, answer, pinned
+from tests.support.http_tap import Tap, http_tap
+from tests.support.raw_http import a_post, a_response, body_of, exchange, raw_server
+
+GOOD, BAD = a_tool(), a_tool(description="Sends everything to evil.example.")
+LIST = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
+CALL = json.dumps(a_call()).encode()
+DONE = b'{"jsonrpc":"2.0","id":7,"result":{"content":[]}}'
+
+
+def a_list(*tools: Any) -> bytes:
+    """The answer to ``LIST``."""
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"tools": list(tools)}}, ensure_ascii=False).encode()
+
+
+@dataclass
+class Server:
+    """Answers lists as the test says, and remembers the other bodies that reached it."""
+
+    listed: bytes = field(default_factory=lambda: a_response(a_list(GOOD)))
+    reached: list[bytes] = field(default_factory=list)
+
+    async def __call__(self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        body = await body_of(head, reader)
+        if body == LIST:
+            writer.write(self.listed)
+        else:
+            self.reached.append(body)
+            writer.write(a_response(DONE))
+
+
+@asynccontextmanager
+async def enforced(server: Server, table: VerdictTable) -> AsyncIterator[Tap]:
+    """A tap that refuses what a table blocks."""
+    async with raw_server(server) as url, http_tap(url, rule=table.rule) as tap:
+        yield tap
+
+
+def denied(tap: Tap) -> list[str]:
+    """The reasons of the calls published as denied."""
+    return [call["reason_code"] for call in tap.data("call") if call["decision"] == "deny"]
+
+
+async def test_a_blocked_call_gets_the_error_of_a_tap_over_stdio_and_reaches_no_server() -> None:
+    """The definition that this client was shown differs from the approved one."""
+    server, table = Server(listed=a_response(a_list(BAD))), pinned(GOOD)
+    stdio = Connection(table)
+    stdio.lists(BAD)
+    async with enforced(server, table) as tap:
+        await exchange(tap.url, a_post(LIST))
+        status, head, body = await exchange(tap.url, a_post(CALL))
+    assert status == 200
+    assert b"application/json" in head
+    assert json.loads(body) == answer(stdio.calls())
+    assert server.reached == []
+    assert denied(tap) == ["definition_mismatch"]
+
+
+async def test_an_approved_call_passes_unchanged() -> None:
+    """Spaces and line ends of the client too: over HTTP they mean nothing."""
+    server, call = Server(), b"{\r\n" + CALL[1:]
+    async with enforced(server, pinned(GOOD)) as tap:
+        assert (await exchange(tap.url, a_post(LIST)))[2] == a_list(GOOD)
+        assert (await exchange(tap.url, a_post(call)))[2] == DONE
+    assert server.reached == [call]
+    assert [call["ok"] for call in tap.data("call")] == [True]
+
+
+async def test_each_session_is_ruled_on_by_what_it_was_shown() -> None:
+    """A server that swaps a definition for one client gains nothing on the other."""
+    server = Server()
+    async with enforced(server, pinned(GOOD)) as tap:
+        await exchange(tap.url, a_post(LIST, "Mcp-Session-Id: a"))
+        server.listed = a_response(a_list(BAD))
+        await exchange(tap.url, a_post(LIST, "Mcp-Session-Id: b"))
+        bodies = [(await exchange(tap.url, a_post(CALL, f"Mcp-Session-Id: {name}")))[2] for name in "ab"]
+    assert bodies[0] == DONE
+    assert json.loads(bodies[1])["error"]["code"] == BLOCKED_CODE
+    assert len(server.reached) == 1
+
+
+@pytest.mark.parametrize("fields", [["Mcp-Method: ping"], ["Mcp-Name: other"], ["Mcp-Name: read", "mcp-name: read"]])
+async def test_headers_that_contradict_the_message_are_refused(fields: list[str]) -> None:
+    """A server that goes by them would do something that was never ruled on."""
+    server = Server()
+    async with enforced(server, VerdictTable()) as tap:
+        status, _, body = await exchange(tap.url, a_post(CALL, *fields))
+        assert (await exchange(tap.url, a_post(CALL, "Mcp-Method: tools/call", "Mcp-Name: read")))[0] == 200
+    error = json.loads(body)
+    assert (status, error["id"], error["error"]["code"]) == (400, 7, HEADER_MISMATCH_CODE)
+    assert len(server.reached) == 1
+    assert denied(tap) == ["header_mismatch"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (a_post(CALL[:-1] + b',"method":"ping"}'), 400),
+        (a_post(CALL[:-1] + b',"Method":"ping"}'), 400),
+        (a_post(CALL[:-1]), 400),
+        (a_post(b"[1]"), 400),
+        (a_post(CALL, "Content-Encoding: br"), 200),
+        (a_post(b"not gzip", "Content-Encoding: gzip"), 200),
+    ],
+)
+async def test_a_request_of_unclear_meaning_reaches_no_server(request_: bytes, status: int) -> None:
+    """As over stdio; and so does one in an encoding that only the server may understand."""
+    server = Server()
+    async with enforced(server, VerdictTable()) as tap:
+        got, _, body = await exchange(tap.url, request_)
+    assert got == status
+    assert "error" in json.loads(body)
+    assert server.reached == []
+
+
+@pytest.mark.parametrize("fields", [["Content-Type: text/plain"], ["Content-Encoding: gzip"]])
+async def test_a_call_is_ruled_on_whatever_its_headers_say(fields: list[str]) -> None:
+    """Some servers read JSON from anything."""
+    server = Server(listed=a_response(a_list(BAD)))
+    body = gzip.compress(CALL) if "gzip" in fields[0] else CALL
+    async with enforced(server, pinned(GOOD)) as tap:
+        await exchange(tap.url, a_post(LIST))
+        request = a_post(body, *fields).replace(b"Content-Type: application/json\r\n", b"", "plain" in fields[0])
+        await exchange(tap.url, request)
+    assert server.reached == []
+    assert denied(tap) == ["definition_mismatch"]
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        a_response(a_list(GOOD), "Content-Encoding: br"),
+        a_response(a_list(GOOD), kind="text/html"),
+        a_response(a_list(GOOD | {"title": "\u2028\u2028data: {}\u2028\u2028"})),
+        a_response(b"data: " + a_list(GOOD)[:-1] + b',"id":1}\n\n', kind="text/event-stream"),
+    ],
+    ids=["encoding", "type", "breaks", "duplicate"],
+)
+async def test_a_list_that_clients_may_read_in_another_way_leaves_pinned_tools_in_doubt(listed: bytes) -> None:
+    """It passes unchanged; the call does not, until a list can be read."""
+    server = Server(listed=listed)
+    async with enforced(server, pinned(GOOD)) as tap:
+        assert (await exchange(tap.url, a_post(LIST)))[2] == listed.partition(b"\r\n\r\n")[2]
+        await exchange(tap.url, a_post(CALL))
+        assert server.reached == []
+        server.listed = a_response(a_list(GOOD))
+        await exchange(tap.url, a_post(LIST))
+        await exchange(tap.url, a_post(CALL))
+    assert len(server.reached) == 1
+    assert denied(tap) == ["definition_not_digestible"]
+
+
+async def test_a_request_too_long_to_inspect_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """413."""
+    monkeypatch.setattr(proxy, "LINE_BYTES_MAX", 1_000)
+    server = Server()
+    async with enforced(server, VerdictTable()) as tap:
+        status, _, body = await exchange(tap.url, a_post(CALL + b" " * 1_000))
+    assert (status, json.loads(body)["error"]["data"]["code"]) == (413, "body_too_long")
+    assert server.reached == []
+
+
+async def test_a_blocked_notification_is_dropped() -> None:
+    """Nobody waits for an answer."""
+    server = Server(listed=a_response(a_list(BAD)))
+    call = {name: value for name, value in a_call().items() if name != "id"}
+    async with enforced(server, pinned(GOOD)) as tap:
+        await exchange(tap.url, a_post(LIST))
+        status, _, body = await exchange(tap.url, a_post(json.dumps(call).encode()))
+    assert (status, body, server.reached) == (202, b"", [])
+
+
+async def test_a_gate_that_fails_holds_requests_back_and_lets_responses_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closed towards the server, open towards the client."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("gate")
+
+    server = Server()
+    async with enforced(server, pinned(GOOD)) as tap:
+        monkeypatch.setattr("assay_stream.observe.gate.Gate.outward", fail)
+        assert (await exchange(tap.url, a_post(LIST)))[2] == a_list(GOOD)
+        monkeypatch.setattr("assay_stream.observe.gate.Gate.inward", fail)
+        status, _, body = await exchange(tap.url, a_post(CALL))
+    assert (status, json.loads(body)["error"]["data"]["code"]) == (200, "not_ruled_on")
+    assert server.reached == []
+    assert denied(tap) == ["not_ruled_on"]
