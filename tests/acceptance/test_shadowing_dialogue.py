@@ -193,3 +193,14 @@ def test_a_server_that_adds_a_look_alike_of_its_own_is_told_of() -> None:
     assert Fleet().offers(0, FILES, "read_file", HOMOGLYPH).told() == []
     fleet = Fleet().offers(0, FILES, "read_file").offers(1, FILES, "read_file", HOMOGLYPH)
     assert fleet.told() == [("Create", "New", "High", FILES, HOMOGLYPH, "confusable_name", FILES)]
+
+
+def test_a_server_that_copies_a_list_has_one_group() -> None:
+    """Every name has its alert; a list and a pager make one of them, whoever held the names."""
+    names = [f"copied_{number}" for number in range(30)]
+    fleet = Fleet().offers(0, FILES, *names[:20]).offers(1, THIRD, *names[20:])
+    fleet.offers(2, NOTES, *(a_tool(name, "Reads it, too.") for name in names))
+    told = [alert["unmapped"] for alert in alerts_of(fleet.ends(snapshot_partitions=None))]
+    copied = [flat for flat in told if flat["mcp_finding_kind"] == "tool_shadowed"]
+    assert {flat["mcp_tool_name"] for flat in copied} == set(names)
+    assert len({flat["mcp_group"] for flat in copied}) == 1

@@ -15,6 +15,13 @@ from assay_stream.text.visible import Span, Style, shown, spans_of
 from assay_stream.text.word_diff import Piece
 
 _OBSERVERS_MAX = 20
+_ACTS = {
+    "acknowledge": "acknowledged it",
+    "assign": "assigned it",
+    "close": "closed it",
+    "comment": "commented",
+    "reopen": "reopened it",
+}
 _SHORT_CHARS = 60
 _ENDS = {"gone": ("⟦-", "-⟧"), "come": ("⟦+", "+⟧")}
 
@@ -152,7 +159,8 @@ def _who(story: AlertStory) -> Iterator[Line]:
     yield _line(f"{seen_text(row)}, {time_text(row.first_seen_ms)} to {time_text(row.last_seen_ms)}")
     active = story.view.flat.get("mcp_observers_active")
     if isinstance(active, int) and row.observers:
-        yield _line(f"{active:,} of them still observe it, as far as is known")
+        verb = "observes" if active == 1 else "observe"
+        yield _line(f"{active:,} of them still {verb} it, as far as is known")
     if story.sightings is None:
         last = story.view.fact("mcp_observer_id")
         if last:
@@ -199,13 +207,16 @@ def life_events(life: Life) -> Iterable[AlertView | None]:
 def event_text(view: AlertView) -> str:
     """Return one record of an alert in a line."""
     parts = [f"{shown(view.activity)}, {shown(view.status)}", shown(view.severity), f"count {view.count:,}"]
+    if view.fact("mcp_act"):
+        did = _ACTS.get(view.fact("mcp_act"), view.fact("mcp_act"))
+        to = f" to {view.fact('mcp_assigned_to')}" if view.fact("mcp_act") == "assign" else ""
+        parts.append(shown(f"{view.fact('mcp_act_by')} {did}{to}: {view.fact('mcp_comment')}"))
+    elif view.fact("mcp_repeats"):
+        parts.append(f"written again, number {shown(view.fact('mcp_repeats'))}")
     for name, label in (
-        ("mcp_repeats", "repetition"),
+        ("mcp_reasons", "also found:"),
         ("mcp_resolved_by", "ended by"),
         ("mcp_suppressed_by", "suppressed by"),
-        ("mcp_act", "act:"),
-        ("mcp_act_by", "by"),
-        ("mcp_comment", "saying:"),
     ):
         if view.fact(name):
             parts.append(f"{label} {shown(view.fact(name))}")

@@ -20,7 +20,7 @@ from assay_stream.text.visible import Span, shown
 
 _HEAD = ("uid", "severity", "kind", "server", "tool", "count", "seen by", "first seen", "last seen", "status")
 _SERVER, _TOOL = 3, 4
-_SERVERS_NAMED = 3
+_NAMED_MAX = 3
 _MINUTE_CHARS = len("2026-03-01T10:00")
 
 
@@ -111,20 +111,25 @@ def explain(
 
 def _cells(group: list[AlertRow], short: str) -> list[Span]:
     row = group[0]
-    servers = sorted({shown(other.server_id) for other in group})
-    further = f" and {len(servers) - _SERVERS_NAMED:,} more" if len(servers) > _SERVERS_NAMED else ""
     return [
         Span(short),
         Span(shown(row.severity.lower()), severity_style(row.severity_id)),
         Span(shown(row.kind)),
-        Span(", ".join(servers[:_SERVERS_NAMED]) + further or "-"),
-        Span(shown(row.tool_name) or "-"),
+        Span(_named({shown(other.server_id) for other in group})),
+        Span(_named({shown(other.tool_name) for other in group})),
         Span(f"{sum(other.count for other in group):,}"),
         Span(f"{max(other.observers for other in group):,}"),
         Span(_minute(min(other.first_seen_ms for other in group))),
         Span(_minute(max(other.last_seen_ms for other in group))),
         Span(", ".join(filter(None, (_status(row), shown(row.assigned_to))))),
     ]
+
+
+def _named(names: set[str]) -> str:
+    """Return the first of the names, and how many more there are."""
+    ordered = sorted(filter(None, names))
+    more = f" and {len(ordered) - _NAMED_MAX:,} more" if len(ordered) > _NAMED_MAX else ""
+    return ", ".join(ordered[:_NAMED_MAX]) + more or "-"
 
 
 def _status(row: AlertRow) -> str:

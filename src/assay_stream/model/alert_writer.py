@@ -5,6 +5,8 @@ from hashlib import sha256
 from operator import itemgetter
 from typing import Any
 
+import orjson
+
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.model.alert import (
     CLASS_DETECTION_FINDING,
@@ -111,7 +113,12 @@ def why_of(finding: Finding) -> str | None:
 
 
 def group_of(finding: Finding) -> str | None:
-    """Return what alerts of one change have in common on whatever servers it is found: kind and definition."""
+    """Return what alerts of one change have in common: kind and definition, on whatever servers it is found.
+
+    Of shadowed tools, kind and newcomer: a server that copies names has an alert for each of them.
+    """
+    if finding.kind is Kind.TOOL_SHADOWED:
+        return sha256(orjson.dumps([finding.kind, finding.server_id])).hexdigest()
     digest = finding.after or finding.before
     return None if digest is None else sha256(f"{finding.kind} {digest}".encode()).hexdigest()
 

@@ -64,7 +64,7 @@ Definition: previous and current
 
 Observers
   1 time by 1 observer, 2026-03-01T00:00:00.123Z to 2026-03-01T00:00:00.123Z
-  1 of them still observe it, as far as is known
+  1 of them still observes it, as far as is known
   proxy-1: 1 time, 2026-03-01T00:00:00.123Z to 2026-03-01T00:00:00.123Z
 
 History
@@ -99,7 +99,16 @@ def test_what_nobody_is_named_for_was_seen_by_no_observer() -> None:
     """What a decision alone raised."""
     text = page(story_of(a_life(changed_alert(observer_id=None))))
     assert "1 time, by no named observer, 2026-03-01" in text
-    assert "still observe it" not in text
+    assert "of them still observe" not in text
+
+
+def test_what_people_did_reads_as_a_sentence() -> None:
+    """Who, what, to whom and why; it is no repetition, though it has the number of one."""
+    alert = changed_alert()
+    alert["unmapped"] |= {"mcp_act_by": "ann", "mcp_comment": "knows it", "mcp_repeats": 3}
+    alert["unmapped"] |= {"mcp_act": "assign", "mcp_assigned_to": "bob", "mcp_reasons": "pin_mismatch"}
+    [line] = [line for line in page(story_of(a_life(alert))).splitlines() if "count 1" in line]
+    assert line.endswith("count 1; ann assigned it to bob: knows it; also found: pin_mismatch")
 
 
 def test_calls_before_the_first_finding_are_told_of_unless_they_were_asked_for() -> None:
