@@ -331,5 +331,5 @@ def _written(
 def covering(state: AlertState, suppressions: Suppressions, time_us: int) -> SuppressionRule | None:
     """Return the rule that suppresses an alert: one for single kinds or fields covers nothing else that joined it."""
     if any(part["over_us"] is None for part in (state.parts or {}).values()):
-        suppressions = [rule for rule in suppressions if rule.kind is None and rule.field is None]
+        suppressions = [rule for rule in suppressions if rule.kind is rule.field is rule.detection is None]
     return covering_rule(suppressions, state.last, time_us)

@@ -10,8 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from assay_stream.agents import AgentSet, Runner
+from assay_stream.agents.alerting import AgentAlerts
 from assay_stream.agents.loading import load_agents
 from assay_stream.agents.scenario import Result, read_scenario, run_scenario
+from assay_stream.alerts.life_cycle import AlertRules
 from assay_stream.cli.files import read_input
 from assay_stream.cli.options import AsJson, Bootstrap, FromKafka, Inputs, SnapshotPartitions
 from assay_stream.cli.output import print_json
@@ -76,6 +78,9 @@ def replay(
     from_kafka: FromKafka = False,
     snapshot_partitions: SnapshotPartitions = None,
     bootstrap_servers: Bootstrap = None,
+    alerts: Annotated[
+        bool, typer.Option("--alerts", help="Print the alerts that the findings raise, not the findings.")
+    ] = False,
 ) -> None:
     """Replay recorded observations through the engine and the agents, and print what the agents find.
 
@@ -86,7 +91,8 @@ def replay(
     settings = command_settings(bootstrap_servers=bootstrap_servers)
     source = make_source(inputs, from_kafka, Selection(), settings, snapshot_partitions=snapshot_partitions)
     with collecting_seldom(), source.spool() as spool:
-        for output in _found(declared, source.replay(spool)):
+        found = _found(declared, source.replay(spool), settings.alert_rules() if alerts else None)
+        for output in found:
             # A file gets the very bytes; a terminal nothing that could steer it.
             if sys.stdout.isatty():
                 typer.echo(json_text((output.value or b"").decode()))
@@ -94,17 +100,27 @@ def replay(
                 sys.stdout.buffer.write((output.value or b"") + b"\n")
 
 
-def _found(declared: AgentSet, made: Replay) -> Iterator[Output]:
+def _found(declared: AgentSet, made: Replay, rules: AlertRules | None) -> Iterator[Output]:
+    """Yield what agents find in a replay; given rules of alerts, the alerts of that."""
     roomy = replace(
         DEFAULT_LIMITS,
         agent_buffered_max=AGENT_REPLAY_BUFFERED_MAX,
         agent_buffered_bytes_max=AGENT_REPLAY_BUFFERED_BYTES_MAX,
     )
     runner = Runner(declared, limits=roomy)
+    stage = None if rules is None else AgentAlerts(rules)
     for outputs in made.steps():
-        yield from runner.take(outputs)
-        yield from runner.advance(made.time_us)
-    yield from runner.end()
+        found = [*runner.take(outputs), *runner.advance(made.time_us)]
+        if stage is None:
+            yield from found
+        else:
+            yield from stage.advance(made.time_us)
+            yield from stage.take([*outputs, *found])
+    if stage is None:
+        yield from runner.end()
+    else:
+        yield from stage.take(runner.end())
+        yield from stage.advance(made.time_us, step_us=0)
 
 
 def _toml(raw: bytes) -> Any:

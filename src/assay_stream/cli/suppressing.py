@@ -34,6 +34,9 @@ def suppress(
     tool: Annotated[str | None, typer.Option("--tool", help="Only tools whose name matches; *, ? and [abc].")] = None,
     kind: Annotated[Kind | None, typer.Option("--kind", help="Only this kind of finding.")] = None,
     field: Annotated[str | None, typer.Option("--field", help="Only if just this field changed.")] = None,
+    detection: Annotated[
+        str | None, typer.Option("--detection", help="Only what this agent of yours finds.", metavar="AGENT")
+    ] = None,
     until: Annotated[
         str | None, typer.Option("--until", help="When the rule ends (ISO 8601; default zone: UTC).")
     ] = None,
@@ -49,6 +52,7 @@ def suppress(
         "tool": tool,
         "kind": None if kind is None else kind.value,
         "field": field,
+        "detection": detection,
         "until": None if until is None else _time_of(until),
     }
     by.decide((SUPPRESSION_SET_TYPE, data))

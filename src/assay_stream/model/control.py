@@ -9,7 +9,16 @@ from typing import Annotated, Any, Literal
 from pydantic import StringConstraints, ValidationInfo, create_model, field_validator
 
 from assay_stream.errors import InputError
-from assay_stream.model.fields import BareHex, Enforcement, Identifier, KeyFingerprint, Scheme, Text, Timestamp
+from assay_stream.model.fields import (
+    AgentName,
+    BareHex,
+    Enforcement,
+    Identifier,
+    KeyFingerprint,
+    Scheme,
+    Text,
+    Timestamp,
+)
 from assay_stream.model.glob import compile_glob
 from assay_stream.model.kinds import Kind
 from assay_stream.model.observation import Envelope, Model
@@ -119,6 +128,7 @@ class SuppressionSetData(SuppressionRemoveData):
     tool: Text | None = None
     kind: Kind | None = None
     field: Text | None = None
+    detection: AgentName | None = None
     until: Timestamp | None = None
 
     @field_validator("kind", mode="before")

@@ -122,6 +122,7 @@ class SuppressionDecision(ControlFact):
     tool: str | None
     kind: str | None
     field: str | None
+    detection: str | None = None
     until_us: int | None
     author: str
     reason: str

@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 from assay_stream.model.control_facts import DiscoveryStatus
 from assay_stream.model.fields import (
     ActionText,
+    AgentName,
     BareHex,
     DigestText,
     Enforcement,
@@ -222,6 +223,7 @@ class ChangePayload(TypedDict, total=False):
     tool: Text
     kind: Kind
     field: Text
+    detection: AgentName
     until_us: Micros
     replaces: str | PolicyField
 

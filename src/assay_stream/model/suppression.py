@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
-from assay_stream.model.fields import Identifier, Micros, Text
+from assay_stream.model.fields import AgentName, Identifier, Micros, Text
 from assay_stream.model.finding import Finding
 from assay_stream.model.glob import compile_glob
 from assay_stream.model.kinds import Kind
@@ -27,6 +27,7 @@ class SuppressionRule:
         server_id: the server, or ``*``.
         tool: glob over tool names: ``*``, ``?`` and sets in brackets.
         field: top-level field of the definition: the rule applies where only such fields changed.
+        detection: agent of the operator's own: the rule applies to what this one finds.
         until_us: event time at which it ends, microseconds since the epoch.
     """
 
@@ -35,6 +36,7 @@ class SuppressionRule:
     tool: Text | None = None
     kind: Annotated[str | None, Wire(Kind)] = None
     field: Text | None = None
+    detection: AgentName | None = None
     until_us: Micros | None = None
     author: Text
     reason: Text
@@ -50,6 +52,7 @@ class SuppressionRule:
             and self.kind in (None, finding.kind.value)
             and (self.until_us is None or time_us < self.until_us)
             and (self.tool is None or compile_glob(self.tool).fullmatch(finding.tool_name or "") is not None)
+            and self.detection in (None, finding.detection and finding.detection.agent)
             and (self.field is None or set(finding.changed_fields) == {self.field})
         )
 

@@ -109,7 +109,7 @@ _FACTS: dict[str, tuple[type[ControlDecision], dict[str, Any]]] = {
     SUPPRESSION_SET_TYPE: (SuppressionDecision, {"is_set": True}),
     SUPPRESSION_REMOVE_TYPE: (
         SuppressionDecision,
-        {"is_set": False, "tool": None, "kind": None, "field": None, "until_us": None},
+        {"is_set": False, "tool": None, "kind": None, "field": None, "detection": None, "until_us": None},
     ),
     **{ALERT_TYPE + act: (TriageDecision, {"act": act}) for act in get_args(TriageAct)},
 }
@@ -171,7 +171,7 @@ _WHAT: dict[type, tuple[str, ...]] = {
     KeyDecision: ("tool_name", "domain", "fingerprint", *_BY_OPERATOR),
     Discovery: ("domain", "status", "fingerprint", "revoked"),
     TriageDecision: ("alert", "assignee", *_BY_OPERATOR),
-    SuppressionDecision: ("id", "tool", "kind", "field", "until_us", *_BY_OPERATOR),
+    SuppressionDecision: ("id", "tool", "kind", "field", "detection", "until_us", *_BY_OPERATOR),
 }
 """What a change says of its fact."""
 

@@ -74,6 +74,24 @@ def test_recorded_observations_are_replayed_through_the_agents(tmp_path: Path) -
     assert again.stdout == done.stdout
 
 
+def test_a_replay_shows_the_alerts_that_would_have_been_raised(tmp_path: Path) -> None:
+    """Under the rules in force: what is suppressed is written as such, with the rule's name."""
+    rule = ("--server-id", "*", "--id", "doors", "--detection", "denied_burst", "--reason", "r", "--author", "a")
+    calls = tmp_path / "calls.ndjson"
+    lines = [a_call(number=n, second=n, decision="deny") for n in range(5)]
+    calls.write_bytes(b"\n".join(lines) + b"\n")
+    control = tmp_path / "control.ndjson"
+    assert run_command_text("alerts", "suppress", *rule, "--output", str(control)).returncode == 0
+    event = json.loads(control.read_bytes()) | {"time": json.loads(lines[0])["time"]}
+    control.write_text(json.dumps(event) + "\n", encoding="utf-8")
+    for inputs, status in (((calls,), "New"), ((calls, control), "Suppressed")):
+        options = [option for path in inputs for option in ("--input", str(path))]
+        done = run_command_text("agents", "replay", SHIPPED, "--alerts", *options)
+        assert done.returncode == 0, done.stderr
+        [alert] = [json.loads(line) for line in done.stdout.splitlines()]
+        assert (alert["unmapped"]["mcp_detection"], alert["status"]) == ("denied_burst", status)
+
+
 @pytest.mark.parametrize("options", [(), ("--json",)])
 def test_names_in_a_scenario_are_inert(tmp_path: Path, options: tuple[str, ...]) -> None:
     """What would steer a terminal is printed as an escape."""

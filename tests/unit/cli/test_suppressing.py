@@ -46,6 +46,12 @@ def test_a_rule_is_set_with_all_it_says(tmp_path: Path) -> None:
     }
 
 
+def test_a_rule_may_be_for_what_one_agent_finds(tmp_path: Path) -> None:
+    """By the agent's name."""
+    _, data = decided(tmp_path / "o", "suppress", *HERE, "--detection", "denied_burst")
+    assert data["detection"] == "denied_burst"
+
+
 def test_what_is_left_out_is_not_in_the_rule(tmp_path: Path) -> None:
     """It applies to all then; a rule may be for every server."""
     _, data = decided(tmp_path / "o", "suppress", *HERE, "--server-id", "*")

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from assay_stream.model.finding import Detected
+from assay_stream.model.kinds import Kind
 from assay_stream.model.suppression import SuppressionRule, covering_rule
 from assay_stream.model.wire import read_record, write_record
 from tests.support.findings import a_finding, a_rule, at
@@ -45,6 +47,16 @@ def test_a_tool_pattern_does_not_cover_what_is_about_the_server() -> None:
     about_the_server = a_finding(tool_name=None)
     assert not a_rule(tool="a*").covers(about_the_server, at(0))
     assert a_rule(tool="*").covers(about_the_server, at(0))
+
+
+@pytest.mark.parametrize("kind", [Kind.DETECTION, Kind.AGENT_LIMITED])
+def test_a_rule_for_an_agent_covers_what_this_one_finds(kind: Kind) -> None:
+    """And nothing that others find, whatever the agents."""
+    detected = Detected(agent="bursts", title="T", severity_id=4, key=("k",), digest="sha256:" + "0" * 64)
+    finding = a_finding(kind=kind, detection=detected)
+    assert a_rule(detection="bursts").covers(finding, at(0))
+    assert not a_rule(detection="others").covers(finding, at(0))
+    assert not a_rule(detection="bursts").covers(a_finding(), at(0))
 
 
 def test_the_first_by_id_is_named() -> None:
