@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from assay_stream.agents.failures import about
+from assay_stream.agents.labels import NO_LABELS, Labels
 from assay_stream.agents.memory import Memory
+from assay_stream.canonical.digest import jcs_digest
 from assay_stream.drift.severity import Level
 from assay_stream.errors import ConfigurationError
 from assay_stream.limits import DEFAULT_LIMITS
@@ -185,11 +187,13 @@ class AgentSet:
 
     Args:
         agents: by name.
-        digest: of the code that declares them.
+        digest: of the code that declares them, and of the labels.
+        labels: what tools can do, as the operator says.
     """
 
     agents: dict[str, Agent]
     digest: str
+    labels: Labels = NO_LABELS
 
     @property
     def roles(self) -> tuple[Role, ...]:
@@ -200,12 +204,13 @@ class AgentSet:
         return tuple(sorted(read))
 
 
-def agent_set(agents: Iterable[Agent], *, digest: str) -> AgentSet:
+def agent_set(agents: Iterable[Agent], *, digest: str, labels: Labels = NO_LABELS) -> AgentSet:
     """Return the agents that run together.
 
     Args:
         agents: in any order.
         digest: of the code that declares them, ``sha256:...``.
+        labels: what tools can do, as the operator says; they are part of the set's digest.
 
     Raises:
         ConfigurationError: ``agent_bad_declaration`` for two agents of one name, for one without a handler, or none.
@@ -219,7 +224,9 @@ def agent_set(agents: Iterable[Agent], *, digest: str) -> AgentSet:
         found[agent.name] = agent
     if not found:
         raise ConfigurationError("agent_bad_declaration", "there is no agent: declare one at the top of the module")
-    return AgentSet(agents=dict(sorted(found.items())), digest=digest)
+    if labels.rows:
+        digest = str(jcs_digest({"code": digest, "labels": [[*row] for row in labels.rows.items()]}))
+    return AgentSet(agents=dict(sorted(found.items())), digest=digest, labels=labels)
 
 
 def _bad_declaration(name: str, why: str) -> ConfigurationError:

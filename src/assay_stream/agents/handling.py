@@ -10,6 +10,7 @@ import orjson
 
 from assay_stream.agents.declaration import Agent, Detection, Event
 from assay_stream.agents.failures import RAISED, about, raised, to_json
+from assay_stream.agents.labels import Labels
 from assay_stream.agents.memory import Memory
 from assay_stream.drift.severity import Level
 from assay_stream.errors import ConfigurationError, IntegrityError
@@ -47,6 +48,7 @@ class Case(NamedTuple):
         key: the key that the agent gave it.
         event: the record.
         digest: of the agent's code.
+        labels: what tools can do, as the operator says.
     """
 
     agent: Agent
@@ -54,6 +56,7 @@ class Case(NamedTuple):
     key: tuple[str, ...]
     event: Event[Any]
     digest: str
+    labels: Labels
 
     def limited(self, reason: str) -> Finding:
         """Return the finding that something was left out."""
@@ -115,7 +118,7 @@ def handle(case: Case, known: Kept | None, definition: Callable[[str], Any], lim
     before: dict[str, Any] = {}
     if known is not None and time_us - known.last_us <= agent.forget_after_us:
         last_us, before = max(time_us, known.last_us), orjson.loads(known.state)
-    memory = Memory(before, time_us, event.origin, definition)
+    memory = Memory(before, time_us, event.origin, definition, case.labels)
     try:
         returned = agent.inputs[case.role].handle(event, memory)
         if returned is None or returned == ():

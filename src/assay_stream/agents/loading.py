@@ -9,16 +9,18 @@ from types import ModuleType
 
 from assay_stream.agents.declaration import Agent, AgentSet, agent_set
 from assay_stream.agents.failures import RAISED
+from assay_stream.agents.labels import NO_LABELS, Labels
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.errors import ConfigurationError
 
 
-def load_agents(name: str) -> AgentSet:
+def load_agents(name: str, *, labels: Labels = NO_LABELS) -> AgentSet:
     """Import a module and return the agents at its top level.
 
     Args:
         name: dotted name of a module that Python finds, in the current folder first; behind a colon, that of one of
             its agents.
+        labels: what tools can do, as the operator says.
 
     Raises:
         ConfigurationError: ``agents_not_found`` where it cannot be imported or has no such agent,
@@ -38,13 +40,14 @@ def load_agents(name: str) -> AgentSet:
             f"cannot import {name[:200]!r}: {type(error).__name__}; is its folder the current one, or on PYTHONPATH?",
         ) from error
     agents = list({id(each): each for each in vars(module).values() if isinstance(each, Agent)}.values())
-    declared = agent_set(agents, digest=_digest(module, agents))
+    digest = _digest(module, agents)
+    declared = agent_set(agents, digest=digest, labels=labels)
     if not wanted:
         return declared
     if wanted not in declared.agents:
         names = ", ".join(declared.agents)
         raise ConfigurationError("agents_not_found", f"{name} has no agent {wanted[:64]!r}; it has {names}")
-    return agent_set([declared.agents[wanted]], digest=declared.digest)
+    return agent_set([declared.agents[wanted]], digest=digest, labels=labels)
 
 
 def _digest(module: ModuleType, agents: list[Agent]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from assay_stream.agents.labels import NO_LABELS, Labels
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.record import Origin
 
@@ -17,19 +18,32 @@ class Memory:
         time_us: event time of the record at hand, microseconds since the epoch.
         origin: where the record at hand follows from.
         definition: looks up what was remembered of a definition.
+        labels: what tools can do, as the operator says.
     """
 
-    __slots__ = ("_definition", "_origin", "_time_us", "state")
+    __slots__ = ("_definition", "_labels", "_origin", "_time_us", "state")
 
-    def __init__(self, state: dict[str, Any], time_us: int, origin: Origin, definition: Callable[[str], Any]) -> None:
+    def __init__(
+        self,
+        state: dict[str, Any],
+        time_us: int,
+        origin: Origin,
+        definition: Callable[[str], Any],
+        labels: Labels = NO_LABELS,
+    ) -> None:
         self.state = state
         self._time_us = time_us
         self._origin = origin
         self._definition = definition
+        self._labels = labels
 
     def definition(self, full_digest: str | None) -> Any:
         """Return what ``Agent.definitions`` made of the definition with this full digest, ``None`` if nothing."""
         return None if full_digest is None else self._definition(full_digest)
+
+    def labels(self, server_id: str, tool_name: str) -> tuple[str, ...] | None:
+        """Return what the operator says that a tool can do (``--labels``), ``None`` if nothing."""
+        return self._labels.of(server_id, tool_name)
 
     def window(self, name: str, *, seconds: float) -> Window:
         """Return a window that ends with the record at hand.

@@ -214,7 +214,7 @@ class AgentState(Table[Any]):
         event = read_again(role, record, waiting.time_us, made_of(Origin, waiting.order[1:4]))
         if agent is None or role not in agent.inputs or event is None:
             return []  # Another version of the module wanted it.
-        case = made_of(Case, (agent, role, parts, event, self._agents.digest))
+        case = made_of(Case, (agent, role, parts, event, self._agents.digest, self._agents.labels))
         key = _STATE + waiting.order[5]
         missed = False
 

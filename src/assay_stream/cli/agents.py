@@ -11,6 +11,7 @@ import typer
 
 from assay_stream.agents import AgentSet, Runner
 from assay_stream.agents.alerting import AgentAlerts
+from assay_stream.agents.labels import NO_LABELS, Labels, read_labels
 from assay_stream.agents.loading import load_agents
 from assay_stream.agents.scenario import Result, read_scenario, run_scenario
 from assay_stream.alerts.life_cycle import AlertRules
@@ -30,13 +31,16 @@ from assay_stream.text.escaping import json_text, visible
 
 agents_app = typer.Typer(help="Detections of your own: list, test and replay agents.", no_args_is_help=True)
 
+LabelsFile = Annotated[
+    Path | None, typer.Option("--labels", help="What tools can do, by patterns of SERVER/TOOL: TOML, YAML or JSON.")
+]
 Module = Annotated[str, typer.Argument(metavar="MODULE", help="Python module that declares agents at its top level.")]
 
 
 @agents_app.command("list")
-def list_(module: Module) -> None:
+def list_(module: Module, labels: LabelsFile = None) -> None:
     """Print the agents of a module, one JSON object each, with the digest that their findings carry."""
-    declared = load_agents(module)
+    declared = load_agents(module, labels=labels_in(labels))
     for agent in declared.agents.values():
         reads = [role.value for role in agent.inputs] + ([Role.DEFINITIONS.value] if agent.label else [])
         print_json(
@@ -52,18 +56,19 @@ def list_(module: Module) -> None:
 
 @agents_app.command("test")
 def run_tests(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Scenario: TOML, YAML or JSON.")], as_json: AsJson = False
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Scenario: TOML, YAML or JSON.")],
+    labels: LabelsFile = None,
+    as_json: AsJson = False,
 ) -> None:
     """Run agents over the records of a scenario, without a broker, and compare what they find.
 
     The module is looked for beside the file, too. Each test is run in two orders of arrival, which must not matter.
     Exit code 1 if a test fails.
     """
-    raw = read_input(file)
     sys.path.insert(0, str(file.resolve().parent))
-    scenario = read_scenario(_toml(raw) if file.suffix == ".toml" else decode_json_or_yaml(raw, limits=DEFAULT_LIMITS))
+    scenario = read_scenario(_decoded(file, "bad_scenario"))
     failed = 0
-    for result in run_scenario(scenario, load_agents(scenario.agents)):
+    for result in run_scenario(scenario, load_agents(scenario.agents, labels=labels_in(labels))):
         failed += bool(result.complaints)
         _tell(result, as_json=as_json)
     if failed:
@@ -81,13 +86,14 @@ def replay(
     alerts: Annotated[
         bool, typer.Option("--alerts", help="Print the alerts that the findings raise, not the findings.")
     ] = False,
+    labels: LabelsFile = None,
 ) -> None:
     """Replay recorded observations through the engine and the agents, and print what the agents find.
 
     Prints findings as the finding topic carries them, one per line. The same input and the same agents give the same
     bytes, live or replayed.
     """
-    declared = load_agents(module)
+    declared = load_agents(module, labels=labels_in(labels))
     settings = command_settings(bootstrap_servers=bootstrap_servers)
     source = make_source(inputs, from_kafka, Selection(), settings, snapshot_partitions=snapshot_partitions)
     with collecting_seldom(), source.spool() as spool:
@@ -123,11 +129,23 @@ def _found(declared: AgentSet, made: Replay, rules: AlertRules | None) -> Iterat
         yield from stage.advance(made.time_us, step_us=0)
 
 
-def _toml(raw: bytes) -> Any:
+def labels_in(file: Path | None) -> Labels:
+    """Return the labels in a file, none without one.
+
+    Raises:
+        InputError: ``bad_labels``, or ``bad_pattern``.
+    """
+    return NO_LABELS if file is None else read_labels(_decoded(file, "bad_labels"))
+
+
+def _decoded(file: Path, code: str) -> Any:
+    raw = read_input(file)
+    if file.suffix != ".toml":
+        return decode_json_or_yaml(raw, limits=DEFAULT_LIMITS)
     try:
         return tomllib.loads(raw.decode())
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError("bad_scenario", f"the file is not TOML: {error}") from None
+        raise InputError(code, f"the file is not TOML: {error}") from None
 
 
 def _tell(result: Result, *, as_json: bool) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from assay_stream.agents.loading import load_agents
+from assay_stream.cli.agents import LabelsFile, labels_in
 from assay_stream.cli.options import AsJson, Bootstrap
 from assay_stream.cli.output import print_json, print_line
 from assay_stream.cli.shared import as_admin
@@ -37,6 +38,7 @@ def worker(
     role: Annotated[list[WorkerRole] | None, typer.Option(help="Run this stage only. Repeatable.")] = None,
     bootstrap_servers: Bootstrap = None,
     agents: Agents = None,
+    labels: LabelsFile = None,
     web_port: Annotated[int | None, typer.Option(help="Port of /healthz, /readyz and /metrics.")] = None,
 ) -> None:
     """Run the registry, the join and the alert stage; or, with --agents, detections of your own.
@@ -47,12 +49,14 @@ def worker(
     with needing_extra("worker"):
         from assay_stream.worker.detections import run_agents
         from assay_stream.worker.worker import run_worker
+    if agents is None and labels is not None:
+        raise ConfigurationError("bad_option", "--labels is for agents: give --agents too")
     if agents is None:
         run_worker(settings, frozenset(chosen.value for chosen in role or list(WorkerRole)))
     elif role:
         raise ConfigurationError("bad_option", "--agents runs in a process of its own: give --role to another worker")
     else:
-        run_agents(settings, load_agents(agents), _name_of(agents))
+        run_agents(settings, load_agents(agents, labels=labels_in(labels)), _name_of(agents))
 
 
 @topics_app.command("apply")

@@ -101,3 +101,43 @@ def test_names_in_a_scenario_are_inert(tmp_path: Path, options: tuple[str, ...])
     done = run_command_text("agents", "test", str(path), *options)
     assert done.stdout
     assert all(line.isprintable() for line in (done.stdout + done.stderr).splitlines())
+
+
+FLOW = {
+    "name": "a flow",
+    "given": [
+        {"at": at, "evidence": {"tool": tool, "trace_id": "t"}} for at, tool in enumerate(("read", "look", "post"))
+    ],
+    "found": [{"agent": "toxic_flow", "at": 2, "tool_name": "post"}],
+}
+LABELS = '"*/read" = ["untrusted"]\n"*/look" = ["private"]\n"server/*" = ["sends"]\n'
+
+
+def test_labels_of_operators_are_a_file(tmp_path: Path) -> None:
+    """What a tool can do is not in the scenario, nor in code; the digest shows that it counts."""
+    (tmp_path / "s.json").write_text(json.dumps({"agents": SHIPPED, "tests": [FLOW]}), encoding="utf-8")
+    (tmp_path / "labels.toml").write_text(LABELS, encoding="utf-8")
+    options = ("--labels", str(tmp_path / "labels.toml"))
+    assert run_command_text("agents", "test", str(tmp_path / "s.json")).returncode == 1
+    assert run_command_text("agents", "test", str(tmp_path / "s.json"), *options).returncode == 0
+    digests = {run_command_text("agents", "list", SHIPPED, *given).stdout for given in ((), options)}
+    assert len(digests) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "bad_labels at $: write one line per pattern"),
+        ('"mail" = ["private"]', "a pattern is SERVER/TOOL"),
+        ('"mail/*" = "private"', "are a list"),
+        ('"mail/*" = ["send"]', "'send' is no capability; there are sends, untrusted, private"),
+        ('"mail/[" = ["sends"]', "bad_pattern"),
+        ("mail", "bad_labels"),
+    ],
+)
+def test_a_bad_file_of_labels_is_refused_with_the_line_to_fix(tmp_path: Path, text: str, message: str) -> None:
+    """A label that no agent knows would silently mean harmless."""
+    (tmp_path / "labels.toml").write_text(text, encoding="utf-8")
+    done = run_command_text("agents", "list", SHIPPED, "--labels", str(tmp_path / "labels.toml"))
+    assert done.returncode == 2
+    assert message in done.stderr

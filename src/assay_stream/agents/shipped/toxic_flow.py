@@ -61,7 +61,8 @@ def toxic_flow(labels: Mapping[str, Sequence[str]] | None = None) -> Agent:
         name = f"{data['server_id']}/{data['tool']}"
         given = next((found for pattern, found in (labels or {}).items() if fnmatchcase(name, pattern)), None)
         suggested = memory.definition(data["binding"].get("full_digest")) or []
-        can = suggested if given is None else given
+        by_operator = memory.labels(data["server_id"], data["tool"])
+        can = next((labels for labels in (by_operator, given) if labels is not None), suggested)
         seen: dict[str, list[Any]] = memory.state.setdefault("seen", {})
         if SENDS in can and UNTRUSTED in seen and PRIVATE in seen:
             # Either may have come first: the model remembers both.
