@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 import msgspec
 from msgspec import Struct, defstruct
 
-from assay_stream.errors import InputError
+from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.model.cloudevents import time_us_of
+from assay_stream.model.evidence import DecisionPayload
 from assay_stream.model.record import Origin, made_of
+
+_KNOWN = frozenset(get_type_hints(DecisionPayload)) - {"origin"}
 
 
 class Fields:
@@ -18,9 +21,16 @@ class Fields:
 
     Args:
         names: the fields, which hold texts: ``Fields("server_id", "tool")``.
+
+    Raises:
+        ConfigurationError: ``agent_bad_declaration`` for a field that evidence does not have.
     """
 
     def __init__(self, *names: str) -> None:
+        strange = [name for name in names if name not in _KNOWN]
+        if strange or not names:
+            why = f"evidence has no field {strange[0]!r}" if strange else "a key needs a field"
+            raise ConfigurationError("agent_bad_declaration", f"Fields: {why}; there are {', '.join(sorted(_KNOWN))}")
         self.names = names
 
     def __call__(self, event: Any) -> tuple[Any, ...] | None:
@@ -58,7 +68,7 @@ class FieldReader:
 
     def __init__(self, keys: Iterable[Fields]) -> None:
         self._names = [key.names for key in keys]
-        named = sorted({name for names in self._names for name in names} - {"origin"})
+        named = sorted({name for names in self._names for name in names})
         data = defstruct("_Data", [("origin", _Place), *((name, str | None, None) for name in named)])
         event = defstruct("_Evidence", [("time", str), ("data", data)])
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(event)

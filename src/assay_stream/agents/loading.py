@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
+import traceback
 from types import ModuleType
 
 from assay_stream.agents.declaration import Agent, AgentSet, agent_set
@@ -35,10 +36,7 @@ def load_agents(name: str, *, labels: Labels = NO_LABELS) -> AgentSet:
     except ConfigurationError:
         raise
     except RAISED as error:
-        raise ConfigurationError(
-            "agents_not_found",
-            f"cannot import {name[:200]!r}: {type(error).__name__}; is its folder the current one, or on PYTHONPATH?",
-        ) from error
+        raise ConfigurationError("agents_not_found", f"cannot import {name[:200]!r}: {_why(name, error)}") from error
     agents = list({id(each): each for each in vars(module).values() if isinstance(each, Agent)}.values())
     digest = _digest(module, agents)
     declared = agent_set(agents, digest=digest, labels=labels)
@@ -48,6 +46,16 @@ def load_agents(name: str, *, labels: Labels = NO_LABELS) -> AgentSet:
         names = ", ".join(declared.agents)
         raise ConfigurationError("agents_not_found", f"{name} has no agent {wanted[:64]!r}; it has {names}")
     return agent_set([declared.agents[wanted]], digest=digest, labels=labels)
+
+
+def _why(name: str, error: BaseException) -> str:
+    """Return why a module could not be imported: class and line, without the text of the error."""
+    if isinstance(error, ModuleNotFoundError) and error.name is not None and f"{name}.".startswith(f"{error.name}."):
+        return f"{type(error).__name__}; is its folder the current one, or on PYTHONPATH?"
+    if isinstance(error, SyntaxError):
+        return f"{type(error).__name__} in line {error.lineno} of {error.filename}"
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"it raised {type(error).__name__} in line {last.lineno} of {last.filename}"
 
 
 def _digest(module: ModuleType, agents: list[Agent]) -> str:

@@ -122,7 +122,8 @@ def read_scenario(content: object) -> Scenario:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         path = "$" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
-        raise InputError("bad_scenario", f"the scenario is wrong: {first['msg']}", path=path) from None
+        why = "there is no such field" if first["type"] == "extra_forbidden" else first["msg"]
+        raise InputError("bad_scenario", f"the scenario is wrong: {why}", path=path) from None
 
 
 def run_scenario(scenario: Scenario, agents: AgentSet) -> Iterator[Result]:
@@ -134,8 +135,8 @@ def run_scenario(scenario: Scenario, agents: AgentSet) -> Iterator[Result]:
         ConfigurationError: for an agent that raised or returned junk.
         InputError: ``bad_scenario``.
     """
-    for test in scenario.tests:
-        outputs = list(_outputs(test))
+    for place, test in enumerate(scenario.tests):
+        outputs = list(_outputs(test, f"$.tests[{place}]"))
         findings = _run(agents, outputs)
         found = [_named(finding) for finding in findings]
         complaints = list(_differences([one.model_dump(exclude_none=True) for one in test.found], found))
@@ -179,15 +180,16 @@ def _differences(expected: list[dict[str, Any]], found: list[dict[str, Any]]) ->
                 yield f"detection {number}: {name} is {got.get(name)!r}, not {value!r}"
 
 
-def _outputs(test: _Test) -> Iterator[Output]:
+def _outputs(test: _Test, path: str) -> Iterator[Output]:
     offset = 0
     for number, given in enumerate(test.given):
         fields = (given.evidence, given.alert, given.finding, given.definition)
         strange = sorted((given.evidence or {}).keys() - _EVIDENCE_FIELDS)
         if strange or sum(each is not None for each in fields) != 1:
             wrong = "a record is one of evidence, alert, finding and definition"
-            why = f"evidence has no field {strange[0]!r}" if strange else wrong
-            raise InputError("bad_scenario", f"test {test.name!r}: {why}", path=f"$.given[{number}]")
+            known = ", ".join(sorted(_EVIDENCE_FIELDS))
+            why = f"evidence has no field {strange[0]!r}; there are {known}" if strange else wrong
+            raise InputError("bad_scenario", f"test {test.name!r}: {why}", path=f"{path}.given[{number}]")
         for time in range(given.times):
             yield _output(given, given.at + time * given.every_s, Origin(_TOPIC, 0, offset))
             offset += 1

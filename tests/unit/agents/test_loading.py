@@ -63,3 +63,25 @@ def test_a_module_that_is_not_there_is_refused() -> None:
     """The message says where it is looked for."""
     with pytest.raises(ConfigurationError, match="PYTHONPATH"):
         load_agents("no_module_of_that_name")
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        (
+            "from assay_stream.agents import Agent\na = Agent('a', title='t')\n@a.evidence\ndef f(e, m): pass",
+            "line 3 of",
+        ),
+        ("agent = (", "SyntaxError in line 1 of"),
+        ("\nimport nothing_of_that_name", "ModuleNotFoundError in line 2 of"),
+        ("from assay_stream.agents import Fields\nFields('toll')", "evidence has no field 'toll'; there are actor, "),
+        ("from assay_stream.agents import Fields\nFields()", "a key needs a field"),
+    ],
+)
+def test_a_mistake_of_an_author_is_named_with_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, why: str
+) -> None:
+    """The module was found: a word about folders would send its author the wrong way."""
+    with pytest.raises(ConfigurationError, match=why) as refused:
+        load(tmp_path, source, monkeypatch)
+    assert "PYTHONPATH" not in str(refused.value)

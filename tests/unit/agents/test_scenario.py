@@ -74,9 +74,9 @@ def test_an_agent_that_counts_outside_its_memory_fails() -> None:
 @pytest.mark.parametrize(
     ("given", "path"),
     [
-        ({"at": 1}, "$.given[0]"),
-        (CALL | ALERT, "$.given[0]"),
-        ({"evidence": {"toll": "x"}}, "$.given[0]"),
+        ({"at": 1}, "$.tests[0].given[0]"),
+        (CALL | ALERT, "$.tests[0].given[0]"),
+        ({"evidence": {"toll": "x"}}, "$.tests[0].given[0]"),
         ({"alert": {"severity": "urgent"}}, "$.tests[0].given[0].alert.severity"),
         ({"evidense": {}}, "$.tests[0].given[0].evidense"),
     ],
