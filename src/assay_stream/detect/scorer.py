@@ -2,8 +2,9 @@
 
 The weights are integers and are data (``data/weights.tsv``), so every platform computes the same score. They were
 trained by ``bench/alert_quality/train.py``; ``data/model.toml`` states their digest, the levels and what they were
-trained on. A sentence scores the sum of the weights of its features (``features``), a passage of up to three
-sentences the sum of theirs, so that harmless text around a passage takes nothing from its score.
+trained on. A sentence scores the sum of the weights of its features (``features``), or that of its best part less
+a margin; a passage of up to three sentences the sum of theirs. So harmless text around a passage takes nothing from
+its score, and harmless words inside a sentence little.
 """
 
 from __future__ import annotations
@@ -27,7 +28,12 @@ PASSAGE_SENTENCES_MAX: Final = 3
 RULE: Final = "steering_scored"
 """Id of the rule that a passage is reported under."""
 
-_UNITS_PER_SYMBOL = 3
+_UNITS_PER_SYMBOL = 4
+_PADDED_SYMBOLS_MIN = 12
+"""A shorter sentence has no room for a directive and for what would hide it."""
+_PART_MARGIN = 40
+"""What a part scores less than the same words alone: levels were set on whole sentences, and of many parts one is
+high by chance."""
 _CACHED_SENTENCES_MAX = 4_096
 _LEVEL_HIGH, _LEVEL_MEDIUM = 4, 3
 
@@ -96,8 +102,31 @@ MODEL, _WEIGHTS = load()
 
 @lru_cache(_CACHED_SENTENCES_MAX)
 def _score(symbols: tuple[str, ...]) -> int:
+    """Return the score of a sentence, or that of its best part: harmless words put into it take little away."""
+    whole = _sum(symbols)
+    if len(symbols) < _PADDED_SYMBOLS_MIN:
+        return whole
+    first, end = _best_part(symbols)
+    return max(whole, _sum(symbols[first:end]) - _PART_MARGIN) if end - first < len(symbols) else whole
+
+
+def _sum(symbols: tuple[str, ...]) -> int:
     weights = _WEIGHTS
     return sum(weights[feature] for feature in features_of(symbols) if feature in weights)
+
+
+def _best_part(symbols: tuple[str, ...]) -> tuple[int, int]:
+    """Return where the consecutive symbols begin and end whose words and pairs of words weigh most together."""
+    best = total = first = 0
+    part = (0, len(symbols))
+    for at, symbol in enumerate(symbols):
+        if total <= 0:
+            first, total = at, _WEIGHTS.get(symbol, 0)
+        else:
+            total += _WEIGHTS.get(symbol, 0) + _WEIGHTS.get(f"{symbols[at - 1]} {symbol}", 0)
+        if total > best:
+            best, part = total, (first, at + 1)
+    return part
 
 
 def passages_in(sentences: Sequence[Sentence], work: Work) -> Iterator[Passage]:

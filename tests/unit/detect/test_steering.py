@@ -77,6 +77,16 @@ def test_insistence_counts_in_the_sentence_beside_it() -> None:
     assert [related.rule for _, related in relations_in(backed, Work(UNLIMITED))] == ["arguments_rewritten"]
 
 
+@pytest.mark.parametrize("padding", ["string object type array ", "returns optional content of the page "])
+def test_harmless_words_inside_a_sentence_take_little_from_its_score(padding: str) -> None:
+    """A poison between many words of negative weight, with no end of a sentence between them, is still found."""
+    alone = max(passage.score for passage in passages_in(sentences(POISON), Work(UNLIMITED)))
+    text = padding * 3 + POISON.removesuffix(".") + " " + padding * 3
+    padded = max(passage.score for passage in passages_in(sentences(text), Work(UNLIMITED)))
+    assert alone >= padded >= MODEL.medium
+    assert padded > alone // 2
+
+
 @pytest.mark.parametrize("times", [1, 400])
 def test_harmless_text_around_a_passage_takes_nothing_from_its_score(times: int) -> None:
     """A poison inside much harmless text scores what it scores alone."""
