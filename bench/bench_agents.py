@@ -9,12 +9,8 @@ one process with real transactions on the same broker, so the ratio is what a us
 
 from __future__ import annotations
 
-import argparse
-import asyncio
-import gc
 import os
 import platform
-import time
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from typing import Any
@@ -29,9 +25,9 @@ from assay_stream.kafka.upstream import Upstream
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Role
 from assay_stream.worker.detections import process, stages_of
-from bench.bench_join import Count, Measure, hosted, run_join, run_registry
+from bench.bench_join import hosted, run_join, run_registry
+from bench.on_broker import Count, Measure, Part, on_broker, run_until
 from bench.publishing import publish
-from deploy.local.kafka import Broker
 from tests.support.fleet import Fleet
 
 NAME = "counting"
@@ -57,28 +53,12 @@ async def run_agents(settings: Settings, counts: dict[Role, int], calls: int) ->
     upstream = Upstream(
         agents.roles, clients=clients, topics=topics, partition_counts=counts, group_prefix=settings.group_prefix
     )
-    parts: list[StageTask | Upstream] = [upstream]
+    parts: list[Part] = [upstream]
     async with AsyncExitStack() as stack:
         for stage in stages_of(agents, NAME, upstream, clients=clients, topics=topics, counts=counts):
             agent = await stack.enter_async_context(hosted(stage.name, counts[stage.input_roles[0]], process))
             parts.append(StageTask(settings, stage, agent, topics=topics, partition_counts=counts, clients=clients))
-        running = [asyncio.create_task(part.run()) for part in parts]
-        first = None
-        while count.calls < calls:
-            for task in running:
-                if task.done():
-                    task.result()
-            if first is None and count.calls:
-                first = (count.calls, time.perf_counter(), time.process_time())
-            await asyncio.sleep(0.01)
-        if first is None:
-            raise AssertionError("too few calls to measure anything")
-        wall_s, cpu_s = time.perf_counter() - first[1], time.process_time() - first[2]
-        for part in parts:
-            part.stop()
-        await asyncio.gather(*running)
-    measured = calls - first[0]
-    return Measure(calls_per_s=measured / wall_s, cpu_us=cpu_s / measured * 1e6)
+        return await run_until(parts, count, calls)
 
 
 async def bench(bootstrap: str, calls: int, rounds: int) -> None:
@@ -107,16 +87,5 @@ async def bench(bootstrap: str, calls: int, rounds: int) -> None:
         )
 
 
-def main() -> None:
-    """Parse the arguments and run."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--calls", type=int, default=200_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    arguments = parser.parse_args()
-    gc.set_threshold(50_000, 50, 100)  # as the worker does
-    with Broker() as broker:
-        asyncio.run(bench(broker.bootstrap, arguments.calls, arguments.rounds))
-
-
 if __name__ == "__main__":
-    main()
+    on_broker(bench, __doc__, rounds=3)

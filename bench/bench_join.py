@@ -9,15 +9,11 @@ join itself costs.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import gc
 import os
 import platform
-import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from aiokafka import TopicPartition
@@ -40,8 +36,8 @@ from assay_stream.worker.join import JoinStage, join_call
 from assay_stream.worker.metrics import Metrics, PrometheusStage
 from assay_stream.worker.stages import registry_stage
 from assay_stream.worker.view import BindingView
+from bench.on_broker import Count, Measure, on_broker, run_until
 from bench.publishing import publish
-from deploy.local.kafka import Broker
 from tests.support.fleet import Fleet
 
 ROLES = set(Role) - {Role.ALERTS}
@@ -83,13 +79,6 @@ async def hosted(name: str, partitions: int, step: Step[Any]) -> AsyncIterator[A
         await app.stop()
 
 
-@dataclass(kw_only=True)
-class Count:
-    """Calls processed, in place of a Prometheus meter."""
-
-    calls: int = 0
-
-
 class CountingMetrics(PrometheusStage):
     """Counts like the worker, and keeps the number of calls at hand."""
 
@@ -100,35 +89,6 @@ class CountingMetrics(PrometheusStage):
     def batch(self, records: int, labels: Mapping[str, int], *, seconds: float) -> None:
         super().batch(records, labels, seconds=seconds)
         self._count.calls += records
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measure:
-    """One run: calls per second, and CPU time of this process per call."""
-
-    calls_per_s: float
-    cpu_us: float
-
-
-async def run_until(task: StageTask, count: Count, calls: int) -> Measure:
-    """Run a task until it has processed all calls."""
-    running = asyncio.create_task(task.run())
-    while not task.ready:
-        await asyncio.sleep(0.01)
-    first = None
-    while count.calls < calls:
-        if running.done():
-            running.result()
-        if first is None and count.calls:
-            first = (count.calls, time.perf_counter(), time.process_time())
-        await asyncio.sleep(0.01)
-    if first is None:
-        raise AssertionError("too few calls to measure anything")
-    wall_s, cpu_s = time.perf_counter() - first[1], time.process_time() - first[2]
-    task.stop()
-    await running
-    measured = calls - first[0]
-    return Measure(calls_per_s=measured / wall_s, cpu_us=cpu_s / measured * 1e6)
 
 
 async def run_registry(settings: Settings, counts: dict[Role, int], producer: Producer) -> None:
@@ -193,7 +153,7 @@ async def run_raw(settings: Settings, name: str, counts: dict[Role, int], count:
     """Run the pass-through over all calls."""
     stage = pass_through(name, KafkaClients(settings), topic_names(settings))
     async with hosted(name, counts[Role.CALLS], pass_on) as agent:
-        return await run_until(make_task(settings, stage, agent, counts, count), count, calls)
+        return await run_until([make_task(settings, stage, agent, counts, count)], count, calls)
 
 
 async def run_join(settings: Settings, counts: dict[Role, int], calls: int) -> Measure:
@@ -215,22 +175,11 @@ async def run_join(settings: Settings, counts: dict[Role, int], calls: int) -> M
     count = Count()
     stage = JoinStage(state, view, clients=clients, topics=topics)
     async with hosted("join", counts[Role.CALLS], join_call) as agent:
-        measure = await run_until(make_task(settings, stage, agent, counts, count), count, calls)
+        measure = await run_until([make_task(settings, stage, agent, counts, count)], count, calls)
     view.stop()
     await following
     return measure
 
 
-def main() -> None:
-    """Parse the arguments and run."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--calls", type=int, default=200_000)
-    parser.add_argument("--rounds", type=int, default=2)
-    arguments = parser.parse_args()
-    gc.set_threshold(50_000, 50, 100)  # as the worker does
-    with Broker() as broker:
-        asyncio.run(bench(broker.bootstrap, arguments.calls, arguments.rounds))
-
-
 if __name__ == "__main__":
-    main()
+    on_broker(bench, __doc__)

@@ -9,7 +9,6 @@ the same time, is printed beside it.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gc
 import os
@@ -33,7 +32,7 @@ from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.replay.history import History
 from assay_stream.verify.evidence import EvidenceSelection
-from deploy.local.kafka import Broker
+from bench.on_broker import on_broker
 from tests.support.fleet import Fleet
 
 
@@ -162,16 +161,5 @@ async def bench(bootstrap: str, calls: int, rounds: int) -> None:
         )
 
 
-def main() -> None:
-    """Parse the arguments and run."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--calls", type=int, default=200_000)
-    parser.add_argument("--rounds", type=int, default=2)
-    arguments = parser.parse_args()
-    gc.set_threshold(50_000, 50, 100)  # as the worker does
-    with Broker() as broker:
-        asyncio.run(bench(broker.bootstrap, arguments.calls, arguments.rounds))
-
-
 if __name__ == "__main__":
-    main()
+    on_broker(bench, __doc__)
