@@ -29,7 +29,7 @@ from assay_stream.kafka.stage_task import StageTask
 from assay_stream.kafka.state_thread import StateThread
 from assay_stream.kafka.topics import apply_topics, check_topics, inspect_topics, topic_names
 from assay_stream.model.envelope import Producer
-from assay_stream.model.record import Output, Record, Role
+from assay_stream.model.record import TOPICS, Output, Record, Role
 from assay_stream.registry import processor
 from assay_stream.worker.channel import AgentApp, Batches, TransactionalChannel
 from assay_stream.worker.join import JoinStage, join_call
@@ -40,7 +40,7 @@ from bench.on_broker import Count, Measure, on_broker, run_until
 from bench.publishing import publish
 from tests.support.fleet import Fleet
 
-ROLES = set(Role) - {Role.ALERTS}
+ROLES = {role for role in Role if not TOPICS[role].of_agents} - {Role.ALERTS}
 
 
 def pass_on(_: NoState, record: Record) -> list[Output]:
