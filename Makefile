@@ -55,7 +55,7 @@ layers: $(VENV)/.ready
 unit: $(VENV)/.ready ## Tests that need no broker and no server.
 	$(BIN)/python -m pytest -q -n logical --dist worksteal --durations=15 -m "not kafka and not servers"
 
-COVERAGE_FLOOR_PERCENT := 85
+COVERAGE_FLOOR_PERCENT := 96
 
 coverage: $(VENV)/.ready ## Branch coverage of the tests that need no broker, with a floor; processes that tests start do not count.
 	$(BIN)/python -m pytest -q -n logical --dist worksteal -m "not kafka and not servers" --cov --cov-report=term --cov-fail-under=$(COVERAGE_FLOOR_PERCENT)
