@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,25 @@ async def test_a_server_is_observed_while_a_client_lists_and_calls(mode: str, fl
     assert len({call["tool_call_id"] for call in calls}) == 3
     assert calls[0]["args_hash"] != calls[1]["args_hash"]
     assert not any(b"a secret" in each.value for each in tap.sink.observations)
+
+
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+async def test_an_announced_change_is_observed(mode: str) -> None:
+    """On the GET stream of a session, or on a stream of subscriptions/listen; the next call follows the new list."""
+    async with http_server() as url, http_tap(url) as tap, a_client(tap, mode) as client, AsyncExitStack() as streams:
+        if mode != "legacy":
+            await streams.enter_async_context(client.listen(tools_list_changed=True))
+        await client.list_tools()
+        await client.call_tool("grow", {})
+        async with asyncio.timeout(20):
+            while not tap.data("list_changed"):
+                await asyncio.sleep(0.05)
+        listed = await client.list_tools()
+        await client.call_tool("further", {})
+    assert "further" in [tool.name for tool in listed.tools]
+    snapshots, calls = tap.data("list"), {call["tool_name"]: call for call in tap.data("call")}
+    assert calls["grow"]["snapshot_id"] == snapshots[0]["snapshot_id"]
+    assert calls["further"]["snapshot_id"] == snapshots[-1]["snapshot_id"] != snapshots[0]["snapshot_id"]
 
 
 async def test_a_server_of_another_language_is_observed_too() -> None:

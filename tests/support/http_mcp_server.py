@@ -49,7 +49,8 @@ def server(echo_does: str) -> MCPServer[Any]:
             return "further"
 
         mcp.add_tool(further)
-        await context.session.send_tool_list_changed()
+        await context.session.send_tool_list_changed()  # on the GET stream of a session
+        await context.notify_tools_changed()  # on streams of subscriptions/listen
         return "grown"
 
     return mcp

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import ssl
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from assay_stream.observe.http.upstreams import Upstream
 
 _EXTRA = "tap"
+_SWITCH_INTERVAL_S = 0.0005
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +136,8 @@ async def serve(upstreams: Sequence[Upstream], listener: Listener, sink: Sink, r
     """
     from assay_stream.observe.http.tap import run_http_tap
 
+    # What inspects shares the interpreter with what passes, and must not keep it for the usual 5 ms.
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -46,7 +46,7 @@ class Answer(Protocol):
 class Client(Protocol):
     """Sends requests to servers."""
 
-    async def send(self, method: str, url: str, fields: Fields, body: AsyncIterator[bytes] | None) -> Answer:
+    async def send(self, method: str, url: str, fields: Fields, body: AsyncIterator[bytes] | bytes | None) -> Answer:
         """Send a request and return the head of its response.
 
         Raises:
@@ -92,7 +92,7 @@ class Http1Client:
             max_field_size=limits.header_bytes_max,
         )
 
-    async def send(self, method: str, url: str, fields: Fields, body: AsyncIterator[bytes] | None) -> Answer:
+    async def send(self, method: str, url: str, fields: Fields, body: AsyncIterator[bytes] | bytes | None) -> Answer:
         try:
             response = await self._session.request(
                 method, URL(url, encoded=True), headers=CIMultiDict(fields), data=body, allow_redirects=False
@@ -137,7 +137,7 @@ class Http2Client:
             limits=httpx.Limits(keepalive_expiry=limits.idle_connection_s),
         )
 
-    async def send(self, method: str, url: str, fields: Fields, body: AsyncIterator[bytes] | None) -> Answer:
+    async def send(self, method: str, url: str, fields: Fields, body: AsyncIterator[bytes] | bytes | None) -> Answer:
         try:
             request = httpx.Request(method, url, headers=list(fields), content=body)
             return _Http2Answer(await self._session.send(request, stream=True, follow_redirects=False))

@@ -229,7 +229,7 @@ class Proxy:
                 upload.starts(deadline)
                 if not request.body_exists:
                     upload.end()
-                body = aiter(upload) if request.body_exists else None
+                body = upload.here() or aiter(upload) if request.body_exists else None
                 answer = await self._client.send(request.method, url, forwarded(fields), body)
                 upload.starts(None)
                 return answer
@@ -296,6 +296,15 @@ class _Upload:
         self._eyes.from_client(None)
         if self._deadline is not None:
             self._deadline.reschedule(asyncio.get_running_loop().time() + self._limits.answer_limit_s)
+
+    def here(self) -> bytes:
+        """Return the body if all of it has arrived, to be sent together with its head; otherwise nothing."""
+        if self._whole is None and self._request.content.is_eof():
+            self._whole = self._request.content.read_nowait()
+            self._eyes.from_client(self._whole)
+        if self._whole:
+            self.end()
+        return self._whole or b""
 
     async def whole(self) -> bytes:
         """Read the body to its end, to pass on later."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import datetime
 
 from assay_stream.limits import HTTP_LIMITS, HttpLimits
@@ -13,6 +14,9 @@ from assay_stream.observe.events import Observation
 from assay_stream.observe.http.headers import Fields
 from assay_stream.observe.http.traffic import Ending, Exchange, Traffic
 from assay_stream.observe.jsonrpc import Direction
+
+_NOTED_BYTES_MAX = 64 * 1_024
+"""What an exchange notes before it passes it on."""
 
 
 class HttpWatch(Backlog):
@@ -36,92 +40,138 @@ class HttpWatch(Backlog):
         self._traffic = tuple(traffic)
         self._publish = publish
         self._clock = clock
-        self._cost_bytes = limits.exchange_cost_bytes
+        self.cost_bytes = limits.exchange_cost_bytes
         self._numbers = itertools.count(1)
 
     def opened(self, traffic: Traffic, method: str, fields: Fields) -> Watched:
         """Note a request; never raises."""
         return Watched(self, traffic, next(self._numbers), method, fields)
 
-    def note(self, size_bytes: int, step: Callable[[datetime], Iterable[Observation]]) -> bool:
-        """Have something inspected as of now, and return whether there was room."""
-        return self.add(size_bytes, functools.partial(self._look, step, self._clock()))
+    def now(self) -> datetime:
+        """Return the time of what passes now."""
+        return self._clock()
 
-    def begin(self, step: Callable[[datetime], Iterable[Observation]]) -> bool:
-        """Do as ``note`` with an exchange."""
-        fits = self.note(self._cost_bytes, step)
-        self.missed_exchanges += not fits
-        return fits
+    def look(self, steps: Iterable[Callable[[], Iterable[Observation]]]) -> None:
+        """Run steps, and publish what they yield; a step that fails is counted."""
+        for step in steps:
+            self.guard(functools.partial(self._hand_on, step))
 
-    def _look(self, step: Callable[[datetime], Iterable[Observation]], at: datetime) -> None:
-        for observation in step(at):
+    def _hand_on(self, step: Callable[[], Iterable[Observation]]) -> None:
+        for observation in step():
             self._publish(observation)
 
     def _end(self) -> None:
         for traffic in self._traffic:
-            self.guard(functools.partial(self._look, traffic.close, self._clock()))
+            self.look([functools.partial(traffic.close, self._clock())])
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    """Something that passed.
+
+    Args:
+        direction: of the bytes, if it is any.
+    """
+
+    look: Callable[[Exchange], Iterable[Observation]]
+    direction: Direction | None = None
 
 
 class Watched:
-    """One exchange, noted as it passes. Its methods return at once and never raise."""
+    """One exchange, noted as it passes. Its methods return at once and never raise.
+
+    Notes go to the other thread together where a request ends, where a part of a response passes, and at the end: each
+    time costs more than inspecting what is small.
+    """
+
+    rules = False
 
     def __init__(self, watch: HttpWatch, traffic: Traffic, number: int, method: str, fields: Fields) -> None:
         self._watch = watch
         self._traffic = traffic
+        self._notes: list[_Note] = []
+        self._noted_bytes = 0
         self._exchange: Exchange | None = None
-        self._losing: dict[Direction, bool] = {"client->server": False, "server->client": False}
-        self._noted = False
-        self._watch.guard(lambda: self._begin(number, method, fields))
-
-    rules = False
+        self._begun = False
+        self._unobserved = False
+        self._losing: set[Direction] = set()
+        self._guard(lambda: self._open(number, method, fields, watch.now()))
 
     async def ruled(self, body: bytes) -> None:
         """Let every request pass."""
 
     def from_client(self, data: bytes | None) -> None:
         """Note bytes of the request's body, ``None`` for its end."""
-        self._bytes("client->server", data)
+        self._guard(lambda: self._bytes("client->server", data))
+        if data is None:
+            self._guard(self._pass_on)
 
     def answered(self, status: int, fields: Fields) -> None:
         """Note the head of the response."""
-        self._note(lambda exchange, at: self._traffic.answered(exchange, status, fields, at))
+        self._guard(lambda: self._note(lambda exchange, at: self._traffic.answered(exchange, status, fields, at)))
 
     async def from_server(self, data: bytes | None) -> None:
         """Note bytes of the response's body, ``None`` for its end."""
-        self._bytes("server->client", data)
+        self._guard(lambda: self._bytes("server->client", data))
+        if data is not None:
+            self._guard(self._pass_on)
 
     def closed(self, ending: Ending) -> None:
         """Note the end of the exchange."""
-        self._note(lambda exchange, at: self._traffic.closed(exchange, ending, at))
+        self._guard(lambda: self._note(lambda exchange, at: self._traffic.closed(exchange, ending, at)))
+        self._guard(self._pass_on)
 
-    def _begin(self, number: int, method: str, fields: Fields) -> None:
-        def step(at: datetime) -> list[Observation]:
+    def _guard(self, step: Callable[[], None]) -> None:
+        if not self._unobserved:
+            self._watch.guard(step)
+
+    def _open(self, number: int, method: str, fields: Fields, at: datetime) -> None:
+        def step() -> list[Observation]:
             self._exchange, observations = self._traffic.open(number, method, fields, at)
             return observations
 
-        self._noted = self._watch.begin(step)
+        self._first = step
 
     def _bytes(self, direction: Direction, data: bytes | None) -> None:
-        if not self._noted:
-            return
+        if direction in self._losing:
+            return  # the rest of a body says nothing without what was lost of it
         read = self._traffic.from_client if direction == "client->server" else self._traffic.from_server
         size_bytes = 0 if data is None else len(data)
-        if self._losing[direction]:
-            return  # the rest of a body says nothing without what was lost of it
-        if not self._note(lambda exchange, at: read(exchange, data, at), size_bytes):
-            self._losing[direction] = True
-            self._note(lambda exchange, at: self._traffic.lost(exchange, direction, at))
+        self._note(lambda exchange, at: read(exchange, data, at), direction)
+        self._noted_bytes += size_bytes
+        if self._noted_bytes > _NOTED_BYTES_MAX:
+            self._pass_on()
 
-    def _note(self, step: Callable[[Exchange, datetime], list[Observation]], size_bytes: int = 0) -> bool:
-        fits = True
+    def _note(
+        self, step: Callable[[Exchange, datetime], list[Observation]], direction: Direction | None = None
+    ) -> None:
+        at = self._watch.now()
+        self._notes.append(_Note(lambda exchange: step(exchange, at), direction))
 
-        def add() -> None:
-            nonlocal fits
-            fits = self._watch.note(size_bytes, look)
+    def _pass_on(self) -> None:
+        notes, self._notes = self._notes, []
+        noted_bytes, self._noted_bytes = self._noted_bytes, 0
+        cost_bytes = 0 if self._begun else self._watch.cost_bytes
+        if self._add(cost_bytes + noted_bytes, notes):
+            return
+        lost = dict.fromkeys(note.direction for note in notes if note.direction is not None)
+        self._losing |= lost.keys()
+        at = self._watch.now()
+        kept = [_Note(functools.partial(self._lost, each, at)) for each in lost]
+        if not self._add(cost_bytes, [*kept, *(note for note in notes if note.direction is None)]):
+            self._unobserved = True
+            self._watch.missed_exchanges += 1
 
-        def look(at: datetime) -> list[Observation]:
-            return [] if self._exchange is None else step(self._exchange, at)
-
-        if self._noted:
-            self._watch.guard(add)
+    def _add(self, size_bytes: int, notes: list[_Note]) -> bool:
+        steps: list[Callable[[], Iterable[Observation]]] = [functools.partial(self._look, note) for note in notes]
+        if not self._begun:
+            steps.insert(0, self._first)
+        fits = self._watch.add(size_bytes, lambda: self._watch.look(steps))
+        self._begun = self._begun or fits
         return fits
+
+    def _lost(self, direction: Direction, at: datetime, exchange: Exchange) -> list[Observation]:
+        return self._traffic.lost(exchange, direction, at)
+
+    def _look(self, note: _Note) -> Iterable[Observation]:
+        return () if self._exchange is None else note.look(self._exchange)
