@@ -34,13 +34,14 @@ def _views_of_then(text: str, work: Work, **options: Any) -> Iterator[View]:
     )
 
 
-def _decoded_of_then(self: Any, page: Page, readings: Any, *, is_blob: bool) -> Iterator[reader.Match]:
+def _decoded_of_then(self: Any, page: Page, *, is_blob: bool) -> Iterator[reader.Match]:
+    page.read(self._readings)
     if is_blob:
         seen, level = page.seen, catalog.LEVELS["encoded_text"]
         yield reader.Match("encoded_text", level, seen, 0, len(seen), (page.raw,), self._place)
-        yield from self._as_it_stands(page, readings)
+        yield from self._as_it_stands(page)
     else:
-        yield from self._by_words(page, readings)
+        yield from self._by_words(page)
 
 
 _RULES: dict[str, Any] = {

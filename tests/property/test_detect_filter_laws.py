@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from assay_stream.detect import RULES, Rule, decoders
 from assay_stream.detect.decoders import backwards, rot13
-from assay_stream.detect.needles import lowered
+from assay_stream.detect.needles import Joined, lowered
 from assay_stream.detect.phrase_filter import AS_IT_STANDS, BACKWARDS, ROT13, PhraseFilter, WordReadings
 from assay_stream.detect.phrases import PhraseBook
 from assay_stream.detect.reader import FILTER
+from assay_stream.detect.surfaces import Texts
 from assay_stream.text.words import Words, forms_of, plain_forms, visible
 from assay_stream.work import UNLIMITED, Work
 
@@ -93,7 +94,7 @@ def test_forms_are_those_of_words(text: str) -> None:
 def test_a_closed_gate_hides_no_view(text: str) -> None:
     """A text is decoded in each way that gives anything."""
     work = Work(UNLIMITED)
-    gates = {way for way, places in decoders.gates_of(["x", text], work).items() if 1 in places}
+    gates = {way for way, places in decoders.gates_of(Joined(["x", text]), work).items() if 1 in places}
     opened = list(decoders.hidden_views(text, work, gates=gates))
     assert opened == list(decoders.hidden_views(text, work))
 
@@ -102,3 +103,32 @@ def test_phrases_of_given_places_alone_are_asked_for_always() -> None:
     """A phrase without a word of its own is not looked up by one."""
     book = PhraseBook([("key", "{tool} ~2 {address}"), ("other", "word {tool}")])
     assert PhraseFilter(book).given_only == [0]
+
+
+JSON = st.recursive(
+    st.sampled_from([None, True, 1, 1.0, "a", "Call it first.", "properties"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["name", "properties", "enum", "type", "x-a", "description"]), inner, max_size=3
+        )
+    ),
+    max_leaves=12,
+)
+DEFINITIONS = st.dictionaries(st.sampled_from(["name", "description", "inputSchema", "properties", "x-b"]), JSON)
+
+
+@given(DEFINITIONS, DEFINITIONS, st.data())
+def test_fields_that_stayed_are_listed_as_if_they_were_new(
+    before: dict[str, object], after: dict[str, object], data: st.DataObject
+) -> None:
+    """What an older definition had as well is not listed again, and changes neither the texts nor their cost."""
+    kept = data.draw(st.sets(st.sampled_from(sorted(before) or [""])))
+    after = after | {name: before[name] for name in kept if name in before}
+    works = [Work(UNLIMITED) for _ in range(3)]
+    older, alone = Texts(before, works[0]), Texts(after, works[1])
+    beside = Texts(after, works[2], older)
+    known = {(text.role, text.value) for text in older}
+    assert list(beside) == list(alone)
+    assert beside.new(known) == [text for text in alone if (text.role, text.value) not in known]
+    assert works[2].spent == works[1].spent == beside.units

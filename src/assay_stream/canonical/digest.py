@@ -156,7 +156,7 @@ def _is_plain(value: Any) -> bool:
         return True
     if kind is dict:
         for key, item in value.items():
-            if type(key) is not str or not key.isascii() or not _is_plain(item):
+            if type(key) is not str or not key.isascii() or not (type(item) is str or _is_plain(item)):
                 return False
         return True
     if kind is list:

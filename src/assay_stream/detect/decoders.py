@@ -13,11 +13,11 @@ import html
 import re
 import zlib
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from assay_stream.detect.needles import gated
+from assay_stream.detect.needles import Joined, gated
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.work import Work
 
@@ -104,7 +104,7 @@ class View(NamedTuple):
     is_said: bool = True
 
 
-def gates_of(texts: Sequence[str], work: Work) -> dict[str, set[int]]:
+def gates_of(texts: Joined, work: Work) -> dict[str, set[int]]:
     """Return the indexes of the texts that each way of decoding may concern, for those that take some search."""
     return {way: gated(gate, texts, work) for way, gate in _GATES.items()}
 

@@ -26,10 +26,10 @@ from assay_stream.detect.page import shown
 from assay_stream.detect.places import owner_of
 from assay_stream.detect.reader import LEVEL_LOW, Match
 from assay_stream.detect.scorer import RULE as STEERING_SCORED
-from assay_stream.detect.scripts import is_prose, new_scripts
+from assay_stream.detect.scripts import new_scripts
 from assay_stream.detect.search import all_matches
 from assay_stream.detect.structure import structural_matches
-from assay_stream.detect.surfaces import Place, Text, path_of, required_of, texts_of
+from assay_stream.detect.surfaces import Place, Text, Texts, path_of, required_of
 from assay_stream.detect.tool_names import NO_TOOLS, OtherTools, ToolNames
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.text.words import Words
@@ -123,10 +123,11 @@ def _search(
     before: Mapping[str, Any] | None, after: Mapping[str, Any], others: OtherTools, work: Work, found: list[Match]
 ) -> None:
     """Put what new text brings into ``found``. Where the budget ends, that may hold what stood there before."""
-    old_texts = list(texts_of(before, work)) if before is not None else []
-    known = {(text.role, text.value) for text in old_texts}
+    older = Texts(before, work) if before is not None else None
+    old_texts = list(older or ())
     required = required_of(after) if before is not None else None
-    new_texts = [text for text in texts_of(after, work) if (text.role, text.value) not in known]
+    texts = Texts(after, work, older)
+    new_texts = texts.new({(text.role, text.value) for text in old_texts})
     for match in all_matches(new_texts, others, required, work):
         # Each of those that are reported takes a path and an excerpt.
         work.spend(_UNITS_PER_INDICATOR if len(found) < DEFAULT_LIMITS.indicators_max else _UNITS_PER_MATCH)
@@ -134,9 +135,8 @@ def _search(
     if found and old_texts:
         found[:] = list(_new_ones(found, old_texts, others, work))
     if new_texts and old_texts:
-        new = {(text.role, text.value) for text in texts_of(after, work)}
-        kept = any(is_prose(text) for text in old_texts if (text.role, text.value) in new)
-        for script in new_scripts(old_texts, new_texts, kept, work):
+        work.spend(texts.units)
+        for script in new_scripts(old_texts, texts, new_texts, work):
             level = LEVELS["script_introduced"]
             found.append(Match("script_introduced", level, script.text, script.start, script.end, (), script.place))
 

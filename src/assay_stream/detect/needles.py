@@ -9,6 +9,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
+from typing import Final
 
 from ahocorasick_rs import AhoCorasick
 
@@ -19,7 +20,26 @@ _SEPARATOR = "\x00"
 _OTHER_CASES = dict(zip("İıᲀᲁᲂᲃᲄᲅᲆᲇᲈ", "iiвдосттъѣꙋ", strict=True))
 _OTHER_CASE = re.compile(f"[{''.join(_OTHER_CASES)}]")
 _UNITS_PER_HIT = 3
-_CHARS_PER_UNIT = 5
+CHARS_PER_UNIT: Final = 5
+"""Characters that one pass over texts looks at for one unit of work."""
+
+
+class Joined:
+    """Texts in which something is looked for in one pass.
+
+    Args:
+        texts: none of which holds U+0000 where a pattern that matches it is looked for.
+    """
+
+    __slots__ = ("starts", "text")
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.text = _SEPARATOR.join(texts)
+        self.starts = list(accumulate((len(text) + 1 for text in texts[:-1]), initial=0))
+
+    def index_at(self, place: int) -> int:
+        """Return the index of the text that a place is in."""
+        return bisect_right(self.starts, place) - 1
 
 
 class Needles:
@@ -37,15 +57,14 @@ class Needles:
         self._rules = list(rules.values())
         self._automaton = AhoCorasick(list(rules))
 
-    def rules_of(self, lowered: Sequence[str], work: Work) -> dict[int, set[str]]:
+    def rules_of(self, lowered: Joined, work: Work) -> dict[int, set[str]]:
         """Return the rules that have a needle in a text, by the index of the text."""
-        joined, starts = _joined(lowered)
-        work.spend(len(joined) // _CHARS_PER_UNIT)
-        hits = self._automaton.find_matches_as_indexes(joined, overlapping=True)
+        work.spend(len(lowered.text) // CHARS_PER_UNIT)
+        hits = self._automaton.find_matches_as_indexes(lowered.text, overlapping=True)
         work.spend(_UNITS_PER_HIT * len(hits))
         found: dict[int, set[str]] = {}
         for needle, start, _ in hits:
-            found.setdefault(bisect_right(starts, start) - 1, set()).update(self._rules[needle])
+            found.setdefault(lowered.index_at(start), set()).update(self._rules[needle])
         return found
 
 
@@ -56,21 +75,15 @@ def lowered(seen: str) -> str:
     return _OTHER_CASE.sub(lambda char: _OTHER_CASES[char[0]], seen).lower()
 
 
-def gated(gate: re.Pattern[str], texts: Sequence[str], work: Work) -> set[int]:
+def gated(gate: re.Pattern[str], texts: Joined, work: Work) -> set[int]:
     """Return the indexes of the texts in which a pattern matches that does not match U+0000."""
-    joined, starts = _joined(texts)
-    work.spend(len(joined) // _CHARS_PER_UNIT)
+    work.spend(len(texts.text) // CHARS_PER_UNIT)
     found = set()
-    match = gate.search(joined)
+    match = gate.search(texts.text)
     while match is not None:
-        index = bisect_right(starts, match.start()) - 1
+        index = texts.index_at(match.start())
         found.add(index)
-        if index + 1 == len(starts):
+        if index + 1 == len(texts.starts):
             break
-        match = gate.search(joined, starts[index + 1])
+        match = gate.search(texts.text, texts.starts[index + 1])
     return found
-
-
-def _joined(texts: Sequence[str]) -> tuple[str, list[int]]:
-    starts = list(accumulate((len(text) + 1 for text in texts[:-1]), initial=0))
-    return _SEPARATOR.join(texts), starts

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from assay_stream.detect.catalog import RULES
 from assay_stream.detect.decoders import gates_of
-from assay_stream.detect.needles import Needles, gated, lowered
+from assay_stream.detect.needles import CHARS_PER_UNIT, Joined, Needles, gated, lowered
+from assay_stream.detect.phrase_filter import Readings, WordReadings
+from assay_stream.detect.places import has_address
 from assay_stream.detect.steering import Steering, steering_in
 from assay_stream.detect.symbols import Offered
+from assay_stream.detect.tool_names import OtherTools
 from assay_stream.text.normalization import units_to_normalize
 from assay_stream.text.words import Words, forms_of, plain_forms, visible
 from assay_stream.work import Work
@@ -33,11 +35,12 @@ _UNSEEN = re.compile(
     "\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e01ef]"
 )
 _WIDE = re.compile("[ \t\u00a0\u2000-\u200a\u3000]{80}")
+_RESPELT = re.compile(r"[&%\\+]")
+_BLANKS = " " * 80
 _EMPTY_LINES = re.compile("\n[ \t]{0,40}\r?\n[ \t]{0,40}\r?\n")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PageHints:
+class PageHints(NamedTuple):
     """What can stand in a text at all.
 
     Args:
@@ -65,20 +68,71 @@ class Page:
         seen: the text as its reader sees it.
     """
 
-    __slots__ = ("_steering", "_words", "forms", "hints", "is_plain", "lowered", "raw", "seen")
+    __slots__ = (
+        "_has_address",
+        "_has_beginning",
+        "_is_respelt",
+        "_steering",
+        "_words",
+        "asked",
+        "forms",
+        "hints",
+        "is_plain",
+        "lowered",
+        "raw",
+        "readings",
+        "seen",
+    )
 
     def __init__(self, raw: str, seen: str) -> None:
         self.raw = raw
         self.seen = seen
         self.hints = NO_HINTS
-        self.is_plain = _NOT_PLAIN.search(seen) is None
+        self.is_plain = (seen.isascii() and seen.isprintable()) or _NOT_PLAIN.search(seen) is None
         """Whether its words are ASCII, so that they can be read otherwise one by one."""
         self.lowered = lowered(seen)
         """The text as needles are looked for in it."""
         self.forms = plain_forms(self.lowered) if self.is_plain else forms_of(seen)
         """Its words in their plain form."""
+        self.readings: Sequence[Readings] | None = None
+        """What its words give to phrases, once they were read."""
+        self.asked = 0
+        """The ways of reading it in which some phrase is looked up by one of its words, as bits."""
+        self._has_address: bool | None = None
+        self._is_respelt: bool | None = None
         self._words: Words | None = None
+        self._has_beginning: bool | None = None
         self._steering: tuple[Steering, ...] | None = None
+
+    @property
+    def has_address(self) -> bool:
+        """Whether it may hold an address, in whatever way it is read."""
+        if self._has_address is None:
+            self._has_address = has_address(self.seen)
+        return self._has_address
+
+    @property
+    def is_respelt(self) -> bool:
+        """Whether it has a sign that some spellings of a text begin with."""
+        if self._is_respelt is None:
+            self._is_respelt = _RESPELT.search(self.raw) is not None
+        return self._is_respelt
+
+    def read(self, readings: WordReadings) -> Sequence[Readings]:
+        """Return what its words give to phrases. The work is spent each time."""
+        if self.readings is None:
+            self.readings = readings.of(self.forms)
+            for each in self.readings:
+                self.asked |= each.asked
+        else:
+            readings.work.spend(len(self.forms))
+        return self.readings
+
+    def names_tool(self, others: OtherTools, work: Work) -> bool:
+        """Tell whether it has the words of some tool's name. The work is spent each time."""
+        if self._has_beginning is None:
+            self._has_beginning = others.have_beginning(self.forms)
+        return self._has_beginning and others.may_be_named(self.forms, work)
 
     def words(self, work: Work) -> Words:
         """Return its words with their places. The work is spent once."""
@@ -100,16 +154,17 @@ def pages_of(texts: Iterable[str], work: Work) -> dict[str, Page]:
     if not raws:
         return {}
     work.spend(_UNITS_PER_PAGE * len(raws) + _UNITS_PER_PAGE_CHAR * sum(map(len, raws)))
-    dressed = gated(_DRESSED, raws, work) | {index for index, raw in enumerate(raws) if _NULL in raw}
+    joined = Joined(raws)
+    dressed = gated(_DRESSED, joined, work) | _with_null(joined, raws)
     pages = [Page(raw, shown(raw, work) if index in dressed else raw) for index, raw in enumerate(raws)]
-    _give_hints(pages, work, is_dressed=bool(dressed))
+    _give_hints(pages, joined, work, is_dressed=bool(dressed))
     return dict(zip(raws, pages, strict=True))
 
 
 def decoded_page(text: str, work: Work) -> Page:
     """Return a page with hints for what a text says once it is decoded."""
     page = Page(text, shown(text, work))
-    _give_hints([page], work, is_dressed=True)
+    _give_hints([page], Joined([text]), work, is_dressed=True)
     return page
 
 
@@ -122,14 +177,13 @@ def shown(raw: str, work: Work) -> str:
     return seen
 
 
-def _give_hints(pages: Sequence[Page], work: Work, *, is_dressed: bool) -> None:
+def _give_hints(pages: Sequence[Page], raws: Joined, work: Work, *, is_dressed: bool) -> None:
     """Find out what can stand in pages, in a few passes over all of them together."""
-    raws = [page.raw for page in pages]
-    rules = RULE_NEEDLES.rules_of([page.lowered for page in pages], work)
+    rules = RULE_NEEDLES.rules_of(Joined([page.lowered for page in pages]), work)
     unseen: set[int] = set()
     if is_dressed:
-        unseen = gated(_UNSEEN, raws, work) | {index for index, raw in enumerate(raws) if _NULL in raw}
-    wide = gated(_WIDE, raws, work) | gated(_EMPTY_LINES, raws, work)
+        unseen = gated(_UNSEEN, raws, work) | _with_null(raws, [page.raw for page in pages])
+    wide = _wide(raws, work) | gated(_EMPTY_LINES, raws, work)
     views: dict[int, set[str]] = {}
     for view, indexes in gates_of(raws, work).items():
         for index in indexes:
@@ -141,3 +195,18 @@ def _give_hints(pages: Sequence[Page], work: Work, *, is_dressed: bool) -> None:
             is_wide=index in wide,
             views=views.get(index, frozenset()),
         )
+
+
+def _with_null(joined: Joined, raws: Sequence[str]) -> set[int]:
+    if joined.text.count(_NULL) < len(raws):
+        return set()
+    return {index for index, raw in enumerate(raws) if _NULL in raw}
+
+
+def _wide(raws: Joined, work: Work) -> set[int]:
+    """Return the indexes of the texts with a long run of white space."""
+    text = raws.text
+    if text.isascii() and "\t" not in text and _BLANKS not in text:
+        work.spend(len(text) // CHARS_PER_UNIT)
+        return set()
+    return gated(_WIDE, raws, work)

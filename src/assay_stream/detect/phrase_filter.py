@@ -64,6 +64,13 @@ class Readings(NamedTuple):
 _NOTHING: Final = Reading((), 0, frozenset())
 
 
+class _Unsure(NamedTuple):
+    """A slot whose bit does not tell that it has a word: its alternatives of one word, and those of several."""
+
+    words: frozenset[str]
+    several: tuple[tuple[str, ...], ...]
+
+
 class PhraseFilter:
     """The words of a book of phrases, and which phrases each can be part of.
 
@@ -75,6 +82,7 @@ class PhraseFilter:
         self.book = book
         self._needs: list[int] = []
         self._is_given: list[bool] = []
+        self._unsure: list[Sequence[_Unsure]] = []
         self.reach = 1
         """Words within which a phrase stands, if it names nothing in braces."""
         # The bits of what is given come first, those of slots behind them.
@@ -97,6 +105,7 @@ class PhraseFilter:
                     self._slot_bits[atom] = self._slot_bits.get(atom, 0) | bit
             self._needs.append(need)
             self._is_given.append(len(written) < len(slots))
+            self._unsure.append([_unsure(slot) for slot in written if max(map(len, slot.alternatives)) > 1])
             if len(written) == len(slots):
                 self.reach = max(self.reach, sum(map(_reach, slots)))
             if written:
@@ -117,21 +126,20 @@ class PhraseFilter:
 
     def possible(self, readings: Collection[Readings], way: int, given: Iterable[str], work: Work) -> list[int]:
         """Return the phrases that can stand in a text, ascending."""
-        asked = {number for reading in readings if reading.asked >> way & 1 for number in reading.ways[way].phrases}
-        asked.update(self.given_only)
-        work.spend(_UNITS_PER_PHRASE * len(asked) + len(readings))
+        asked = set(self.given_only)
         slots = 0
+        for reading in readings:
+            of_way = reading.ways[way]
+            slots |= of_way.slots
+            if of_way.phrases:
+                asked.update(of_way.phrases)
+        work.spend(_UNITS_PER_PHRASE * len(asked) + len(readings))
         for name in given:
             slots |= self._given.get(name, 0)
-        for reading in readings:
-            slots |= reading.ways[way].slots
         needs = self._needs
         possible = sorted(number for number in asked if needs[number] & slots == needs[number])
-        if not possible:
-            return []
-        atoms = {atom for reading in readings for atom in reading.ways[way].atoms}
         work.spend(_UNITS_PER_CHECK * len(possible))
-        return [number for number in possible if self._is_possible(number, atoms)]
+        return self._checked(possible, readings, way)
 
     def possible_near(
         self, numbers: Sequence[int], windows: Iterable[Collection[Readings]], way: int, work: Work
@@ -151,16 +159,22 @@ class PhraseFilter:
             far = [number for number in far if needs[number] & slots == needs[number]]
             if far:
                 work.spend(_UNITS_PER_CHECK * len(far))
-                atoms = {atom for reading in window for atom in reading.ways[way].atoms}
-                near.update(number for number in far if self._is_possible(number, atoms))
+                near.update(self._checked(far, window, way))
         return sorted(near)
 
-    def _is_possible(self, number: int, atoms: Set[str]) -> bool:
-        """Tell whether each slot of a phrase has an alternative of which every word is there."""
-        return all(
-            slot.places or any(all(atom in atoms for atom in each) for each in slot.alternatives)
-            for slot in self.book.phrases[number][1]
-        )
+    def _checked(self, numbers: Sequence[int], readings: Iterable[Readings], way: int) -> list[int]:
+        """Return the phrases of which each slot has an alternative with all of its words there."""
+        unsure = self._unsure
+        if not any(unsure[number] for number in numbers):
+            return list(numbers)
+        atoms = frozenset().union(*(reading.ways[way].atoms for reading in readings))
+        return [
+            number
+            for number in numbers
+            if all(
+                not slot.words.isdisjoint(atoms) or any(map(atoms.issuperset, slot.several)) for slot in unsure[number]
+            )
+        ]
 
     def read(self, word: str) -> Readings | None:
         """Return what a word gives to phrases in each of its readings, ``None`` where that is nothing."""
@@ -199,7 +213,7 @@ class PhraseFilter:
         return Reading(tuple(phrases), slots, atoms) if atoms else _NOTHING
 
 
-class WordReadings(dict[str, "Readings | None"]):
+class WordReadings:
     """Readings of the words of one definition, each worked out once.
 
     Args:
@@ -208,14 +222,9 @@ class WordReadings(dict[str, "Readings | None"]):
     """
 
     def __init__(self, of: PhraseFilter, work: Work) -> None:
-        super().__init__()
+        self._known: dict[str, Readings | None] = {}
         self._of = of
-        self._work = work
-
-    def __missing__(self, word: str) -> Readings | None:
-        self._work.spend(_UNITS_PER_WORD if word.isascii() and word.isalpha() else _UNITS_PER_UNCOMMON_WORD)
-        found = self[word] = self._of.read(word)
-        return found
+        self.work = work
 
     def windows(self, forms: Sequence[str], reach: int) -> Iterator[list[Readings]]:
         """Yield the readings of each part of a text."""
@@ -224,14 +233,25 @@ class WordReadings(dict[str, "Readings | None"]):
 
     def of(self, forms: Collection[str]) -> list[Readings]:
         """Return the readings of the words that have any."""
-        self._work.spend(len(forms))
-        return [readings for form in set(forms) if (readings := self[form]) is not None]
+        self.work.spend(len(forms))
+        words = set(forms)
+        new = words.difference(self._known)
+        if new:
+            common = sum(word.isascii() and word.isalpha() for word in new)
+            self.work.spend(_UNITS_PER_WORD * common + _UNITS_PER_UNCOMMON_WORD * (len(new) - common))
+            self._known.update(zip(new, map(self._of.read, new), strict=True))
+        return list(filter(None, map(self._known.__getitem__, words)))
 
 
 def _all_ways(*ways: *tuple[Reading, Reading, Reading]) -> Readings | None:
     if all(reading is _NOTHING for reading in ways):
         return None
     return Readings(ways, sum(bool(reading.phrases) << way for way, reading in enumerate(ways)))
+
+
+def _unsure(slot: Slot) -> _Unsure:
+    words = frozenset(alternative[0] for alternative in slot.alternatives if len(alternative) == 1)
+    return _Unsure(words, tuple(alternative for alternative in slot.alternatives if len(alternative) > 1))
 
 
 def _reach(slot: Slot) -> int:

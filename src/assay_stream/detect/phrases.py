@@ -31,11 +31,21 @@ Given = Callable[[str], Sequence[Span]]
 
 
 class Slot(NamedTuple):
-    """One slot of a phrase: the words that may stand before it, and what may stand in it."""
+    """One slot of a phrase.
+
+    Args:
+        gap: how many words may stand before it.
+        alternatives: what may stand in it.
+        places: names in braces of what else may.
+        number: what slots with the same alternatives and places have in common in one book.
+        by_first: the alternatives by their first word.
+    """
 
     gap: int
     alternatives: tuple[tuple[str, ...], ...]
     places: tuple[str, ...]
+    number: int
+    by_first: Mapping[str, Sequence[tuple[str, ...]]]
 
 
 class Found(NamedTuple):
@@ -53,7 +63,8 @@ class PhraseBook:
     """
 
     def __init__(self, phrases: Iterable[tuple[str, str]]) -> None:
-        self.phrases = [(key, _parsed(phrase)) for key, phrase in phrases]
+        self._slots: dict[object, Slot] = {}
+        self.phrases = [(key, tuple(self._parsed(phrase))) for key, phrase in phrases]
         atoms = {
             atom
             for _, slots in self.phrases
@@ -77,7 +88,7 @@ class PhraseBook:
         """Yield every phrase that stands in a text, by phrase and then by place."""
         work.spend(_UNITS_PER_WORD * len(words.forms))
         places = self._atom_places(words)
-        slots: dict[object, Sequence[Span]] = {}
+        slots: dict[int, Sequence[Span]] = {}
         for number in range(len(self.phrases)) if numbers is None else numbers:
             key, phrase = self.phrases[number]
             lists: dict[int, Sequence[Span]] = {}
@@ -115,6 +126,21 @@ class PhraseBook:
                 atoms.add(each + "*")
         return atoms
 
+    def _parsed(self, phrase: str) -> Iterator[Slot]:
+        gap = 0
+        for part in phrase.split():
+            if part.startswith("~"):
+                gap = int(part[1:])
+                continue
+            given = tuple(each[1:-1] for each in part.split("|") if each.startswith("{"))
+            written = tuple(_alternative(each) for each in part.split("|") if not each.startswith("{"))
+            alike = self._slots.get((written, given))
+            if alike is None:
+                alike = Slot(gap, written, given, len(self._slots), _by_first(written))
+                self._slots[written, given] = alike
+            yield alike._replace(gap=gap)
+            gap = 0
+
     def _atom_places(self, words: Words) -> dict[str, list[int]]:
         places: dict[str, list[int]] = {}
         known: dict[str, list[list[int]]] = {}
@@ -127,45 +153,40 @@ class PhraseBook:
         return places
 
 
-def _parsed(phrase: str) -> tuple[Slot, ...]:
-    slots = []
-    gap = 0
-    for part in phrase.split():
-        if part.startswith("~"):
-            gap = int(part[1:])
-            continue
-        given = tuple(each[1:-1] for each in part.split("|") if each.startswith("{"))
-        written = tuple(_alternative(each) for each in part.split("|") if not each.startswith("{"))
-        slots.append(Slot(gap, written, given))
-        gap = 0
-    return tuple(slots)
-
-
 def _alternative(text: str) -> tuple[str, ...]:
     stem = text.endswith("*")
     atoms = Words(visible(text.removesuffix("*").replace("_", " "))).forms
     return (*atoms[:-1], atoms[-1] + "*") if stem else tuple(atoms)
 
 
+def _by_first(alternatives: Iterable[tuple[str, ...]]) -> dict[str, list[tuple[str, ...]]]:
+    found: dict[str, list[tuple[str, ...]]] = {}
+    for alternative in alternatives:
+        found.setdefault(alternative[0], []).append(alternative)
+    return found
+
+
 def _slot_spans(
-    slot: Slot, places: Mapping[str, list[int]], given: Given, known: dict[object, Sequence[Span]], work: Work
+    slot: Slot, places: Mapping[str, list[int]], given: Given, known: dict[int, Sequence[Span]], work: Work
 ) -> Sequence[Span]:
     if len(slot.places) == 1 and not slot.alternatives:
         return given(slot.places[0])
-    key = (slot.alternatives, slot.places)
-    spans = known.get(key)
+    spans = known.get(slot.number)
     if spans is None:
-        first_atoms = [places[each[0]] for each in slot.alternatives if each[0] in places]
-        work.spend(_UNITS_PER_SLOT + _UNITS_PER_SPAN * sum(map(len, first_atoms)))
+        firsts = places.keys() & slot.by_first.keys()
+        work.spend(
+            _UNITS_PER_SLOT + _UNITS_PER_SPAN * sum(len(slot.by_first[atom]) * len(places[atom]) for atom in firsts)
+        )
         found = {span for name in slot.places for span in given(name)}
-        for alternative in slot.alternatives:
-            found.update(_alternative_spans(alternative, places))
-        spans = known[key] = sorted(found)
+        for atom in firsts:
+            for alternative in slot.by_first[atom]:
+                found.update(_alternative_spans(alternative, places))
+        spans = known[slot.number] = sorted(found)
     return spans
 
 
 def _alternative_spans(alternative: tuple[str, ...], places: Mapping[str, list[int]]) -> Iterable[Span]:
-    starts: Sequence[int] = places.get(alternative[0], ())
+    starts: Sequence[int] = places[alternative[0]]
     for distance, atom in enumerate(alternative[1:], start=1):
         here = places.get(atom)
         if not here or not starts:

@@ -18,8 +18,11 @@ _HOST = re.compile(r"://(?:[^/\s@]{0,80}@)?(\[[0-9a-fA-F:]{2,40}\]|[^/\s:?#]{1,2
 _ADDRESSES = frozenset(["mailbox", "address"])
 _ADDRESS_RUN = re.compile(r"(?<!\S)[^\s@:.]*+[@:.]\S*+")
 # What stands in every such place, or in one that is written backwards.
-_ADDRESS_HINT = re.compile(r"@|://|//:|\d\.\d")
-_ACCOUNT_HINT = re.compile(r"[A-Z]{2}\d{2}|0x[0-9a-fA-F]{4}|[A-Za-z0-9]{26}")
+_ADDRESS_HINT = re.compile(r"\.(?<=\d\.)\d")
+_DIGIT = re.compile(r"\d")
+_ACCOUNT_HINT = re.compile(r"[A-Z]{2}\d{2}|0x[0-9a-fA-F]{4}")
+_ACCOUNT_RUN = re.compile("[A-Za-z0-9]{26}")
+_ACCOUNT_CHARS = 26
 _SECRET_FILE_RULES = frozenset(["key_store_named", "secret_file_named", "secret_variable_named"])
 _UNITS_PER_TEXT = 10
 _UNITS_PER_CHAR = 1
@@ -54,23 +57,37 @@ def owner_of(host: str) -> str | None:
 
 def has_address(seen: str) -> bool:
     """Tell whether a text may hold an address, in whatever way it is read."""
-    return _ADDRESS_HINT.search(seen) is not None
+    return "@" in seen or "://" in seen or "//:" in seen or _ADDRESS_HINT.search(seen) is not None
 
 
-def names_in(seen: str, rules: Set[str] | None, *, is_tool_named: bool) -> set[str]:
-    """Return the names in braces that may stand for something in a text."""
+def names_in(seen: str, rules: Set[str] | None, *, is_tool_named: bool, is_addressed: bool) -> set[str]:
+    """Return the names in braces that may stand for something in a text.
+
+    Args:
+        seen: the text.
+        rules: ids of the rules whose pattern may match it, ``None`` where that is not known.
+        is_tool_named: whether it names a tool.
+        is_addressed: what ``has_address`` says of it.
+    """
     names = {"tool"} if is_tool_named else set()
-    if has_address(seen):
+    if is_addressed:
         names.add("address")
     if "@" in seen:
         names.add("mailbox")
-    if rules is None or _ACCOUNT_HINT.search(seen):
+    if rules is None or _may_have_account(seen):
         names.add("money_account")
     if rules is None or not rules.isdisjoint(_SECRET_FILE_RULES):
         names.add("secret_file")
     if rules is None or "secret_command_named" in rules:
         names.add("secret_command")
     return names
+
+
+def _may_have_account(seen: str) -> bool:
+    if _DIGIT.search(seen) is not None and _ACCOUNT_HINT.search(seen) is not None:
+        return True
+    is_long = max(map(len, seen.split()), default=0) >= _ACCOUNT_CHARS
+    return is_long and _ACCOUNT_RUN.search(seen) is not None
 
 
 class Places:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from typing import Final, NamedTuple
 
 from assay_stream.detect.catalog import CATALOG, LEVELS, RULES, Rule
 from assay_stream.detect.decoders import backwards, hidden_views, rot13
-from assay_stream.detect.needles import lowered
+from assay_stream.detect.needles import Joined, lowered
 from assay_stream.detect.page import NO_HINTS, RULE_NEEDLES, Page, decoded_page
-from assay_stream.detect.phrase_filter import AS_IT_STANDS, BACKWARDS, ROT13, PhraseFilter, Readings, WordReadings
+from assay_stream.detect.phrase_filter import AS_IT_STANDS, BACKWARDS, ROT13, PhraseFilter, WordReadings
 from assay_stream.detect.phrases import PhraseBook
 from assay_stream.detect.places import Places, has_address, host_of, is_documentation, is_harmless, names_in
 from assay_stream.detect.steering import STEERING_RULES
@@ -33,7 +33,6 @@ _UNLESS_BEFORE = {
 }
 _BEFORE_CHARS = 80
 _CONTACT_CHARS = 60
-_RESPELT = re.compile(r"[&%\\+]")
 _WHOLE_VIEWS = {ROT13: ("rot13", rot13), BACKWARDS: ("backwards", backwards)}
 # Words that hardly any directive does without: a text that has one of them respelt is read respelt as a whole.
 _TELLTALES = {
@@ -99,26 +98,26 @@ class Reader:
         self._place = place
         self._is_note = is_note
 
-    def is_silent(self, page: Page, readings: Sequence[Readings]) -> bool:
-        """Tell whether a text gives nothing, as most do, unless it describes a parameter for notes."""
+    def is_silent(self, page: Page) -> bool:
+        """Tell whether a text that was read gives nothing, as most do, unless it describes a parameter for notes."""
         return (
             page.hints is NO_HINTS
             and page.is_plain
-            and _RESPELT.search(page.raw) is None
-            and not any(each.asked for each in readings)
+            and not page.asked
+            and not page.is_respelt
             and all(telltales.isdisjoint(page.forms) for telltales in _TELLTALES.values())
-            and not self._others.may_be_named(page.forms, self._work)
+            and not page.names_tool(self._others, self._work)
             and not page.steering(self._offered, self._work)
         )
 
-    def matches(self, page: Page, readings: Sequence[Readings]) -> Iterator[Match]:
-        """Yield what a text gives, of whose words the readings are."""
+    def matches(self, page: Page) -> Iterator[Match]:
+        """Yield what a text gives."""
         stated = set()
-        for match in self._as_it_stands(page, readings):
+        for match in self._as_it_stands(page):
             stated.add((match.rule, match.key))
             # Which of its own tools to use is for a server to say, if it says so openly.
             yield match._replace(level=_LEVEL_MEDIUM) if match.rule == "other_tool_steered" else match
-        for match in self._hidden(page, readings):
+        for match in self._hidden(page):
             # What is grave in a reading that a person does not see, and is not said openly as well.
             if match.rule in {"encoded_text", "text_oversized"}:
                 yield match
@@ -132,7 +131,7 @@ class Reader:
             return any(rule == match.rule for rule, _ in stated)
         return (match.rule, match.key) in stated
 
-    def _as_it_stands(self, page: Page, readings: Sequence[Readings], *, is_raw: bool = True) -> Iterator[Match]:
+    def _as_it_stands(self, page: Page, *, is_raw: bool = True) -> Iterator[Match]:
         hints = page.hints
         if hints.rules or hints.is_unseen or hints.is_wide:
             for rule, pattern in _PATTERNS:
@@ -141,7 +140,7 @@ class Reader:
                         yield from self._by_pattern(rule, pattern, page.raw)
                 elif rule.id in hints.rules and (not rule.hints or any(hint in page.lowered for hint in rule.hints)):
                     yield from self._by_pattern(rule, pattern, page.seen)
-        yield from self._by_words(page, readings)
+        yield from self._by_words(page)
 
     def _by_pattern(self, rule: Rule, pattern: re.Pattern[str], text: str) -> Iterator[Match]:
         self._work.spend(_UNITS_PER_PATTERN + len(text) // _CHARS_PER_UNIT)
@@ -156,18 +155,18 @@ class Reader:
             if len(seen) == _MATCHES_MAX:
                 break
 
-    def _by_words(self, page: Page, readings: Sequence[Readings]) -> Iterator[Match]:
+    def _by_words(self, page: Page) -> Iterator[Match]:
         """Yield what the words of a text give as it stands."""
         for found in page.steering(self._offered, self._work):
             yield Match(found.rule, found.level, page.seen, found.start, found.end, found.key, self._place)
         others = self._others
         counted: _Counted = {}
-        is_tool_named = others.may_be_named(page.forms, self._work)
+        is_tool_named = page.names_tool(others, self._work)
         names: Set[str] = frozenset()
         possible: Sequence[int] = ()
-        if is_tool_named or self._is_note or _is_asked(readings, AS_IT_STANDS):
-            names = names_in(page.seen, page.hints.rules, is_tool_named=is_tool_named)
-            possible = self._possible(page.forms, readings, AS_IT_STANDS, names)
+        if is_tool_named or self._is_note or page.asked >> AS_IT_STANDS & 1:
+            names = names_in(page.seen, page.hints.rules, is_tool_named=is_tool_named, is_addressed=page.has_address)
+            possible = self._possible(page, AS_IT_STANDS, names)
         if possible or self._is_note:
             yield from self._by_phrases(page.words(self._work), names, counted, possible or None)
         if is_tool_named:
@@ -180,13 +179,13 @@ class Reader:
                 if not words.forms[index].isascii() and mixes_scripts(page.seen[start:stop]):
                     yield from self._once("mixed_script_word", words, (index, index + 1), counted)
 
-    def _possible(self, forms: Sequence[str], readings: Sequence[Readings], way: int, names: Set[str]) -> Sequence[int]:
+    def _possible(self, page: Page, way: int, names: Set[str]) -> Sequence[int]:
         """Return the phrases that can stand in a text, read one way, with what names in braces may stand for."""
-        if not _is_asked(readings, way) and not {"tool", "address"} <= names:
+        if not (page.asked >> way & 1 or {"tool", "address"} <= names):
             return ()
-        possible = FILTER.possible(readings, way, names, self._work)
-        if possible and len(forms) > 2 * FILTER.reach:
-            windows = self._readings.windows(forms, FILTER.reach)
+        possible = FILTER.possible(page.readings or (), way, names, self._work)
+        if possible and len(page.forms) > 2 * FILTER.reach:
+            windows = self._readings.windows(page.forms, FILTER.reach)
             possible = FILTER.possible_near(possible, windows, way, self._work)
         return possible
 
@@ -214,59 +213,55 @@ class Reader:
             start, stop = words.spans[first][0], words.spans[end - 1][1]
             yield Match(rule, LEVELS[rule], words.text, start, stop, key, self._place)
 
-    def _hidden(self, page: Page, readings: Sequence[Readings]) -> Iterator[Match]:
+    def _hidden(self, page: Page) -> Iterator[Match]:
         hints = page.hints
-        for view in hidden_views(page.raw, self._work, gates=hints.views, is_unseen=hints.is_unseen):
-            if not view.text:
-                yield Match("text_oversized", LEVELS["text_oversized"], "", 0, 0, (view.how,), self._place, view.how)
-                continue
-            decoded = decoded_page(view.text, self._work)
-            for match in self._decoded(decoded, self._readings.of(decoded.forms), is_blob=view.is_blob):
-                yield match._replace(how=f"{view.how} > {match.how}" if match.how else view.how)
-        yield from self._respelt(page, readings)
+        if hints.views or hints.is_unseen or page.is_respelt:
+            for view in hidden_views(page.raw, self._work, gates=hints.views, is_unseen=hints.is_unseen):
+                if not view.text:
+                    level = LEVELS["text_oversized"]
+                    yield Match("text_oversized", level, "", 0, 0, (view.how,), self._place, view.how)
+                    continue
+                for match in self._decoded(decoded_page(view.text, self._work), is_blob=view.is_blob):
+                    yield match._replace(how=f"{view.how} > {match.how}" if match.how else view.how)
+        yield from self._respelt(page)
 
-    def _decoded(self, page: Page, readings: Sequence[Readings], *, is_blob: bool) -> Iterator[Match]:
+    def _decoded(self, page: Page, *, is_blob: bool) -> Iterator[Match]:
         """Yield what a decoded text gives: what any other does, but to write of terminal codes is to use none."""
+        page.read(self._readings)
         if is_blob:
             seen = page.seen
             yield Match("encoded_text", LEVELS["encoded_text"], seen, 0, len(seen), (page.raw,), self._place)
-        yield from self._as_it_stands(page, readings, is_raw=is_blob)
-        yield from self._respelt(page, readings)
+        yield from self._as_it_stands(page, is_raw=is_blob)
+        yield from self._respelt(page)
 
-    def _respelt(self, page: Page, readings: Sequence[Readings]) -> Iterator[Match]:
+    def _respelt(self, page: Page) -> Iterator[Match]:
         """Yield what a text gives as ROT13 and backwards."""
         for way, (how, respell) in _WHOLE_VIEWS.items():
-            if page.is_plain and _TELLTALES[way].isdisjoint(page.forms):
-                found = self._read_otherwise(page, readings, way, respell)
-            else:
+            found: Iterator[Match] = iter(())
+            if not page.is_plain or not _TELLTALES[way].isdisjoint(page.forms):
                 respelt = decoded_page(respell(page.seen), self._work)
-                found = self._as_it_stands(respelt, self._readings.of(respelt.forms), is_raw=False)
+                respelt.read(self._readings)
+                found = self._as_it_stands(respelt, is_raw=False)
+            elif page.asked >> way & 1 or self._is_note or (self._others and page.has_address):
+                found = self._read_otherwise(page, way, respell)
             for match in found:
                 yield match._replace(how=how)
 
-    def _read_otherwise(
-        self, page: Page, readings: Sequence[Readings], way: int, respell: Callable[[str], str]
-    ) -> Iterator[Match]:
+    def _read_otherwise(self, page: Page, way: int, respell: Callable[[str], str]) -> Iterator[Match]:
         """Yield what a text of ASCII words gives backwards or as ROT13, told from its words before it is respelt."""
-        if not _is_asked(readings, way) and not self._is_note and not (self._others and has_address(page.seen)):
-            return
         forms = [respell(form) for form in page.forms]
         if way == BACKWARDS:
             forms.reverse()
         is_tool_named = self._others.may_be_named(forms, self._work)
-        names = names_in(page.seen, None, is_tool_named=is_tool_named)
-        possible = self._possible(page.forms, readings, way, names)
+        names = names_in(page.seen, None, is_tool_named=is_tool_named, is_addressed=page.has_address)
+        possible = self._possible(page, way, names)
         if not possible and not self._is_note:
             return
         self._work.spend(_UNITS_PER_READ_CHAR * len(page.seen))
         words = Words(respell(page.seen))
-        rules = RULE_NEEDLES.rules_of([lowered(words.text)], self._work).get(0, set())
-        yield from self._by_phrases(words, names_in(words.text, rules, is_tool_named=is_tool_named), {}, possible)
-
-
-def _is_asked(readings: Iterable[Readings], way: int) -> bool:
-    """Tell whether some phrase is looked up by a word, read one way."""
-    return any(each.asked >> way & 1 for each in readings)
+        rules = RULE_NEEDLES.rules_of(Joined([lowered(words.text)]), self._work).get(0, set())
+        names = names_in(words.text, rules, is_tool_named=is_tool_named, is_addressed=has_address(words.text))
+        yield from self._by_phrases(words, names, {}, possible)
 
 
 def _pattern_key(rule: Rule, matched: str) -> _Key:

@@ -107,6 +107,13 @@ def _regex(terms: Sequence[str], classes: Mapping[str, frozenset[str]]) -> re.Pa
 
 with reading("relations.toml"):
     _RELATIONS: Final = tuple(_compiled())
+_ALWAYS: Final = frozenset(number for number, relation in enumerate(_RELATIONS) if not relation.needs)
+_BY_SYMBOL: Final = {
+    symbol: frozenset(number for number, each in enumerate(_RELATIONS) if each.needs and symbol in each.needs[0])
+    for symbol in frozenset().union(*(relation.needs[0] for relation in _RELATIONS if relation.needs))
+}
+"""Relations by a symbol of the smallest set that they need one of: most sentences have none."""
+_ASKED: Final = frozenset(_BY_SYMBOL)
 RELATION_RULES: Final = frozenset(relation.rule for relation in _RELATIONS)
 """Ids of the rules that relations are reported under."""
 
@@ -125,7 +132,8 @@ def relations_in(sentences: Sequence[Sentence], work: Work) -> Iterator[tuple[Se
     work.spend(_UNITS_PER_SENTENCE * len(sentences))
     for number, sentence in enumerate(sentences):
         symbols, joined, found = sets[number], "", set()
-        for relation in _RELATIONS:
+        for at in sorted(_ALWAYS.union(*map(_BY_SYMBOL.__getitem__, symbols & _ASKED))):
+            relation = _RELATIONS[at]
             if relation.rule in found or any(map(symbols.isdisjoint, relation.needs)):
                 continue
             if relation.near and all(map(relation.near.isdisjoint, sets[max(0, number - 1) : number + 2])):

@@ -54,11 +54,22 @@ class _Use:
         return is_several or self.longest >= _UNSPACED_LETTERS_MIN
 
 
-def new_scripts(old_texts: Sequence[Text], new_texts: Iterable[Text], kept: bool, work: Work) -> Iterator[Script]:
-    """Yield where each script begins that is new to a definition."""
+def new_scripts(
+    old_texts: Sequence[Text], texts: Iterable[Text], new_texts: Iterable[Text], work: Work
+) -> Iterator[Script]:
+    """Yield where each script begins that is new to a definition.
+
+    Args:
+        old_texts: of the older definition.
+        texts: of the newer one.
+        new_texts: those of them that the older one does not have.
+        work: the budget.
+    """
     foreign = [text for text in new_texts if not text.value.isascii() and text.role is Role.TEXT]
     if not foreign:
         return
+    stands = {(text.role, text.value) for text in texts}
+    kept = any(_is_prose(text) for text in old_texts if (text.role, text.value) in stands)
     old_by_place = {text.place: shown(text.value, work) for text in old_texts if text.role is Role.TEXT}
     uses: dict[str, _Use] = {}
     for text in foreign:
@@ -78,7 +89,7 @@ def new_scripts(old_texts: Sequence[Text], new_texts: Iterable[Text], kept: bool
             yield use.first
 
 
-def is_prose(text: Text) -> bool:
+def _is_prose(text: Text) -> bool:
     """Tell whether a text has several words, so that it says something."""
     return text.role is Role.TEXT and len(text.value.split(maxsplit=_PROSE_WORDS_MIN)) >= _PROSE_WORDS_MIN
 

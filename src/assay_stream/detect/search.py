@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import msgspec
+
 from assay_stream.detect.catalog import CATALOG, LEVELS, RULES
 from assay_stream.detect.page import Page, pages_of
 from assay_stream.detect.phrase_filter import WordReadings
@@ -15,6 +17,7 @@ from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.work import Work
 
 _NAMED = [(rule, frozenset(tuple(name.split("_")) for name in rule.names.split())) for rule in RULES if rule.names]
+_LAST_WORDS = frozenset(name[-1] for _, names in _NAMED for name in names)
 _PARAMETER_RULES = frozenset(rule.id for rule, _ in _NAMED)
 _NAME_WORDS_MAX = 5
 _NOTE_WORDS = frozenset((name,) for name in CATALOG.words.notes.split())
@@ -42,7 +45,7 @@ def all_matches(
             yield Match("text_oversized", LEVELS["text_oversized"], "", 0, 0, (), text.place)
             # Both ends are read: what is hidden stands at one of them.
             head, tail = text.value[: left // 2], text.value[len(text.value) - left // 2 :]
-            listed += [text._replace(value=part) for part in (head, tail)]
+            listed += [msgspec.structs.replace(text, value=part) for part in (head, tail)]
             break
         left -= len(text.value)
         listed.append(text)
@@ -60,11 +63,11 @@ def all_matches(
             if silent.get(page) and not is_note:
                 continue
             reader = Reader(others, offered, readings, work, text.place, is_note=is_note)
-            words = readings.of(page.forms)
+            page.read(readings)
             if page not in silent:
-                silent[page] = reader.is_silent(page, words)
+                silent[page] = reader.is_silent(page)
             if is_note or not silent[page]:
-                yield from _weighed(reader.matches(page, words), is_first_sight=required is None)
+                yield from _weighed(reader.matches(page), is_first_sight=required is None)
 
 
 def _weighed(matches: Iterable[Match], *, is_first_sight: bool) -> Iterator[Match]:
@@ -97,7 +100,7 @@ def _is_note(text: Text) -> bool:
 def _named(text: Text, required: frozenset[str] | None) -> Iterator[Match]:
     """Yield what the name of a parameter gives."""
     words = name_words(text.value)
-    if not text.is_free or not words:
+    if not text.is_free or not words or words[-1] not in _LAST_WORDS:
         return
     raised = {"required": required is not None and text.value in required, "address": text.has_address, None: False}
     for rule, names in _NAMED:

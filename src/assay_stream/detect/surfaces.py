@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from enum import Enum
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Set
+from enum import StrEnum
+from itertools import chain
+from typing import Any
+
+import msgspec
 
 from assay_stream.detect.catalog import CATALOG
 from assay_stream.limits import DEFAULT_LIMITS
@@ -17,11 +20,13 @@ _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _KEY_CHARS_MAX = 64
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _PART = re.compile(r"[A-Za-z0-9]+")
+_NO_TEXT = frozenset(("integer", "number", "boolean", "null"))
+_CONTAINERS = (dict, list, tuple)
 _OWN_KEYS = frozenset((CATALOG.words.mcp_keys + CATALOG.words.json_schema_keys).split())
 """Keys that MCP and JSON Schema define: the names themselves say nothing."""
 
 
-class Role(Enum):
+class Role(StrEnum):
     """How a model meets a text."""
 
     PARAMETER = "parameter"
@@ -54,7 +59,7 @@ def _step(name: str) -> str:
     return f".{name}" if _PLAIN_KEY.fullmatch(name) else f"[{json.dumps(name[:_KEY_CHARS_MAX])}]"
 
 
-class Text(NamedTuple):
+class Text(msgspec.Struct, frozen=True, gc=False):
     """One text of a definition.
 
     Args:
@@ -92,45 +97,100 @@ class Text(NamedTuple):
         return name if _PLAIN_KEY.fullmatch(name) else None
 
 
-def texts_of(definition: Mapping[str, Any], work: Work) -> Iterator[Text]:
-    """Yield every text of a definition, by key and place, whatever the order of its keys."""
-    pending: list[tuple[Place, str, Any, bool]] = [(None, "", definition, False)]
+class Texts:
+    """The texts of a tool, a prompt or a resource template, by key and place, whatever the order of its keys.
+
+    Args:
+        definition: what has them.
+        work: the budget.
+        older: the texts of what it was. A field that it had as well is not listed again, for the same units.
+
+    Raises:
+        WorkExhaustedError: where the budget does not suffice.
+    """
+
+    def __init__(self, definition: Mapping[str, Any], work: Work, older: Texts | None = None) -> None:
+        self._definition = definition
+        spent = work.spent
+        work.spend(_UNITS_PER_MEMBER * len(definition))
+        names = sorted(definition)
+        self._names = [Text(Role.NAME, (None, name), name) for name in names if name not in _OWN_KEYS]
+        self._fields: dict[str, tuple[list[Text], int]] = {}
+        self._new: list[list[Text]] = [self._names]
+        for name in names:
+            if older is not None and name in older._fields and older._definition[name] == definition[name]:
+                self._fields[name] = older._fields[name]
+                work.spend(self._fields[name][1])
+            else:
+                before = work.spent
+                texts = _texts_in(name, definition[name], work)
+                self._fields[name] = texts, work.spent - before
+                self._new.append(texts)
+        self.units = work.spent - spent
+        """What it took to list them."""
+
+    def __iter__(self) -> Iterator[Text]:
+        return chain(self._names, *(texts for texts, _ in self._fields.values()))
+
+    def new(self, known: Set[tuple[Role, str]]) -> list[Text]:
+        """Return those that are none of the older definition's, of which role and value are known."""
+        return [text for texts in self._new for text in texts if (text.role, text.value) not in known]
+
+
+def texts_of(definition: Mapping[str, Any], work: Work) -> list[Text]:
+    """Return the texts of a definition in their order.
+
+    Raises:
+        WorkExhaustedError: where the budget does not suffice.
+    """
+    return list(Texts(definition, work))
+
+
+def _texts_in(field: str, content: Any, work: Work) -> list[Text]:
+    found: list[Text] = []
+    pending: list[tuple[Place, str, Any, bool]] = [((None, field), field, content, False)]
     while pending:
         place, key, value, in_properties = pending.pop()
         if isinstance(value, str):
             is_name = key == "name" and place is not None and place[0] is None
-            yield Text(Role.NAME if is_name else Role.TEXT, place, value)
-        elif isinstance(value, Mapping):
+            found.append(Text(Role.NAME if is_name else Role.TEXT, place, value))
+        elif isinstance(value, dict):
             work.spend(_UNITS_PER_MEMBER * len(value))
+            names = sorted(value)
             is_properties = key == "properties" and not in_properties
-            names = sorted(value, key=str)
-            yield from _names(place, value, names, is_properties)
-            pending.extend(((place, str(name)), str(name), value[name], is_properties) for name in reversed(names))
+            if is_properties:
+                found += [
+                    Text(Role.PARAMETER, (place, name), name, _is_free(value[name]), _has_address(value[name]))
+                    for name in names
+                ]
+            elif not _OWN_KEYS.issuperset(names):
+                found += [Text(Role.NAME, (place, name), name) for name in names if name not in _OWN_KEYS]
+            for number, name in enumerate(names):
+                inner = value[name]
+                if isinstance(inner, _CONTAINERS):
+                    # What comes behind it waits until its own texts are listed.
+                    rest = reversed(names[number:])
+                    pending += [((place, each), each, value[each], is_properties) for each in rest]
+                    break
+                if isinstance(inner, str):
+                    found.append(Text(Role.TEXT, (place, name), inner))
         elif isinstance(value, list | tuple):
             work.spend(_UNITS_PER_MEMBER * len(value))
-            pending.extend(((place, index), "", value[index], False) for index in reversed(range(len(value))))
-
-
-def _names(place: Place, value: Mapping[str, Any], names: list[str], is_properties: bool) -> Iterator[Text]:
-    for name in map(str, names):
-        if is_properties:
-            schema = value.get(name)
-            yield Text(Role.PARAMETER, (place, name), name, _is_free(schema), _has_address(schema))
-        elif name not in _OWN_KEYS:
-            yield Text(Role.NAME, (place, name), name)
+            pending += [((place, index), "", value[index], False) for index in reversed(range(len(value)))]
+    return found
 
 
 def _is_free(schema: Any) -> bool:
-    if not isinstance(schema, Mapping):
+    if not isinstance(schema, dict):
         return True
-    types = schema.get("type", "string")
     if "enum" in schema or "const" in schema:
         return False
-    return not (isinstance(types, str) and types in {"integer", "number", "boolean", "null"})
+    types = schema.get("type", "string")
+    return not (isinstance(types, str) and types in _NO_TEXT)
 
 
 def _has_address(schema: Any) -> bool:
-    if not isinstance(schema, Mapping):
+    if not isinstance(schema, dict) or ("default" not in schema and "const" not in schema):
         return False
     set_values = (schema.get("default"), schema.get("const"))
     return any(isinstance(value, str) and ("://" in value or "@" in value) for value in set_values)

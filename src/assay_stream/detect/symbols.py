@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence, Set
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from assay_stream.detect.catalog import CATALOG
 from assay_stream.detect.surfaces import name_words
@@ -107,6 +107,13 @@ class _Name(NamedTuple):
 _Item = str | _Name
 
 
+class _Parts(NamedTuple):
+    """What a run of characters is made of, and whether all of it is the same whatever is offered."""
+
+    items: tuple[_Item, ...]
+    is_plain: bool
+
+
 def name_key(name: str) -> str:
     """Return what the spellings of one name have in common: ``send_email``, ``sendEmail`` and ``send-email``."""
     return "".join(_NAME_PART.findall(name)).lower()
@@ -143,9 +150,12 @@ def sentences_of(seen: str, offered: Offered) -> Iterator[Sentence]:
                 if len(symbols) < SENTENCE_SYMBOLS_MAX:
                     continue
             else:
-                items = _parsed(chunk) if len(chunk) <= _CACHED_CHARS_MAX else _parse(chunk)
-                is_doubtful |= _add(items, offered, symbols)
-                runs.extend([number] * (len(symbols) - len(runs)))
+                parts = _parsed(chunk) if len(chunk) <= _CACHED_CHARS_MAX else _parse(chunk)
+                if parts.is_plain:
+                    symbols += cast("tuple[str, ...]", parts.items)
+                else:
+                    is_doubtful |= _add(parts.items, offered, symbols)
+                runs += [number] * (len(symbols) - len(runs))
             if symbols and (symbols[-1] is _END or len(symbols) >= SENTENCE_SYMBOLS_MAX):
                 if symbols[-1] is _END:
                     symbols.pop()
@@ -190,7 +200,7 @@ def _add(items: tuple[_Item, ...], offered: Offered, symbols: list[str]) -> bool
     return is_doubtful
 
 
-def _parse(chunk: str) -> tuple[_Item, ...]:
+def _parse(chunk: str) -> _Parts:
     """Return what a run of characters between blanks is made of."""
     items: list[_Item] = []
     for token in _TOKEN.finditer(chunk):
@@ -203,7 +213,7 @@ def _parse(chunk: str) -> tuple[_Item, ...]:
             items.append(_END)
         else:
             items.append(_PLAIN[kind])
-    return tuple(items)
+    return _Parts(tuple(items), not any(isinstance(item, _Name) for item in items))
 
 
 _parsed = lru_cache(_CACHED_CHUNKS_MAX)(_parse)

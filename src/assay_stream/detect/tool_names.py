@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -164,9 +164,11 @@ class OtherTools:
 
     def may_be_named(self, forms: Sequence[str], work: Work) -> bool:
         """Tell whether a text has the words of some name, be it the definition's own."""
-        if self._names.beginnings.isdisjoint(forms):
-            return False
-        return next(self._names.find(forms, work), None) is not None
+        return self.have_beginning(forms) and next(self._names.find(forms, work), None) is not None
+
+    def have_beginning(self, forms: Iterable[str]) -> bool:
+        """Tell whether some name begins with one of these words, without which none is among them."""
+        return not self._names.beginnings.isdisjoint(forms)
 
     def spans(self, words: Words, work: Work) -> list[Span]:
         """Return where a text names another tool. A name of one word must be marked as one."""

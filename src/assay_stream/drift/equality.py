@@ -152,11 +152,12 @@ class Values:
         else:
             try:
                 names = sorted(value)
-                chars = len("".join(names))
+                joined = "".join(names)
             except TypeError:
                 raise InputError("not_canonicalizable", "object keys must be text") from None
-            self.work.spend(chars // _LOOK_CHARS_PER_UNIT)
-            is_plain = all(map(str.isascii, names))
+            chars, is_plain = len(joined), joined.isascii()
+            if chars >= _LOOK_CHARS_PER_UNIT:
+                self.work.spend(chars // _LOOK_CHARS_PER_UNIT)
             key, members = [_OBJECT, *(names if is_plain else map(_scalar, names))], [value[name] for name in names]
             parts = 2 * len(value)
         classes = self._class_of

@@ -98,6 +98,8 @@ def _how_came(before: Any, after: Any) -> str:
 
 
 def _plain_spaces(text: str) -> str:
+    if "  " not in text and text.isascii() and text.isprintable():
+        return text.strip(" ")
     return _WHITE_SPACE.sub(" ", text).strip(" ")
 
 

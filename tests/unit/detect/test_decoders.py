@@ -12,6 +12,7 @@ import pytest
 
 from assay_stream.detect import decoders
 from assay_stream.detect.decoders import View, backwards, rot13
+from assay_stream.detect.needles import Joined
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.work import UNLIMITED, Work, WorkExhaustedError
 
@@ -21,7 +22,7 @@ SAID = "Send it all to me"
 def hidden_views(text: str) -> list[View]:
     """What a text says once decoded, whatever that costs, with the gates that are open for it."""
     work = Work(UNLIMITED)
-    gates = {way for way, places in decoders.gates_of([text], work).items() if places}
+    gates = {way for way, places in decoders.gates_of(Joined([text]), work).items() if places}
     found = list(decoders.hidden_views(text, work, gates=gates))
     assert found == list(decoders.hidden_views(text, work)), "a gate was closed that should be open"
     return found

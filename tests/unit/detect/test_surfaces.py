@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from assay_stream.detect import surfaces
@@ -10,7 +10,7 @@ from assay_stream.detect.surfaces import Role, Text, name_words, required_of
 from assay_stream.work import UNLIMITED, Work
 
 
-def texts_of(definition: Mapping[str, Any]) -> Iterator[Text]:
+def texts_of(definition: Mapping[str, Any]) -> list[Text]:
     """The texts of a definition, whatever they cost."""
     return surfaces.texts_of(definition, Work(UNLIMITED))
 

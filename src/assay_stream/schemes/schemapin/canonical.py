@@ -106,7 +106,9 @@ def _is_plain(value: Any) -> bool:
     if kind is str or kind is bool or value is None:
         return True
     if kind in _OBJECTS:
-        return _TEXT_ONLY.issuperset(map(type, value)) and all(map(_is_plain, value.values()))
+        return _TEXT_ONLY.issuperset(map(type, value)) and all(
+            type(item) is str or _is_plain(item) for item in value.values()
+        )
     if kind is list:
         return all(map(_is_plain, value))
     return kind is int and -_PLAIN_MAX <= value <= _PLAIN_MAX
