@@ -376,6 +376,10 @@ class HttpLimits:
     backlog_bytes_max: int = 64 * 1024 * 1024
     """What may wait to be inspected: two of the longest messages. No request waits for the observer."""
 
+    kept_bytes_max: int = 256 * 1024 * 1024
+    """Parts of messages of one server that wait for their ends, and bodies to be ruled on: eight of the longest. What
+    goes beyond is not read, or, if it is to be ruled on, refused."""
+
     exchange_cost_bytes: int = 4_096
     """What an exchange counts for in the backlog beside its bodies."""
 

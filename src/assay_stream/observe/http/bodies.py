@@ -21,6 +21,10 @@ READABLE_ENCODINGS = frozenset(("gzip", "x-gzip", "deflate", "identity"))
 class Body(Protocol):
     """A body that is read as it passes."""
 
+    @property
+    def kept_bytes(self) -> int:
+        """What it keeps of a message whose end has not come."""
+
     def feed(self, data: bytes) -> Iterator[bytes | None]:
         """Yield the messages that end in the next bytes; ``None`` for one that cannot be read."""
 
@@ -39,6 +43,10 @@ class JsonBody:
         self._bytes_max = bytes_max
         self._parts: list[bytes] = []
         self._size_bytes = 0
+
+    @property
+    def kept_bytes(self) -> int:
+        return self._size_bytes if self._parts else 0
 
     def feed(self, data: bytes) -> Iterator[bytes | None]:
         self._size_bytes += len(data)
@@ -72,6 +80,10 @@ class EventStream:
         self._event_bytes = 0
         self._data: list[bytes] = []
         self._type = b""
+
+    @property
+    def kept_bytes(self) -> int:
+        return self._event_bytes if self._data or self._line else 0
 
     def feed(self, data: bytes) -> Iterator[bytes | None]:
         if self._after_cr and data:
@@ -129,6 +141,8 @@ class EventStream:
 class Opaque:
     """A body that no client of MCP takes for messages."""
 
+    kept_bytes = 0
+
     def feed(self, data: bytes) -> Iterator[bytes | None]:  # noqa: ARG002 - the protocol's
         yield from ()
 
@@ -138,6 +152,8 @@ class Opaque:
 
 class Unreadable:
     """A body of messages in an encoding that is not undone here."""
+
+    kept_bytes = 0
 
     def feed(self, data: bytes) -> Iterator[bytes | None]:  # noqa: ARG002 - the protocol's
         yield from ()
@@ -156,6 +172,10 @@ class Compressed:
         self._inflate: zlib._Decompress | None = None
         self._head = b""
         self._broken = False
+
+    @property
+    def kept_bytes(self) -> int:
+        return self._inner.kept_bytes
 
     def feed(self, data: bytes) -> Iterator[bytes | None]:
         if self._inflate is None:

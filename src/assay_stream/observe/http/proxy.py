@@ -8,9 +8,8 @@ client would go around the tap, and might take its credentials elsewhere.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -27,27 +26,13 @@ from assay_stream.observe.http.headers import (
     is_origin_served,
     passed_on,
 )
+from assay_stream.observe.http.problems import Problem, answer_of
 from assay_stream.observe.http.traffic import Ending
+from assay_stream.observe.http.upload import Holding, Upload
 from assay_stream.observe.http.upstreams import Upstream
-from assay_stream.observe.jsonrpc import BLOCKED_CODE
-from assay_stream.observe.mcp_wire import LINE_BYTES_MAX
 
 _METHODS = frozenset(("GET", "POST", "DELETE", "OPTIONS", "HEAD"))
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
-
-_PROBLEMS = {
-    "host_not_served": (421, "this tap serves no such host; see --allow-host"),
-    "origin_not_served": (403, "pages of this origin may not use this tap; see --allow-origin"),
-    "no_such_upstream": (404, "no server is configured under this path"),
-    "method_not_allowed": (405, "MCP uses POST, GET and DELETE"),
-    "too_many_requests": (503, "too many requests are in progress; try again"),
-    "body_too_long": (413, "the request is too long to inspect, so it was not passed on"),
-    "body_stalled": (408, "the request's body did not arrive in time"),
-    "upstream_unreachable": (502, "the server cannot be reached or does not answer in HTTP"),
-    "upstream_silent": (504, "the server did not begin to answer in time"),
-    "upstream_redirects": (502, "the server redirects elsewhere; configure its final address as the upstream"),
-    "tap_failed": (500, "the tap failed; its log says why"),
-}
 
 _log = logging.getLogger(__name__)
 
@@ -104,14 +89,6 @@ class _Blind:
         pass
 
 
-class _Problem(Exception):  # noqa: N818 - an answer, not an error of ours
-    """What a client gets where there is nothing to pass on."""
-
-    def __init__(self, code: str) -> None:
-        self.code = code
-        super().__init__(code)
-
-
 class _Passed(web.StreamResponse):
     """A response with the server's headers only."""
 
@@ -151,6 +128,7 @@ class Proxy:
         self._is_loopback = is_loopback
         self._limits = limits
         self._in_progress = 0
+        self._holding = Holding(limits.kept_bytes_max)
         self._unreached: set[str] = set()
         self.failures = 0
 
@@ -168,19 +146,19 @@ class Proxy:
             self._check(request)
             path, _, query = request.raw_path.partition("?")
             if path not in self._routes:
-                raise _Problem("no_such_upstream")
+                raise Problem("no_such_upstream")
             upstream, url = self._routes[path]
             if request.method not in _METHODS:
-                raise _Problem("method_not_allowed")
+                raise Problem("method_not_allowed")
             if self._in_progress > self._limits.exchanges_max:
-                raise _Problem("too_many_requests")
+                raise Problem("too_many_requests")
             return await self._exchange(request, upstream, url, query)
-        except _Problem as problem:
-            return _answer(problem.code)
+        except Problem as problem:
+            return answer_of(problem.code)
         except Exception:  # noqa: BLE001 - the client gets an answer whatever goes wrong here
             self.failures += 1
             _log.exception("a request failed in the tap")
-            return _answer("tap_failed")
+            return answer_of("tap_failed")
         finally:
             self._in_progress -= 1
 
@@ -188,19 +166,19 @@ class Proxy:
         """Keep pages in a browser from reaching servers through us (MCP, Streamable HTTP, security warning)."""
         host = request.headers.get("Host", "")
         if self._hosts and not is_host_served(host, self._hosts):
-            raise _Problem("host_not_served")
+            raise Problem("host_not_served")
         origin = request.headers.get("Origin")
         if origin is not None and not is_origin_served(origin, host, self._origins, is_loopback=self._is_loopback):
-            raise _Problem("origin_not_served")
+            raise Problem("origin_not_served")
 
     async def _exchange(self, request: web.Request, upstream: Upstream, url: str, query: str) -> web.StreamResponse:
         fields = list(request.headers.items())
         eyes: Eyes = self._eyes(upstream, request.method, fields) if url == upstream.url else _Blind()
         ending: Ending = "upstream_failed"
+        upload = Upload(request, eyes.from_client, self._limits)
         try:
-            upload = _Upload(request, eyes, self._limits)
             if eyes.rules and request.body_exists:
-                refusal = await eyes.ruled(await upload.whole())
+                refusal = await eyes.ruled(await upload.whole(self._holding))
                 if refusal is not None:
                     kind = "application/json" if refusal.body else None
                     return web.Response(status=refusal.status, body=refusal.body, content_type=kind)
@@ -209,7 +187,7 @@ class Proxy:
             self._note_reached(url, None)
             if answer.status in _REDIRECTS:
                 await answer.release()
-                raise _Problem("upstream_redirects")
+                raise Problem("upstream_redirects")
             try:
                 response, is_whole = await self._pass_back(request, answer, eyes)
                 ending = "complete" if is_whole else "upstream_failed"
@@ -221,9 +199,10 @@ class Proxy:
             ending = "client_left"
             raise
         finally:
+            upload.release()
             eyes.closed(ending)
 
-    async def _send(self, request: web.Request, url: str, fields: Fields, upload: _Upload) -> Answer:
+    async def _send(self, request: web.Request, url: str, fields: Fields, upload: Upload) -> Answer:
         try:
             async with asyncio.timeout(None) as deadline:
                 upload.starts(deadline)
@@ -234,12 +213,12 @@ class Proxy:
                 upload.starts(None)
                 return answer
         except TimeoutError:
-            raise _Problem("upstream_silent") from None
+            raise Problem("upstream_silent") from None
         except UpstreamError as error:
             if upload.stalled:
-                raise _Problem("body_stalled") from None
+                raise Problem("body_stalled") from None
             self._note_reached(url, type(error.__cause__).__name__)
-            raise _Problem("upstream_unreachable") from None
+            raise Problem("upstream_unreachable") from None
 
     def _note_reached(self, url: str, failure: str | None) -> None:
         """Log only what changes: an absent server must not fill the log. The query is nobody's business."""
@@ -276,80 +255,8 @@ class Proxy:
         return response, True
 
 
-class _Upload:
-    """The body of a request, passed on as it comes. Its end starts the time that the server has to answer."""
-
-    def __init__(self, request: web.Request, eyes: Eyes, limits: HttpLimits) -> None:
-        self.stalled = False
-        self._whole: bytes | None = None
-        self._request = request
-        self._eyes = eyes
-        self._limits = limits
-        self._deadline: asyncio.Timeout | None = None
-
-    def starts(self, deadline: asyncio.Timeout | None) -> None:
-        """Set what the end of the body starts; ``None`` once the server has answered."""
-        self._deadline = deadline
-
-    def end(self) -> None:
-        """Note the end of the body."""
-        self._eyes.from_client(None)
-        if self._deadline is not None:
-            self._deadline.reschedule(asyncio.get_running_loop().time() + self._limits.answer_limit_s)
-
-    def here(self) -> bytes:
-        """Return the body if all of it has arrived, to be sent together with its head; otherwise nothing."""
-        if self._whole is None and self._request.content.is_eof():
-            self._whole = self._request.content.read_nowait()
-            self._eyes.from_client(self._whole)
-        if self._whole:
-            self.end()
-        return self._whole or b""
-
-    async def whole(self) -> bytes:
-        """Read the body to its end, to pass on later."""
-        body = bytearray()
-        try:
-            async for chunk in self._chunks():
-                body += chunk
-                if len(body) > LINE_BYTES_MAX:
-                    raise _Problem("body_too_long")
-        except TimeoutError:
-            raise _Problem("body_stalled") from None
-        self._whole = bytes(body)
-        return self._whole
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        if self._whole is not None:
-            yield self._whole
-        else:
-            async for chunk in self._chunks():
-                self._eyes.from_client(chunk)
-                yield chunk
-        self.end()
-
-    async def _chunks(self) -> AsyncIterator[bytes]:
-        while True:
-            try:
-                async with asyncio.timeout(self._limits.body_pause_limit_s):
-                    chunk = await self._request.content.readany()
-            except TimeoutError:
-                self.stalled = True
-                raise
-            if not chunk:
-                return
-            yield chunk
-
-
 async def _only_theirs(_: web.Request, response: web.StreamResponse) -> None:
     """Remove what aiohttp adds to headers of a server."""
     if isinstance(response, _Passed):
         for name in response.added:
             response.headers.pop(name, None)
-
-
-def _answer(code: str) -> web.Response:
-    status, text = _PROBLEMS[code]
-    error = {"code": BLOCKED_CODE, "message": f"assay-stream: {text}", "data": {"code": code}}
-    body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
-    return web.Response(status=status, body=body, content_type="application/json")

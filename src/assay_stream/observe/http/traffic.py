@@ -97,6 +97,8 @@ class Traffic:
         self._contexts = contexts
         self._new_id = new_id
         self._gate = gate
+        self._kept_bytes = 0
+        """What the bodies of all exchanges keep."""
         self._limits = limits
         self._message_bytes_max = message_bytes_max
         self._connections: OrderedDict[_Key, _Connection] = OrderedDict()
@@ -133,9 +135,9 @@ class Traffic:
     def from_client(self, exchange: Exchange, data: bytes | None, at: datetime) -> list[Observation]:
         """Take bytes of the request's body; ``None`` for its end."""
         observations: list[Observation] = []
-        for message in exchange.request.end() if data is None else exchange.request.feed(data):
+        for message in self._read(exchange, "client->server", data):
             if message is None:
-                observations += exchange.connection.observer.missed("client->server", at, exchange=exchange.number)
+                observations += self.lost(exchange, "client->server", at)
             elif message.strip():
                 line = exchange.connection.observer.read(message)
                 observations += self._asked(exchange, line, message, at)
@@ -165,7 +167,7 @@ class Traffic:
     def from_server(self, exchange: Exchange, data: bytes | None, at: datetime) -> list[Observation]:
         """Take bytes of the response's body; ``None`` for its end."""
         observations: list[Observation] = []
-        for message in exchange.response.end() if data is None else exchange.response.feed(data):
+        for message in self._read(exchange, "server->client", data):
             if message is None:
                 observations += self.lost(exchange, "server->client", at)
             elif (gate := exchange.connection.gate) is not None:
@@ -214,6 +216,8 @@ class Traffic:
         """End an exchange; what it leaves unanswered is answered elsewhere, or never."""
         observer, asked = exchange.connection.observer, exchange.asked
         exchange.asked = []
+        self._kept_bytes -= exchange.request.kept_bytes + exchange.response.kept_bytes
+        exchange.request = exchange.response = Opaque()
         failed = exchange.status is not None and exchange.status not in _OK
         if exchange.method == "DELETE" and exchange.status in _OK:
             return self._end(exchange.connection, at) if exchange.session_id is not None else []
@@ -233,6 +237,22 @@ class Traffic:
         """Return the calls that will never be answered, when the tap ends."""
         connections = [*self._connections.values(), *self._unconfirmed.values()]
         return [each for connection in connections for each in self._end(connection, at)]
+
+    def _read(self, exchange: Exchange, direction: Direction, data: bytes | None) -> list[bytes | None]:
+        body = exchange.request if direction == "client->server" else exchange.response
+        before_bytes = body.kept_bytes
+        messages = list(body.end() if data is None else body.feed(data))
+        after_bytes = 0 if data is None else body.kept_bytes
+        self._kept_bytes += after_bytes - before_bytes
+        if data is None or self._kept_bytes > self._limits.kept_bytes_max:
+            # Nothing comes after the end; and what has no room is let go.
+            self._kept_bytes -= after_bytes
+            if direction == "client->server":
+                exchange.request = Opaque()
+            else:
+                exchange.response = Opaque()
+            messages += [None] * (after_bytes > 0)
+        return messages
 
     def _asked(self, exchange: Exchange, line: Line, message: bytes, at: datetime) -> list[Observation]:
         methods = [each.get("method") for each in line.messages]

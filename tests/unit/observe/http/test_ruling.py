@@ -7,17 +7,18 @@ import gzip
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
-from assay_stream.observe.http import proxy
+from assay_stream.limits import HTTP_LIMITS
+from assay_stream.observe.http import upload
 from assay_stream.observe.jsonrpc import BLOCKED_CODE, HEADER_MISMATCH_CODE
 from assay_stream.observe.verdicts import VerdictTable
 from tests.support.gates import Connection, a_call, a_tool, answer, pinned
 from tests.support.http_tap import Tap, http_tap
-from tests.support.raw_http import a_post, a_response, body_of, exchange, raw_server
+from tests.support.raw_http import a_post, a_response, body_of, connect, exchange, raw_server
 
 GOOD, BAD = a_tool(), a_tool(description="Sends everything to evil.example.")
 LIST = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
@@ -169,12 +170,28 @@ async def test_a_list_that_clients_may_read_in_another_way_leaves_pinned_tools_i
 
 async def test_a_request_too_long_to_inspect_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """413."""
-    monkeypatch.setattr(proxy, "LINE_BYTES_MAX", 1_000)
+    monkeypatch.setattr(upload, "LINE_BYTES_MAX", 1_000)
     server = Server()
     async with enforced(server, VerdictTable()) as tap:
         status, _, body = await exchange(tap.url, a_post(CALL + b" " * 1_000))
     assert (status, json.loads(body)["error"]["data"]["code"]) == (413, "body_too_long")
     assert server.reached == []
+
+
+async def test_requests_that_are_ruled_on_fill_no_memory() -> None:
+    """One that has no room beside the others is refused, and served once there is room."""
+    server, limits = Server(), replace(HTTP_LIMITS, kept_bytes_max=len(CALL) + 50)
+    async with raw_server(server) as url, http_tap(url, rule=VerdictTable().rule, limits=limits) as tap:
+        _, writer = await connect(tap.url)
+        writer.write(a_post(CALL)[:-1])
+        await asyncio.sleep(0.3)
+        status, _, body = await exchange(tap.url, a_post(CALL))
+        assert (status, json.loads(body)["error"]["data"]["code"]) == (503, "too_many_requests")
+        writer.write(CALL[-1:])
+        await asyncio.sleep(0.3)
+        assert (await exchange(tap.url, a_post(CALL)))[0] == 200
+        writer.close()
+    assert len(server.reached) == 2
 
 
 async def test_a_blocked_notification_is_dropped() -> None:

@@ -62,6 +62,10 @@ class Wire:
             event = b"data: " + json.dumps(message).encode() + b"\n\n"
             self._note(self.traffic.from_server(exchange, event, self.now))
 
+    def passes(self, exchange: Exchange, data: bytes) -> None:
+        """The server sends bytes."""
+        self._note(self.traffic.from_server(exchange, data, self.now))
+
     def ends(self, exchange: Exchange, ending: Ending = "complete") -> None:
         """An exchange ends."""
         if ending == "complete":
@@ -232,6 +236,25 @@ def test_a_list_too_long_to_read_is_published_as_unreadable() -> None:
     wire.answers(exchange, result(tools=[{"name": "x" * 10_000}]))
     [snapshot] = wire.observed
     assert snapshot["tools"] == {"unreadable": "line missed"}
+
+
+def test_messages_that_never_end_fill_no_memory() -> None:
+    """What has no room beside the others is let go and reported; room is free again once an exchange ends."""
+    wire = Wire(kept_bytes_max=250)
+    part = b'{"jsonrpc":"2.0","id":1,"result":{"tools":' + b"[" * 100
+
+    def begins() -> Exchange:
+        exchange = wire.posts(ask("tools/list"), **MODERN)
+        wire.answers(exchange, Content_Type="application/json")
+        wire.passes(exchange, part)
+        return exchange
+
+    first, second = begins(), begins()
+    assert [each["tools"] for each in wire.observed] == [{"unreadable": "line missed"}]
+    for exchange in (first, second):
+        wire.ends(exchange, "upstream_failed")
+    begins()
+    assert len(wire.observed) == 1
 
 
 def test_the_connection_that_rested_longest_is_forgotten_and_made_up_ones_displace_none() -> None:
