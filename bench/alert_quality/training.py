@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, diags
 from sklearn.linear_model import LogisticRegression
 
 from assay_stream.detect.features import features_of
-from assay_stream.detect.scorer import PASSAGE_SENTENCES_MAX
+from assay_stream.detect.scorer import LENGTH_SYMBOLS_ADDED, PASSAGE_SENTENCES_MAX
 from assay_stream.detect.steering import offered_by
 from assay_stream.detect.surfaces import texts_of
 from assay_stream.detect.symbols import sentences_of
@@ -35,8 +35,7 @@ MEASURED_ONLY = "unseen_2"
 
 _PASSAGES_MAX = 30_000
 _ROUNDS = 4
-_INVERSE_PENALTY = 0.3
-_COUNT_MAX = 2
+_INVERSE_PENALTY = 10.0
 _DEFINITIONS_MIN = 2
 _GROUP_WEIGHT = 60
 """Poisoned definitions of one source that weigh one each; more of them weigh less, so that no author dominates."""
@@ -168,8 +167,10 @@ def passages_of(bags: Sequence[Bag]) -> Passages:
                 for length in range(1, min(PASSAGE_SENTENCES_MAX, len(numbers) - first) + 1):
                     passages.append(numbers[first : first + length])
                     owners.append(index)
-    rows = (_binary(passages, len(sentences)) @ by_sentence).tocsr()
-    rows.data = np.minimum(rows.data, _COUNT_MAX)
+    lengths = np.array([len(sentence) for sentence in sentences], dtype=np.float32)
+    of_sentences = _binary(passages, len(sentences))
+    by_length = diags(1 / np.sqrt(of_sentences @ lengths + LENGTH_SYMBOLS_ADDED))
+    rows = (by_length @ of_sentences @ by_sentence).tocsr().astype(np.float32)
     return Passages(features=columns, rows=rows, bag=np.array(owners))
 
 

@@ -93,6 +93,8 @@ class _Words(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     common: str
     scripts_read_well: str
     tool_verbs: str
+    english: str
+    not_english: str
 
 
 class _Lists(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

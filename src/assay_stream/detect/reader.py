@@ -13,7 +13,8 @@ from assay_stream.detect.page import NO_HINTS, RULE_NEEDLES, Page, decoded_page
 from assay_stream.detect.phrase_filter import AS_IT_STANDS, BACKWARDS, ROT13, PhraseFilter, WordReadings
 from assay_stream.detect.phrases import PhraseBook
 from assay_stream.detect.places import Places, has_address, host_of, is_documentation, is_harmless, names_in
-from assay_stream.detect.steering import STEERING_RULES
+from assay_stream.detect.scorer import RULE as STEERING_SCORED
+from assay_stream.detect.steering import STEERING_RULES, is_english
 from assay_stream.detect.surfaces import Place
 from assay_stream.detect.symbols import Offered
 from assay_stream.detect.tool_names import OtherTools, Span
@@ -31,7 +32,15 @@ _UNLESS = {rule.id: re.compile(rule.unless_followed_by, re.IGNORECASE) for rule 
 _UNLESS_BEFORE = {
     rule.id: re.compile(f"(?:{rule.unless_preceded_by})$", re.IGNORECASE) for rule in RULES if rule.unless_preceded_by
 }
+_WORDED = frozenset(rule.id for rule in RULES if not rule.pattern) - {
+    STEERING_SCORED,
+    "mixed_script_word",
+    "instructions_overridden",
+    "secrecy_asked",
+}
+"""Ids of the rules on words, or on what words relate, that documentation can match as well."""
 _BEFORE_CHARS = 80
+_AROUND_CHARS = 40
 _CONTACT_CHARS = 60
 _WHOLE_VIEWS = {ROT13: ("rot13", rot13), BACKWARDS: ("backwards", backwards)}
 # Words that hardly any directive does without: a text that has one of them respelt is read respelt as a whole.
@@ -115,14 +124,26 @@ class Reader:
         stated = set()
         for match in self._as_it_stands(page):
             stated.add((match.rule, match.key))
-            # Which of its own tools to use is for a server to say, if it says so openly.
-            yield match._replace(level=_LEVEL_MEDIUM) if match.rule == "other_tool_steered" else match
+            yield match._replace(level=_LEVEL_MEDIUM) if self._is_medium(match, page) else match
         for match in self._hidden(page):
             # What is grave in a reading that a person does not see, and is not said openly as well.
             if match.rule in {"encoded_text", "text_oversized"}:
                 yield match
             elif match.level >= _LEVEL_HIGH and not self._is_stated(match, stated):
                 yield match._replace(rule="hidden_meaning", level=LEVELS["hidden_meaning"])
+
+    def _is_medium(self, match: Match, page: Page) -> bool:
+        """Tell whether what a rule found in plain sight is medium at most.
+
+        Which of its own tools to use is for a server to say, if it says so openly. And where words alone match, the
+        text around them has to read like one that steers: else it is documentation that happens to use them.
+        """
+        if match.level <= _LEVEL_MEDIUM:
+            return False
+        if match.rule == "other_tool_steered" or match.rule not in _WORDED:
+            return match.rule == "other_tool_steered"
+        around = match.text[max(0, match.start - _AROUND_CHARS) : match.end + _AROUND_CHARS]
+        return is_english(around) and page.reads_as_documentation(self._offered, self._work)
 
     @staticmethod
     def _is_stated(match: Match, stated: Set[tuple[str, _Key]]) -> bool:

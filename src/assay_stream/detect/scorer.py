@@ -3,8 +3,9 @@
 The weights are integers and are data (``data/weights.tsv``), so every platform computes the same score. They were
 trained by ``bench/alert_quality/train.py``; ``data/model.toml`` states their digest, the levels and what they were
 trained on. A sentence scores the sum of the weights of its features (``features``), or that of its best part less
-a margin; a passage of up to three sentences the sum of theirs. So harmless text around a passage takes nothing from
-its score, and harmless words inside a sentence little.
+a margin; a passage of up to three sentences the sum of theirs, divided by the root of its length. So harmless text
+around a passage takes nothing from its score, harmless words inside a sentence little, and a long honest paragraph, in
+which features that say nothing add up as noise does, gains nothing by its length.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from functools import lru_cache
 from hashlib import sha256
 from importlib.resources.abc import Traversable
 from itertools import pairwise
+from math import isqrt
 from typing import Annotated, Final, NamedTuple
 
 import msgspec
@@ -28,10 +30,14 @@ PASSAGE_SENTENCES_MAX: Final = 3
 RULE: Final = "steering_scored"
 """Id of the rule that a passage is reported under."""
 
+LENGTH_SYMBOLS_ADDED: Final = 16
+"""Added to the length of a passage, so that a few words do not weigh as much as a sentence."""
+
+_ROOT_SCALE = 16
 _UNITS_PER_SYMBOL = 4
 _PADDED_SYMBOLS_MIN = 12
 """A shorter sentence has no room for a directive and for what would hide it."""
-_PART_MARGIN = 40
+_PART_MARGIN = 400
 """What a part scores less than the same words alone: levels were set on whole sentences, and of many parts one is
 high by chance."""
 _CACHED_SENTENCES_MAX = 4_096
@@ -46,6 +52,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         bias: what every passage's score begins with.
         medium: the score from which a passage counts as medium.
         high: the score from which it counts as high.
+        supporting: the score from which a text bears out what a rule on words found in it.
         trained_on: what the weights were trained on, for a person.
     """
 
@@ -53,6 +60,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     bias: int
     medium: int
     high: int
+    supporting: int
     trained_on: str
 
 
@@ -101,13 +109,20 @@ MODEL, _WEIGHTS = load()
 
 
 @lru_cache(_CACHED_SENTENCES_MAX)
-def _score(symbols: tuple[str, ...]) -> int:
-    """Return the score of a sentence, or that of its best part: harmless words put into it take little away."""
-    whole = _sum(symbols)
+def _score(symbols: tuple[str, ...]) -> tuple[int, int]:
+    """Return the sum and the length of a sentence, or of its best part: harmless words put into it take little away."""
+    whole = _sum(symbols), len(symbols)
     if len(symbols) < _PADDED_SYMBOLS_MIN:
         return whole
     first, end = _best_part(symbols)
-    return max(whole, _sum(symbols[first:end]) - _PART_MARGIN) if end - first < len(symbols) else whole
+    if end - first == len(symbols):
+        return whole
+    part = _sum(symbols[first:end]) - _PART_MARGIN, end - first
+    return max(whole, part, key=lambda each: _over_root(*each))
+
+
+def _over_root(total: int, symbols: int) -> int:
+    return total * _ROOT_SCALE // isqrt(_ROOT_SCALE * _ROOT_SCALE * (symbols + LENGTH_SYMBOLS_ADDED))
 
 
 def _sum(symbols: tuple[str, ...]) -> int:
@@ -143,25 +158,49 @@ def passages_in(sentences: Sequence[Sentence], work: Work) -> Iterator[Passage]:
     scores = [_score(sentence.symbols) for sentence in sentences]
     first = 0
     while first < len(scores):
-        score, length = _best(scores[first : first + PASSAGE_SENTENCES_MAX])
-        if score + MODEL.bias < MODEL.medium:
+        score, length = _best(scores, first)
+        if score < MODEL.medium:
             first += 1
             continue
-        level = _LEVEL_HIGH if score + MODEL.bias >= MODEL.high else _LEVEL_MEDIUM
+        # A later beginning may do better: harmless sentences before a poison take nothing from its score.
+        for later in range(first + 1, min(first + PASSAGE_SENTENCES_MAX, len(scores))):
+            other = _best(scores, later)
+            if other[0] > score:
+                (score, length), first = other, later
+        level = _LEVEL_HIGH if score >= MODEL.high else _LEVEL_MEDIUM
         at = max(range(length), key=lambda index: scores[first + index])
         passage = sentences[first : first + length]
-        yield Passage(level, score + MODEL.bias, passage, at, _heaviest(passage[at].symbols))
+        yield Passage(level, score, passage, at, _heaviest(passage[at].symbols))
         first += length
 
 
-def _best(scores: Sequence[int]) -> tuple[int, int]:
-    """Return the best score of a passage that begins here, and how many sentences it has."""
-    best, length, total = scores[0], 1, 0
-    for number, score in enumerate(scores, 1):
-        total += score
-        if total > best:
-            best, length = total, number
-    return best, length
+def best_score(sentences: Sequence[Sentence], work: Work) -> int:
+    """Return the score of the passage of a text that scores highest.
+
+    Args:
+        sentences: of the text, at least one.
+        work: the budget.
+
+    Raises:
+        WorkExhaustedError: where the budget does not suffice.
+    """
+    work.spend(_UNITS_PER_SYMBOL * sum(len(sentence.symbols) for sentence in sentences))
+    scores = [_score(sentence.symbols) for sentence in sentences]
+    return max(_best(scores, first)[0] for first in range(len(scores)))
+
+
+def _best(scores: Sequence[tuple[int, int]], first: int) -> tuple[int, int]:
+    """Return the best score of a passage that begins at a sentence, and how many sentences it has."""
+    best: tuple[int, int] | None = None
+    total = symbols = 0
+    for length, (score, added) in enumerate(scores[first : first + PASSAGE_SENTENCES_MAX], 1):
+        total, symbols = total + score, symbols + added
+        reached = MODEL.bias + _over_root(total, symbols)
+        if best is None or reached > best[0]:
+            best = reached, length
+    if best is None:
+        raise ValueError("no sentence begins there")
+    return best
 
 
 def _heaviest(symbols: tuple[str, ...]) -> tuple[int, int]:

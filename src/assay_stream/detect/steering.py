@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from assay_stream.detect.catalog import LEVELS
+from assay_stream.detect.catalog import CATALOG, LEVELS
 from assay_stream.detect.relations import RELATION_RULES, Related, relations_in
-from assay_stream.detect.scorer import RULE, passages_in
+from assay_stream.detect.scorer import MODEL, RULE, best_score, passages_in
 from assay_stream.detect.surfaces import Role, Text
 from assay_stream.detect.symbols import Offered, Sentence, sentences_of, spans_of
 from assay_stream.detect.tool_names import OtherTools
@@ -15,6 +15,8 @@ from assay_stream.work import Work
 
 STEERING_RULES: Final = frozenset([RULE, *RELATION_RULES])
 """Ids of the rules on sentences."""
+_ENGLISH = frozenset(CATALOG.words.english.split())
+_NOT_ENGLISH = frozenset(CATALOG.words.not_english.split())
 _CHARS_MIN = 12
 """A shorter text has no room for a directive."""
 _CHARS_PER_UNIT = 4
@@ -77,6 +79,26 @@ def steering_in(seen: str, offered: Offered, work: Work) -> Iterator[Steering]:
         spans = spans or spans_of(seen)
         key = tuple(symbol for sentence in passage.sentences for symbol in sentence.symbols)
         yield _steering(RULE, passage.level, passage.sentences[passage.at], passage.heaviest, key, spans)
+
+
+def reads_as_documentation(seen: str, offered: Offered, work: Work) -> bool:
+    """Tell whether no passage of a text scores near medium.
+
+    Raises:
+        WorkExhaustedError: where the budget does not suffice.
+    """
+    work.spend(len(seen) // _CHARS_PER_UNIT)
+    sentences = list(sentences_of(seen, offered))
+    return bool(sentences) and best_score(sentences, work) < MODEL.supporting
+
+
+def is_english(text: str) -> bool:
+    """Tell whether a part of a text is in the language that most weights are of: elsewhere a low score says little."""
+    if not text.isascii() and any(char.isalpha() and not char.isascii() for char in text):
+        return False
+    words = text.lower().split()
+    english = sum(word in _ENGLISH for word in words)
+    return english > 0 and english >= sum(word in _NOT_ENGLISH for word in words)
 
 
 def _relations(

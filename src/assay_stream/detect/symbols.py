@@ -224,14 +224,19 @@ def _named(chunk: str, token: re.Match[str]) -> Iterator[_Item]:
     start, end = token.span()
     following = chunk[end : end + 1]
     is_quoted = start > 0 and chunk[start - 1] in _OPENING and following in _CLOSING and following != ""
-    is_called = following == "(" and len(name) >= _CALLED_CHARS_MIN and not chunk.startswith("(s)", end)
+    # COUNT(*) is SQL's and API_KEY is a setting: hardly any tool is named in capitals alone.
+    is_constant = name.isupper()
+    is_called = (
+        following == "(" and len(name) >= _CALLED_CHARS_MIN and not is_constant and not chunk.startswith("(s)", end)
+    )
     is_cased = "_" in name.strip("_") or _CAMEL_CASE.fullmatch(name) is not None
     is_name = (is_cased or (is_quoted and ("-" in name or "." in name))) and name.partition(".")[0] not in _PROTOCOL
     if following == "=" and not is_quoted:
         yield "<param>"
         return
     if is_name or is_called:
-        yield _Name(name, name_key(name), families_of(name), ("<other>" if is_called or is_cased else "<named>",))
+        is_other = (is_called or is_cased) and not is_constant
+        yield _Name(name, name_key(name), families_of(name), ("<other>" if is_other else "<named>",))
         return
     # In "a paid-call" nothing is called: the later words of a compound are words of their own.
     words = tuple(

@@ -46,6 +46,8 @@ def symbols(text: str) -> list[str]:
         ("read /var/log/syslog", "read <path>"),
         ("at most 2,000", "at most <number>"),
         ("IMPORTANT", "important <capitals>"),
+        ("use COUNT(*) first", "use count <capitals> first"),
+        ("set API_TOKEN", "set <named>"),
         ("the 'add' mode", "the <quoted> add mode"),
         ("set readOnlyHint and `_meta.progressToken`", "set readonlyhint and <quoted> meta progresstoken"),
     ],
