@@ -142,6 +142,24 @@ async def test_the_command_serves_until_it_is_stopped(tmp_path: Path) -> None:
     assert "mcp.tools.list.observed" in kinds
 
 
+async def test_the_command_serves_the_servers_of_a_file(tmp_path: Path) -> None:
+    """Each under its path, with its own name in the records."""
+    output, file, port = tmp_path / "observations.ndjson", tmp_path / "taps.yaml", free_port()
+    async with http_server() as one, http_server("json") as two:
+        entries = [
+            f"  - {{server_id: {name}, url: '{url}', path: /{name}}}\n" for name, url in (("a", one), ("b", two))
+        ]
+        file.write_text("upstreams:\n" + "".join(entries))
+        arguments = ["tap", "--listen", f"127.0.0.1:{port}", "--upstreams", str(file), "--output", str(output)]
+        async with listening([sys.executable, "-m", "assay_stream", *arguments], port) as process:
+            for name in ("a", "b"):
+                async with Client(f"http://127.0.0.1:{port}/{name}", mode="auto") as client:
+                    await client.list_tools()
+            process.send_signal(signal.SIGTERM)
+            assert await asyncio.wait_for(process.wait(), 20) == 0
+    assert [json.loads(line)["data"]["server_id"] for line in output.read_bytes().splitlines()] == ["a", "b"]
+
+
 async def test_no_token_argument_or_result_is_published_or_logged(tmp_path: Path) -> None:
     """Planted secrets are looked for in everything that the tap writes, also when it is refused and misled."""
     output, log, port = tmp_path / "observations.ndjson", tmp_path / "log", free_port()
