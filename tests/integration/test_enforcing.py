@@ -19,6 +19,7 @@ from aiokafka import AIOKafkaProducer
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
+from mcp_types import ErrorData
 
 from assay_stream.kafka.connection import connection_options
 from assay_stream.model.control import PIN_REJECT_TYPE, PIN_SET_TYPE
@@ -169,7 +170,7 @@ async def test_a_pinned_tool_of_a_swapped_server_is_refused_until_it_is_approved
 
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 async def test_a_swapped_server_is_refused_over_http(deployment: Deployment, mode: str) -> None:
-    """Policy, pins, another server under the same address: its changed tool is refused on the first call."""
+    """Policy, pins, another server under the same address: its changed tool is refused."""
     worker = deployment.start_worker()
     await worker.wait_ready()
     reason, port, behind = ("--reason", "as reviewed"), free_port(), free_port()
@@ -186,14 +187,25 @@ async def test_a_swapped_server_is_refused_over_http(deployment: Deployment, mod
             assert not (await client.call_tool("echo", {"message": "m"})).is_error
         async with http_server("swapped", port=behind), Client(f"http://127.0.0.1:{port}/mcp", mode=mode) as client:
             await client.list_tools()
-            with pytest.raises(MCPError) as refused:
-                await client.call_tool("echo", {"message": "m"})
+            error = await refusal_of(client, "echo", {"message": "m"})
             assert not (await client.call_tool("slow", {"seconds": 0})).is_error, "another tool passes"
-    error = refused.value.error
+        called = b'"slow"'
+        records = await deployment.wait_for(
+            Role.EVIDENCE, lambda all_: any(called in (each.value or b"") for each in all_)
+        )
+    assert [each["tool"] for each in map(payload, records) if each["decision"] == "deny"] == ["echo"]
     assert isinstance(error.data, dict)
     assert (error.code, error.data["reason_code"]) == (BLOCKED_CODE, "definition_mismatch")
-    evidence = [payload(each) for each in await deployment.wait_for(Role.EVIDENCE, lambda all_: len(all_) == 4)]
-    assert [each["tool"] for each in evidence if each["decision"] == "deny"] == ["echo"]
+
+
+async def refusal_of(client: Client, name: str, arguments: dict[str, Any]) -> ErrorData:
+    """Call a tool until the tap knows the decision about it and refuses: the error."""
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                await client.call_tool(name, arguments)
+            except MCPError as error:
+                return error.error
 
 
 async def the_listings_say(deployment: Deployment, first: str, second: str) -> None:
