@@ -4,8 +4,7 @@ python -m bench.alert_quality.train FOLDER ... [--write]
 
 FOLDER holds texts by others in the public format (README.md). Without --write nothing is written: every source of
 attacks is left out in turn, and every sixth of the benign packages, and scored by a model that did not see it. The
-levels follow from those scores: 2 % of the benign packages may have a tool at high, 10 % one at medium, and half of
-them one that bears out what a rule on words found.
+levels follow from those scores: 2 % of the benign packages may have a tool at high, and 10 % one at medium.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from bench.alert_quality.training import Bag, bags_of, best_scores, fit, passage
 _SCALE = 100
 _WEIGHT_MIN = 3
 """Smaller weights are dropped: together they move no score over a level."""
-_HIGH_SHARE, _MEDIUM_SHARE, _SUPPORTING_SHARE = 0.02, 0.1, 0.5
+_HIGH_SHARE, _MEDIUM_SHARE = 0.02, 0.1
 _PACKAGE_FOLDS = 6
 _DATA = Path(assay_stream.detect.__file__).parent / "data"
 
@@ -42,11 +41,11 @@ def main() -> None:
     for left_out in _folds(bags):
         weights, bias = fit(passages, bags, ~left_out)
         scores[left_out] = best_scores(passages.rows @ weights + bias, passages.bag, len(bags))[left_out]
-    levels = [_level(bags, scores, share) for share in (_HIGH_SHARE, _MEDIUM_SHARE, _SUPPORTING_SHARE)]
-    _report(bags, scores, levels)
+    high, medium = (_level(bags, scores, share) for share in (_HIGH_SHARE, _MEDIUM_SHARE))
+    _report(bags, scores, high, medium)
     if options.write:
         weights, bias = fit(passages, bags, np.ones(len(bags), dtype=bool))
-        _write(passages.features, weights, bias, levels, bags)
+        _write(passages.features, weights, bias, high, medium, bags)
 
 
 def _folds(bags: Sequence[Bag]) -> list[np.ndarray]:
@@ -67,13 +66,12 @@ def _level(bags: Sequence[Bag], scores: np.ndarray, share: float) -> float:
     return ordered[int(share * len(ordered))] + 1 / _SCALE
 
 
-def _report(bags: Sequence[Bag], scores: np.ndarray, levels: Sequence[float]) -> None:
+def _report(bags: Sequence[Bag], scores: np.ndarray, high: float, medium: float) -> None:
     by_group: dict[tuple[bool, str], list[float]] = defaultdict(list)
     for bag, score in zip(bags, scores, strict=True):
         group = bag.group if bag.is_attack or not bag.is_public else "benign packages"
         by_group[(bag.is_attack, group)].append(score)
-    high, medium, supporting = levels
-    print(f"levels: high from {high:.2f}, medium from {medium:.2f}, supporting from {supporting:.2f}")
+    print(f"levels: high from {high:.2f}, medium from {medium:.2f}")
     for (is_attack, group), found in sorted(by_group.items()):
         at_high, at_medium = (sum(score >= level for score in found) for level in (high, medium))
         kind = "attacks" if is_attack else "benign"
@@ -81,9 +79,8 @@ def _report(bags: Sequence[Bag], scores: np.ndarray, levels: Sequence[float]) ->
 
 
 def _write(
-    features: Mapping[str, int], weights: np.ndarray, bias: float, levels: Sequence[float], bags: Sequence[Bag]
+    features: Mapping[str, int], weights: np.ndarray, bias: float, high: float, medium: float, bags: Sequence[Bag]
 ) -> None:
-    high, medium, supporting = (round(level * _SCALE) for level in levels)
     rounded = {feature: round(float(weights[column]) * _SCALE) for feature, column in features.items()}
     lines = [f"{feature}\t{weight}\n" for feature, weight in sorted(rounded.items()) if abs(weight) >= _WEIGHT_MIN]
     content = "".join(lines).encode()
@@ -93,9 +90,8 @@ def _write(
         "# The scorer's model: see scorer.py. Written by bench/alert_quality/train.py.\n"
         f'digest = "sha256:{sha256(content).hexdigest()}"\n'
         f"bias = {round(bias * _SCALE)}\n"
-        f"medium = {medium}\n"
-        f"high = {high}\n"
-        f"supporting = {supporting}\n"
+        f"medium = {round(medium * _SCALE)}\n"
+        f"high = {round(high * _SCALE)}\n"
         f'trained_on = "{attacks} poisoned and {len(bags) - attacks} benign definitions"\n',
         encoding="utf-8",
     )

@@ -44,10 +44,18 @@ def _decoded_of_then(self: Any, page: Page, *, is_blob: bool) -> Iterator[reader
         yield from self._by_words(page)
 
 
+_as_it_stands = reader.Reader._as_it_stands
+
+
+def _as_it_stood(self: Any, page: Page, *, is_raw: bool = True) -> Iterator[reader.Match]:
+    return _as_it_stands(self, page) if is_raw else self._by_words(page)
+
+
 _RULES: dict[str, Any] = {
     # A disguise was undone once, what was respelt was held against words alone, and a search for blobs cost more.
     "assay_stream.detect.reader.hidden_views": _views_of_then,
     "assay_stream.detect.reader.Reader._decoded": _decoded_of_then,
+    "assay_stream.detect.reader.Reader._as_it_stands": _as_it_stood,
     "assay_stream.detect.reader._TELLTALES": dict.fromkeys(reader._WHOLE_VIEWS, frozenset()),
     "assay_stream.detect.decoders._RESPELT_BLOBS": {},
     "assay_stream.detect.decoders._UNITS_PER_BLOB": 0,

@@ -40,6 +40,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         names_are_whole: whether a longer name that ends in one of them does not count.
         raised_to: the level where ``raised_when`` holds.
         raised_when: the parameter is required by a tool that stood before, or has an address set.
+        own_business: parts of names: a tool or a switch that is called so does what the rule is about, and may say it.
         instructions_level: the most that it counts in a server's instructions, where such text has its place.
     """
 
@@ -59,6 +60,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     raised_to: Annotated[int, msgspec.Meta(ge=1, le=5)] | None = None
     raised_when: Literal["required", "address"] | None = None
     instructions_level: Annotated[int, msgspec.Meta(ge=1, le=5)] | None = None
+    own_business: str = ""
 
     @property
     def regex(self) -> str:
@@ -93,8 +95,6 @@ class _Words(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     common: str
     scripts_read_well: str
     tool_verbs: str
-    english: str
-    not_english: str
 
 
 class _Lists(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

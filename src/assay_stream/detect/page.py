@@ -11,7 +11,7 @@ from assay_stream.detect.decoders import gates_of
 from assay_stream.detect.needles import CHARS_PER_UNIT, Joined, Needles, gated, lowered
 from assay_stream.detect.phrase_filter import Readings, WordReadings
 from assay_stream.detect.places import has_address
-from assay_stream.detect.steering import Steering, reads_as_documentation, steering_in
+from assay_stream.detect.steering import Steering, steering_in
 from assay_stream.detect.symbols import Offered
 from assay_stream.detect.tool_names import OtherTools
 from assay_stream.text.normalization import units_to_normalize
@@ -71,7 +71,6 @@ class Page:
     __slots__ = (
         "_has_address",
         "_has_beginning",
-        "_is_documentation",
         "_is_respelt",
         "_steering",
         "_words",
@@ -104,7 +103,6 @@ class Page:
         self._words: Words | None = None
         self._has_beginning: bool | None = None
         self._steering: tuple[Steering, ...] | None = None
-        self._is_documentation: bool | None = None
 
     @property
     def has_address(self) -> bool:
@@ -148,12 +146,6 @@ class Page:
         if self._steering is None:
             self._steering = tuple(steering_in(self.seen, offered, work))
         return self._steering
-
-    def reads_as_documentation(self, offered: Offered, work: Work) -> bool:
-        """Tell whether no passage of it comes near one that steers. Asked of the few pages that a rule matches."""
-        if self._is_documentation is None:
-            self._is_documentation = reads_as_documentation(self.seen, offered, work)
-        return self._is_documentation
 
 
 def pages_of(texts: Iterable[str], work: Work) -> dict[str, Page]:

@@ -13,10 +13,9 @@ from assay_stream.detect.page import NO_HINTS, RULE_NEEDLES, Page, decoded_page
 from assay_stream.detect.phrase_filter import AS_IT_STANDS, BACKWARDS, ROT13, PhraseFilter, WordReadings
 from assay_stream.detect.phrases import PhraseBook
 from assay_stream.detect.places import Places, has_address, host_of, is_documentation, is_harmless, names_in
-from assay_stream.detect.scorer import RULE as STEERING_SCORED
-from assay_stream.detect.steering import STEERING_RULES, is_english
+from assay_stream.detect.steering import STEERING_RULES
 from assay_stream.detect.surfaces import Place
-from assay_stream.detect.symbols import Offered
+from assay_stream.detect.symbols import Offered, name_key
 from assay_stream.detect.tool_names import OtherTools, Span
 from assay_stream.text.words import Words, mixed_words, mixes_scripts
 from assay_stream.work import Work
@@ -32,15 +31,7 @@ _UNLESS = {rule.id: re.compile(rule.unless_followed_by, re.IGNORECASE) for rule 
 _UNLESS_BEFORE = {
     rule.id: re.compile(f"(?:{rule.unless_preceded_by})$", re.IGNORECASE) for rule in RULES if rule.unless_preceded_by
 }
-_WORDED = frozenset(rule.id for rule in RULES if not rule.pattern) - {
-    STEERING_SCORED,
-    "mixed_script_word",
-    "instructions_overridden",
-    "secrecy_asked",
-}
-"""Ids of the rules on words, or on what words relate, that documentation can match as well."""
 _BEFORE_CHARS = 80
-_AROUND_CHARS = 40
 _CONTACT_CHARS = 60
 _WHOLE_VIEWS = {ROT13: ("rot13", rot13), BACKWARDS: ("backwards", backwards)}
 # Words that hardly any directive does without: a text that has one of them respelt is read respelt as a whole.
@@ -48,6 +39,9 @@ _TELLTALES = {
     way: frozenset(map(respell, ("the", "and", "you", "must", "call", "before", "first", "always", "user", "ignore")))
     for way, (_, respell) in _WHOLE_VIEWS.items()
 }
+_OWN_BUSINESS = {rule.id: tuple(rule.own_business.split()) for rule in RULES if rule.own_business}
+_OPENING_CHARS = 80
+_SWITCH_CHARS_MAX = 160
 _MATCHES_MAX = 200
 _LEVEL_HIGH, _LEVEL_MEDIUM = 4, 3
 LEVEL_LOW: Final = 2
@@ -124,7 +118,8 @@ class Reader:
         stated = set()
         for match in self._as_it_stands(page):
             stated.add((match.rule, match.key))
-            yield match._replace(level=_LEVEL_MEDIUM) if self._is_medium(match, page) else match
+            is_medium = match.level > _LEVEL_MEDIUM and self._is_own_business(match)
+            yield match._replace(level=_LEVEL_MEDIUM) if is_medium else match
         for match in self._hidden(page):
             # What is grave in a reading that a person does not see, and is not said openly as well.
             if match.rule in {"encoded_text", "text_oversized"}:
@@ -132,18 +127,22 @@ class Reader:
             elif match.level >= _LEVEL_HIGH and not self._is_stated(match, stated):
                 yield match._replace(rule="hidden_meaning", level=LEVELS["hidden_meaning"])
 
-    def _is_medium(self, match: Match, page: Page) -> bool:
-        """Tell whether what a rule found in plain sight is medium at most.
+    def _is_own_business(self, match: Match) -> bool:
+        """Tell whether a server may say this, if it says so openly.
 
-        Which of its own tools to use is for a server to say, if it says so openly. And where words alone match, the
-        text around them has to read like one that steers: else it is documentation that happens to use them.
+        Which of its own tools to use is for a server to say, and so is what a tool or a switch does that is called so:
+        ``list_tokens`` lists all tokens, and ``force`` skips a confirmation.
         """
-        if match.level <= _LEVEL_MEDIUM:
-            return False
-        if match.rule == "other_tool_steered" or match.rule not in _WORDED:
+        words = _OWN_BUSINESS.get(match.rule, ())
+        if self._place is None or not words:
             return match.rule == "other_tool_steered"
-        around = match.text[max(0, match.start - _AROUND_CHARS) : match.end + _AROUND_CHARS]
-        return is_english(around) and page.reads_as_documentation(self._offered, self._work)
+        holder, key = self._place
+        if key != "description" or match.start > _OPENING_CHARS:
+            return False
+        if holder is not None:
+            return any(word in _switch_at(holder, match.text) for word in words)
+        said = " ".join(match.key)
+        return any(word in self._others.own_key and word in said for word in words)
 
     @staticmethod
     def _is_stated(match: Match, stated: Set[tuple[str, _Key]]) -> bool:
@@ -289,6 +288,13 @@ def _pattern_key(rule: Rule, matched: str) -> _Key:
     if rule.id == "url_introduced":
         return (host_of(matched),)
     return (" ".join(matched.split()).lower() if rule.searched_in == "seen" else matched,)
+
+
+def _switch_at(holder: Place, description: str) -> str:
+    """Return the name of a parameter that is described in a sentence or two, else ``""``."""
+    if holder is None or holder[0] is None or holder[0][1] != "properties" or len(description) > _SWITCH_CHARS_MAX:
+        return ""
+    return name_key(str(holder[1]))
 
 
 def _is_harmless(rule: Rule, key: _Key) -> bool:

@@ -52,7 +52,6 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         bias: what every passage's score begins with.
         medium: the score from which a passage counts as medium.
         high: the score from which it counts as high.
-        supporting: the score from which a text bears out what a rule on words found in it.
         trained_on: what the weights were trained on, for a person.
     """
 
@@ -60,7 +59,6 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     bias: int
     medium: int
     high: int
-    supporting: int
     trained_on: str
 
 
@@ -172,21 +170,6 @@ def passages_in(sentences: Sequence[Sentence], work: Work) -> Iterator[Passage]:
         passage = sentences[first : first + length]
         yield Passage(level, score, passage, at, _heaviest(passage[at].symbols))
         first += length
-
-
-def best_score(sentences: Sequence[Sentence], work: Work) -> int:
-    """Return the score of the passage of a text that scores highest.
-
-    Args:
-        sentences: of the text, at least one.
-        work: the budget.
-
-    Raises:
-        WorkExhaustedError: where the budget does not suffice.
-    """
-    work.spend(_UNITS_PER_SYMBOL * sum(len(sentence.symbols) for sentence in sentences))
-    scores = [_score(sentence.symbols) for sentence in sentences]
-    return max(_best(scores, first)[0] for first in range(len(scores)))
 
 
 def _best(scores: Sequence[tuple[int, int]], first: int) -> tuple[int, int]:

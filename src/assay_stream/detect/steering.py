@@ -7,16 +7,14 @@ from typing import Final, NamedTuple
 
 from assay_stream.detect.catalog import CATALOG, LEVELS
 from assay_stream.detect.relations import RELATION_RULES, Related, relations_in
-from assay_stream.detect.scorer import MODEL, RULE, best_score, passages_in
+from assay_stream.detect.scorer import RULE, passages_in
 from assay_stream.detect.surfaces import Role, Text
 from assay_stream.detect.symbols import Offered, Sentence, sentences_of, spans_of
 from assay_stream.detect.tool_names import OtherTools
 from assay_stream.work import Work
 
-STEERING_RULES: Final = frozenset([RULE, *RELATION_RULES])
-"""Ids of the rules on sentences."""
-_ENGLISH = frozenset(CATALOG.words.english.split())
-_NOT_ENGLISH = frozenset(CATALOG.words.not_english.split())
+STEERING_RULES: Final = frozenset([RULE, *RELATION_RULES]) - {rule for rule, _ in CATALOG.phrases}
+"""Ids of the rules on sentences alone."""
 _CHARS_MIN = 12
 """A shorter text has no room for a directive."""
 _CHARS_PER_UNIT = 4
@@ -81,32 +79,13 @@ def steering_in(seen: str, offered: Offered, work: Work) -> Iterator[Steering]:
         yield _steering(RULE, passage.level, passage.sentences[passage.at], passage.heaviest, key, spans)
 
 
-def reads_as_documentation(seen: str, offered: Offered, work: Work) -> bool:
-    """Tell whether no passage of a text scores near medium.
-
-    Raises:
-        WorkExhaustedError: where the budget does not suffice.
-    """
-    work.spend(len(seen) // _CHARS_PER_UNIT)
-    sentences = list(sentences_of(seen, offered))
-    return bool(sentences) and best_score(sentences, work) < MODEL.supporting
-
-
-def is_english(text: str) -> bool:
-    """Tell whether a part of a text is in the language that most weights are of: elsewhere a low score says little."""
-    if not text.isascii() and any(char.isalpha() and not char.isascii() for char in text):
-        return False
-    words = text.lower().split()
-    english = sum(word in _ENGLISH for word in words)
-    return english > 0 and english >= sum(word in _NOT_ENGLISH for word in words)
-
-
 def _relations(
     seen: str, sentences: list[Sentence], offered: Offered, work: Work
 ) -> Iterator[tuple[Sentence, Related, int]]:
     """Yield the relations that hold, each with its level, and those of names that only look like the server's own.
 
-    Nobody calls a parameter, so a directive to call one keeps its level. Any other such name may be honest: medium.
+    Nobody calls a parameter, so a directive to call one keeps its level, but tools are called *with* one. Any other
+    such name may be honest: medium.
     """
     for sentence, related in relations_in(sentences, work):
         yield sentence, related, LEVELS[related.rule]
@@ -114,7 +93,8 @@ def _relations(
         for reading, is_call in ((offered._replace(parameters=frozenset()), True), (offered.strictly(), False)):
             work.spend(len(seen) // _CHARS_PER_UNIT)
             for sentence, related in relations_in(list(sentences_of(seen, reading)), work):
-                if related.is_call or not is_call:
+                called = sentence.symbols[related.first : related.end]
+                if not is_call or (related.is_call and "with" not in called):
                     level = LEVELS[related.rule]
                     yield sentence, related, level if is_call else min(level, _LEVEL_MEDIUM)
 
