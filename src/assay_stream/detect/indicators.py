@@ -28,6 +28,7 @@ from assay_stream.detect.reader import LEVEL_LOW, Match
 from assay_stream.detect.scorer import RULE as STEERING_SCORED
 from assay_stream.detect.scripts import new_scripts
 from assay_stream.detect.search import all_matches
+from assay_stream.detect.steering import offered_by
 from assay_stream.detect.structure import structural_matches
 from assay_stream.detect.surfaces import Place, Text, Texts, path_of, required_of
 from assay_stream.detect.tool_names import NO_TOOLS, OtherTools, ToolNames
@@ -128,7 +129,7 @@ def _search(
     required = required_of(after) if before is not None else None
     texts = Texts(after, work, older)
     new_texts = texts.new({(text.role, text.value) for text in old_texts})
-    for match in all_matches(new_texts, others, required, work):
+    for match in all_matches(new_texts, others, offered_by(others, texts), required, work):
         # Each of those that are reported takes a path and an excerpt.
         work.spend(_UNITS_PER_INDICATOR if len(found) < DEFAULT_LIMITS.indicators_max else _UNITS_PER_MATCH)
         found.append(match)
@@ -148,7 +149,7 @@ def _new_ones(matches: Iterable[Match], old_texts: Sequence[Text], others: Other
     for text in old_texts:
         work.spend(_UNITS_PER_CHAR * len(text.value))
         sentences.update(Words(shown(text.value, work)).sentence_keys())
-    for match in all_matches(old_texts, others, frozenset(), work):
+    for match in all_matches(old_texts, others, offered_by(others, old_texts), frozenset(), work):
         old.setdefault(_ends(match), set()).add(match.key)
         if match.rule == "url_introduced":
             owners.add(owner_of(match.key[0]))

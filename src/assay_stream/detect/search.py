@@ -10,8 +10,8 @@ from assay_stream.detect.catalog import CATALOG, LEVELS, RULES
 from assay_stream.detect.page import Page, pages_of
 from assay_stream.detect.phrase_filter import WordReadings
 from assay_stream.detect.reader import FILTER, Match, Reader
-from assay_stream.detect.steering import offered_by
 from assay_stream.detect.surfaces import Role, Text, name_words
+from assay_stream.detect.symbols import Offered
 from assay_stream.detect.tool_names import OtherTools
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.work import Work
@@ -28,13 +28,14 @@ _BATCH_CHARS = 16_384
 
 
 def all_matches(
-    texts: Iterable[Text], others: OtherTools, required: frozenset[str] | None, work: Work
+    texts: Iterable[Text], others: OtherTools, offered: Offered, required: frozenset[str] | None, work: Work
 ) -> Iterator[Match]:
     """Yield what every text gives, up to the bound on what is read of one definition.
 
     Args:
         texts: of the definition.
         others: the other tools.
+        offered: what the definition and its list offer.
         required: names of the parameters that a call must give, ``None`` of a definition that is seen first.
         work: the budget.
     """
@@ -50,7 +51,6 @@ def all_matches(
         left -= len(text.value)
         listed.append(text)
     readings = WordReadings(FILTER, work)
-    offered = offered_by(others, listed)
     silent: dict[Page, bool] = {}
     for batch in _batches(listed):
         pages = pages_of((text.value for text in batch), work)

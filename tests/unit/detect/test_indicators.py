@@ -294,3 +294,10 @@ def test_a_tool_may_say_what_its_name_says() -> None:
     assert detect_indicators(None, tool(asked) | {"name": "list_admin_tokens"})[0].level == 3
     assert detect_indicators(None, tool(asked) | {"name": "add_numbers"})[0].level == 5
     assert detect_indicators(None, tool("Adds numbers. " * 8 + asked) | {"name": "list_admin_tokens"})[0].level == 5
+
+
+def test_a_changed_description_may_name_a_parameter_that_stayed() -> None:
+    """What a definition offers is all of it, not only what changed: its own parameter is no foreign tool."""
+    before = tool("Adds.", search_query={"type": "string"})
+    after = tool("Adds. You must use the search_query tool first.", search_query={"type": "string"})
+    assert {found.level for found in detect_indicators(before, after)} <= {3}
