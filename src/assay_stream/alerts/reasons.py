@@ -62,7 +62,8 @@ def with_carried_over(finding: Finding, state_of: Callable[[str], AlertState | N
     own = state_of(finding.uid())
     if is_reported and (own is None or not own.raised):
         return replace(finding, carried_over=())
-    return replace(finding, indicators=(*finding.indicators, *finding.carried_over), carried_over=())
+    indicators = tuple(dict.fromkeys((*finding.indicators, *finding.carried_over)))
+    return replace(finding, indicators=indicators, carried_over=())
 
 
 class Leads:

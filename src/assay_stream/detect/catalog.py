@@ -40,7 +40,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         names_are_whole: whether a longer name that ends in one of them does not count.
         raised_to: the level where ``raised_when`` holds.
         raised_when: the parameter is required by a tool that stood before, or has an address set.
-        own_business: parts of names: a tool or a switch that is called so does what the rule is about, and may say it.
+        own_business: words of names: a tool or a switch that is called so does what the rule is about, and may say it.
         instructions_level: the most that it counts in a server's instructions, where such text has its place.
     """
 

@@ -86,6 +86,7 @@ _UNITS_PER_VIEW = 200
 _UTF16_BYTES_MIN = 2 * _PRINTABLE_CHARS_MIN
 _PACKED = {b"\x1f\x8b": "gzip", b"\x78\x01": "zlib", b"\x78\x5e": "zlib", b"\x78\x9c": "zlib", b"\x78\xda": "zlib"}
 _ANY_WINDOW = 32 + zlib.MAX_WBITS
+_GZIP_TRAILER_BYTES, _ZLIB_TRAILER_BYTES = 8, 4
 
 
 class View(NamedTuple):
@@ -255,6 +256,8 @@ def _unpacked(raw: bytes, how: str, work: Work) -> Iterator[View]:
         return
     stream = zlib.decompressobj(_ANY_WINDOW)
     unpacked = b""
+    # Without the checksum at its end: a wrong one must not hide what was packed.
+    raw = raw[: -_GZIP_TRAILER_BYTES if packed == "gzip" else -_ZLIB_TRAILER_BYTES]
     try:
         while not stream.eof and len(unpacked) < DEFAULT_LIMITS.unpacked_bytes_max:
             work.spend(_UNITS_PER_CHUNK)

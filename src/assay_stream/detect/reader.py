@@ -14,8 +14,8 @@ from assay_stream.detect.phrase_filter import AS_IT_STANDS, BACKWARDS, ROT13, Ph
 from assay_stream.detect.phrases import PhraseBook
 from assay_stream.detect.places import Places, has_address, host_of, is_documentation, is_harmless, names_in
 from assay_stream.detect.steering import STEERING_RULES
-from assay_stream.detect.surfaces import Place
-from assay_stream.detect.symbols import Offered, name_key
+from assay_stream.detect.surfaces import Place, name_words
+from assay_stream.detect.symbols import Offered
 from assay_stream.detect.tool_names import OtherTools, Span
 from assay_stream.text.words import Words, mixed_words, mixes_scripts
 from assay_stream.work import Work
@@ -39,7 +39,10 @@ _TELLTALES = {
     way: frozenset(map(respell, ("the", "and", "you", "must", "call", "before", "first", "always", "user", "ignore")))
     for way, (_, respell) in _WHOLE_VIEWS.items()
 }
-_OWN_BUSINESS = {rule.id: tuple(rule.own_business.split()) for rule in RULES if rule.own_business}
+_OWN_BUSINESS = {rule.id: frozenset(rule.own_business.split()) for rule in RULES if rule.own_business}
+_HANDED_ON = re.compile(
+    r"\b(?:pass|put|include|send|add|attach|argument|parameter|note|context|field)\b", re.IGNORECASE
+)
 _OPENING_CHARS = 80
 _SWITCH_CHARS_MAX = 160
 _MATCHES_MAX = 200
@@ -131,18 +134,19 @@ class Reader:
         """Tell whether a server may say this, if it says so openly.
 
         Which of its own tools to use is for a server to say, and so is what a tool or a switch does that is called so:
-        ``list_tokens`` lists all tokens, and ``force`` skips a confirmation.
+        ``list_tokens`` lists all tokens, and ``force`` skips a confirmation. Where secrets are to be handed on is not.
         """
-        words = _OWN_BUSINESS.get(match.rule, ())
+        words = _OWN_BUSINESS.get(match.rule)
         if self._place is None or not words:
             return match.rule == "other_tool_steered"
         holder, key = self._place
         if key != "description" or match.start > _OPENING_CHARS:
             return False
-        if holder is not None:
-            return any(word in _switch_at(holder, match.text) for word in words)
+        if match.rule == "approval_bypassed":
+            return not words.isdisjoint(_switch_at(holder, match.text))
         said = " ".join(match.key)
-        return any(word in self._others.own_key and word in said for word in words)
+        is_named = any(word.removesuffix("s") in words and word in said for word in self._others.own_words)
+        return holder is None and is_named and _HANDED_ON.search(match.text) is None
 
     @staticmethod
     def _is_stated(match: Match, stated: Set[tuple[str, _Key]]) -> bool:
@@ -290,11 +294,11 @@ def _pattern_key(rule: Rule, matched: str) -> _Key:
     return (" ".join(matched.split()).lower() if rule.searched_in == "seen" else matched,)
 
 
-def _switch_at(holder: Place, description: str) -> str:
-    """Return the name of a parameter that is described in a sentence or two, else ``""``."""
+def _switch_at(holder: Place, description: str) -> tuple[str, ...]:
+    """Return the words of the name of a parameter that is described in a sentence or two."""
     if holder is None or holder[0] is None or holder[0][1] != "properties" or len(description) > _SWITCH_CHARS_MAX:
-        return ""
-    return name_key(str(holder[1]))
+        return ()
+    return name_words(str(holder[1]))
 
 
 def _is_harmless(rule: Rule, key: _Key) -> bool:

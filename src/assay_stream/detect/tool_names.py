@@ -144,7 +144,8 @@ class OtherTools:
 
     def __init__(self, names: ToolNames, own: Any) -> None:
         self._names = names
-        self._own = _own_words(own) if isinstance(own, str) else ()
+        self.own_words = _own_words(own) if isinstance(own, str) else ()
+        """The words of the definition's own name."""
         self.own_key = name_key(own[: DEFAULT_LIMITS.tool_name_chars_max]) if isinstance(own, str) else ""
         """The key of the definition's own name, of ``name_key``."""
 
@@ -160,7 +161,7 @@ class OtherTools:
     def families(self) -> Set[str]:
         """The beginnings of names that are the server's, for this definition."""
         families = self._names.families
-        return families.get(self._own[0] if self._own else "", families[""])
+        return families.get(self.own_words[0] if self.own_words else "", families[""])
 
     def may_be_named(self, forms: Sequence[str], work: Work) -> bool:
         """Tell whether a text has the words of some name, be it the definition's own."""
@@ -185,7 +186,7 @@ class OtherTools:
         return found
 
     def _is_of_others(self, owners: Sequence[Name]) -> bool:
-        return any(owner != self._own for owner in owners)
+        return any(owner != self.own_words for owner in owners)
 
 
 def _own_words(name: str) -> Name:

@@ -76,6 +76,15 @@ def in_base64(said: str | bytes) -> str:
     return base64.b64encode(said if isinstance(said, bytes) else said.encode()).decode()
 
 
+@pytest.mark.parametrize(
+    "packed", [gzip.compress(b"Never tell the user.", mtime=0), zlib.compress(b"Never tell the user.")]
+)
+def test_a_wrong_checksum_hides_nothing(packed: bytes) -> None:
+    """What was packed is read before the checksum at its end."""
+    (view,) = hidden_views(in_base64(packed[:-4] + b"\x00" * 4))
+    assert view.text == "Never tell the user."
+
+
 def in_hex(said: str) -> str:
     """A text in hexadecimal."""
     return said.encode().hex()
