@@ -13,6 +13,8 @@ from typing import Protocol
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _BOM = b"\xef\xbb\xbf"
 _NAMES = (b"data", b"event")
+_ODD_BREAK = re.compile(rb"[\x0b\x0c\x1c-\x1e]|\xc2\x85|\xe2\x80[\xa8\xa9]")
+"""What is no end of a line, but one to clients that split lines as Python's ``splitlines`` does."""
 
 READABLE_ENCODINGS = frozenset(("gzip", "x-gzip", "deflate", "identity"))
 """Content encodings that are undone here."""
@@ -48,16 +50,21 @@ class JsonBody:
     def kept_bytes(self) -> int:
         return self._size_bytes if self._parts else 0
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the text is longer than what is kept."""
+        return self._size_bytes > self._bytes_max
+
     def feed(self, data: bytes) -> Iterator[bytes | None]:
         self._size_bytes += len(data)
-        if self._size_bytes <= self._bytes_max:
-            self._parts.append(data)
-        else:
+        if self.is_lost:
             self._parts.clear()
+        else:
+            self._parts.append(data)
         yield from ()
 
     def end(self) -> Iterator[bytes | None]:
-        if self._size_bytes > self._bytes_max:
+        if self.is_lost:
             yield None
         elif self._parts:
             yield b"".join(self._parts)
@@ -67,6 +74,7 @@ class EventStream:
     """A stream of server-sent events; yields the data of each message event, lines joined by line feeds.
 
     Clients of MCP take no other type of event for a message, and drop an event that the end of the stream cuts off.
+    Whatever else a client could split into a message is reported as unreadable.
 
     Args:
         event_bytes_max: the longest event that is kept, with its fields' names.
@@ -116,6 +124,8 @@ class EventStream:
             self._begun = True
             line = line.removeprefix(_BOM)
         if line:
+            if line.partition(b":")[0] != b"data" and _ODD_BREAK.search(line):
+                yield None
             self._field(line)
             return
         data, kind, lost = self._data, self._type, self._event_bytes > self._bytes_max
@@ -124,6 +134,8 @@ class EventStream:
             yield None
         elif data and kind in (b"", b"message"):
             yield b"\n".join(data)
+        elif any(_ODD_BREAK.search(part) for part in data):
+            yield None
 
     def _field(self, line: bytes) -> None:
         name, _, value = line.partition(b":")
@@ -151,19 +163,25 @@ class Opaque:
 
 
 class Unreadable:
-    """A body of messages in an encoding that is not undone here."""
+    """A body of messages that cannot be read here; reported with its first bytes, as its client may act on them."""
 
     kept_bytes = 0
 
-    def feed(self, data: bytes) -> Iterator[bytes | None]:  # noqa: ARG002 - the protocol's
-        yield from ()
+    def __init__(self) -> None:
+        self._reported = False
+
+    def feed(self, data: bytes) -> Iterator[bytes | None]:
+        if data:
+            yield from self.end()
 
     def end(self) -> Iterator[bytes | None]:
-        yield None
+        if not self._reported:
+            self._reported = True
+            yield None
 
 
 class Compressed:
-    """A compressed body, decompressed in steps of bounded size."""
+    """A compressed body, decompressed in steps of bounded size; reported as soon as it cannot be read on."""
 
     _STEP_BYTES = 256 * 1_024
 
@@ -189,19 +207,28 @@ class Compressed:
             try:
                 plain = self._inflate.decompress(data, self._STEP_BYTES)
             except zlib.error:
-                self._broken = True
+                yield from self._breaks()
                 return
             data = self._inflate.unconsumed_tail
             more = bool(data) or len(plain) == self._STEP_BYTES
-            # Some clients read on after the end, others stop there.
-            self._broken = bool(self._inflate.unused_data)
             yield from self._inner.feed(plain)
+            # Some clients read on after the end, others stop there. And a text too long to keep is not worth inflating.
+            if self._inflate.unused_data or (isinstance(self._inner, JsonBody) and self._inner.is_lost):
+                yield from self._breaks()
 
     def end(self) -> Iterator[bytes | None]:
-        if self._broken or self._head:
-            yield None
+        if self._broken:
+            return
+        is_cut_off = self._inflate is not None and not self._inflate.eof and isinstance(self._inner, JsonBody)
+        if is_cut_off or self._head:
+            yield from self._breaks()
         else:
             yield from self._inner.end()
+
+    def _breaks(self) -> Iterator[None]:
+        self._broken = True
+        self._inner = Opaque()
+        yield None
 
 
 def _window_bits(head: bytes) -> int:
@@ -232,7 +259,17 @@ def body_of(content_type: str | None, content_encoding: str | None, *, message_b
 
 
 def plain_body(data: bytes, content_encoding: str | None, *, message_bytes_max: int) -> bytes | None:
-    """Return a whole body as the one JSON text that it should be; ``None`` if it cannot be decompressed."""
-    body = body_of("application/json", content_encoding, message_bytes_max=message_bytes_max)
-    messages = [*body.feed(data), *body.end()]
-    return messages[0] if messages else b""
+    """Return a whole body as the one JSON text that it should be; ``None`` if it cannot be decompressed for certain."""
+    encoding = (content_encoding or "identity").strip().lower()
+    if not data or encoding in ("identity", ""):
+        return data if len(data) <= message_bytes_max else None
+    if encoding not in READABLE_ENCODINGS:
+        return None
+    # Never "deflate" without its header: the same bytes may be JSON to a server that ignores the encoding.
+    inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)
+    try:
+        plain = inflate.decompress(data, message_bytes_max + 1)
+    except zlib.error:
+        return None
+    is_whole = inflate.eof and not inflate.unused_data and len(plain) <= message_bytes_max
+    return plain if is_whole else None

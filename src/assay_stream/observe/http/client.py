@@ -6,6 +6,8 @@ HTTP/1.1 goes through aiohttp, which is several times faster here than the one l
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import http.cookiejar
 import ssl
 from collections.abc import AsyncIterator
 from typing import Protocol
@@ -136,6 +138,8 @@ class Http2Client:
             timeout=httpx.Timeout(None, connect=limits.connect_limit_s),
             limits=httpx.Limits(keepalive_expiry=limits.idle_connection_s),
         )
+        # A cookie is its client's: kept here, it would go out with the requests of others.
+        self._session.cookies.jar.set_policy(http.cookiejar.DefaultCookiePolicy(allowed_domains=[]))
 
     async def send(self, method: str, url: str, fields: Fields, body: AsyncIterator[bytes] | bytes | None) -> Answer:
         try:
@@ -145,5 +149,6 @@ class Http2Client:
             raise UpstreamError from error
 
     async def close(self) -> None:
-        # A stream that is being read does not end by itself.
-        await asyncio.wait_for(self._session.aclose(), 1.0)
+        # A stream that is being read does not end by itself; one that ends badly ends all the same.
+        with contextlib.suppress(TimeoutError, httpx.HTTPError, OSError):
+            await asyncio.wait_for(self._session.aclose(), 1.0)

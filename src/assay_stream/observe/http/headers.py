@@ -103,6 +103,16 @@ def first(fields: Iterable[tuple[str, str]], name: str) -> str | None:
     return next((value for field, value in fields if field.lower() == name), None)
 
 
+def is_body_unclear(fields: Fields) -> bool:
+    """Tell whether programs differ in how they read a body, by what its headers say of it."""
+    types = [value for name, value in fields if name.lower() == "content-type"]
+    encodings = [value for name, value in fields if name.lower() == "content-encoding"]
+    if len(types) > 1 or len(encodings) > 1 or any("," in each or not each.isascii() for each in types + encodings):
+        return True
+    # Some clients look for the name anywhere in the field.
+    return any("text/event-stream" in each.lower() and not is_event_stream(fields) for each in types)
+
+
 def is_event_stream(fields: Fields) -> bool:
     """Tell whether a body is a stream of server-sent events."""
     return media_type(first(fields, "content-type")) == "text/event-stream"

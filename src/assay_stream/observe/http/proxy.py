@@ -32,6 +32,7 @@ from assay_stream.observe.http.upload import Holding, Upload
 from assay_stream.observe.http.upstreams import Upstream
 
 _METHODS = frozenset(("GET", "POST", "DELETE", "OPTIONS", "HEAD"))
+_READING = frozenset(("GET", "HEAD", "OPTIONS"))
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 
 _log = logging.getLogger(__name__)
@@ -150,6 +151,8 @@ class Proxy:
             upstream, url = self._routes[path]
             if request.method not in _METHODS:
                 raise Problem("method_not_allowed")
+            if url != upstream.url and (request.method not in _READING or request.body_exists):
+                raise Problem("method_not_allowed")  # documents about authorisation are only read
             if self._in_progress > self._limits.exchanges_max:
                 raise Problem("too_many_requests")
             return await self._exchange(request, upstream, url, query)
@@ -173,7 +176,8 @@ class Proxy:
 
     async def _exchange(self, request: web.Request, upstream: Upstream, url: str, query: str) -> web.StreamResponse:
         fields = list(request.headers.items())
-        eyes: Eyes = self._eyes(upstream, request.method, fields) if url == upstream.url else _Blind()
+        # What counts is what the server gets: a client can have any field taken out on the way.
+        eyes: Eyes = self._eyes(upstream, request.method, passed_on(fields)) if url == upstream.url else _Blind()
         ending: Ending = "upstream_failed"
         upload = Upload(request, eyes.from_client, self._limits)
         try:
@@ -183,7 +187,7 @@ class Proxy:
                     kind = "application/json" if refusal.body else None
                     return web.Response(status=refusal.status, body=refusal.body, content_type=kind)
             answer = await self._send(request, f"{url}?{query}" if query else url, fields, upload)
-            eyes.answered(answer.status, answer.fields)
+            eyes.answered(answer.status, passed_on(answer.fields))
             self._note_reached(url, None)
             if answer.status in _REDIRECTS:
                 await answer.release()
@@ -234,7 +238,7 @@ class Proxy:
         response = _Passed(answer)
         await response.prepare(request)
         # A body that is one message must be read to its end before its end passes.
-        holds_back = eyes.rules and not is_event_stream(answer.fields)
+        holds_back = eyes.rules and not is_event_stream(passed_on(answer.fields))
         held = b""
         try:
             async for chunk in answer.chunks():

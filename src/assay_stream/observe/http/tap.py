@@ -143,10 +143,12 @@ async def run_http_tap(
     try:
         await _serve(proxy, listener, limits, ready, stop)
     finally:
-        await client.close()
-        await asyncio.to_thread(_finish, inspector)
-        await asyncio.sleep(0)  # what was published last
-        _report(inspector, traffic, proxy)
+        try:
+            await client.close()
+        finally:
+            await asyncio.to_thread(_finish, inspector)
+            await asyncio.sleep(0)  # what was published last
+            _report(inspector, traffic, proxy)
 
 
 def _gates(rule: Rule) -> Callable[[Vantage, WireObserver], Gate]:

@@ -26,7 +26,7 @@ from assay_stream.limits import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.events import Observation, Vantage
 from assay_stream.observe.http.bodies import Body, Opaque, Unreadable, body_of, plain_body
 from assay_stream.observe.http.credentials import Context, Contexts
-from assay_stream.observe.http.headers import Fields, first, mismatch
+from assay_stream.observe.http.headers import Fields, first, is_body_unclear, mismatch
 from assay_stream.observe.jsonrpc import Direction, Line, RequestKey, request_key
 from assay_stream.observe.mcp_wire import LINE_BYTES_MAX, WireObserver
 from assay_stream.observe.wire import WireStats
@@ -73,6 +73,11 @@ class Exchange:
     """Requests that this exchange has to answer."""
     greeting: tuple[Line, bytes, datetime] | None = None
     """An ``initialize`` that waits for the session it begins."""
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the server answered with a status other than success."""
+        return self.status is not None and self.status not in _OK
 
 
 class Traffic:
@@ -150,8 +155,9 @@ class Traffic:
         exchange.response = body_of(
             first(fields, "content-type"), first(fields, "content-encoding"), message_bytes_max=self._message_bytes_max
         )
-        if exchange.connection.gate is not None and status in _OK and isinstance(exchange.response, Opaque):
-            # Some client may take it for messages all the same.
+        is_unclear = isinstance(exchange.response, Opaque) or is_body_unclear(fields)
+        if exchange.connection.gate is not None and status in _OK and is_unclear:
+            # Some client may take it for messages all the same, or for others.
             exchange.response = Unreadable()
         if exchange.session_id is None and (session_id := first(fields, SESSION)) is not None:
             exchange.session_id = session_id
@@ -168,6 +174,8 @@ class Traffic:
         """Take bytes of the response's body; ``None`` for its end."""
         observations: list[Observation] = []
         for message in self._read(exchange, "server->client", data):
+            if exchange.is_refused and (message is None or not exchange.connection.observer.read(message).exact):
+                continue  # a refusal lists nothing, and anyone can have a request refused
             if message is None:
                 observations += self.lost(exchange, "server->client", at)
             elif (gate := exchange.connection.gate) is not None:
@@ -183,7 +191,10 @@ class Traffic:
         Whatever the headers say that it is, some server may take it for messages.
         """
         gate = _gate_of(exchange)
-        raw = plain_body(body, first(fields, "content-encoding"), message_bytes_max=self._message_bytes_max)
+        encodings = [value for name, value in fields if name.lower() == "content-encoding"]
+        if len(encodings) > 1:
+            return gate.not_ruled_on(b"", at)
+        raw = plain_body(body, "".join(encodings), message_bytes_max=self._message_bytes_max)
         if raw is None:
             return gate.not_ruled_on(b"", at)
         contradicted = self._contradicted(exchange, raw, fields)
@@ -197,7 +208,8 @@ class Traffic:
 
     def doubt(self, exchange: Exchange) -> None:
         """Note that inspecting a response failed."""
-        _gate_of(exchange).doubt()
+        if not exchange.is_refused:
+            _gate_of(exchange).doubt()
 
     def not_ruled_on(self, exchange: Exchange, body: bytes, at: datetime) -> Passage:
         """Hold back a request whose ruling failed."""
@@ -218,7 +230,7 @@ class Traffic:
         exchange.asked = []
         self._kept_bytes -= exchange.request.kept_bytes + exchange.response.kept_bytes
         exchange.request = exchange.response = Opaque()
-        failed = exchange.status is not None and exchange.status not in _OK
+        failed = exchange.is_refused
         if exchange.method == "DELETE" and exchange.status in _OK:
             return self._end(exchange.connection, at) if exchange.session_id is not None else []
         if exchange.session_id is not None and exchange.status in _OK:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.observe.http.bodies import Body, EventStream, JsonBody, body_of
+from assay_stream.observe.http.bodies import Body, EventStream, JsonBody, body_of, plain_body
 
 LIMIT = 100
 
@@ -123,3 +123,41 @@ def test_the_headers_say_how_a_body_is_read(
 ) -> None:
     """A body of messages that cannot be read is reported; one of something else is not."""
     assert read(body_of(content_type, encoding, message_bytes_max=LIMIT), b"{}") == messages
+
+
+def test_deflate_without_its_header_is_not_ruled_on() -> None:
+    """The same bytes may be JSON to a server that ignores the encoding."""
+    raw = zlib.compressobj(wbits=-15)
+    assert plain_body(raw.compress(b"{}") + raw.flush(), "deflate", message_bytes_max=LIMIT) is None
+    assert plain_body(zlib.compress(b"{}"), "deflate", message_bytes_max=LIMIT) == b"{}"
+    assert plain_body(zlib.compress(b"{}")[:-1], "deflate", message_bytes_max=LIMIT) is None
+    assert plain_body(gzip.compress(bytes(10**6)), "gzip", message_bytes_max=LIMIT) is None
+
+
+def test_a_compressed_text_that_is_cut_off_is_reported() -> None:
+    """What of it came may be enough for a client."""
+    assert read(body_of("application/json", "gzip", message_bytes_max=LIMIT), gzip.compress(b"{}")[:-9]) == [None]
+
+
+@pytest.mark.parametrize(("encoding", "data"), [("br", b"{}"), ("gzip", gzip.compress(b"{}") + b"x"), ("gzip", b"no")])
+def test_what_cannot_be_read_is_reported_at_once_and_once(encoding: str, data: bytes) -> None:
+    """A client may act on it long before its end."""
+    body = body_of("text/event-stream", encoding, message_bytes_max=LIMIT)
+    assert list(body.feed(data)) == [None]
+    assert read(body, data) == []
+
+
+@pytest.mark.parametrize("end", ["\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"])
+def test_a_message_inside_what_is_none_is_reported(end: str) -> None:
+    """Some clients end lines elsewhere than the standard does."""
+    hidden = f"{end}data: 1{end}{end}".encode()
+    assert list(EventStream(LIMIT).feed(b": x" + hidden + b"\n")) == [None]
+    assert read(EventStream(LIMIT), b"event: x\ndata: x" + hidden + b"\n\ndata: 2\n\n") == [None, b"2"]
+
+
+def test_a_bomb_is_inflated_no_further_than_its_limit() -> None:
+    """What comes after it says nothing."""
+    body = body_of("application/json", "gzip", message_bytes_max=LIMIT)
+    packed = gzip.compress(bytes(10**7))
+    assert list(body.feed(packed[:3000])) == [None]
+    assert read(body, b"whatever follows") == []

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from assay_stream.limits import HTTP_LIMITS
+from assay_stream.observe.http.client import Http2Client
 from assay_stream.observe.http.tap import Listener
 from tests.support.http_tap import http_tap
 from tests.support.https_server import Authority
-from tests.support.raw_http import a_post, a_response, answering, exchange, raw_server
+from tests.support.raw_http import a_post, a_response, answering, body_of, exchange, raw_server
 
 pytest.importorskip("h2", reason="comes with the extra tap")
 from tests.support.http2_server import http2_server
@@ -68,4 +70,37 @@ async def test_the_tap_serves_https(tmp_path: Path) -> None:
         writer.write(a_post(LIST))
         assert (await reader.readuntil(TOOLS)).startswith(b"HTTP/1.1 200 OK")
         writer.close()
+    assert len(tap.data("list")) == 1
+
+
+async def test_a_cookie_goes_out_with_no_request_of_another_client() -> None:
+    """It is the client's to send again."""
+    heads: list[bytes] = []
+
+    async def serve(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(head)
+        await body_of(head, reader)
+        writer.write(a_response(TOOLS, "Set-Cookie: who=me"))
+
+    async with raw_server(serve) as url:
+        client = Http2Client(HTTP_LIMITS, ssl.create_default_context())
+        for _ in range(2):
+            answer = await client.send("POST", url, [("Host", "localhost")], LIST)
+            assert [chunk async for chunk in answer.chunks()] == [TOOLS]
+            await answer.release()
+        kept = len(client._session.cookies.jar)
+        await client.close()
+    assert len(heads) == 2
+    assert kept == 0
+
+
+async def test_a_connection_that_does_not_close_costs_no_observations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was noted is published all the same."""
+
+    async def fail(_: object) -> None:
+        raise TimeoutError
+
+    monkeypatch.setattr("httpx.AsyncClient.aclose", fail)
+    async with raw_server(answering(a_response(TOOLS))) as url, http_tap(url, Listener(port=0, http2=True)) as tap:
+        await exchange(tap.url, a_post(LIST))
     assert len(tap.data("list")) == 1

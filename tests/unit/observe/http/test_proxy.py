@@ -356,7 +356,10 @@ async def test_several_servers_stand_behind_one_tap() -> None:
         ]
         async with http_tap(upstreams) as tap:
             paths = ["/a", "/b", "/a/", "/c", "//a", "/a/../b", "/.well-known/oauth-protected-resource/b", "/%61"]
-            codes = [(await exchange(tap.url, a_post(CALL, path=path)))[0] for path in paths]
+            reading = {
+                path: f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() for path in paths if "known" in path
+            }
+            codes = [(await exchange(tap.url, reading.get(path) or a_post(CALL, path=path)))[0] for path in paths]
     assert codes == [200, 200, 404, 404, 404, 404, 200, 404]
     assert asked == [b"/mcp", b"/mcp", b"/.well-known/oauth-protected-resource/mcp"]
     assert [call["server_id"] for call in tap.data("call")] == ["a", "b"]
@@ -379,3 +382,21 @@ async def test_an_observer_that_fails_breaks_no_request(monkeypatch: pytest.Monk
 def test_an_upstream_is_the_vantage_of_its_server() -> None:
     """The path of the endpoint is that of the tap unless another is given."""
     assert Upstream(vantage=THE_VANTAGE, url="https://host/mcp").path == "/mcp"
+
+
+@pytest.mark.parametrize("request_", [a_post(CALL), a_post(CALL).replace(b"POST", b"GET", 1)])
+async def test_documents_about_authorisation_are_only_read(request_: bytes) -> None:
+    """Nothing that could be a call goes there uninspected."""
+    asked: list[bytes] = []
+
+    async def serve(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await body_of(head, reader))
+        writer.write(a_response(DONE))
+
+    path = b"/.well-known/oauth-protected-resource/mcp"
+    async with raw_server(serve) as url, http_tap(url) as tap:
+        status, _, body = await exchange(tap.url, request_.replace(b"/mcp", path, 1))
+        assert (status, problem(body)) == (405, "method_not_allowed")
+        assert asked == []
+        got = await exchange(tap.url, b"GET " + path + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert got[0] == 200

@@ -119,6 +119,7 @@ async def test_headers_that_contradict_the_message_are_refused(fields: list[str]
         (a_post(b"[1]"), 400),
         (a_post(CALL, "Content-Encoding: br"), 200),
         (a_post(b"not gzip", "Content-Encoding: gzip"), 200),
+        (a_post(CALL, "Content-Encoding: identity", "Content-Encoding: gzip"), 200),
     ],
 )
 async def test_a_request_of_unclear_meaning_reaches_no_server(request_: bytes, status: int) -> None:
@@ -149,10 +150,14 @@ async def test_a_call_is_ruled_on_whatever_its_headers_say(fields: list[str]) ->
     [
         a_response(a_list(GOOD), "Content-Encoding: br"),
         a_response(a_list(GOOD), kind="text/html"),
+        a_response(a_list(GOOD), "Content-Type: text/html"),
+        a_response(a_list(GOOD), kind="application/json, text/html"),
+        a_response(a_list(GOOD), kind="application/json; x=text/event-stream"),
+        a_response(a_list(GOOD), "Content-Encoding: identity", "Content-Encoding: identity"),
         a_response(a_list(GOOD | {"title": "\u2028\u2028data: {}\u2028\u2028"})),
         a_response(b"data: " + a_list(GOOD)[:-1] + b',"id":1}\n\n', kind="text/event-stream"),
     ],
-    ids=["encoding", "type", "breaks", "duplicate"],
+    ids=["encoding", "type", "types", "comma", "inside", "encodings", "breaks", "duplicate"],
 )
 async def test_a_list_that_clients_may_read_in_another_way_leaves_pinned_tools_in_doubt(listed: bytes) -> None:
     """It passes unchanged; the call does not, until a list can be read."""
@@ -219,3 +224,24 @@ async def test_a_gate_that_fails_holds_requests_back_and_lets_responses_pass(mon
     assert (status, json.loads(body)["error"]["data"]["code"]) == (200, "not_ruled_on")
     assert server.reached == []
     assert denied(tap) == ["not_ruled_on"]
+
+
+async def test_a_field_that_the_server_does_not_get_decides_nothing() -> None:
+    """``Connection`` takes it out on the way."""
+    server = Server(listed=a_response(a_list(BAD)))
+    async with enforced(server, pinned(GOOD)) as tap:
+        await exchange(tap.url, a_post(LIST))
+        await exchange(tap.url, a_post(CALL, "Content-Encoding: gzip", "Connection: content-encoding"))
+    assert server.reached == []
+    assert denied(tap) == ["definition_mismatch"]
+
+
+async def test_a_refused_request_leaves_no_list_in_doubt() -> None:
+    """Anyone can have one refused under the name of someone else."""
+    server = Server()
+    async with enforced(server, pinned(GOOD)) as tap:
+        await exchange(tap.url, a_post(LIST))
+        server.listed = a_response(b"no", status="401 Unauthorized")
+        assert (await exchange(tap.url, a_post(LIST)))[0] == 401
+        assert (await exchange(tap.url, a_post(CALL)))[2] == DONE
+    assert server.reached == [CALL]
