@@ -146,9 +146,12 @@ def _new_ones(matches: Iterable[Match], old_texts: Sequence[Text], others: Other
     old: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
     owners: set[str | None] = set()
     sentences: set[str] = set()
+    old_words: set[str] = set()
     for text in old_texts:
         work.spend(_UNITS_PER_CHAR * len(text.value))
-        sentences.update(Words(shown(text.value, work)).sentence_keys())
+        words = Words(shown(text.value, work))
+        sentences.update(words.sentence_keys())
+        old_words.update(words.forms)
     for match in all_matches(old_texts, others, offered_by(others, old_texts), frozenset(), work):
         old.setdefault(_ends(match), set()).add(match.key)
         if match.rule == "url_introduced":
@@ -157,11 +160,12 @@ def _new_ones(matches: Iterable[Match], old_texts: Sequence[Text], others: Other
     for match in matches:
         alike = old.get(_ends(match), set())
         work.spend(_UNITS_PER_MATCH + len(alike) * len(match.key))
-        is_same = _is_same
         if match.rule == STEERING_SCORED:
-            is_same = _has_same_words
+            # A touched word can shift where the best passage begins, so its words may be those of any old sentence.
             work.spend(sum(map(len, alike)))
-        if match.key in alike or any(is_same(key, match.key) for key in alike):
+            if alike and len(set(match.key).difference(old_words, *alike)) <= _WORDS_ADDED_MAX:
+                continue
+        elif match.key in alike or any(_is_same(key, match.key) for key in alike):
             continue
         if match.text not in read:
             work.spend(_UNITS_PER_CHAR * len(match.text))
@@ -176,11 +180,6 @@ def _ends(match: Match) -> tuple[str, ...]:
     if match.rule == STEERING_SCORED:
         return (match.rule,)
     return (match.rule, *match.key[:1], *match.key[-1:])
-
-
-def _has_same_words(old: tuple[str, ...], new: tuple[str, ...]) -> bool:
-    """Tell whether the new passage has at most two words that the old one has not."""
-    return len(set(new) - set(old)) <= _WORDS_ADDED_MAX
 
 
 def _is_same(old: tuple[str, ...], new: tuple[str, ...]) -> bool:
