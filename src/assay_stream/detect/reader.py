@@ -146,7 +146,10 @@ class Reader:
             return not words.isdisjoint(_switch_at(holder, match.text))
         said = " ".join(match.key)
         is_named = any(word.removesuffix("s") in words and word in said for word in self._others.own_words)
-        return holder is None and is_named and _HANDED_ON.search(match.text) is None
+        if holder is not None or not is_named:
+            return False
+        self._work.spend(len(match.text) // _CHARS_PER_UNIT)
+        return _HANDED_ON.search(match.text) is None
 
     @staticmethod
     def _is_stated(match: Match, stated: Set[tuple[str, _Key]]) -> bool:

@@ -36,6 +36,11 @@ class WireStats:
     def as_dict(self) -> dict[str, int]:
         return asdict(self)
 
+    def __add__(self, other: WireStats) -> WireStats:
+        """Return the counts of two connections together."""
+        counts = other.as_dict()
+        return WireStats(**{name: count + counts[name] for name, count in self.as_dict().items()})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wire:

@@ -16,7 +16,8 @@ _NAMES = (b"data", b"event")
 _ODD_BREAK = re.compile(rb"[\x0b\x0c\x1c-\x1e]|\xc2\x85|\xe2\x80[\xa8\xa9]")
 """What is no end of a line, but one to clients that split lines as Python's ``splitlines`` does."""
 
-READABLE_ENCODINGS = frozenset(("gzip", "x-gzip", "deflate", "identity"))
+_IDENTITY = "identity"
+READABLE_ENCODINGS = frozenset(("gzip", "x-gzip", "deflate", _IDENTITY))
 """Content encodings that are undone here."""
 
 
@@ -244,8 +245,7 @@ def media_type(content_type: str | None) -> str:
 
 def body_of(content_type: str | None, content_encoding: str | None, *, message_bytes_max: int) -> Body:
     """Return a reader for a body, by its headers."""
-    kind = media_type(content_type)
-    encoding = (content_encoding or "identity").strip().lower()
+    kind, encoding = media_type(content_type), _encoding(content_encoding)
     body: Body
     if kind == "text/event-stream":
         body = EventStream(message_bytes_max)
@@ -255,13 +255,17 @@ def body_of(content_type: str | None, content_encoding: str | None, *, message_b
         return Opaque()
     if encoding not in READABLE_ENCODINGS:
         return Unreadable()
-    return body if encoding in ("identity", "") else Compressed(body)
+    return body if encoding == _IDENTITY else Compressed(body)
+
+
+def _encoding(content_encoding: str | None) -> str:
+    return (content_encoding or "").strip().lower() or _IDENTITY
 
 
 def plain_body(data: bytes, content_encoding: str | None, *, message_bytes_max: int) -> bytes | None:
     """Return a whole body as the one JSON text that it should be; ``None`` if it cannot be decompressed for certain."""
-    encoding = (content_encoding or "identity").strip().lower()
-    if not data or encoding in ("identity", ""):
+    encoding = _encoding(content_encoding)
+    if not data or encoding == _IDENTITY:
         return data if len(data) <= message_bytes_max else None
     if encoding not in READABLE_ENCODINGS:
         return None

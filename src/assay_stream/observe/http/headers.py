@@ -72,18 +72,13 @@ def mismatch(fields: Fields, message: Mapping[str, Any]) -> str | None:
     Args:
         message: a request or notification; a proxy or server that goes by the headers would take it for another.
     """
-    stated: dict[str, list[str]] = {"Mcp-Method": [], "Mcp-Name": []}
-    names = {name.lower(): name for name in stated}
-    for field, value in fields:
-        if field.lower() in names:
-            stated[names[field.lower()]].append(value)
     params = params_of(message)
     method = message.get("method")
     member = _NAMED_BY.get(method) if isinstance(method, str) else None
     subject = None if member is None else params.get(member)
     for name, meant in (("Mcp-Method", method), ("Mcp-Name", subject)):
-        values = stated[name]
-        if len(values) > 1 or (values and meant is not None and _decoded(values[0].strip()) != meant):
+        stated = values_of(fields, name)
+        if len(stated) > 1 or (stated and meant is not None and _decoded(stated[0].strip()) != meant):
             return name
     return None
 
@@ -98,15 +93,20 @@ def _decoded(value: str) -> str | None:
         return None
 
 
+def values_of(fields: Iterable[tuple[str, str]], name: str) -> list[str]:
+    """Return the values of a field, in order."""
+    name = name.lower()
+    return [value for field, value in fields if field.lower() == name]
+
+
 def first(fields: Iterable[tuple[str, str]], name: str) -> str | None:
     """Return the first value of a field."""
-    return next((value for field, value in fields if field.lower() == name), None)
+    return next(iter(values_of(fields, name)), None)
 
 
 def is_body_unclear(fields: Fields) -> bool:
     """Tell whether programs differ in how they read a body, by what its headers say of it."""
-    types = [value for name, value in fields if name.lower() == "content-type"]
-    encodings = [value for name, value in fields if name.lower() == "content-encoding"]
+    types, encodings = values_of(fields, "content-type"), values_of(fields, "content-encoding")
     if len(types) > 1 or len(encodings) > 1 or any("," in each or not each.isascii() for each in types + encodings):
         return True
     # Some clients look for the name anywhere in the field.

@@ -26,7 +26,7 @@ from assay_stream.limits import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.events import Observation, Vantage
 from assay_stream.observe.http.bodies import Body, Opaque, Unreadable, body_of, plain_body
 from assay_stream.observe.http.credentials import Context, Contexts
-from assay_stream.observe.http.headers import Fields, first, is_body_unclear, mismatch
+from assay_stream.observe.http.headers import Fields, first, is_body_unclear, mismatch, values_of
 from assay_stream.observe.jsonrpc import Direction, Line, RequestKey, request_key
 from assay_stream.observe.mcp_wire import LINE_BYTES_MAX, WireObserver
 from assay_stream.observe.wire import WireStats
@@ -116,11 +116,8 @@ class Traffic:
     @property
     def stats(self) -> WireStats:
         """Counts of all connections together."""
-        counts = self._ended.as_dict()
-        for connection in (*self._connections.values(), *self._unconfirmed.values()):
-            for name, count in connection.observer.stats.as_dict().items():
-                counts[name] += count
-        return WireStats(**counts)
+        connections = (*self._connections.values(), *self._unconfirmed.values())
+        return sum((connection.observer.stats for connection in connections), self._ended)
 
     def open(self, number: int, method: str, fields: Fields, at: datetime) -> tuple[Exchange, list[Observation]]:
         """Begin an exchange with the head of its request, and return what that yields."""
@@ -130,9 +127,7 @@ class Traffic:
         version = first(fields, _VERSION)
         if version is not None:
             connection.observer.note_version(version)
-        body = body_of(
-            first(fields, "content-type"), first(fields, "content-encoding"), message_bytes_max=self._message_bytes_max
-        )
+        body = self._body_of(fields)
         request: Body = body if method == "POST" else Opaque()
         cancels = version is not None and version >= _CLOSING_CANCELS
         return Exchange(number, method, context, session_id, cancels, connection, request), observations
@@ -152,9 +147,7 @@ class Traffic:
         """Take the head of the response."""
         observations: list[Observation] = []
         exchange.status = status
-        exchange.response = body_of(
-            first(fields, "content-type"), first(fields, "content-encoding"), message_bytes_max=self._message_bytes_max
-        )
+        exchange.response = self._body_of(fields)
         is_unclear = isinstance(exchange.response, Opaque) or is_body_unclear(fields)
         if exchange.connection.gate is not None and status in _OK and is_unclear:
             # Some client may take it for messages all the same, or for others.
@@ -191,7 +184,7 @@ class Traffic:
         Whatever the headers say that it is, some server may take it for messages.
         """
         gate = _gate_of(exchange)
-        encodings = [value for name, value in fields if name.lower() == "content-encoding"]
+        encodings = values_of(fields, "content-encoding")
         if len(encodings) > 1:
             return gate.not_ruled_on(b"", at)
         raw = plain_body(body, "".join(encodings), message_bytes_max=self._message_bytes_max)
@@ -249,6 +242,10 @@ class Traffic:
         """Return the calls that will never be answered, when the tap ends."""
         connections = [*self._connections.values(), *self._unconfirmed.values()]
         return [each for connection in connections for each in self._end(connection, at)]
+
+    def _body_of(self, fields: Fields) -> Body:
+        kind, encoding = first(fields, "content-type"), first(fields, "content-encoding")
+        return body_of(kind, encoding, message_bytes_max=self._message_bytes_max)
 
     def _read(self, exchange: Exchange, direction: Direction, data: bytes | None) -> list[bytes | None]:
         body = exchange.request if direction == "client->server" else exchange.response
@@ -313,9 +310,7 @@ class Traffic:
         for known in (self._connections, self._unconfirmed):
             if known.get(connection.key) is connection:
                 del known[connection.key]
-                counts = connection.observer.stats.as_dict()
-                ended = self._ended.as_dict()
-                self._ended = WireStats(**{name: count + counts[name] for name, count in ended.items()})
+                self._ended += connection.observer.stats
         return observations
 
 
