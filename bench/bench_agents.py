@@ -21,7 +21,7 @@ from assay_stream.config import Settings, load_settings
 from assay_stream.kafka.connection import KafkaClients, start_admin
 from assay_stream.kafka.stage_task import StageTask
 from assay_stream.kafka.topics import apply_topics, check_topics, inspect_topics, topic_names
-from assay_stream.kafka.upstream import Upstream
+from assay_stream.kafka.upstream import UpstreamStages
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Role
 from assay_stream.worker.detections import process, stages_of
@@ -50,7 +50,7 @@ async def run_agents(settings: Settings, counts: dict[Role, int], calls: int) ->
     """Run both steps of the agent over the evidence of all calls."""
     count = Count()
     agents, clients, topics = counting(count), KafkaClients(settings), topic_names(settings, agents=NAME)
-    upstream = Upstream(
+    upstream = UpstreamStages(
         agents.roles, clients=clients, topics=topics, partition_counts=counts, group_prefix=settings.group_prefix
     )
     parts: list[Part] = [upstream]

@@ -22,7 +22,7 @@ from prometheus_client import CollectorRegistry
 from assay_stream import __version__
 from assay_stream.config import Settings, load_settings
 from assay_stream.join.processor import Join
-from assay_stream.kafka.batch import Agent, Step
+from assay_stream.kafka.batch import BatchHandler, Step
 from assay_stream.kafka.connection import Clients, KafkaClients, start_admin
 from assay_stream.kafka.stage import NoState, Stage
 from assay_stream.kafka.stage_task import StageTask
@@ -62,7 +62,7 @@ def pass_through(name: str, clients: Clients, topics: Mapping[Role, str]) -> Sta
 
 
 @asynccontextmanager
-async def hosted(name: str, partitions: int, step: Step[Any]) -> AsyncIterator[Agent]:
+async def hosted(name: str, partitions: int, step: Step[Any]) -> AsyncIterator[BatchHandler]:
     """Run an agent in a Faust application, as a worker does, and yield what takes its batches."""
     app = AgentApp("bench", store="memory://", web_enabled=False)
     channel = TransactionalChannel(app, name=name, partitions=partitions)
@@ -112,7 +112,9 @@ async def run_registry(settings: Settings, counts: dict[Role, int], producer: Pr
         await running
 
 
-def make_task(settings: Settings, stage: Stage[Any], agent: Agent, counts: dict[Role, int], count: Count) -> StageTask:
+def make_task(
+    settings: Settings, stage: Stage[Any], agent: BatchHandler, counts: dict[Role, int], count: Count
+) -> StageTask:
     """Return a task that counts."""
     return StageTask(
         settings,

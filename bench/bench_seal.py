@@ -21,7 +21,7 @@ from assay_stream.model.checkpoint import Checkpoint
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.schemes import dsse
 from assay_stream.seal.check import Report, check
-from assay_stream.seal.checkpoint import Leaf, encode, leaf_of, sealed
+from assay_stream.seal.checkpoint import TreeLeaf, encode, leaf_of, sealed
 from tests.support.exports import evidence
 
 TOPIC = "assay.tool.decision"
@@ -49,7 +49,7 @@ def read(logs: FileLogs) -> None:
 def seal(logs: FileLogs) -> list[bytes]:
     """Read, and write a checkpoint over each range."""
     before: Checkpoint | None = None
-    leaves: list[Leaf] = []
+    leaves: list[TreeLeaf] = []
     values = []
 
     def close() -> Checkpoint:

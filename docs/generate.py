@@ -17,7 +17,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 from assay_stream.config import Settings
-from assay_stream.detect import RULES, Rule
+from assay_stream.detect import RULES, DetectionRule
 from assay_stream.drift import CODES
 from assay_stream.drift.severity import DEFAULT_PROFILE, PROFILES, Level, assess
 from assay_stream.export.columns import COLUMNS
@@ -147,7 +147,7 @@ def indicator_table() -> str:
     return table(["indicator", "at least", "why"], ([f"`{r.id}`", _levels(r), r.reason] for r in RULES))
 
 
-def _levels(rule: Rule) -> str:
+def _levels(rule: DetectionRule) -> str:
     in_instructions = rule.instructions_level
     return str(Level(rule.level)) + (f", in instructions {Level(in_instructions)}" if in_instructions else "")
 

@@ -17,8 +17,8 @@ from assay_stream.drift.severity import DEFAULT_PROFILE
 from assay_stream.model.fields import Subject
 from assay_stream.model.finding_topic import NameClaim
 from assay_stream.model.record import Origin, Output
-from assay_stream.registry.name_claims import Offered, claims_between
-from assay_stream.report.drift import Offer, drift_findings
+from assay_stream.registry.name_claims import OfferedClaims, claims_between
+from assay_stream.report.drift import RecordedLists, drift_findings
 from assay_stream.schemes.mcptrust import drift
 from assay_stream.schemes.mcptrust.lock import lock
 
@@ -61,9 +61,9 @@ def any_change(before: Sequence[Tool], after: Sequence[Tool], fleet: Fleet) -> i
 
 
 MCPTRUST_LEVELS = {
-    drift.Severity.INFO: INFORMATIONAL,
-    drift.Severity.MODERATE: MEDIUM,
-    drift.Severity.CRITICAL: CRITICAL,
+    drift.McpTrustSeverity.INFO: INFORMATIONAL,
+    drift.McpTrustSeverity.MODERATE: MEDIUM,
+    drift.McpTrustSeverity.CRITICAL: CRITICAL,
 }
 
 
@@ -87,8 +87,8 @@ def assay_stream(before: Sequence[Tool], after: Sequence[Tool], fleet: Fleet) ->
         after: what it sees.
         fleet: what the fleet knows.
     """
-    was = Offer(lists={Subject.TOOL: [dict(tool) for tool in before]}, complete=True)
-    now = Offer(lists={Subject.TOOL: [dict(tool) for tool in after]}, complete=fleet.is_complete)
+    was = RecordedLists(lists={Subject.TOOL: [dict(tool) for tool in before]}, complete=True)
+    now = RecordedLists(lists={Subject.TOOL: [dict(tool) for tool in after]}, complete=fleet.is_complete)
     findings = drift_findings(was, now, profile=DEFAULT_PROFILE, known=fleet.known)
     return max([*(int(finding.level) for finding in findings), *_shadowing_levels(before, after, fleet)], default=0)
 
@@ -108,11 +108,11 @@ def _shadowing_levels(before: Sequence[Tool], after: Sequence[Tool], fleet: Flee
         yield from (json.loads(alert.value or b"")["severity_id"] for alert in _read(alerts, claim, offset))
 
 
-def _offered(tools: Sequence[Tool]) -> Offered:
+def _offered(tools: Sequence[Tool]) -> OfferedClaims:
     return {(tool["name"], str(jcs_digest(tool))): False for tool in tools}
 
 
-def _claims(before: Offered, after: Offered, server_id: str, *, offset: int) -> Iterator[NameClaim]:
+def _claims(before: OfferedClaims, after: OfferedClaims, server_id: str, *, offset: int) -> Iterator[NameClaim]:
     origin = Origin(topic="bench", partition=0, offset=offset)
     return claims_between(before, after, server_id, time_us=offset, origin=origin, had_complete=bool(before))
 

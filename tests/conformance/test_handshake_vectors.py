@@ -61,7 +61,7 @@ def refusal(event: dict[str, Any], **options: Any) -> tuple[str, str] | None:
 
 
 @pytest.mark.parametrize("profile", handshake.PROFILES.values(), ids=lambda profile: profile.name)
-def test_the_valid_event_is_taken(profile: handshake.Profile) -> None:
+def test_the_valid_event_is_taken(profile: handshake.EventProfile) -> None:
     """The published example satisfies both sets of requirements."""
     assert refusal(VECTORS["valid_event"], profile=profile) is None
 

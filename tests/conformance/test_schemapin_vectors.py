@@ -19,7 +19,7 @@ from assay_stream.schemes.fingerprint import fingerprint
 from assay_stream.schemes.schemapin.canonical import Mode, canonical, schema_digest
 from assay_stream.schemes.schemapin.discovery import parse_well_known
 from assay_stream.schemes.schemapin.keys import PublicKey, sign_digest, verify_digest
-from assay_stream.schemes.schemapin.verification import ErrorCode, verify
+from assay_stream.schemes.schemapin.verification import SchemaPinErrorCode, verify
 from tests.support.schemapin import KEY, OTHER_KEY, private_pem, public
 
 VECTORS = Path(__file__).resolve().parents[1] / "data" / "vectors"
@@ -116,7 +116,7 @@ class TestSignatures:
         """A document out of a bundle is read, and its mock key is found to be none."""
         (document,) = entry["bundle"]["documents"]
         found = verify(None, "", parse_well_known(document), domain="example.com")
-        assert found.error_code is ErrorCode.KEY_NOT_FOUND
+        assert found.error_code is SchemaPinErrorCode.KEY_NOT_FOUND
 
     def test_generated_key(self) -> None:
         """The fingerprint is the published one."""

@@ -20,7 +20,7 @@ from assay_stream.model.finding_topic import Tick
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.replay.run import Replay, replay, spooled
 from assay_stream.schemes.assay import tool as assay
-from assay_stream.verify.compare import Comparison, Difference
+from assay_stream.verify.compare import Difference, ReplayComparison
 from assay_stream.verify.evidence import Recorded
 from assay_stream.verify.pairing import EVIDENCE, Pairing
 from tests.property.test_engine_laws import PARTITIONS, Logs, logs
@@ -55,9 +55,9 @@ def compared(
     producer: Producer = PRODUCER,
     waiting_max: int = 50_000,
     snapshot_partitions: int = 2,
-) -> tuple[Comparison, list[Difference]]:
+) -> tuple[ReplayComparison, list[Difference]]:
     """A replay of some records held against recorded evidence."""
-    comparison = Comparison(lambda: records, pairing=Pairing(EVIDENCE, waiting_max=waiting_max))
+    comparison = ReplayComparison(lambda: records, pairing=Pairing(EVIDENCE, waiting_max=waiting_max))
     evidence = (Recorded(f"line {number}", value) for number, value in enumerate(values))
     with spooled(records) as spool:
         made = Replay(spool, producer=producer, snapshot_partitions=snapshot_partitions)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.detect import RULES, Rule, decoders
+from assay_stream.detect import RULES, DetectionRule, decoders
 from assay_stream.detect.decoders import backwards, rot13
 from assay_stream.detect.needles import Joined, lowered
 from assay_stream.detect.phrase_filter import AS_IT_STANDS, BACKWARDS, ROT13, PhraseFilter, WordReadings
@@ -38,7 +38,7 @@ def found(book: PhraseBook, text: str, numbers: list[int] | None) -> list[tuple[
 
 @pytest.mark.parametrize("rule", SEEN_RULES, ids=lambda rule: rule.id)
 @given(st.data())
-def test_a_needle_stands_in_every_match(rule: Rule, data: st.DataObject) -> None:
+def test_a_needle_stands_in_every_match(rule: DetectionRule, data: st.DataObject) -> None:
     """Whatever a pattern matches, in whatever case, holds one of its needles."""
     pattern = re.compile(rule.regex, re.IGNORECASE | re.MULTILINE)
     text = visible(data.draw(st.from_regex(pattern)))

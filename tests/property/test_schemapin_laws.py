@@ -18,7 +18,7 @@ from assay_stream.errors import InputError
 from assay_stream.schemes.schemapin.canonical import Mode, canonical, schema_digest
 from assay_stream.schemes.schemapin.discovery import WellKnown, parse_well_known
 from assay_stream.schemes.schemapin.keys import sign_digest, verify_digest
-from assay_stream.schemes.schemapin.verification import ErrorCode, verify
+from assay_stream.schemes.schemapin.verification import SchemaPinErrorCode, verify
 from tests.property.test_digest_laws import ANYTHING, KEYS, VALUES, _shuffled
 from tests.support.schemapin import KEY, OTHER_KEY, public, public_pem
 
@@ -142,5 +142,5 @@ def test_verification_never_raises_and_never_accepts_what_is_not_signed(
     found = verify(digest, signature, document, pinned_fingerprint=pinned, domain=domain)
     assert not found.valid
     assert found.error_code is not None
-    assert found.error_code in ErrorCode
+    assert found.error_code in SchemaPinErrorCode
     assert not found.pins_key

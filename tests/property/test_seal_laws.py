@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream.seal.heads import Expected
-from assay_stream.verify.seals import Outcome, outcome_of, verify_logs
+from assay_stream.verify.seals import SealOutcome, outcome_of, verify_logs
 from tests.support.seals import KEYS, TOPIC, Fleet, MemoryLogs
 
 TURNS = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3)), min_size=1, max_size=8)
@@ -28,7 +28,7 @@ def heads_of(fleet: Fleet) -> list[Expected]:
     return [Expected(*chain[-1].checkpoint.head, TOPIC, "the test") for chain in fleet.chains if chain]
 
 
-def outcome(fleet: Fleet, expected: list[Expected] | None = None) -> Outcome:
+def outcome(fleet: Fleet, expected: list[Expected] | None = None) -> SealOutcome:
     """What a verification comes to."""
     evidence, chains = fleet.logs()
     return outcome_of(verify_logs(MemoryLogs(evidence), MemoryLogs(chains), KEYS, expected=expected or ()))
@@ -49,7 +49,7 @@ def is_claimed(fleet: Fleet, partition: int, size: int) -> bool:
 def test_what_nobody_touched_holds(turns: list[tuple[int, int]]) -> None:
     """Whatever the order in which partitions were sealed, with the heads expected or not."""
     fleet = built(turns)
-    assert outcome(fleet) is outcome(fleet, heads_of(fleet)) is Outcome.HOLDS
+    assert outcome(fleet) is outcome(fleet, heads_of(fleet)) is SealOutcome.HOLDS
 
 
 @given(TURNS, st.data())
@@ -60,7 +60,7 @@ def test_each_deleted_record_or_tail_is_found(turns: list[tuple[int, int]], data
     log = fleet.records[partition]
     at = data.draw(st.integers(0, len(log) - 1))
     del log[at : data.draw(st.sampled_from([at + 1, len(log)]))]
-    assert outcome(fleet) is Outcome.BROKEN
+    assert outcome(fleet) is SealOutcome.BROKEN
 
 
 def cut_of(fleet: Fleet, data: st.DataObject) -> tuple[int, Callable[[], int]]:
@@ -83,7 +83,7 @@ def test_each_cut_is_found_by_who_expects_the_head(turns: list[tuple[int, int]],
     expected = heads_of(fleet)
     _, cut = cut_of(fleet, data)
     cut()
-    assert outcome(fleet, expected) is Outcome.BROKEN
+    assert outcome(fleet, expected) is SealOutcome.BROKEN
 
 
 @given(TURNS, st.data())
@@ -93,7 +93,7 @@ def test_each_cut_that_a_sibling_knows_of_is_found(turns: list[tuple[int, int]],
     partition, cut = cut_of(fleet, data)
     left = cut()
     found = outcome(fleet)
-    assert (found is Outcome.BROKEN) is is_claimed(fleet, partition, left)
+    assert (found is SealOutcome.BROKEN) is is_claimed(fleet, partition, left)
 
 
 @given(TURNS, st.data())
@@ -107,7 +107,7 @@ def test_a_cut_chain_over_whole_evidence_is_never_taken_for_whole(
     evidence = list(fleet.records[partition])
     cut()
     fleet.records[partition] = evidence
-    assert outcome(fleet, expected) is Outcome.BROKEN
+    assert outcome(fleet, expected) is SealOutcome.BROKEN
     evidence_log, checkpoints = fleet.logs()
     reports = verify_logs(MemoryLogs(evidence_log), MemoryLogs(checkpoints), KEYS)
     assert next(report for report in reports if report.partition == partition).unsealed

@@ -18,7 +18,7 @@ from assay_stream.schemes.assay import tool as assay
 from assay_stream.verify.evidence import Recorded
 from assay_stream.verify.judging import WHOLE, Share, judgements
 from assay_stream.verify.pairing import CALLS, Pairing
-from assay_stream.verify.verification import Judgement, Status, Verifier
+from assay_stream.verify.verification import Judgement, RecordStatus, Verifier
 from tests.property.test_replay_laws import FLEETS, LOGS, Drawn, drawn_log, handed_in, in_time, live, logged
 from tests.support.fleet import Fleet
 
@@ -36,7 +36,7 @@ def verified(values: list[bytes], records: list[Record], *, waiting_max: int = 5
     return list(judgements(verifier, evidence, lambda: records, pairing=Pairing(CALLS, waiting_max=waiting_max)))
 
 
-def statuses(found: list[Judgement]) -> list[Status]:
+def statuses(found: list[Judgement]) -> list[RecordStatus]:
     """The statuses, in the order of the evidence."""
     return [judgement.status for judgement in sorted(found, key=lambda v: int(v.evidence.where.split()[1]))]
 
@@ -52,7 +52,7 @@ def test_what_a_run_wrote_in_time_holds(drawn: list[Drawn], choose: random.Rando
     records = drawn_log(drawn)
     values = written(in_time(records, choose))
     found = verified(values, handed_in(records, choose), waiting_max=waiting_max)
-    assert statuses(found) == [Status.HOLDS] * len(values)
+    assert statuses(found) == [RecordStatus.HOLDS] * len(values)
 
 
 @given(LOGS, st.randoms(use_true_random=False))
@@ -65,7 +65,7 @@ def test_what_came_late_is_told_and_nothing_else(drawn: list[Drawn], choose: ran
     assert len(found) == len(values)
     for judgement in found:
         gives_the_same = expected[judgement.evidence.call] == judgement.evidence.value
-        assert judgement.status is (Status.HOLDS if gives_the_same else Status.LATE)
+        assert judgement.status is (RecordStatus.HOLDS if gives_the_same else RecordStatus.LATE)
         assert bool(judgement.left_out) is not gives_the_same
 
 
@@ -76,7 +76,7 @@ def test_shares_come_to_what_the_whole_comes_to(drawn: list[Drawn], choose: rand
     values = [*written(shuffled(records, choose)), b"{}"]
     evidence = [Recorded(f"line {number}", value) for number, value in enumerate([*values, *values[:2]])]
 
-    def judged(share: Share) -> list[tuple[str, Status, tuple[str, ...]]]:
+    def judged(share: Share) -> list[tuple[str, RecordStatus, tuple[str, ...]]]:
         verifier = Verifier(history_of(lambda: records))
         found = judgements(verifier, evidence, lambda: records, share=share)
         return [(one.evidence.where, one.status, one.codes) for one in found]
@@ -135,7 +135,9 @@ def test_any_altered_member_is_found(fleet: Fleet, choose: random.Random, how: s
     assume(changed != envelope)
     values[number] = canonicalize(changed)
     [found] = [one for one in verified(values, records) if one.evidence.where == f"line {number}"]
-    assert found.status is Status.WRONG or (found.status is Status.GONE and path[-1] in ("topic", "offset", "origin"))
+    assert found.status is RecordStatus.WRONG or (
+        found.status is RecordStatus.GONE and path[-1] in ("topic", "offset", "origin")
+    )
     assert found.codes
 
 
@@ -147,4 +149,4 @@ def test_a_record_that_stands_there_twice_is_found(fleet: Fleet, choose: random.
     assume(values)
     again = [*values, choose.choice(values)]
     found = statuses(verified(again, records))
-    assert found == [Status.HOLDS] * len(values) + [Status.WRONG]
+    assert found == [RecordStatus.HOLDS] * len(values) + [RecordStatus.WRONG]

@@ -15,7 +15,7 @@ from assay_stream.observe.verdicts import Ruling, VerdictTable
 from assay_stream.registry.pins import PinsInForce, check_pins
 from assay_stream.registry.verdicts import verdict_key
 from assay_stream.schemes.fingerprint import Fingerprint, fingerprint
-from assay_stream.schemes.hangar import Action, DigestPolicy, Enforcement, UnknownPolicy
+from assay_stream.schemes.hangar import Action, DigestPolicy, MismatchAction, UnknownPolicy
 from tests.support.mcp_dialogue import START, THE_VANTAGE
 
 SERVER = THE_VANTAGE.server_id
@@ -43,7 +43,7 @@ def a_verdict(
     """A verdict as the stream writes it: pins, policy, and what the fleet sees (a definition, or nothing)."""
     policy = None
     if enforcement is not None:
-        policy = DigestPolicy(enforcement=Enforcement(enforcement), unknown=UnknownPolicy(unknown))
+        policy = DigestPolicy(enforcement=MismatchAction(enforcement), unknown=UnknownPolicy(unknown))
     pins = PinsInForce(
         approved=approved or {}, rejected={name: tuple(values) for name, values in (rejected or {}).items()}
     )

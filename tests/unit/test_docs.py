@@ -37,7 +37,15 @@ VECTORS = ROOT / "tests" / "data" / "vectors" / "assay_tool_definition_p56b.json
 
 _FENCE = re.compile(r"^```([a-z-]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]+\]\(([^)#\s]+)(?:#[^)]*)?\)")
-_ERROR_CLASSES = {"Refusal", "AssayStreamError", "InputError", "ConfigurationError", "OperatingError", "IntegrityError"}
+_ERROR_CLASSES = {
+    "ConnectionRefusal",
+    "Refusal",
+    "AssayStreamError",
+    "InputError",
+    "ConfigurationError",
+    "OperatingError",
+    "IntegrityError",
+}
 
 
 def text_of(name: str) -> str:

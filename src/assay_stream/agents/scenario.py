@@ -25,7 +25,7 @@ from assay_stream.alerts.state import counted
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.drift.severity import Level
 from assay_stream.errors import InputError
-from assay_stream.model.alert import Activity, Status
+from assay_stream.model.alert import Activity, AlertStatus
 from assay_stream.model.alert_writer import alert_record
 from assay_stream.model.evidence import DecisionPayload
 from assay_stream.model.finding import Finding, decode_finding
@@ -97,7 +97,7 @@ class Scenario(_Strict):
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ScenarioResult:
     """What came of one test.
 
     Args:
@@ -126,7 +126,7 @@ def read_scenario(content: object) -> Scenario:
         raise InputError("bad_scenario", f"the scenario is wrong: {why}", path=path) from None
 
 
-def run_scenario(scenario: Scenario, agents: AgentSet) -> Iterator[Result]:
+def run_scenario(scenario: Scenario, agents: AgentSet) -> Iterator[ScenarioResult]:
     """Yield what comes of each test.
 
     Each is run with its records in the order given and in the opposite one, which must not matter.
@@ -145,7 +145,7 @@ def run_scenario(scenario: Scenario, agents: AgentSet) -> Iterator[Result]:
                 "another run, or another order of arrival, gives other findings: an agent uses something else than its "
                 "event and its memory"
             )
-        yield Result(test.name, found, complaints)
+        yield ScenarioResult(test.name, found, complaints)
 
 
 def _run(agents: AgentSet, outputs: list[Output]) -> list[Finding]:
@@ -216,7 +216,7 @@ def _output(given: _Given, second: float, origin: Origin) -> Output:
     return alert_record(
         counted(None, finding, int(Level.parse(alert.severity))),
         activity=activity,
-        status=Status[status.upper()],
+        status=AlertStatus[status.upper()],
         time_us=time_us,
         suppressed_by=None,
         version="scenario",

@@ -37,7 +37,7 @@ from assay_stream.model.record import Origin, Output, Record, Role, made_of
 from assay_stream.model.state_table import Table
 from assay_stream.model.wire import read_record
 
-Source = tuple[str, int]
+SourcePartition = tuple[str, int]
 """An input partition: topic and number."""
 _Order = tuple[int, str, int, int, str, str]
 """Event time and origin; what tells records of that place apart, and the key."""
@@ -75,8 +75,8 @@ class AgentState(Table[Any]):
         self._waiting_bytes = 0
         self._latest: _Order | None = None
         """The last in order of what was taken in since ends were noted."""
-        self._cuts: deque[tuple[_Order, dict[Source, int]]] = deque()
-        self._sources: dict[Source, tuple[int, int]] = {}
+        self._cuts: deque[tuple[_Order, dict[SourcePartition, int]]] = deque()
+        self._sources: dict[SourcePartition, tuple[int, int]] = {}
         self._through = 0
         self._mark: _Order | None = None
         self._definitions = 0
@@ -133,7 +133,7 @@ class AgentState(Table[Any]):
             outputs += self._handle_first(reason="order_dropped")
         return outputs
 
-    def note_ends(self, ends: Mapping[Source, int]) -> list[Output]:
+    def note_ends(self, ends: Mapping[SourcePartition, int]) -> list[Output]:
         """Note how far every input must be read for what was taken in to be ready, and return what is found by then.
 
         Args:
@@ -196,7 +196,7 @@ class AgentState(Table[Any]):
             self._cuts.popleft()
         return outputs
 
-    def _behind(self, ends: Mapping[Source, int]) -> list[int]:
+    def _behind(self, ends: Mapping[SourcePartition, int]) -> list[int]:
         """Return the latest event time of each input that was not read to its end."""
         at = {source: self._sources.get(source, (0, 0)) for source in ends}
         return [at[source][1] for source, end in ends.items() if at[source][0] < end]

@@ -122,7 +122,7 @@ LATEST_MAX = 20
 """Calls that are named one by one."""
 
 
-class Call(NamedTuple):
+class CallSummary(NamedTuple):
     """One call.
 
     Args:
@@ -158,7 +158,7 @@ class Calls:
         self.used = 0
         self.unbound = 0
         self.other = 0
-        self._latest: list[Call] = []
+        self._latest: list[CallSummary] = []
 
     def add(self, value: bytes | None) -> None:
         """Take one evidence record more, in any order.
@@ -176,17 +176,17 @@ class Calls:
                 return
             bound = data["binding"].get("full_digest")
             named = (str(data[name]) for name in ("tool_call_id", "observer_id", "decision"))
-            call = Call(since_of(event["time"]), str(event["id"]), *named)
+            call = CallSummary(since_of(event["time"]), str(event["id"]), *named)
         except (KeyError, TypeError, ValueError, AttributeError):
             raise InputError("not_evidence", "this is no evidence record (assay.tool.decision)") from None
         if call.time_ms >= self.since_ms:
             self._count(call, bound)
 
-    def latest(self) -> list[Call]:
+    def latest(self) -> list[CallSummary]:
         """Return the latest calls that used it, the latest first."""
         return sorted(self._latest, reverse=True)
 
-    def _count(self, call: Call, bound: str | None) -> None:
+    def _count(self, call: CallSummary, bound: str | None) -> None:
         if self.full_digest is not None and bound != self.full_digest:
             if bound is None:
                 self.unbound += 1

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay_stream.alerts.formats.view import time_text
-from assay_stream.alerts.index import AlertState
+from assay_stream.alerts.index import ReviewState
 from assay_stream.alerts.page import calls_text, counted, event_text, observer_text, seen_text, suppression_text
 from assay_stream.alerts.story import AlertStory
 from assay_stream.text.escaping import markdown
@@ -159,7 +159,7 @@ def _happened(story: AlertStory) -> Iterator[str]:
     title = story.info.title if story.info is not None else shown(story.view.title)
     yield f"{title}. The alert is {row.state}, its severity is {row.severity.lower()}."
     yield f"It was observed {seen_text(row)}, from {time_text(row.first_seen_ms)} to {time_text(row.last_seen_ms)}."
-    if row.state is AlertState.CLOSED:
+    if row.state is ReviewState.CLOSED:
         yield f"Its last record: {event_text(story.view)}."
 
 

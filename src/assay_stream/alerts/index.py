@@ -26,7 +26,7 @@ _RESOLVED_AND_BEYOND = (4, 5, 6)
 _KNOWN_SEVERITY_MAX = 6
 
 
-class AlertState(StrEnum):
+class ReviewState(StrEnum):
     """Whether somebody has to look at an alert."""
 
     OPEN = "open"
@@ -65,7 +65,7 @@ class AlertRow:
     observers: int
     first_seen_ms: int
     last_seen_ms: int
-    state: AlertState
+    state: ReviewState
     status: str
     group: str
     assigned_to: str
@@ -103,11 +103,11 @@ def row_of(view: AlertView) -> AlertRow:
     )
 
 
-def _state_of(view: AlertView) -> AlertState:
+def _state_of(view: AlertView) -> ReviewState:
     # What a rule covers is written as suppressed also when it closes.
     if view.activity_id == _CLOSE or view.status_id in _RESOLVED_AND_BEYOND:
-        return AlertState.CLOSED
-    return AlertState.SUPPRESSED if view.status_id == _SUPPRESSED else AlertState.OPEN
+        return ReviewState.CLOSED
+    return ReviewState.SUPPRESSED if view.status_id == _SUPPRESSED else ReviewState.OPEN
 
 
 @dataclass(slots=True)
@@ -228,16 +228,16 @@ class Listing:
     """
 
     rows: Sequence[AlertRow]
-    states: Counter[AlertState]
+    states: Counter[ReviewState]
     fitting: int
 
-    def summary(self, wanted: AlertState | None) -> str:
+    def summary(self, wanted: ReviewState | None) -> str:
         """Return one line on what is shown and what is not."""
-        states = [state for state in AlertState if wanted in (None, state)]
+        states = [state for state in ReviewState if wanted in (None, state)]
         told = ", ".join(f"{self.states[state]:,} {state}" for state in states)
         if len(self.rows) < self.fitting:
             told = f"{told}; the first {len(self.rows):,} shown"
-        hidden = [f"{self.states[s]:,} {s}" for s in AlertState if s not in states and self.states[s]]
+        hidden = [f"{self.states[s]:,} {s}" for s in ReviewState if s not in states and self.states[s]]
         return f"{told}; {', '.join(hidden)} not shown" if hidden else told
 
 
@@ -245,7 +245,7 @@ def listing(
     rows: Iterable[AlertRow],
     selection: AlertSelection,
     *,
-    state: AlertState | None = AlertState.OPEN,
+    state: ReviewState | None = ReviewState.OPEN,
     tool: str | None = None,
     kind: str | None = None,
     limit: int | None = None,
@@ -282,7 +282,7 @@ def by_group(rows: Iterable[AlertRow]) -> list[list[AlertRow]]:
     Args:
         rows: in order; the first of a group stands for it.
     """
-    groups: dict[tuple[str, AlertState], list[AlertRow]] = {}
+    groups: dict[tuple[str, ReviewState], list[AlertRow]] = {}
     for row in rows:
         groups.setdefault((row.group or row.uid, row.state), []).append(row)
     return list(groups.values())

@@ -41,12 +41,12 @@ from assay_stream.alerts.state import (
     without,
 )
 from assay_stream.drift import Change
-from assay_stream.drift.severity import DEFAULT_PROFILE, Level, Profile, assess, covers
+from assay_stream.drift.severity import DEFAULT_PROFILE, Level, SeverityProfile, assess, covers
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.model.alert import Activity, Status
+from assay_stream.model.alert import Activity, AlertStatus
 from assay_stream.model.alert_state import UNNAMED_OBSERVER, AlertState
 from assay_stream.model.alert_writer import alert_record
-from assay_stream.model.fields import Direction
+from assay_stream.model.fields import ChangeDirection
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import Resolution
 from assay_stream.model.kinds import KINDS, Kind
@@ -81,7 +81,7 @@ class _Sign(NamedTuple):
     level: int
 
 
-def severity_under(profile: Profile) -> Callable[[Finding], int]:
+def severity_under(profile: SeverityProfile) -> Callable[[Finding], int]:
     """Return the function that tells how severe a finding is: an OCSF severity id.
 
     What a peer's table does not look at is informational under it: it stays in the log, and is no alarm.
@@ -94,7 +94,7 @@ def severity_under(profile: Profile) -> Callable[[Finding], int]:
         if finding.kind is Kind.DETECTION and finding.detection is not None:
             # Whoever wrote the agent said how severe this is.
             return finding.detection.severity_id
-        changes = [Change(code, path, None, None, Direction(way)) for code, path, way in finding.changes]
+        changes = [Change(code, path, None, None, ChangeDirection(way)) for code, path, way in finding.changes]
         if not covers(profile, finding.kind.value, changes):
             return int(Level.INFORMATIONAL)
         level = assess(
@@ -316,11 +316,11 @@ def _written(
         folded=state.folded and state.folded | {"due": False},
     )
     if rule is not None:
-        status = Status.SUPPRESSED
+        status = AlertStatus.SUPPRESSED
     elif activity is Activity.CLOSE:
-        status = Status.RESOLVED
+        status = AlertStatus.RESOLVED
     else:
-        status = Status.NEW if activity is Activity.CREATE else Status.IN_PROGRESS
+        status = AlertStatus.NEW if activity is Activity.CREATE else AlertStatus.IN_PROGRESS
     suppressed_by = None if rule is None else rule.id
     told = state if state.triage is None else replace(state, triage=without(state.triage, "act", "by", "comment"))
     return told, alert_record(

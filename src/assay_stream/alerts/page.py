@@ -11,7 +11,7 @@ from assay_stream.alerts.state import FURTHER_OBSERVERS
 from assay_stream.alerts.story import AlertStory
 from assay_stream.drift.definition_diff import PlaceDiff
 from assay_stream.model.alert_state import UNNAMED_OBSERVER
-from assay_stream.text.visible import Span, Style, shown, spans_of
+from assay_stream.text.visible import LineSpan, Style, shown, spans_of
 from assay_stream.text.word_diff import Piece
 
 _OBSERVERS_MAX = 20
@@ -26,7 +26,7 @@ _SHORT_CHARS = 60
 _ENDS = {"gone": ("⟦-", "-⟧"), "come": ("⟦+", "+⟧")}
 
 
-class Line(NamedTuple):
+class PageLine(NamedTuple):
     """One line, which may be wrapped.
 
     Args:
@@ -36,7 +36,7 @@ class Line(NamedTuple):
     """
 
     gutter: str
-    spans: tuple[Span, ...]
+    spans: tuple[LineSpan, ...]
     wraps: bool = True
 
 
@@ -47,7 +47,7 @@ def severity_style(severity_id: int) -> Style:
     return "warn" if severity_id == 3 else "grave"
 
 
-def page_of(story: AlertStory) -> Iterator[Line]:
+def page_of(story: AlertStory) -> Iterator[PageLine]:
     """Yield the lines that a person reads of an alert.
 
     Args:
@@ -63,7 +63,7 @@ def page_of(story: AlertStory) -> Iterator[Line]:
     if info is not None:
         yield _line(info.next_step)
     for command in story.commands():
-        yield Line("  $ ", (Span(shown(command)),), wraps=False)
+        yield PageLine("  $ ", (LineSpan(shown(command)),), wraps=False)
     yield _title(f"Why {story.row.severity.lower()}")
     for reason in story.severity_reasons:
         yield _line(shown(reason))
@@ -73,18 +73,18 @@ def page_of(story: AlertStory) -> Iterator[Line]:
     yield from _calls(story)
 
 
-def _head(story: AlertStory) -> Iterator[Line]:
+def _head(story: AlertStory) -> Iterator[PageLine]:
     row = story.row
-    severity = Span(shown(row.severity.upper()), severity_style(row.severity_id))
-    yield Line("", (severity, Span(f"  {shown(row.kind)}  {row.state}")))
-    yield Line("", (Span(story.info.title if story.info is not None else shown(story.view.title), "title"),))
+    severity = LineSpan(shown(row.severity.upper()), severity_style(row.severity_id))
+    yield PageLine("", (severity, LineSpan(f"  {shown(row.kind)}  {row.state}")))
+    yield PageLine("", (LineSpan(story.info.title if story.info is not None else shown(story.view.title), "title"),))
     listed = [("server", row.server_id), ("tool", row.tool_name), *story.details, ("uid", row.uid)]
     for label, text in listed:
         if text:
-            yield Line("  ", (Span(f"{label:19}", "dim"), *spans_of(text)))
+            yield PageLine("  ", (LineSpan(f"{label:19}", "dim"), *spans_of(text)))
 
 
-def _what_changed(story: AlertStory) -> Iterator[Line]:
+def _what_changed(story: AlertStory) -> Iterator[PageLine]:
     if not story.changes:
         return
     yield _title("What changed")
@@ -94,7 +94,7 @@ def _what_changed(story: AlertStory) -> Iterator[Line]:
         yield _line(f"{where}{change.title} ({shown(change.code)}{way})")
 
 
-def _signs(story: AlertStory) -> Iterator[Line]:
+def _signs(story: AlertStory) -> Iterator[PageLine]:
     if not story.signs:
         return
     yield _title(f"Indicators in the {'' if any(sign.is_carried_over for sign in story.signs) else 'new '}text")
@@ -103,13 +103,13 @@ def _signs(story: AlertStory) -> Iterator[Line]:
         where = f" at {shown(sign.path)}" if sign.path else ""
         where += ", as before the change" if sign.is_carried_over else ""
         style = "" if sign.level is None else severity_style(int(sign.level))
-        yield Line("  ", (Span(f"{shown(sign.rule)}{level}", style), Span(where)))
-        yield Line("    ", (Span(sign.reason),))
+        yield PageLine("  ", (LineSpan(f"{shown(sign.rule)}{level}", style), LineSpan(where)))
+        yield PageLine("    ", (LineSpan(sign.reason),))
         if sign.excerpt:
-            yield Line("    │ ", tuple(spans_of(sign.excerpt)))
+            yield PageLine("    │ ", tuple(spans_of(sign.excerpt)))
 
 
-def _definitions(story: AlertStory) -> Iterator[Line]:
+def _definitions(story: AlertStory) -> Iterator[PageLine]:
     if story.diff is None:
         if story.view.fact("mcp_digest_after") or story.view.fact("mcp_digest_before"):
             yield _title("Definition")
@@ -131,29 +131,29 @@ def _definitions(story: AlertStory) -> Iterator[Line]:
         yield _line(f"{story.diff.same:,} places are the same", "dim")
 
 
-def _place(place: PlaceDiff, *, is_alone: bool) -> Iterator[Line]:
+def _place(place: PlaceDiff, *, is_alone: bool) -> Iterator[PageLine]:
     """Yield the lines of a place; of a definition that none came before, nothing is marked as new."""
-    head = (Span(shown(place.path), "title"), Span("" if is_alone else f"  {place.what}", "dim"))
+    head = (LineSpan(shown(place.path), "title"), LineSpan("" if is_alone else f"  {place.what}", "dim"))
     pieces = [piece._replace(op="same") if is_alone and piece.op == "come" else piece for piece in place.pieces]
     spans = tuple(span for piece in pieces for span in _piece(piece))
     if sum(len(span.text) for span in spans) <= _SHORT_CHARS and not any("\n" in span.text for span in spans):
-        yield Line("  ", (*head, Span("  "), *spans))
+        yield PageLine("  ", (*head, LineSpan("  "), *spans))
     else:
-        yield Line("  ", head)
-        yield Line("    │ ", spans)
+        yield PageLine("  ", head)
+        yield PageLine("    │ ", spans)
 
 
-def _piece(piece: Piece) -> list[Span]:
+def _piece(piece: Piece) -> list[LineSpan]:
     if piece.op == "note":
-        return [Span(f" {piece.text} ", "dim")]
+        return [LineSpan(f" {piece.text} ", "dim")]
     if piece.op == "same":
         return spans_of(piece.text, keep_lines=True)
     style: Style = "gone" if piece.op == "gone" else "come"
     begin, end = _ENDS[piece.op]
-    return [Span(begin, style), *spans_of(piece.text, style, keep_lines=True), Span(end, style)]
+    return [LineSpan(begin, style), *spans_of(piece.text, style, keep_lines=True), LineSpan(end, style)]
 
 
-def _who(story: AlertStory) -> Iterator[Line]:
+def _who(story: AlertStory) -> Iterator[PageLine]:
     row = story.row
     yield _title("Observers")
     yield _line(f"{seen_text(row)}, {time_text(row.first_seen_ms)} to {time_text(row.last_seen_ms)}")
@@ -186,7 +186,7 @@ def observer_text(name: str) -> str:
     return named.get(name) or shown(name)
 
 
-def _life(story: AlertStory) -> Iterator[Line]:
+def _life(story: AlertStory) -> Iterator[PageLine]:
     yield _title("History")
     for view in life_events(story.life):
         if view is None:
@@ -236,7 +236,7 @@ def suppression_text(story: AlertStory) -> str:
     return f"suppressed by the rule {shown(rule_id)} {until} (set by {shown(rule.author)}: {shown(rule.reason)})"
 
 
-def _calls(story: AlertStory) -> Iterator[Line]:
+def _calls(story: AlertStory) -> Iterator[PageLine]:
     if story.calls is None:
         return
     yield _title(f"Calls since {time_text(story.calls.since_ms)}")
@@ -271,9 +271,9 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def _title(text: str) -> Line:
-    return Line("", (Span(f"\n{text}", "title"),))
+def _title(text: str) -> PageLine:
+    return PageLine("", (LineSpan(f"\n{text}", "title"),))
 
 
-def _line(text: str, style: Style = "") -> Line:
-    return Line("  ", (Span(text, style),))
+def _line(text: str, style: Style = "") -> PageLine:
+    return PageLine("  ", (LineSpan(text, style),))

@@ -37,11 +37,11 @@ _ABOUT_A_DEFINITION = frozenset(
     }
 )
 
-Subject = tuple[str, str, str]
+AlertSubject = tuple[str, str, str]
 """Server, the name under which the tool is offered, and the full digest of its definition."""
 
 
-def subject_of(finding: Finding) -> Subject | None:
+def subject_of(finding: Finding) -> AlertSubject | None:
     """Return the definition that a finding is about, ``None`` where it is about none."""
     name = finding.renamed_to or finding.tool_name
     if finding.kind not in _ABOUT_A_DEFINITION or name is None or finding.after is None:
@@ -70,8 +70,8 @@ class Leads:
     """The open alerts by the definition that they are about. It follows from the states."""
 
     def __init__(self) -> None:
-        self._subjects: dict[str, Subject] = {}
-        self._leads: dict[Subject, set[str]] = {}
+        self._subjects: dict[str, AlertSubject] = {}
+        self._leads: dict[AlertSubject, set[str]] = {}
 
     def note(self, states: Mapping[str, Any]) -> None:
         """Take note of states that are other than they were."""

@@ -15,7 +15,7 @@ from assay_stream.detect import LEVELS, RULES, Indicator, detect_indicators
 from assay_stream.drift import CODES, Change, compare_definitions
 from assay_stream.drift.definition_diff import DefinitionDiff, definition_diff
 from assay_stream.drift.severity import DEFAULT_PROFILE, Level, assess
-from assay_stream.model.fields import Direction
+from assay_stream.model.fields import ChangeDirection
 from assay_stream.model.kinds import KINDS, Kind, KindInfo
 from assay_stream.work import UNLIMITED, Work
 
@@ -289,7 +289,7 @@ def _severity_reasons(view: AlertView, changes: Iterable[ToldChange], signs: Ite
             level = assess(
                 DEFAULT_PROFILE,
                 Kind.TOOL_CHANGED.value,
-                [Change(change.code, change.path, None, None, Direction(change.direction))],
+                [Change(change.code, change.path, None, None, ChangeDirection(change.direction))],
             )
             causes.append((level, f"by what changed: {change.title} ({change.code})"))
     for sign in signs:

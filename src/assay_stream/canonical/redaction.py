@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import Any
 
 from assay_stream.canonical.digest import Digest, jcs_digest
-from assay_stream.canonical.redaction_rules import RULES, SENSITIVE_NAMES, Rule
+from assay_stream.canonical.redaction_rules import RULES, SENSITIVE_NAMES, RedactionRule
 from assay_stream.errors import ConfigurationError
 
 KEY_NAME = "[REDACTED:secret:key_name]"
@@ -142,7 +142,7 @@ def _search(enabled: frozenset[str], costly: frozenset[str]) -> re.Pattern[str]:
     return re.compile("|".join((*replaced, *rules)))
 
 
-def _is_searched(rule: Rule, enabled: frozenset[str], costly: frozenset[str]) -> bool:
+def _is_searched(rule: RedactionRule, enabled: frozenset[str], costly: frozenset[str]) -> bool:
     return rule.id in enabled and (not rule.costly or rule.id in costly)
 
 

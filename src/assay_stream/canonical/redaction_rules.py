@@ -8,7 +8,7 @@ from importlib.resources import files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class RedactionRule:
     """One pattern of what is not to be hashed; ``redaction.toml`` says what its fields mean."""
 
     id: str
@@ -48,9 +48,9 @@ ISSUED = tuple(
 _PARTS["issued"] = "|".join(issuer.regex for issuer in ISSUED)
 
 
-def _rule(row: dict[str, object], hints: Sequence[str], regex: Sequence[str]) -> Rule:
+def _rule(row: dict[str, object], hints: Sequence[str], regex: Sequence[str]) -> RedactionRule:
     issued = [hint for issuer in ISSUED for hint in issuer.hints] if row["id"] == _OF_ISSUERS else []
-    return Rule(**row | {"hints": (*hints, *issued), "regex": _expanded(regex)})  # type: ignore[arg-type]
+    return RedactionRule(**row | {"hints": (*hints, *issued), "regex": _expanded(regex)})  # type: ignore[arg-type]
 
 
 RULES = tuple(_rule(row, row["hints"], row["regex"]) for row in _DATA["rule"])

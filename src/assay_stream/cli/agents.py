@@ -13,7 +13,7 @@ from assay_stream.agents import AgentSet, Runner
 from assay_stream.agents.alerting import AgentAlerts
 from assay_stream.agents.labels import NO_LABELS, Labels, read_labels
 from assay_stream.agents.loading import load_agents
-from assay_stream.agents.scenario import Result, read_scenario, run_scenario
+from assay_stream.agents.scenario import ScenarioResult, read_scenario, run_scenario
 from assay_stream.alerts.life_cycle import AlertRules
 from assay_stream.cli.files import read_input
 from assay_stream.cli.options import AsJson, Bootstrap, FromKafka, Inputs, SnapshotPartitions
@@ -148,7 +148,7 @@ def _decoded(file: Path, code: str) -> Any:
         raise InputError(code, f"the file is not TOML: {error}") from None
 
 
-def _tell(result: Result, *, as_json: bool) -> None:
+def _tell(result: ScenarioResult, *, as_json: bool) -> None:
     if as_json:
         told = {"test": result.name, "passed": not result.complaints, "complaints": result.complaints}
         print_json(told | {"found": result.found})

@@ -23,9 +23,9 @@ from assay_stream.model.record import Role
 
 alerts_app = typer.Typer(help="Triage, export, forward and suppress alerts.", no_args_is_help=True)
 
-ServerId = Annotated[str | None, typer.Option(help="Only alerts about this server.")]
+ServerFilter = Annotated[str | None, typer.Option(help="Only alerts about this server.")]
 Since = Annotated[str | None, typer.Option(metavar="TIME", help="Only alerts of this time (RFC 3339) or later.")]
-Severity = Annotated[
+SeverityFilter = Annotated[
     SeverityLevel | None,
     typer.Option("--severity", "--min-severity", help="Only alerts of this severity or a higher one."),
 ]
@@ -42,8 +42,8 @@ def export(
     target: Annotated[AlertFormat, typer.Option("--format", help="What to write.")] = AlertFormat.OCSF,
     file: AlertFile = None,
     since: Since = None,
-    server_id: ServerId = None,
-    severity: Severity = None,
+    server_id: ServerFilter = None,
+    severity: SeverityFilter = None,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
     """Write alerts to standard output, one a line (SARIF: one document).

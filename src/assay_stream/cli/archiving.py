@@ -12,13 +12,13 @@ from typing import Annotated, Literal
 import typer
 
 from assay_stream.cli.files import Force, refuse_filled_folder
-from assay_stream.cli.options import Bootstrap, Progress, grouped
+from assay_stream.cli.options import Bootstrap, ProgressOption, grouped
 from assay_stream.cli.output import print_json
 from assay_stream.cli.progress import Meter
 from assay_stream.cli.shared import NOTHING_FOUND, say
 from assay_stream.cli.sources import RangeOptions, Source, make_source
 from assay_stream.config import command_settings
-from assay_stream.files.archive_manifest import ARCHIVE_MANIFEST, Place, manifest_bytes
+from assay_stream.files.archive_manifest import ARCHIVE_MANIFEST, PartitionPlace, manifest_bytes
 from assay_stream.files.aside import PREFIX, Aside, locked_folder
 from assay_stream.files.compressed import write_archive
 from assay_stream.files.failures import writing_to
@@ -48,7 +48,7 @@ def archive(
     force: Force = False,
     topics: Annotated[list[ArchivedRole] | None, typer.Option(help="Only this topic. Repeatable.")] = None,
     compression: Annotated[Compression, typer.Option(help="How files are compressed.")] = "gzip",
-    progress: Progress = None,
+    progress: ProgressOption = None,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
     """Copy the input topics into files, in no consumer group. Replaying the files or the topics gives the same result.
@@ -67,7 +67,7 @@ def archive(
     names = {role: f"{role.value}.ndjson{_SUFFIX[compression]}" for role in sorted(wanted)}
     meter = Meter(progress)
     with writing_to(output), locked_folder(output), Aside() as aside:
-        last: dict[Place, int] = {}
+        last: dict[PartitionPlace, int] = {}
         counts = _write(source, {role: aside.path(output / name) for role, name in names.items()}, meter, last)
         aside.path(output / ARCHIVE_MANIFEST).write_bytes(_manifest(source, joined, last))
         for name in _NAMES:
@@ -81,13 +81,13 @@ def archive(
         raise typer.Exit(NOTHING_FOUND)
 
 
-def _manifest(source: Source, joined: Mapping[Place, int], last: Mapping[Place, int]) -> bytes:
+def _manifest(source: Source, joined: Mapping[PartitionPlace, int], last: Mapping[PartitionPlace, int]) -> bytes:
     names = topic_names(source.settings)
     ends = {(names[role], number): end for role, found in (source.ends or {}).items() for number, end in found.items()}
     return manifest_bytes(ends, {place: joined[place] for place in ends if place in joined}, last)
 
 
-def _write(source: Source, paths: Mapping[Role, Path], meter: Meter, last: dict[Place, int]) -> Counter[str]:
+def _write(source: Source, paths: Mapping[Role, Path], meter: Meter, last: dict[PartitionPlace, int]) -> Counter[str]:
     """Write every selected record; note the last offset of each partition, and return the count of each role."""
     counts: Counter[str] = Counter({role.value: 0 for role in paths})
     with ExitStack() as stack:

@@ -31,7 +31,7 @@ from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Origin, Output, Role
 from assay_stream.replay.run import Replay
 from assay_stream.replay.selection import Selection
-from assay_stream.verify.compare import Comparison, Difference
+from assay_stream.verify.compare import Difference, ReplayComparison
 from assay_stream.verify.evidence import Recorded, of_lines, of_record
 
 AlertFiles = Annotated[
@@ -125,7 +125,7 @@ def hold_against(
     Raises:
         typer.Exit: with 1 where there are differences.
     """
-    comparison = Comparison(
+    comparison = ReplayComparison(
         lambda: (record for log in spool.logs() for record in spool.read(log)),
         redaction=settings.redaction(),
         call_profile=settings.call_profile,

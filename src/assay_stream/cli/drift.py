@@ -11,10 +11,10 @@ from assay_stream.cli.output import print_line
 from assay_stream.cli.shared import named_in_errors, say
 from assay_stream.drift.severity import DEFAULT_PROFILE, PROFILES, Level
 from assay_stream.errors import InputError
-from assay_stream.report.drift import NOTHING, Offer, drift_findings, read_offer
+from assay_stream.report.drift import NOTHING, RecordedLists, drift_findings, read_offer
 from assay_stream.report.drift_formats import as_json, as_lines, as_sarif
 
-ProfileName = Literal["soc", "mcptrust", "mcptrust-code", "assay-p60", "strict"]
+SeverityProfileName = Literal["soc", "mcptrust", "mcptrust-code", "assay-p60", "strict"]
 LevelName = Literal["informational", "low", "medium", "high", "critical"]
 
 _COLOURS = {Level.CRITICAL: typer.colors.RED, Level.HIGH: typer.colors.RED, Level.MEDIUM: typer.colors.YELLOW}
@@ -24,7 +24,7 @@ def drift(
     recordings: Annotated[
         list[Path], typer.Argument(metavar="[BEFORE.json] AFTER.json", help="The earlier and the later recording.")
     ],
-    profile: Annotated[ProfileName, typer.Option(help="Severity profile.")] = "soc",
+    profile: Annotated[SeverityProfileName, typer.Option(help="Severity profile.")] = "soc",
     fail_on: Annotated[LevelName, typer.Option(help="The lowest severity that sets exit code 1.")] = "high",
     output_format: Annotated[
         Literal["table", "json", "sarif"], typer.Option("--format", help="What to print.")
@@ -62,7 +62,7 @@ def drift(
         raise typer.Exit(1)
 
 
-def _is_sound(offer: Offer) -> bool:
+def _is_sound(offer: RecordedLists) -> bool:
     """Tell whether a recording can be compared at all: with itself."""
     try:
         drift_findings(offer, offer, profile=DEFAULT_PROFILE)
@@ -71,7 +71,7 @@ def _is_sound(offer: Offer) -> bool:
     return True
 
 
-def _read(path: Path, *, may_be_blank: bool = False) -> Offer:
+def _read(path: Path, *, may_be_blank: bool = False) -> RecordedLists:
     raw = read_input(path)
     if may_be_blank and not raw.strip():
         return NOTHING

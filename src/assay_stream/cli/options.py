@@ -47,7 +47,9 @@ FromKafka = Annotated[bool, typer.Option("--from-kafka", help="Read the deployme
 Inputs = Annotated[list[Path] | None, typer.Option("--input", help="Recorded observations (NDJSON). Repeatable.")]
 EvidenceFiles = Annotated[list[Path] | None, typer.Option("--evidence", help="Evidence (NDJSON). Repeatable.")]
 SnapshotPartitions = Annotated[int | None, typer.Option(min=1, help="Partitions of the recorded snapshot topic.")]
-Progress = Annotated[bool | None, typer.Option(help="Report progress on standard error. Default: only on a terminal.")]
+ProgressOption = Annotated[
+    bool | None, typer.Option(help="Report progress on standard error. Default: only on a terminal.")
+]
 ObserverId = Annotated[
     str | None, typer.Option(envvar="ASSAY_STREAM_OBSERVER_ID", help="Name of this proxy. Default: the host's name.")
 ]

@@ -13,9 +13,9 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-from assay_stream.alerts.page import Line
+from assay_stream.alerts.page import PageLine
 from assay_stream.text.escaping import json_text, visible
-from assay_stream.text.visible import Span, Style
+from assay_stream.text.visible import LineSpan, Style
 
 CELL_CHARACTERS_MAX = 44
 """Characters of one cell. A digest keeps its algorithm and twelve digits; JSON has it whole."""
@@ -93,7 +93,10 @@ def print_rows(
             print_json(row)
         return
     shown = cell if not whole else lambda value: "-" if value is None else visible(str(value))
-    table = [[Span(name) for name in columns], *([Span(shown(row.get(name))) for name in columns] for row in rows)]
+    table = [
+        [LineSpan(name) for name in columns],
+        *([LineSpan(shown(row.get(name))) for name in columns] for row in rows),
+    ]
     Painter(Colour.NEVER).table(table)
 
 
@@ -138,7 +141,7 @@ class Painter:
             legacy_windows=False,
         )
 
-    def lines(self, lines: Iterable[Line]) -> None:
+    def lines(self, lines: Iterable[PageLine]) -> None:
         """Print lines, wrapped to the width, each with its gutter."""
         for line in lines:
             for text in _split(line.spans):
@@ -150,7 +153,7 @@ class Painter:
                         part.rstrip()
                     self._print(Text.assemble((line.gutter, "dim"), part))
 
-    def table(self, rows: Sequence[Sequence[Span]], *, flexible: Sequence[int] = ()) -> None:
+    def table(self, rows: Sequence[Sequence[LineSpan]], *, flexible: Sequence[int] = ()) -> None:
         """Print rows in columns; on a narrow terminal the flexible columns are cut."""
         widths = [max(cell_len(span.text) for span in column) for column in zip(*rows, strict=True)]
         over = sum(widths) + 2 * (len(widths) - 1) - self.columns if self.is_terminal else 0
@@ -170,7 +173,7 @@ class Painter:
         self._console.print(text, no_wrap=True, overflow="ignore", crop=False, soft_wrap=True)
 
 
-def _split(spans: Iterable[Span]) -> Iterable[Text]:
+def _split(spans: Iterable[LineSpan]) -> Iterable[Text]:
     """Yield what stands between two line feeds; in pieces, for wrapping takes more than linear time."""
     text = Text()
     for span in spans:

@@ -30,14 +30,14 @@ from assay_stream.observe import (
 _ROOM_PAUSE_S = 0.01
 
 
-Format = Literal["mcp-wire", "assay-log", "observations"]
+CaptureFormat = Literal["mcp-wire", "assay-log", "observations"]
 
 
 @grouped
 def publish(
     files: Annotated[list[Path], typer.Argument(help="NDJSON files; `-` for standard input.")],
     source: Annotated[
-        Format,
+        CaptureFormat,
         typer.Option(
             "--from",
             help="mcp-wire: captured JSON-RPC lines {dir, ts, msg}; assay-log: Assay decision log; "
@@ -74,7 +74,7 @@ def publish(
 
 
 def _read(
-    files: list[Path], source: Format, server_id: str | None, vantage: VantageOptions, refused: list[str]
+    files: list[Path], source: CaptureFormat, server_id: str | None, vantage: VantageOptions, refused: list[str]
 ) -> Iterator[Observation]:
     for path in files:
         name = "standard input" if path == STANDARD_INPUT else str(path)

@@ -15,7 +15,7 @@ from assay_stream.cli.options import (
     EvidenceFiles,
     FromKafka,
     Inputs,
-    Progress,
+    ProgressOption,
     SettingsOptions,
     SnapshotPartitions,
     grouped,
@@ -53,7 +53,7 @@ def replay(
     to_kafka: Annotated[bool, typer.Option("--to-kafka", help="Write to topics; missing ones are created.")] = False,
     topic_prefix: Annotated[str, typer.Option(help="With --to-kafka: prefix of their names.")] = "shadow.",
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted replay.")] = False,
-    progress: Progress = None,
+    progress: ProgressOption = None,
     snapshot_partitions: SnapshotPartitions = None,
     call_profile: Annotated[
         CallProfile | None, typer.Option(help="What every call must satisfy. Default: as configured.")

@@ -13,7 +13,7 @@ from assay_stream.report.pins import key_rows, policy_rows
 policy_app = typer.Typer(help="Set what happens where a definition differs from its pins.", no_args_is_help=True)
 keys_app = typer.Typer(help="Choose whose signatures count (SchemaPin).", no_args_is_help=True)
 
-Fingerprint = Annotated[str, typer.Option(help="The key's: sha256: and 64 hexadecimal digits.")]
+KeyFingerprint = Annotated[str, typer.Option(help="The key's: sha256: and 64 hexadecimal digits.")]
 
 
 @policy_app.command("set")
@@ -51,7 +51,7 @@ def list_policies(server_id: AnyServerId = None, as_json: AsJson = False, bootst
 def accept(
     server_id: ServerId,
     domain: Annotated[str, typer.Option(help="The domain whose key it is.")],
-    fingerprint: Fingerprint,
+    fingerprint: KeyFingerprint,
     by: Deciding,
     tool: Annotated[str | None, typer.Option("--tool", help="For this tool only.")] = None,
 ) -> None:
@@ -63,7 +63,7 @@ def accept(
 
 @keys_app.command()
 @grouped
-def revoke(server_id: ServerId, fingerprint: Fingerprint, by: Deciding) -> None:
+def revoke(server_id: ServerId, fingerprint: KeyFingerprint, by: Deciding) -> None:
     """Revoke a key for a server, whatever its domain says."""
     data = {"server_id": server_id, "fingerprint": fingerprint}
     by.decide((KEY_REVOKE_TYPE, data))

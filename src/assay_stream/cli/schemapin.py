@@ -24,7 +24,7 @@ from assay_stream.observe import Vantage
 from assay_stream.schemes.schemapin.canonical import Mode, carried_signature, schema_digest
 from assay_stream.schemes.schemapin.discovery import build_well_known, parse_revocations, parse_well_known
 from assay_stream.schemes.schemapin.keys import PublicKey, load_private_key, sign_digest
-from assay_stream.schemes.schemapin.verification import ErrorCode, Verification
+from assay_stream.schemes.schemapin.verification import SchemaPinErrorCode, Verification
 from assay_stream.schemes.schemapin.verification import verify as verify_signature
 
 schemapin_app = typer.Typer(
@@ -34,7 +34,7 @@ schemapin_app = typer.Typer(
 _NO_CANONICAL_FORM = frozenset({"lone_surrogate", "non_finite_number", "number_overflow", "too_deep"})
 """What strict decoding refuses in a text that is JSON to laxer readers: such a tool has no canonical form."""
 
-Schema = Annotated[Path, typer.Option(help="One Tool object, as JSON.")]
+ToolFileOption = Annotated[Path, typer.Option(help="One Tool object, as JSON.")]
 PublicPem = Annotated[Path, typer.Option(help="PEM file with the public key.")]
 
 
@@ -58,7 +58,7 @@ def keygen(
 
 @schemapin_app.command()
 def sign(
-    schema: Schema,
+    schema: ToolFileOption,
     key: Annotated[Path, typer.Option(help="PEM file with the private key.")],
     mode: Annotated[Mode, typer.Option(help="The Go SDK uses single_sha256.")] = Mode.DOUBLE_SHA256,
 ) -> None:
@@ -96,7 +96,7 @@ def well_known(
 
 @schemapin_app.command()
 def verify(
-    schema: Schema,
+    schema: ToolFileOption,
     well_known: Annotated[Path, typer.Option(help="The discovery document, as it was served.")],
     signature: Annotated[str | None, typer.Option(help="DER, base64. Default: the one in the tool.")] = None,
     pinned_fingerprint: Annotated[str | None, typer.Option(help="Fingerprint of the pinned key.")] = None,
@@ -162,7 +162,7 @@ def _verify(
         document = parse_well_known(raw)
     except InputError as error:
         say(str(error))
-        return Verification(valid=False, error_code=ErrorCode.DISCOVERY_INVALID)
+        return Verification(valid=False, error_code=SchemaPinErrorCode.DISCOVERY_INVALID)
     return verify_signature(digest, signature, document, pinned_fingerprint=pinned, operator_revoked=operator_revoked)
 
 

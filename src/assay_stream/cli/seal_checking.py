@@ -25,16 +25,23 @@ from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Role
 from assay_stream.seal.check import Report
 from assay_stream.seal.heads import Expected, expected_in, expected_of, heads_as_json
-from assay_stream.verify.seals import Outcome, outcome_of, verify_logs
+from assay_stream.verify.seals import SealOutcome, outcome_of, verify_logs
 
-_EXIT_CODES = {Outcome.HOLDS: 0, Outcome.BROKEN: 1, Outcome.NOTHING_VERIFIED: 3, Outcome.PARTLY_SEALED: 3}
+_EXIT_CODES = {
+    SealOutcome.HOLDS: 0,
+    SealOutcome.BROKEN: 1,
+    SealOutcome.NOTHING_VERIFIED: 3,
+    SealOutcome.PARTLY_SEALED: 3,
+}
 
 SealLogs = FileLogs | KafkaLogs
 Checkpoints = Annotated[
     list[Path] | None,
     typer.Option("--checkpoints", help="Archive, or folder of `seal archive`. Repeatable. Default: Kafka."),
 ]
-Keys = Annotated[list[Path], typer.Option("--key", metavar="PUB.pem", help="Public key to trust. Repeatable.")]
+PublicKeysOption = Annotated[
+    list[Path], typer.Option("--key", metavar="PUB.pem", help="Public key to trust. Repeatable.")
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +94,7 @@ def logs_of(
 
 @grouped
 def verify(
-    key: Keys,
+    key: PublicKeysOption,
     logs: SealedLogs,
     partition: Annotated[list[int] | None, typer.Option(help="Only this partition. Repeatable.")] = None,
     expect: Annotated[
@@ -145,7 +152,7 @@ def verify(
     if lacking:
         say(f"there is neither evidence nor a checkpoint of partition {', '.join(map(str, lacking))}")
     # What was asked for and is not there was not verified.
-    raise typer.Exit(_EXIT_CODES[outcome] or (_EXIT_CODES[Outcome.NOTHING_VERIFIED] if lacking else 0))
+    raise typer.Exit(_EXIT_CODES[outcome] or (_EXIT_CODES[SealOutcome.NOTHING_VERIFIED] if lacking else 0))
 
 
 def _expected(text: str) -> list[Expected]:
@@ -153,8 +160,8 @@ def _expected(text: str) -> list[Expected]:
     return expected_in(read_input(path), text) if path.exists() else [expected_of(text)]
 
 
-def _write_head(path: Path, outcome: Outcome, reports: list[Report]) -> None:
-    if outcome not in (Outcome.HOLDS, Outcome.PARTLY_SEALED):
+def _write_head(path: Path, outcome: SealOutcome, reports: list[Report]) -> None:
+    if outcome not in (SealOutcome.HOLDS, SealOutcome.PARTLY_SEALED):
         say(f"{path} is not written: {outcome.value.replace('_', ' ')}")
         return
     with writing(path), Aside() as aside:

@@ -10,7 +10,7 @@ import typer
 from assay_stream.cli.files import Force, read_input, refuse_existing_file
 from assay_stream.cli.options import Bootstrap
 from assay_stream.cli.output import json_line, print_json
-from assay_stream.cli.seal_checking import Checkpoints, Keys, logs_of
+from assay_stream.cli.seal_checking import Checkpoints, PublicKeysOption, logs_of
 from assay_stream.cli.sealing import DEFAULT_LOG_NAME
 from assay_stream.cli.shared import say
 from assay_stream.errors import ConfigurationError, InputError
@@ -40,7 +40,7 @@ ProofFormat = Literal["json", "tlog-proof"]
 
 
 def prove(
-    key: Keys,
+    key: PublicKeysOption,
     partition: Partition,
     output: Annotated[Path, typer.Option(help="File for the proof, which must not exist.")],
     force: Force = False,
@@ -82,7 +82,7 @@ def prove(
 
 def check_proof_file(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The proof, in either form.")],
-    key: Keys,
+    key: PublicKeysOption,
     record: Annotated[
         Path | None, typer.Option(help="File with the record as one archive line. Required for a tlog-proof.")
     ] = None,
@@ -109,7 +109,7 @@ def check_proof_file(
 
 
 def checkpoint(
-    key: Keys, partition: Partition, checkpoints: Checkpoints = None, bootstrap_servers: Bootstrap = None
+    key: PublicKeysOption, partition: Partition, checkpoints: Checkpoints = None, bootstrap_servers: Bootstrap = None
 ) -> None:
     """Print the last checkpoint of a partition as a signed note (C2SP tlog-checkpoint)."""
     with _chain(checkpoints, bootstrap_servers, partition, key) as chain:
@@ -117,7 +117,7 @@ def checkpoint(
 
 
 def vkey(
-    key: Keys,
+    key: PublicKeysOption,
     partition: Partition,
     log_name: Annotated[str, typer.Option(help="The sealer's --log-name.")] = DEFAULT_LOG_NAME,
     topic: Annotated[str, typer.Option(help="The evidence topic, prefix included.")] = TOPIC_NAMES[Role.EVIDENCE],

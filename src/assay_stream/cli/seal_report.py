@@ -7,7 +7,7 @@ import typer
 from assay_stream.files.seal_files import FileLogs
 from assay_stream.seal.check import Fault, Report
 from assay_stream.text.escaping import visible
-from assay_stream.verify.seals import Outcome
+from assay_stream.verify.seals import SealOutcome
 
 _ROW = "{:<40} {:>10} {:>8} {:>9} {:>9} {:>12} {:>10} {:>7}"
 _RESTORE = "find the later copy of evidence and checkpoints, and who put this one in its place"
@@ -21,15 +21,15 @@ _FIXES = {
 }
 """What to do about a head that is wrong."""
 _SUMMARY = {
-    Outcome.HOLDS: "holds: what is sealed and still there is as it was sealed; unsealed records are not covered",
-    Outcome.BROKEN: "broken",
-    Outcome.PARTLY_SEALED: "partly sealed: what is sealed holds, and there are partitions with evidence of which "
+    SealOutcome.HOLDS: "holds: what is sealed and still there is as it was sealed; unsealed records are not covered",
+    SealOutcome.BROKEN: "broken",
+    SealOutcome.PARTLY_SEALED: "partly sealed: what is sealed holds, and there are partitions with evidence of which "
     "nothing is sealed: seal them (assay-stream seal --once), and find out why if they were sealed before",
-    Outcome.NOTHING_VERIFIED: "nothing verified: nothing is sealed, or retention deleted all that was",
+    SealOutcome.NOTHING_VERIFIED: "nothing verified: nothing is sealed, or retention deleted all that was",
 }
 
 
-def as_json(outcome: Outcome, reports: list[Report], files: list[FileLogs]) -> dict[str, Any]:
+def as_json(outcome: SealOutcome, reports: list[Report], files: list[FileLogs]) -> dict[str, Any]:
     return {
         "result": outcome.value,
         "logs": [
@@ -61,7 +61,7 @@ def _fault_as_json(fault: Fault) -> dict[str, Any]:
     return row
 
 
-def print_table(outcome: Outcome, reports: list[Report], files: list[FileLogs]) -> None:
+def print_table(outcome: SealOutcome, reports: list[Report], files: list[FileLogs]) -> None:
     """Print a verification as a table, its faults, and its outcome."""
     typer.echo(_ROW.format("LOG", "VERIFIED", "SEALED", "EXPIRED", "UNSEALED", "CHECKPOINTS", "SEALED TO", "FAULTS"))
     for report in reports:

@@ -19,7 +19,7 @@ DEFAULT_LOG_NAME = "assay-stream"
 
 seal_app = typer.Typer()
 
-Key = Annotated[
+PrivateKeyOption = Annotated[
     Path | None, typer.Option("--key", help="PEM file with the private key (password: ASSAY_STREAM_SEAL_KEY_PASSWORD).")
 ]
 AlsoTrust = Annotated[
@@ -35,7 +35,7 @@ AlsoTrust = Annotated[
 @seal_app.callback(invoke_without_command=True)
 def seal(
     context: typer.Context,
-    key: Key = None,
+    key: PrivateKeyOption = None,
     also_trust: AlsoTrust = None,
     once: Annotated[bool, typer.Option("--once", help="Seal what is there now, then exit.")] = False,
     every_records: Annotated[

@@ -6,17 +6,17 @@ import typer
 
 from assay_stream.alerts.explanation import as_json, as_markdown, as_text, explanation_of
 from assay_stream.alerts.formats.view import time_text
-from assay_stream.alerts.index import AlertRow, AlertState, by_group, listing, short_uids
+from assay_stream.alerts.index import AlertRow, ReviewState, by_group, listing, short_uids
 from assay_stream.alerts.page import page_of, severity_style
 from assay_stream.alerts.selection import AlertSelection
-from assay_stream.cli.alerts import AlertFile, ServerId, Severity
+from assay_stream.cli.alerts import AlertFile, ServerFilter, SeverityFilter
 from assay_stream.cli.options import Bootstrap, Format, grouped, time_option
 from assay_stream.cli.output import Colour, Painter, RowFormat, print_json, print_line
 from assay_stream.cli.shared import say, show_refused
 from assay_stream.cli.story_sources import Sources, index_of
 from assay_stream.model.kinds import Kind
 from assay_stream.text.escaping import visible
-from assay_stream.text.visible import Span, shown
+from assay_stream.text.visible import LineSpan, shown
 
 _HEAD = ("uid", "severity", "kind", "server", "tool", "count", "seen by", "first seen", "last seen", "status")
 _SERVER, _TOOL = 3, 4
@@ -33,10 +33,10 @@ Uid = Annotated[str, typer.Argument(metavar="UID", help="The alert's uid, or a p
 
 
 def list_alerts(
-    server_id: ServerId = None,
+    server_id: ServerFilter = None,
     tool: Annotated[str | None, typer.Option(help="Only tools whose name matches; *, ? and [abc].")] = None,
     kind: Annotated[Kind | None, typer.Option(help="Only this kind of finding.")] = None,
-    severity: Severity = None,
+    severity: SeverityFilter = None,
     status: Annotated[StatusChoice, typer.Option(help="Only alerts with this status.")] = "open",
     since: Annotated[int | None, time_option("Only alerts last seen at this time (RFC 3339) or later.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of alerts.")] = None,
@@ -54,7 +54,7 @@ def list_alerts(
     selection = AlertSelection(since_ms=since_ms, server_id=server_id, severity=severity)
     refused: list[str] = []
     index = index_of(file, bootstrap_servers, refused)
-    state = None if status == "all" else AlertState(status)
+    state = None if status == "all" else ReviewState(status)
     found = listing(
         index.rows.values(), selection, state=state, tool=tool, kind=None if kind is None else kind.value, limit=limit
     )
@@ -66,7 +66,7 @@ def list_alerts(
     else:
         short = short_uids(index.rows)
         if found.rows:
-            head = [Span(name, "dim") for name in _HEAD]
+            head = [LineSpan(name, "dim") for name in _HEAD]
             groups = [[row] for row in found.rows] if each else by_group(found.rows)
             rows = [head, *(_cells(group, short[group[0].uid]) for group in groups)]
             Painter(color).table(rows, flexible=(_TOOL, _SERVER))
@@ -109,19 +109,19 @@ def explain(
     show_refused(refused)
 
 
-def _cells(group: list[AlertRow], short: str) -> list[Span]:
+def _cells(group: list[AlertRow], short: str) -> list[LineSpan]:
     row = group[0]
     return [
-        Span(short),
-        Span(shown(row.severity.lower()), severity_style(row.severity_id)),
-        Span(shown(row.kind)),
-        Span(_named({shown(other.server_id) for other in group})),
-        Span(_named({shown(other.tool_name) for other in group})),
-        Span(f"{sum(other.count for other in group):,}"),
-        Span(f"{max(other.observers for other in group):,}"),
-        Span(_minute(min(other.first_seen_ms for other in group))),
-        Span(_minute(max(other.last_seen_ms for other in group))),
-        Span(", ".join(filter(None, (_status(row), shown(row.assigned_to))))),
+        LineSpan(short),
+        LineSpan(shown(row.severity.lower()), severity_style(row.severity_id)),
+        LineSpan(shown(row.kind)),
+        LineSpan(_named({shown(other.server_id) for other in group})),
+        LineSpan(_named({shown(other.tool_name) for other in group})),
+        LineSpan(f"{sum(other.count for other in group):,}"),
+        LineSpan(f"{max(other.observers for other in group):,}"),
+        LineSpan(_minute(min(other.first_seen_ms for other in group))),
+        LineSpan(_minute(max(other.last_seen_ms for other in group))),
+        LineSpan(", ".join(filter(None, (_status(row), shown(row.assigned_to))))),
     ]
 
 
@@ -133,7 +133,7 @@ def _named(names: set[str]) -> str:
 
 
 def _status(row: AlertRow) -> str:
-    return shown(row.status.lower()) if row.state is not AlertState.CLOSED else "closed"
+    return shown(row.status.lower()) if row.state is not ReviewState.CLOSED else "closed"
 
 
 def _minute(time_ms: int) -> str:

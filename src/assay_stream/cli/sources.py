@@ -20,7 +20,7 @@ from assay_stream.model.record import Record, Role
 from assay_stream.replay.run import Replay
 from assay_stream.replay.selection import OFFSETS_METAVAR, Selection, offsets_of
 
-Take = Callable[[Record], None]
+RecordSink = Callable[[Record], None]
 Ends = dict[Role, dict[int, int]]
 
 _LOOK_EVERY = 1_024
@@ -94,7 +94,7 @@ class Source:
             inputs.append([str(path), stat.st_size, stat.st_mtime_ns])
         return what | {"inputs": inputs}
 
-    def read(self, take: Take, *, meter: Meter | None = None, too_long: TooLong | None = None) -> None:
+    def read(self, take: RecordSink, *, meter: Meter | None = None, too_long: TooLong | None = None) -> None:
         """Hand every selected record to ``take``.
 
         Raises:

@@ -16,12 +16,12 @@ from assay_stream.model.record import CALL_TYPE, Origin, Record, Role
 from assay_stream.schemes.assay import payload
 from assay_stream.schemes.handshake import event as handshake
 
-ProfileName = Literal["assay", "handshake", "handshake-published", "htc"]
+EventProfileName = Literal["assay", "handshake", "handshake-published", "htc"]
 _Check = Callable[[bytes], None]
 
 
 def validate(
-    profile: Annotated[ProfileName, typer.Option(help="What each line must be; see below.")],
+    profile: Annotated[EventProfileName, typer.Option(help="What each line must be; see below.")],
     file: Annotated[Path | None, typer.Argument(help="NDJSON, one value a line; standard input by default.")] = None,
 ) -> None:
     """Check records against a profile: one JSON verdict for each line that is not blank.
@@ -55,7 +55,7 @@ def _verdict(number: int, raw: bytes, check: _Check) -> dict[str, Any]:
     return {"line": number, "valid": True, "code": None, "path": None, "message": None}
 
 
-def _check_of(profile: ProfileName) -> _Check:
+def _check_of(profile: EventProfileName) -> _Check:
     if profile == "assay":
         return _check_assay
     if profile == "htc":

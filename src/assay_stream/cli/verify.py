@@ -24,7 +24,7 @@ from assay_stream.kafka.verification import verified
 from assay_stream.replay.history import history_of
 from assay_stream.verify.evidence import EvidenceSelection
 from assay_stream.verify.judging import WHOLE, Coverage, Expect, Read, Share, Summary, judgements
-from assay_stream.verify.verification import Judgement, Status, Verifier, late_only
+from assay_stream.verify.verification import Judgement, RecordStatus, Verifier, late_only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +126,7 @@ class _Rows:
     def show(self, judgement: Judgement) -> None:
         judgement = late_only(judgement) if self.strict else judgement
         self.summary.note(judgement)
-        if judgement.status is Status.HOLDS and not self.every:
+        if judgement.status is RecordStatus.HOLDS and not self.every:
             return
         row = judgement.as_json()
         self.tell(json_line(row) if self.target is RowFormat.JSON else _line(row))

@@ -7,7 +7,7 @@ is new. The rules are data (``data/README.md``), read and checked by ``catalog``
 Every function here that takes ``work`` spends units of it, and raises ``WorkExhaustedError`` where they run out.
 """
 
-from assay_stream.detect.catalog import LEVELS, RULES, Rule
+from assay_stream.detect.catalog import LEVELS, RULES, DetectionRule
 from assay_stream.detect.digest import RULES_DIGEST
 from assay_stream.detect.indicators import CUT_SHORT, Indicator, detect_indicators
 from assay_stream.detect.tool_names import NO_TOOLS, ToolNames
@@ -18,8 +18,8 @@ __all__ = [
     "NO_TOOLS",
     "RULES",
     "RULES_DIGEST",
+    "DetectionRule",
     "Indicator",
-    "Rule",
     "ToolNames",
     "detect_indicators",
 ]

@@ -21,7 +21,7 @@ _TOOL_PLACE = "tool"
 _Kind = TypeVar("_Kind")
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DetectionRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One rule. ``data/rules.toml`` says how each field is written.
 
     Args:
@@ -69,7 +69,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class _Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    rule: tuple[Rule, ...]
+    rule: tuple[DetectionRule, ...]
 
 
 class _Place(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -123,7 +123,7 @@ class Catalog:
         words: lists of words.
     """
 
-    rules: tuple[Rule, ...]
+    rules: tuple[DetectionRule, ...]
     phrases: tuple[tuple[str, str], ...]
     note_phrases: tuple[tuple[str, str], ...]
     places: Mapping[str, re.Pattern[str]]
@@ -199,7 +199,7 @@ def _read(file: Traversable, kind: type[_Kind]) -> _Kind:
         return msgspec.toml.decode(file.read_bytes(), type=kind)
 
 
-def _check_rule(rule: Rule) -> None:
+def _check_rule(rule: DetectionRule) -> None:
     file = f"rules.toml: rule {rule.id}"
     _compiled(rule.regex, file)
     _compiled(rule.unless_followed_by, file)

@@ -12,7 +12,7 @@ from assay_stream.detect.needles import CHARS_PER_UNIT, Joined, Needles, gated, 
 from assay_stream.detect.phrase_filter import Readings, WordReadings
 from assay_stream.detect.places import has_address
 from assay_stream.detect.steering import Steering, steering_in
-from assay_stream.detect.symbols import Offered
+from assay_stream.detect.symbols import OfferedNames
 from assay_stream.detect.tool_names import OtherTools
 from assay_stream.text.normalization import units_to_normalize
 from assay_stream.text.words import Words, forms_of, plain_forms, visible
@@ -141,7 +141,7 @@ class Page:
             self._words = Words(self.seen)
         return self._words
 
-    def steering(self, offered: Offered, work: Work) -> tuple[Steering, ...]:
+    def steering(self, offered: OfferedNames, work: Work) -> tuple[Steering, ...]:
         """Return what it does to a model. The work is spent once, since a page belongs to one definition."""
         if self._steering is None:
             self._steering = tuple(steering_in(self.seen, offered, work))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence, Set
 from typing import Final, NamedTuple
 
-from assay_stream.detect.catalog import CATALOG, LEVELS, RULES, Rule
+from assay_stream.detect.catalog import CATALOG, LEVELS, RULES, DetectionRule
 from assay_stream.detect.decoders import backwards, hidden_views, rot13
 from assay_stream.detect.needles import Joined, lowered
 from assay_stream.detect.page import NO_HINTS, RULE_NEEDLES, Page, decoded_page
@@ -15,7 +15,7 @@ from assay_stream.detect.phrases import PhraseBook
 from assay_stream.detect.places import Places, has_address, host_of, is_documentation, is_harmless, names_in
 from assay_stream.detect.steering import STEERING_RULES
 from assay_stream.detect.surfaces import Place, name_words
-from assay_stream.detect.symbols import Offered
+from assay_stream.detect.symbols import OfferedNames
 from assay_stream.detect.tool_names import OtherTools, Span
 from assay_stream.text.words import Words, mixed_words, mixes_scripts
 from assay_stream.work import Work
@@ -95,7 +95,14 @@ class Reader:
     """
 
     def __init__(
-        self, others: OtherTools, offered: Offered, readings: WordReadings, work: Work, place: Place, *, is_note: bool
+        self,
+        others: OtherTools,
+        offered: OfferedNames,
+        readings: WordReadings,
+        work: Work,
+        place: Place,
+        *,
+        is_note: bool,
     ) -> None:
         self._others = others
         self._offered = offered
@@ -169,7 +176,7 @@ class Reader:
                     yield from self._by_pattern(rule, pattern, page.seen)
         yield from self._by_words(page)
 
-    def _by_pattern(self, rule: Rule, pattern: re.Pattern[str], text: str) -> Iterator[Match]:
+    def _by_pattern(self, rule: DetectionRule, pattern: re.Pattern[str], text: str) -> Iterator[Match]:
         self._work.spend(_UNITS_PER_PATTERN + len(text) // _CHARS_PER_UNIT)
         seen: set[_Key] = set()
         for match in pattern.finditer(text):
@@ -291,7 +298,7 @@ class Reader:
         yield from self._by_phrases(words, names, {}, possible)
 
 
-def _pattern_key(rule: Rule, matched: str) -> _Key:
+def _pattern_key(rule: DetectionRule, matched: str) -> _Key:
     if rule.id == "url_introduced":
         return (host_of(matched),)
     return (" ".join(matched.split()).lower() if rule.searched_in == "seen" else matched,)
@@ -304,11 +311,11 @@ def _switch_at(holder: Place, description: str) -> tuple[str, ...]:
     return name_words(str(holder[1]))
 
 
-def _is_harmless(rule: Rule, key: _Key) -> bool:
+def _is_harmless(rule: DetectionRule, key: _Key) -> bool:
     return rule.id in {"url_introduced", "address_introduced"} and is_harmless(host_of(key[0]))
 
 
-def _level(rule: Rule, key: _Key, before: str) -> int:
+def _level(rule: DetectionRule, key: _Key, before: str) -> int:
     """Return the level of a match: what documentation points at is of little note."""
     if rule.id == "url_introduced" and is_documentation(key[0]):
         return LEVEL_LOW

@@ -44,7 +44,7 @@ _CACHED_SENTENCES_MAX = 4_096
 _LEVEL_HIGH, _LEVEL_MEDIUM = 4, 3
 
 
-class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ScorerModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What ``data/model.toml`` states.
 
     Args:
@@ -62,7 +62,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     trained_on: str
 
 
-class Passage(NamedTuple):
+class ScoredPassage(NamedTuple):
     """Consecutive sentences whose score is medium or above.
 
     Args:
@@ -80,7 +80,7 @@ class Passage(NamedTuple):
     heaviest: tuple[int, int]
 
 
-def load(data: Traversable = DATA) -> tuple[Model, dict[str, int]]:
+def load(data: Traversable = DATA) -> tuple[ScorerModel, dict[str, int]]:
     """Read the model, and its weights by feature.
 
     Raises:
@@ -88,7 +88,7 @@ def load(data: Traversable = DATA) -> tuple[Model, dict[str, int]]:
             digest that the model states.
     """
     with reading("model.toml"):
-        model = msgspec.toml.decode((data / "model.toml").read_bytes(), type=Model)
+        model = msgspec.toml.decode((data / "model.toml").read_bytes(), type=ScorerModel)
     with reading("weights.tsv"):
         weights = (data / "weights.tsv").read_bytes()
     found = f"sha256:{sha256(weights).hexdigest()}"
@@ -142,7 +142,7 @@ def _best_part(symbols: tuple[str, ...]) -> tuple[int, int]:
     return part
 
 
-def passages_in(sentences: Sequence[Sentence], work: Work) -> Iterator[Passage]:
+def passages_in(sentences: Sequence[Sentence], work: Work) -> Iterator[ScoredPassage]:
     """Yield the passages of one text that score medium or above, none of which share a sentence.
 
     Args:
@@ -168,7 +168,7 @@ def passages_in(sentences: Sequence[Sentence], work: Work) -> Iterator[Passage]:
         level = _LEVEL_HIGH if score >= MODEL.high else _LEVEL_MEDIUM
         at = max(range(length), key=lambda index: scores[first + index])
         passage = sentences[first : first + length]
-        yield Passage(level, score, passage, at, _heaviest(passage[at].symbols))
+        yield ScoredPassage(level, score, passage, at, _heaviest(passage[at].symbols))
         first += length
 
 

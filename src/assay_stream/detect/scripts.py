@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from assay_stream.detect.catalog import CATALOG
 from assay_stream.detect.page import shown
-from assay_stream.detect.surfaces import Place, Role, Text
+from assay_stream.detect.surfaces import Place, Text, TextRole
 from assay_stream.work import Work
 
 _READ_WELL = frozenset(CATALOG.words.scripts_read_well.split())
@@ -65,12 +65,12 @@ def new_scripts(
         new_texts: those of them that the older one does not have.
         work: the budget.
     """
-    foreign = [text for text in new_texts if not text.value.isascii() and text.role is Role.TEXT]
+    foreign = [text for text in new_texts if not text.value.isascii() and text.role is TextRole.TEXT]
     if not foreign:
         return
     stands = {(text.role, text.value) for text in texts}
     kept = any(_is_prose(text) for text in old_texts if (text.role, text.value) in stands)
-    old_by_place = {text.place: shown(text.value, work) for text in old_texts if text.role is Role.TEXT}
+    old_by_place = {text.place: shown(text.value, work) for text in old_texts if text.role is TextRole.TEXT}
     uses: dict[str, _Use] = {}
     for text in foreign:
         seen, old = shown(text.value, work), old_by_place.get(text.place)
@@ -91,7 +91,7 @@ def new_scripts(
 
 def _is_prose(text: Text) -> bool:
     """Tell whether a text has several words, so that it says something."""
-    return text.role is Role.TEXT and len(text.value.split(maxsplit=_PROSE_WORDS_MIN)) >= _PROSE_WORDS_MIN
+    return text.role is TextRole.TEXT and len(text.value.split(maxsplit=_PROSE_WORDS_MIN)) >= _PROSE_WORDS_MIN
 
 
 def _count(uses: dict[str, _Use], place: Place, seen: str, work: Work) -> None:

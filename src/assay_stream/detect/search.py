@@ -10,8 +10,8 @@ from assay_stream.detect.catalog import CATALOG, LEVELS, RULES
 from assay_stream.detect.page import Page, pages_of
 from assay_stream.detect.phrase_filter import WordReadings
 from assay_stream.detect.reader import FILTER, Match, Reader
-from assay_stream.detect.surfaces import Role, Text, name_words
-from assay_stream.detect.symbols import Offered
+from assay_stream.detect.surfaces import Text, TextRole, name_words
+from assay_stream.detect.symbols import OfferedNames
 from assay_stream.detect.tool_names import OtherTools
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.work import Work
@@ -28,7 +28,7 @@ _BATCH_CHARS = 16_384
 
 
 def all_matches(
-    texts: Iterable[Text], others: OtherTools, offered: Offered, required: frozenset[str] | None, work: Work
+    texts: Iterable[Text], others: OtherTools, offered: OfferedNames, required: frozenset[str] | None, work: Work
 ) -> Iterator[Match]:
     """Yield what every text gives, up to the bound on what is read of one definition.
 
@@ -56,7 +56,7 @@ def all_matches(
         pages = pages_of((text.value for text in batch), work)
         for text in batch:
             work.spend(_UNITS_PER_TEXT)
-            if text.role is Role.PARAMETER:
+            if text.role is TextRole.PARAMETER:
                 work.spend(_UNITS_PER_NAME + len(text.value))
                 yield from _weighed(_named(text, required), is_first_sight=required is None)
             page, is_note = pages[text.value], _is_note(text)

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 from assay_stream.detect.catalog import CATALOG, LEVELS
 from assay_stream.detect.relations import RELATION_RULES, Related, relations_in
 from assay_stream.detect.scorer import RULE, passages_in
-from assay_stream.detect.surfaces import Role, Text
-from assay_stream.detect.symbols import Offered, Sentence, sentences_of, spans_of
+from assay_stream.detect.surfaces import Text, TextRole
+from assay_stream.detect.symbols import OfferedNames, Sentence, sentences_of, spans_of
 from assay_stream.detect.tool_names import OtherTools
 from assay_stream.work import Work
 
@@ -39,22 +39,22 @@ class Steering(NamedTuple):
     key: tuple[str, ...]
 
 
-def offered_by(others: OtherTools, texts: Iterable[Text]) -> Offered:
+def offered_by(others: OtherTools, texts: Iterable[Text]) -> OfferedNames:
     """Return what a definition and its list offer.
 
     Args:
         others: the tools of the list.
         texts: of the definition.
     """
-    return Offered(
+    return OfferedNames(
         own=others.keys,
         itself=others.own_key,
-        parameters={text.value for text in texts if text.role is Role.PARAMETER or text.is_listed},
+        parameters={text.value for text in texts if text.role is TextRole.PARAMETER or text.is_listed},
         families=others.families,
     )
 
 
-def steering_in(seen: str, offered: Offered, work: Work) -> Iterator[Steering]:
+def steering_in(seen: str, offered: OfferedNames, work: Work) -> Iterator[Steering]:
     """Yield what a text, as its reader sees it, does to a model.
 
     Raises:
@@ -80,7 +80,7 @@ def steering_in(seen: str, offered: Offered, work: Work) -> Iterator[Steering]:
 
 
 def _relations(
-    seen: str, sentences: list[Sentence], offered: Offered, work: Work
+    seen: str, sentences: list[Sentence], offered: OfferedNames, work: Work
 ) -> Iterator[tuple[Sentence, Related, int]]:
     """Yield the relations that hold, each with its level, and those of names that only look like the server's own.
 

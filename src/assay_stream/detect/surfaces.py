@@ -26,7 +26,7 @@ _OWN_KEYS = frozenset((CATALOG.words.mcp_keys + CATALOG.words.json_schema_keys).
 """Keys that MCP and JSON Schema define: the names themselves say nothing."""
 
 
-class Role(StrEnum):
+class TextRole(StrEnum):
     """How a model meets a text."""
 
     PARAMETER = "parameter"
@@ -70,7 +70,7 @@ class Text(msgspec.Struct, frozen=True, gc=False):
         has_address: of a parameter: whether a URL or mail address is set for it.
     """
 
-    role: Role
+    role: TextRole
     place: Place
     value: str
     is_free: bool = False
@@ -114,7 +114,7 @@ class Texts:
         spent = work.spent
         work.spend(_UNITS_PER_MEMBER * len(definition))
         names = sorted(definition)
-        self._names = [Text(Role.NAME, (None, name), name) for name in names if name not in _OWN_KEYS]
+        self._names = [Text(TextRole.NAME, (None, name), name) for name in names if name not in _OWN_KEYS]
         self._fields: dict[str, tuple[list[Text], int]] = {}
         self._new: list[list[Text]] = [self._names]
         for name in names:
@@ -132,7 +132,7 @@ class Texts:
     def __iter__(self) -> Iterator[Text]:
         return chain(self._names, *(texts for texts, _ in self._fields.values()))
 
-    def new(self, known: Set[tuple[Role, str]]) -> list[Text]:
+    def new(self, known: Set[tuple[TextRole, str]]) -> list[Text]:
         """Return those that are none of the older definition's, of which role and value are known."""
         return [text for texts in self._new for text in texts if (text.role, text.value) not in known]
 
@@ -153,18 +153,18 @@ def _texts_in(field: str, content: Any, work: Work) -> list[Text]:
         place, key, value, in_properties = pending.pop()
         if isinstance(value, str):
             is_name = key == "name" and place is not None and place[0] is None
-            found.append(Text(Role.NAME if is_name else Role.TEXT, place, value))
+            found.append(Text(TextRole.NAME if is_name else TextRole.TEXT, place, value))
         elif isinstance(value, dict):
             work.spend(_UNITS_PER_MEMBER * len(value))
             names = sorted(value)
             is_properties = key == "properties" and not in_properties
             if is_properties:
                 found += [
-                    Text(Role.PARAMETER, (place, name), name, _is_free(value[name]), _has_address(value[name]))
+                    Text(TextRole.PARAMETER, (place, name), name, _is_free(value[name]), _has_address(value[name]))
                     for name in names
                 ]
             elif not _OWN_KEYS.issuperset(names):
-                found += [Text(Role.NAME, (place, name), name) for name in names if name not in _OWN_KEYS]
+                found += [Text(TextRole.NAME, (place, name), name) for name in names if name not in _OWN_KEYS]
             for number, name in enumerate(names):
                 inner = value[name]
                 if isinstance(inner, _CONTAINERS):
@@ -173,7 +173,7 @@ def _texts_in(field: str, content: Any, work: Work) -> list[Text]:
                     pending += [((place, each), each, value[each], is_properties) for each in rest]
                     break
                 if isinstance(inner, str):
-                    found.append(Text(Role.TEXT, (place, name), inner))
+                    found.append(Text(TextRole.TEXT, (place, name), inner))
         elif isinstance(value, list | tuple):
             work.spend(_UNITS_PER_MEMBER * len(value))
             pending += [((place, index), "", value[index], False) for index in reversed(range(len(value)))]

@@ -75,7 +75,7 @@ class Sentence(NamedTuple):
     is_doubtful: bool = False
 
 
-class Offered(NamedTuple):
+class OfferedNames(NamedTuple):
     """What a definition and its list offer, so that a name in a text can be told from one of something else.
 
     Args:
@@ -90,9 +90,9 @@ class Offered(NamedTuple):
     parameters: Set[str] = frozenset()
     families: Set[str] = frozenset()
 
-    def strictly(self) -> Offered:
+    def strictly(self) -> OfferedNames:
         """Return only what the names themselves prove."""
-        return Offered(own=self.own, itself=self.itself)
+        return OfferedNames(own=self.own, itself=self.itself)
 
 
 class _Name(NamedTuple):
@@ -130,7 +130,7 @@ def _is_noun_first(words: Sequence[str]) -> bool:
     return bool(words) and words[0] not in _VERBS
 
 
-def sentences_of(seen: str, offered: Offered) -> Iterator[Sentence]:
+def sentences_of(seen: str, offered: OfferedNames) -> Iterator[Sentence]:
     """Yield the sentences of a text as its reader sees it."""
     is_spaced = seen.isascii()
     number = -1
@@ -179,7 +179,7 @@ def spans_of(seen: str) -> list[tuple[int, int]]:
     return [run.span() for run in pattern.finditer(seen)]
 
 
-def _add(items: tuple[_Item, ...], offered: Offered, symbols: list[str]) -> bool:
+def _add(items: tuple[_Item, ...], offered: OfferedNames, symbols: list[str]) -> bool:
     """Add the symbols of a run of characters; tell whether one of them is doubtful."""
     is_doubtful = False
     for item in items:

@@ -6,6 +6,15 @@ from assay_stream.drift.change import Change
 from assay_stream.drift.codes import CODES, CodeInfo
 from assay_stream.drift.definition import compare_definitions
 from assay_stream.drift.lists import ItemDrift, compare_lists
-from assay_stream.model.fields import Direction, Subject
+from assay_stream.model.fields import ChangeDirection, Subject
 
-__all__ = ["CODES", "Change", "CodeInfo", "Direction", "ItemDrift", "Subject", "compare_definitions", "compare_lists"]
+__all__ = [
+    "CODES",
+    "Change",
+    "ChangeDirection",
+    "CodeInfo",
+    "ItemDrift",
+    "Subject",
+    "compare_definitions",
+    "compare_lists",
+]

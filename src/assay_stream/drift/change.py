@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from assay_stream.canonical.digest import canonicalize, sha256_of
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.model.fields import Direction
+from assay_stream.model.fields import ChangeDirection
 
 _CONTEXT_CHARS = 64
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
@@ -29,7 +29,7 @@ class Change(NamedTuple):
     path: str
     before: Any
     after: Any
-    direction: Direction
+    direction: ChangeDirection
 
 
 class Absent:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 
-from assay_stream.model.fields import Direction
+from assay_stream.model.fields import ChangeDirection
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class CodeInfo:
     """
 
     title: str
-    direction: Direction
+    direction: ChangeDirection
     opposite: str
     level: str
 
@@ -30,7 +30,7 @@ class CodeInfo:
 def _read() -> dict[str, CodeInfo]:
     table = tomllib.loads(files("assay_stream.drift").joinpath("codes.toml").read_text(encoding="utf-8"))
     return {
-        code: CodeInfo(entry["title"], Direction(entry["direction"]), entry["opposite"], entry["level"])
+        code: CodeInfo(entry["title"], ChangeDirection(entry["direction"]), entry["opposite"], entry["level"])
         for code, entry in table.items()
     }
 

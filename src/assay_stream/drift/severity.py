@@ -72,7 +72,7 @@ Levels = tuple[Level | None, Level | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class SeverityProfile:
     """A set of rules for the severity of findings.
 
     Args:
@@ -93,7 +93,7 @@ class Profile:
 
 
 def assess(
-    profile: Profile,
+    profile: SeverityProfile,
     kind: str,
     changes: Sequence[Change] = (),
     signs: Sequence[Sign] = (),
@@ -115,7 +115,7 @@ def assess(
     return max(level, profile.floor, *(Level(sign.level) for sign in signs))
 
 
-def covers(profile: Profile, kind: str, changes: Sequence[Change] = ()) -> bool:
+def covers(profile: SeverityProfile, kind: str, changes: Sequence[Change] = ()) -> bool:
     """Tell whether a profile looks at such a finding: a peer's table is silent on what the peer does not see.
 
     Args:
@@ -126,7 +126,9 @@ def covers(profile: Profile, kind: str, changes: Sequence[Change] = ()) -> bool:
     return _level(profile, kind, changes, False, Level.HIGH) is not None
 
 
-def _level(profile: Profile, kind: str, changes: Sequence[Change], privileged: bool, default: Level) -> Level | None:
+def _level(
+    profile: SeverityProfile, kind: str, changes: Sequence[Change], privileged: bool, default: Level
+) -> Level | None:
     if kind not in profile.kinds and kind not in profile.fields and not (profile.by_code and changes):
         return default
     found = [profile.kinds[kind][privileged]] if kind in profile.kinds else []
@@ -171,9 +173,9 @@ def _mcptrust_sees(change: Change) -> bool:
 
 
 _PEER_LEVELS = {
-    drift.Severity.INFO: Level.INFORMATIONAL,
-    drift.Severity.MODERATE: Level.MEDIUM,
-    drift.Severity.CRITICAL: Level.CRITICAL,
+    drift.McpTrustSeverity.INFO: Level.INFORMATIONAL,
+    drift.McpTrustSeverity.MODERATE: Level.MEDIUM,
+    drift.McpTrustSeverity.CRITICAL: Level.CRITICAL,
 }
 
 
@@ -184,18 +186,18 @@ def _both(level: Level | None) -> Levels:
 _INSTRUCTIONS = ("instructions_added", "instructions_removed", "instructions_changed")
 
 
-def _mcptrust(name: str, explanation: str) -> Profile:
+def _mcptrust(name: str, explanation: str) -> SeverityProfile:
     table = {
         change: _PEER_LEVELS[severity] if severity is not None else None
-        for change, severity in ((each, drift.PROFILES[name].get(each)) for each in drift.Change)
+        for change, severity in ((each, drift.PROFILES[name].get(each)) for each in drift.DifferenceKind)
     }
     both = {change: (level, level) for change, level in table.items()}
-    what = drift.Change
+    what = drift.DifferenceKind
     come_and_gone = (
         what.TOOL_ADDED, what.TOOL_REMOVED, what.PROMPT_ADDED, what.PROMPT_REMOVED, what.TEMPLATE_ADDED,
         what.TEMPLATE_REMOVED,
     )  # fmt: skip
-    return Profile(
+    return SeverityProfile(
         name=name,
         explanation=explanation,
         kinds={
@@ -224,7 +226,7 @@ _NOT_TOOLS = (
 )  # fmt: skip
 
 _PROFILES = (
-    Profile(
+    SeverityProfile(
         name="soc",
         explanation="By what a change means and which way it goes, and by what new text brings.",
         kinds={
@@ -245,7 +247,7 @@ _PROFILES = (
     ),
     _mcptrust("mcptrust", "The table that MCPTrust publishes; what MCPTrust does not compare is left out."),
     _mcptrust("mcptrust-code", "What MCPTrust's code assigns; what MCPTrust does not compare is left out."),
-    Profile(
+    SeverityProfile(
         name="assay-p60",
         explanation="Assay's manifest drift: tools only, higher where a name is one of a privileged action.",
         kinds={
@@ -266,18 +268,18 @@ _PROFILES = (
             },
         },
     ),
-    Profile(
+    SeverityProfile(
         name="strict", explanation="Anything is at least high.", by_code=True, floor=Level.HIGH
     ),
 )  # fmt: skip
 
-PROFILES: Mapping[str, Profile] = {profile.name: profile for profile in _PROFILES}
+PROFILES: Mapping[str, SeverityProfile] = {profile.name: profile for profile in _PROFILES}
 """The profiles by name."""
 
 DEFAULT_PROFILE = PROFILES["soc"]
 
 
-def profile_named(name: str) -> Profile:
+def profile_named(name: str) -> SeverityProfile:
     """Return the profile of this name.
 
     Raises:

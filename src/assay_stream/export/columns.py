@@ -7,7 +7,7 @@ from importlib import resources
 from typing import Any, NamedTuple
 
 from assay_stream.canonical.digest import canonicalize
-from assay_stream.export.input import Dataset, Item, time_us_of
+from assay_stream.export.input import Dataset, ExportRecord, time_us_of
 
 INT64_MAX = 2**63 - 1
 
@@ -51,12 +51,12 @@ COLUMNS = _columns()
 Value = str | int | float | bool | None
 
 
-def row_of(item: Item) -> dict[str, Value]:
+def row_of(item: ExportRecord) -> dict[str, Value]:
     """Return a record as a row. A value of another type than its column's is null there; the record has it."""
     return {column.name: _value(item, column) for column in COLUMNS[item.kind]}
 
 
-def _value(item: Item, column: Column) -> Value:
+def _value(item: ExportRecord, column: Column) -> Value:
     if not column.path:
         return item.raw.decode()
     value: Any = item.content

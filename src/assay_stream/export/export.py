@@ -21,7 +21,7 @@ import orjson
 from assay_stream.canonical.digest import Digest
 from assay_stream.export.bundle_file import write_bundle
 from assay_stream.export.columns import row_of
-from assay_stream.export.input import Dataset, ExportSelection, Item, Stored, item_again, items
+from assay_stream.export.input import Dataset, ExportRecord, ExportSelection, Stored, item_again, items
 from assay_stream.export.parquet import write_parquet
 from assay_stream.export.timesketch import as_csv, as_jsonl
 from assay_stream.files.aside import Aside, locked_folder
@@ -69,7 +69,7 @@ class Collection:
         self._spool.finish()
         return (row[-1] for row in self._spool.rows(kind))
 
-    def items(self, kind: Dataset) -> Iterator[Item]:
+    def items(self, kind: Dataset) -> Iterator[ExportRecord]:
         return (item_again(kind, raw) for raw in self.raw(kind))
 
     def events(self) -> Iterator[dict[str, Any]]:

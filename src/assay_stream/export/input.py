@@ -42,7 +42,7 @@ FOLDER_FILES = tuple(f"{kind.value}.ndjson" for kind in Dataset)
 """What is read from a folder: the files that a replay writes."""
 
 
-class Place(NamedTuple):
+class ExportPlace(NamedTuple):
     """Where a record stands in an export: the order in which its members are compared.
 
     Args:
@@ -68,11 +68,11 @@ class Stored(NamedTuple):
     kind: Dataset | None = None
 
 
-class Item(NamedTuple):
+class ExportRecord(NamedTuple):
     """One record to export: its place, its bytes, and the same decoded."""
 
     kind: Dataset
-    place: Place
+    place: ExportPlace
     raw: bytes
     content: dict[str, Any]
 
@@ -94,7 +94,7 @@ class ExportSelection:
     server_ids: frozenset[str] = frozenset()
     offsets: tuple[OffsetRange, ...] = ()
 
-    def wants(self, item: Item) -> bool:
+    def wants(self, item: ExportRecord) -> bool:
         if item.kind is Dataset.DEFINITIONS:
             return True
         place = item.place
@@ -111,7 +111,7 @@ class ExportSelection:
         )
 
 
-def _server_id(item: Item) -> object:
+def _server_id(item: ExportRecord) -> object:
     part = item.content.get("data" if item.kind is Dataset.EVIDENCE else "unmapped")
     name = "server_id" if item.kind is Dataset.EVIDENCE else "mcp_server_id"
     return part.get(name) if isinstance(part, dict) else None
@@ -157,7 +157,7 @@ def _not_blank(lines: Iterable[bytes]) -> Iterator[bytes]:
         yield line if line.strip() else b"null"
 
 
-def items(stored: Iterable[Stored], *, kinds: frozenset[Dataset] = frozenset(Dataset)) -> Iterator[Item]:
+def items(stored: Iterable[Stored], *, kinds: frozenset[Dataset] = frozenset(Dataset)) -> Iterator[ExportRecord]:
     """Yield the records of these kinds.
 
     Raises:
@@ -174,7 +174,7 @@ def items(stored: Iterable[Stored], *, kinds: frozenset[Dataset] = frozenset(Dat
             yield item
 
 
-def _item(raw: bytes, kind: Dataset | None) -> Item:
+def _item(raw: bytes, kind: Dataset | None) -> ExportRecord:
     content = decode_json(raw)
     found = _kind_of(content)
     if found is None or (kind is not None and found is not kind):
@@ -187,14 +187,14 @@ def _item(raw: bytes, kind: Dataset | None) -> Item:
             # Again within the bounds of bundles, so that what is accepted here can be exported as one.
             decode_json(raw, limits=_EVIDENCE_LIMITS)
     content = renamed_alert(content) if found is Dataset.ALERTS else content
-    return Item(found, _PLACES[found](content), raw, content)
+    return ExportRecord(found, _PLACES[found](content), raw, content)
 
 
-def item_again(kind: Dataset, raw: bytes) -> Item:
+def item_again(kind: Dataset, raw: bytes) -> ExportRecord:
     """Return a record that ``items`` gave before, from its bytes and without checking it again."""
     content = orjson.loads(raw)
     content = renamed_alert(content) if kind is Dataset.ALERTS else content
-    return Item(kind, _PLACES[kind](content), raw, content)
+    return ExportRecord(kind, _PLACES[kind](content), raw, content)
 
 
 def _kind_of(content: Any) -> Dataset | None:
@@ -207,7 +207,7 @@ def _kind_of(content: Any) -> Dataset | None:
     return Dataset.DEFINITIONS if content.keys() >= {"full_digest", "definition"} else None
 
 
-def _evidence_place(content: dict[str, Any]) -> Place:
+def _evidence_place(content: dict[str, Any]) -> ExportPlace:
     time_us = time_us_of(content["time"])
     if time_us is None:
         raise InputError("not_evidence", "the time is RFC 3339 with its offset from UTC", path="$.time")
@@ -220,21 +220,23 @@ def _evidence_place(content: dict[str, Any]) -> Place:
         else (content.get("assayrunid"), 0, content.get("assayseq"))
     )
     name = topic if isinstance(topic, str) else ""
-    return Place(Dataset.EVIDENCE, time_us, name, _int64(partition), _int64(offset))
+    return ExportPlace(Dataset.EVIDENCE, time_us, name, _int64(partition), _int64(offset))
 
 
-def _alert_place(content: dict[str, Any]) -> Place:
+def _alert_place(content: dict[str, Any]) -> ExportPlace:
     view = view_of(content)
-    return Place(Dataset.ALERTS, _int64(view.time_ms * 1_000), view.uid, _int64(view.count), _int64(view.activity_id))
+    return ExportPlace(
+        Dataset.ALERTS, _int64(view.time_ms * 1_000), view.uid, _int64(view.count), _int64(view.activity_id)
+    )
 
 
-def _definition_place(content: dict[str, Any]) -> Place:
+def _definition_place(content: dict[str, Any]) -> ExportPlace:
     digest = content["full_digest"]
     if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
         raise InputError("not_a_definition", "the digest is not a SHA-256 digest", path="$.full_digest")
     if not isinstance(content["definition"], dict):
         raise InputError("not_a_definition", "the definition must be an object", path="$.definition")
-    return Place(Dataset.DEFINITIONS, 0, digest)
+    return ExportPlace(Dataset.DEFINITIONS, 0, digest)
 
 
 _PLACES = {Dataset.EVIDENCE: _evidence_place, Dataset.ALERTS: _alert_place, Dataset.DEFINITIONS: _definition_place}

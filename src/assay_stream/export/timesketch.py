@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 import orjson
 
 from assay_stream.export.columns import COLUMNS, ColumnType, Value, row_of
-from assay_stream.export.input import Dataset, Item
+from assay_stream.export.input import Dataset, ExportRecord
 from assay_stream.text.escaping import csv_cell, json_bytes
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -30,7 +30,7 @@ HEADER = (
 """The columns of the CSV file; a JSON line has those that are not null."""
 
 
-def event_of(item: Item) -> dict[str, Value]:
+def event_of(item: ExportRecord) -> dict[str, Value]:
     row = row_of(item)
     time_us = min(max(item.place.time_us, 0), _LAST_US)
     event: dict[str, Value] = {
@@ -58,13 +58,13 @@ def _message(kind: Dataset, row: dict[str, Value]) -> Value:
     return f"Tool call {row['decision']}: {subject}, definition {bound}, pin {row['pin_status']}"
 
 
-def as_jsonl(items: Iterable[Item]) -> Iterator[bytes]:
+def as_jsonl(items: Iterable[ExportRecord]) -> Iterator[bytes]:
     """Yield the lines of a JSON lines file of evidence and alerts."""
     for item in items:
         yield json_bytes(orjson.dumps(event_of(item))) + b"\n"
 
 
-def as_csv(items: Iterable[Item]) -> Iterator[bytes]:
+def as_csv(items: Iterable[ExportRecord]) -> Iterator[bytes]:
     """Yield the lines of a CSV file of evidence and alerts, header first.
 
     Names of servers and tools are not ours, and a spreadsheet may run what starts like a formula: see ``csv_cell``.

@@ -17,7 +17,7 @@ ARCHIVE_MANIFEST = "archive.json"
 _SCHEMA = "assay.archive.v1"
 _Offset = Annotated[int, msgspec.Meta(ge=0)]
 
-Place = tuple[str, int]
+PartitionPlace = tuple[str, int]
 """Topic and partition."""
 
 
@@ -42,11 +42,13 @@ class ArchivedOffsets(NamedTuple):
         last: the last offset in the archive.
     """
 
-    joined: dict[Place, int]
-    last: dict[Place, int]
+    joined: dict[PartitionPlace, int]
+    last: dict[PartitionPlace, int]
 
 
-def manifest_bytes(ends: Mapping[Place, int], joined: Mapping[Place, int], last: Mapping[Place, int]) -> bytes:
+def manifest_bytes(
+    ends: Mapping[PartitionPlace, int], joined: Mapping[PartitionPlace, int], last: Mapping[PartitionPlace, int]
+) -> bytes:
     """Return the content of a manifest."""
     partitions = [
         _Partition(*place, end, joined.get(place), last.get(place, msgspec.UNSET))
@@ -73,7 +75,7 @@ def archived_offsets(paths: Iterable[Path]) -> ArchivedOffsets:
     return found
 
 
-def check_whole(archived: ArchivedOffsets, ranges: Mapping[Place, tuple[int, int]]) -> None:
+def check_whole(archived: ArchivedOffsets, ranges: Mapping[PartitionPlace, tuple[int, int]]) -> None:
     """Check that no partition lost its end since it was archived, of the topics that were read at all.
 
     Args:

@@ -5,7 +5,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from assay_stream.errors import InputError
-from assay_stream.files.spool import Row, Spool, StreamRows
+from assay_stream.files.spool import Spool, SpoolRow, StreamRows
 from assay_stream.limits import ARCHIVE_LOGS_MAX
 from assay_stream.model.record import Origin, Record, Role, made_of
 
@@ -75,9 +75,9 @@ class LogSpool(Spool[_LogKey]):
             )
         return StreamRows()
 
-    def _once(self, stream: _LogKey, rows: Iterable[Row]) -> Iterator[Row]:
+    def _once(self, stream: _LogKey, rows: Iterable[SpoolRow]) -> Iterator[SpoolRow]:
         """Yield sorted rows, each once; set aside, where one copy says so."""
-        before: Row | None = None
+        before: SpoolRow | None = None
         for row in rows:
             if before is None or row[0] != before[0]:
                 if before is not None:

@@ -25,7 +25,7 @@ RUNS_MAX = 64
 _ROW_BYTES = 200
 """What a row takes beside its value, about."""
 
-Row = tuple[Any, ...]
+SpoolRow = tuple[Any, ...]
 """What ``marshal`` writes fast. Only the process that wrote the file reads it."""
 Stream = TypeVar("Stream", bound=Hashable)
 
@@ -44,7 +44,7 @@ _Run = list[_Block]
 class StreamRows:
     """Where the rows of one stream are."""
 
-    rows: list[Row] = field(default_factory=list)
+    rows: list[SpoolRow] = field(default_factory=list)
     size_bytes: int = 0
     count: int = 0
     levels: list[list[_Run]] = field(default_factory=lambda: [[]])
@@ -62,7 +62,7 @@ class Spool(Generic[Stream]):
 
     def __init__(
         self,
-        key: Callable[[Row], Any],
+        key: Callable[[SpoolRow], Any],
         *,
         value_at: int = -1,
         in_memory_bytes_max: int = IN_MEMORY_BYTES_MAX,
@@ -86,7 +86,7 @@ class Spool(Generic[Stream]):
         self._file.close()
         self._streams.clear()
 
-    def put(self, stream: Stream, row: Row) -> None:
+    def put(self, stream: Stream, row: SpoolRow) -> None:
         """Take a row in.
 
         Raises:
@@ -120,7 +120,7 @@ class Spool(Generic[Stream]):
                 runs = [*runs[count:], self._merged(stream, runs[:count])]
             gathered.levels = [runs]
 
-    def rows(self, stream: Stream, *, after: Any = None) -> Iterator[Row]:
+    def rows(self, stream: Stream, *, after: Any = None) -> Iterator[SpoolRow]:
         """Yield the rows of a stream in the order of their keys; none of a stream that got none.
 
         Raises:
@@ -133,7 +133,7 @@ class Spool(Generic[Stream]):
     def _begin(self, stream: Stream) -> StreamRows:  # noqa: ARG002 - a subclass looks at it
         return StreamRows()
 
-    def _once(self, stream: Stream, rows: Iterable[Row]) -> Iterator[Row]:  # noqa: ARG002 - as above
+    def _once(self, stream: Stream, rows: Iterable[SpoolRow]) -> Iterator[SpoolRow]:  # noqa: ARG002 - as above
         """Yield sorted rows, of equal keys the first."""
         key, before = self._key, None
         for row in rows:
@@ -141,22 +141,22 @@ class Spool(Generic[Stream]):
                 yield row
                 before = key(row)
 
-    def _rows(self, run: _Run, after: Any = None) -> Iterator[Row]:
+    def _rows(self, run: _Run, after: Any = None) -> Iterator[SpoolRow]:
         for block in run:
             if after is None or block.first > after:
                 yield from self._read_block(block)
             elif block.last > after:
                 yield from [row for row in self._read_block(block) if self._key(row) > after]
 
-    def _read_block(self, block: _Block) -> list[Row]:
+    def _read_block(self, block: _Block) -> list[SpoolRow]:
         try:
             self._file.seek(block.place)
-            rows: list[Row] = marshal.loads(self._file.read(block.length))  # noqa: S302 - written by this process
+            rows: list[SpoolRow] = marshal.loads(self._file.read(block.length))  # noqa: S302 - written by this process
         except OSError as error:
             raise _no_room(error) from None
         return rows
 
-    def _write_block(self, rows: list[Row]) -> _Block:
+    def _write_block(self, rows: list[SpoolRow]) -> _Block:
         packed = marshal.dumps(rows)
         try:
             self._file.seek(self._end)
@@ -190,7 +190,7 @@ class Spool(Generic[Stream]):
 
     def _merged(self, stream: Stream, runs: list[_Run]) -> _Run:
         merged: _Run = []
-        rows: list[Row] = []
+        rows: list[SpoolRow] = []
         size_bytes = 0
         for row in self._once(stream, heapq.merge(*(self._rows(run) for run in runs), key=self._key)):
             rows.append(row)

@@ -26,7 +26,7 @@ _PASSING = frozenset({_TIMEOUT, _TOO_MANY})
 _EXPONENT_MAX = 32
 
 
-class Outcome(StrEnum):
+class DeliveryOutcome(StrEnum):
     """What one attempt came to."""
 
     DELIVERED = "delivered"
@@ -35,19 +35,19 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class AttemptResult:
     """The result of one attempt.
 
     Args:
         retry_after_ms: how long the receiver asks to wait, milliseconds.
     """
 
-    outcome: Outcome
+    outcome: DeliveryOutcome
     code: str = ""
     retry_after_ms: int = 0
 
 
-DELIVERED = Answer(outcome=Outcome.DELIVERED)
+DELIVERED = AttemptResult(outcome=DeliveryOutcome.DELIVERED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class Schedule:
         return max(own, min(retry_after_ms, RETRY_AFTER_MAX_MS))
 
 
-def http_answer(status: int, *, retry_after: str | None, now_s: float) -> Answer:
+def http_answer(status: int, *, retry_after: str | None, now_s: float) -> AttemptResult:
     """Return what an HTTP status says about the alert (RFC 9110, 15).
 
     A client error other than 408 and 429 is a refusal for good; redirects are not followed, and wait for
@@ -77,9 +77,9 @@ def http_answer(status: int, *, retry_after: str | None, now_s: float) -> Answer
         return DELIVERED
     code = f"http_{status}"
     if 400 <= status < 500 and status not in _PASSING:
-        return Answer(outcome=Outcome.REFUSED, code=code)
+        return AttemptResult(outcome=DeliveryOutcome.REFUSED, code=code)
     wait_ms = retry_after_ms(retry_after, now_s=now_s)
-    return Answer(outcome=Outcome.UNAVAILABLE, code=code, retry_after_ms=wait_ms)
+    return AttemptResult(outcome=DeliveryOutcome.UNAVAILABLE, code=code, retry_after_ms=wait_ms)
 
 
 def retry_after_ms(text: str | None, *, now_s: float) -> int:

@@ -22,7 +22,7 @@ from aiokafka.errors import KafkaError
 from assay_stream.alerts.formats import AlertFormat, AlertView, read_alert, render, view_of
 from assay_stream.config import Settings
 from assay_stream.errors import AssayStreamError, ConfigurationError, InputError, OperatingError
-from assay_stream.forward.delivery import Answer, Outcome, Schedule, dead_letter
+from assay_stream.forward.delivery import AttemptResult, DeliveryOutcome, Schedule, dead_letter
 from assay_stream.forward.receivers import Receiver
 from assay_stream.kafka.connection import reading_consumer, writing_producer
 from assay_stream.kafka.refusals import explained
@@ -220,12 +220,12 @@ class Forwarder:
             self._moved_s = time.monotonic()
             answer = await self._attempt(view, body)
             self.counts[answer.outcome.value] += 1
-            self.is_waiting = answer.outcome is Outcome.UNAVAILABLE
-            if answer.outcome is Outcome.DELIVERED:
+            self.is_waiting = answer.outcome is DeliveryOutcome.UNAVAILABLE
+            if answer.outcome is DeliveryOutcome.DELIVERED:
                 if failures:
                     _log.info("receiver_answers_again", receiver=self._receiver.name, failures=failures)
                 return self._generation == generation
-            if answer.outcome is Outcome.REFUSED:
+            if answer.outcome is DeliveryOutcome.REFUSED:
                 why = f"{self._receiver.name} refused it: {answer.code}"
                 return await self._bury(record, InputError("refused_by_receiver", why), generation)
             failures += 1
@@ -242,7 +242,7 @@ class Forwarder:
             await self._pause(wait_ms / 1_000)
         return False
 
-    async def _attempt(self, view: AlertView, body: str) -> Answer:
+    async def _attempt(self, view: AlertView, body: str) -> AttemptResult:
         """Send one alert. Once a stop is asked for, the attempt in hand has half of the stop's limit to end."""
         sending = asyncio.create_task(self._receiver.send(view, body))
         stopping = asyncio.create_task(self._stopping.wait())
@@ -251,7 +251,7 @@ class Forwarder:
             if not sending.done():
                 await asyncio.wait({sending}, timeout=self._settings.stop_limit_s / 2)
             if not sending.done():
-                return Answer(outcome=Outcome.UNAVAILABLE, code="stopped")
+                return AttemptResult(outcome=DeliveryOutcome.UNAVAILABLE, code="stopped")
             return await sending
         finally:
             sending.cancel()

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from assay_stream.alerts.formats import AlertView
 from assay_stream.config import secret_of_file
 from assay_stream.errors import ConfigurationError
-from assay_stream.forward.delivery import Answer
+from assay_stream.forward.delivery import AttemptResult
 
 _TRANSPORTS = ("udp", "tcp", "tls")
 
@@ -26,7 +26,7 @@ class Receiver(Protocol):
     def name(self) -> str:
         """What it is called in logs and dead letters; holds no secret."""
 
-    async def send(self, view: AlertView, body: str) -> Answer:
+    async def send(self, view: AlertView, body: str) -> AttemptResult:
         """Deliver one alert, and say what became of it."""
 
     async def close(self) -> None:

@@ -17,7 +17,7 @@ from contextlib import suppress
 
 from assay_stream.alerts.formats import AlertView
 from assay_stream.alerts.formats.syslog import DATAGRAM_BYTES_MAX, EXAMPLE_ENTERPRISE, octet_counted, syslog_message
-from assay_stream.forward.delivery import DELIVERED, Answer, Outcome
+from assay_stream.forward.delivery import DELIVERED, AttemptResult, DeliveryOutcome
 from assay_stream.forward.receivers import SyslogTarget
 
 try:
@@ -64,7 +64,7 @@ class Syslog:
         self._ended_s: float | None = None
         """When the last connection ended, by the loop's clock; ``None`` while it stands."""
 
-    async def send(self, view: AlertView, body: str) -> Answer:
+    async def send(self, view: AlertView, body: str) -> AttemptResult:
         message = syslog_message(view, body, host=self._host, enterprise=self._enterprise)
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -73,10 +73,10 @@ class Syslog:
                 await self._send_frame(octet_counted(message))
         except TimeoutError:
             await self._disconnect()
-            return Answer(outcome=Outcome.UNAVAILABLE, code="timeout")
+            return AttemptResult(outcome=DeliveryOutcome.UNAVAILABLE, code="timeout")
         except (OSError, ssl.SSLError) as error:
             await self._disconnect()
-            return Answer(outcome=Outcome.UNAVAILABLE, code=type(error).__name__)
+            return AttemptResult(outcome=DeliveryOutcome.UNAVAILABLE, code=type(error).__name__)
         except asyncio.CancelledError:
             await self._disconnect()
             raise
@@ -111,9 +111,9 @@ class Syslog:
                 pass
         self._ended_s = asyncio.get_running_loop().time()
 
-    async def _send_datagram(self, message: bytes) -> Answer:
+    async def _send_datagram(self, message: bytes) -> AttemptResult:
         if len(message) > DATAGRAM_BYTES_MAX:
-            return Answer(outcome=Outcome.REFUSED, code="too_large_for_udp")
+            return AttemptResult(outcome=DeliveryOutcome.REFUSED, code="too_large_for_udp")
         if self._datagrams is None:
             loop = asyncio.get_running_loop()
             self._datagrams, _ = await loop.create_datagram_endpoint(

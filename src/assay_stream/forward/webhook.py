@@ -10,7 +10,7 @@ import httpx
 from assay_stream import __version__
 from assay_stream.alerts.formats import AlertView
 from assay_stream.errors import ConfigurationError
-from assay_stream.forward.delivery import Answer, Outcome, http_answer, signature
+from assay_stream.forward.delivery import AttemptResult, DeliveryOutcome, http_answer, signature
 
 IDEMPOTENCY_HEADER = "Idempotency-Key"
 SIGNATURE_HEADER = "X-Assay-Stream-Signature"
@@ -49,7 +49,7 @@ class Webhook:
             headers=headers, timeout=timeout_s, verify=tls, follow_redirects=False, trust_env=False
         )
 
-    async def send(self, view: AlertView, body: str) -> Answer:
+    async def send(self, view: AlertView, body: str) -> AttemptResult:
         content, key = body.encode("utf-8"), view.key()
         headers = {IDEMPOTENCY_HEADER: key}
         if self._secret is not None:
@@ -59,11 +59,11 @@ class Webhook:
             async with asyncio.timeout(self._timeout_s):
                 return await self._post(content, headers)
         except (TimeoutError, httpx.TimeoutException):
-            return Answer(outcome=Outcome.UNAVAILABLE, code="timeout")
+            return AttemptResult(outcome=DeliveryOutcome.UNAVAILABLE, code="timeout")
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-            return Answer(outcome=Outcome.UNAVAILABLE, code=type(error).__name__)
+            return AttemptResult(outcome=DeliveryOutcome.UNAVAILABLE, code=type(error).__name__)
 
-    async def _post(self, content: bytes, headers: dict[str, str]) -> Answer:
+    async def _post(self, content: bytes, headers: dict[str, str]) -> AttemptResult:
         async with self._client.stream("POST", self._url, content=content, headers=headers) as response:
             answer = http_answer(
                 response.status_code, retry_after=response.headers.get("retry-after"), now_s=time.time()

@@ -114,5 +114,5 @@ class Batch(Generic[State]):
         self._processed = done
 
 
-Agent = Callable[[Batch[Any]], Awaitable[None]]
+BatchHandler = Callable[[Batch[Any]], Awaitable[None]]
 """Works on one batch; returns when it is done with it."""

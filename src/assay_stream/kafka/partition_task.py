@@ -23,7 +23,7 @@ from aiokafka.errors import KafkaError
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, IntegrityError, OperatingError
 from assay_stream.kafka.attempts import Plan, Suspicion, SuspicionLevel
-from assay_stream.kafka.batch import Agent, AgentFailed, Batch, BatchDropped
+from assay_stream.kafka.batch import AgentFailed, Batch, BatchDropped, BatchHandler
 from assay_stream.kafka.connection import Clients, Consumer
 from assay_stream.kafka.stage import Stage, StageMetrics
 from assay_stream.kafka.transport import Gathered, TransactionalWriter, positions_of, record_of
@@ -53,7 +53,7 @@ class TaskContext:
 
     settings: Settings
     stage: Stage[Any]
-    agent: Agent
+    agent: BatchHandler
     clients: Clients
     topics: Mapping[Role, str]
     partition_counts: Mapping[Role, int]

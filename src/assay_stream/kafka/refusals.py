@@ -19,7 +19,7 @@ _NAME_DIFFERS = (62, 64)
 _SASL_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
 
 
-class Refusal(NamedTuple):
+class ConnectionRefusal(NamedTuple):
     """Why there is no connection.
 
     Args:
@@ -30,17 +30,17 @@ class Refusal(NamedTuple):
     text: str
 
 
-_SASL_NOT_EXPECTED = Refusal(
+_SASL_NOT_EXPECTED = ConnectionRefusal(
     "sasl_not_expected", "does not ask for a user on this listener: check ASSAY_STREAM_SECURITY_PROTOCOL and the port"
 )
 
-_BY_CLASS: Mapping[str, Refusal] = {
-    "SaslAuthenticationFailed": Refusal(
+_BY_CLASS: Mapping[str, ConnectionRefusal] = {
+    "SaslAuthenticationFailed": ConnectionRefusal(
         "sasl_refused",
         "refuses the user name or the password: check ASSAY_STREAM_SASL_USERNAME, ASSAY_STREAM_SASL_PASSWORD (or "
         "_PASSWORD_FILE), and that the broker has credentials of this user for ASSAY_STREAM_SASL_MECHANISM",
     ),
-    "UnsupportedSaslMechanismError": Refusal(
+    "UnsupportedSaslMechanismError": ConnectionRefusal(
         "sasl_mechanism_refused",
         "does not take this mechanism: set ASSAY_STREAM_SASL_MECHANISM to one that its listener has enabled",
     ),
@@ -92,35 +92,37 @@ def explained(error: BaseException) -> AssayStreamError | None:
     return OperatingError("brokers_failing", f"the brokers failed ({kind.__name__}): see their logs")
 
 
-def _refusal_of(error: Exception, *, is_sasl: bool) -> Refusal | None:
+def _refusal_of(error: Exception, *, is_sasl: bool) -> ConnectionRefusal | None:
     if isinstance(error, ssl.SSLCertVerificationError):
         return _distrusted(error)
     if isinstance(error, ssl.SSLError) and error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
-        return Refusal(
+        return ConnectionRefusal(
             "broker_without_tls", "does not speak TLS on this port: check the port and ASSAY_STREAM_SECURITY_PROTOCOL"
         )
     if is_sasl and isinstance(error, ValueError):
-        return Refusal(
+        return ConnectionRefusal(
             "broker_not_genuine",
             "cannot show that it knows the password: it may be an impostor. Check ASSAY_STREAM_BOOTSTRAP_SERVERS",
         )
     return _BY_CLASS.get(type(error).__name__)
 
 
-def _distrusted(error: ssl.SSLCertVerificationError) -> Refusal:
+def _distrusted(error: ssl.SSLCertVerificationError) -> ConnectionRefusal:
     if error.verify_code == _EXPIRED:
-        return Refusal("broker_certificate_expired", "shows a certificate that has expired: renew it on the broker")
+        return ConnectionRefusal(
+            "broker_certificate_expired", "shows a certificate that has expired: renew it on the broker"
+        )
     if error.verify_code == _NOT_YET_VALID:
-        return Refusal(
+        return ConnectionRefusal(
             "broker_certificate_expired", "shows a certificate that is not valid yet: check the clocks of both machines"
         )
     if error.verify_code in _NAME_DIFFERS:
-        return Refusal(
+        return ConnectionRefusal(
             "broker_name_differs",
             "shows a certificate for another name: name the broker in ASSAY_STREAM_BOOTSTRAP_SERVERS as its "
             "certificate does, or give it a certificate with this name",
         )
-    return Refusal(
+    return ConnectionRefusal(
         "broker_not_trusted",
         "shows a certificate of an authority that is not trusted here: set ASSAY_STREAM_SSL_CAFILE to the "
         "certificate of the authority that signed it",

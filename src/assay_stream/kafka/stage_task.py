@@ -24,7 +24,7 @@ from aiokafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
-from assay_stream.kafka.batch import Agent, AgentFailed, BatchDropped
+from assay_stream.kafka.batch import AgentFailed, BatchDropped, BatchHandler
 from assay_stream.kafka.connection import Clients, Consumer, KafkaClients
 from assay_stream.kafka.partition_task import MAY_PASS, PartitionTask, TaskContext
 from assay_stream.kafka.partition_tasks import PartitionTasks
@@ -68,7 +68,7 @@ class StageTask:
         self,
         settings: Settings,
         stage: Stage[Any],
-        agent: Agent,
+        agent: BatchHandler,
         *,
         topics: Mapping[Role, str],
         partition_counts: Mapping[Role, int],

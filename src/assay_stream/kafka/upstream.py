@@ -20,7 +20,7 @@ from assay_stream.kafka.connection import Clients, Consumer
 from assay_stream.model.record import Role
 
 
-class Step(NamedTuple):
+class UpstreamStage(NamedTuple):
     """One stage between what is published and what follows."""
 
     stage: str
@@ -29,9 +29,9 @@ class Step(NamedTuple):
 
 
 STEPS = (
-    Step("registry", (Role.SNAPSHOTS, Role.CONTROL), (Role.DEFINITIONS, Role.FINDINGS)),
-    Step("join", (Role.CALLS,), (Role.EVIDENCE, Role.FINDINGS)),
-    Step("alerts", (Role.FINDINGS,), (Role.ALERTS,)),
+    UpstreamStage("registry", (Role.SNAPSHOTS, Role.CONTROL), (Role.DEFINITIONS, Role.FINDINGS)),
+    UpstreamStage("join", (Role.CALLS,), (Role.EVIDENCE, Role.FINDINGS)),
+    UpstreamStage("alerts", (Role.FINDINGS,), (Role.ALERTS,)),
 )
 """In the order of their work."""
 
@@ -40,7 +40,7 @@ _INTERVAL_S = 0.1
 """Between two answers, at least. Each takes several requests, and who waits for one reads more records at a time."""
 
 
-def steps_to(roles: Iterable[Role]) -> list[Step]:
+def steps_to(roles: Iterable[Role]) -> list[UpstreamStage]:
     """Return the stages that some topics follow from, in the order of their work."""
     wanted, steps = set(roles), []
     for step in reversed(STEPS):
@@ -50,7 +50,7 @@ def steps_to(roles: Iterable[Role]) -> list[Step]:
     return steps[::-1]
 
 
-class Upstream:
+class UpstreamStages:
     """Follows the stages that write some topics.
 
     Args:

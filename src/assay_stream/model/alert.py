@@ -25,7 +25,7 @@ from assay_stream.model.fields import (
     Scheme,
     SchemeValue,
     SeverityId,
-    Text,
+    ShortText,
     TriageAct,
 )
 from assay_stream.model.finding import Detected, Finding
@@ -47,7 +47,7 @@ class Activity(IntEnum):
     CLOSE = 3
 
 
-class Status(IntEnum):
+class AlertStatus(IntEnum):
     """State of the alert: OCSF ``status_id``."""
 
     NEW = 1
@@ -151,10 +151,10 @@ class AlertFlat(TypedDict, total=False):
     mcp_why: str | None
     mcp_group: BareHex | None
     mcp_act: TriageAct | None
-    mcp_act_by: Text | None
-    mcp_comment: Text | None
-    mcp_acknowledged_by: Text | None
-    mcp_assigned_to: Text | None
+    mcp_act_by: ShortText | None
+    mcp_comment: ShortText | None
+    mcp_acknowledged_by: ShortText | None
+    mcp_assigned_to: ShortText | None
     mcp_folded: Positive | None
     mcp_folded_by_severity: str | None
     mcp_atlas: str | None
@@ -219,7 +219,7 @@ class Alert(TypedDict):
     is_alert: Literal[True]
     count: Positive
     message: str
-    comment: NotRequired[Text]
+    comment: NotRequired[ShortText]
     metadata: AlertMetadata
     finding_info: AlertFindingInfo
     remediation: AlertRemediation

@@ -21,7 +21,7 @@ from assay_stream.model.fields import (
     Scheme,
     SchemeValue,
     SeverityId,
-    Text,
+    ShortText,
     TriageAct,
 )
 from assay_stream.model.finding import FINDING_MEMBERS, Finding, finding_fields, finding_of
@@ -79,11 +79,11 @@ class Triage(TypedDict, total=False):
     ``closed`` and ``reopened`` say that a person did so, and that what the alert is about has not ended since.
     """
 
-    acknowledged_by: Text
-    assigned_to: Text
+    acknowledged_by: ShortText
+    assigned_to: ShortText
     act: TriageAct
-    by: Text
-    comment: Text
+    by: ShortText
+    comment: ShortText
     closed: Literal[True]
     reopened: Literal[True]
 

@@ -14,7 +14,7 @@ from assay_stream.model.alert import (
     SEVERITY_TEXTS,
     STATUS_TEXTS,
     Activity,
-    Status,
+    AlertStatus,
     flat_facts,
 )
 from assay_stream.model.alert_state import AlertState, named_count
@@ -27,7 +27,7 @@ _LABELS = {Activity.CREATE: "created", Activity.UPDATE: "updated", Activity.CLOS
 
 
 def alert_record(
-    state: AlertState, *, activity: Activity, status: Status, time_us: int, suppressed_by: str | None, version: str
+    state: AlertState, *, activity: Activity, status: AlertStatus, time_us: int, suppressed_by: str | None, version: str
 ) -> Output:
     """Return the record of an alert.
 
@@ -97,7 +97,7 @@ def alert_record(
         value=canonicalize(body),
         headers=_cloudevents_headers(f"{finding.uid()}:{state.count}:{activity.value}:{state.repeats}"),
         timestamp_ms=max(state.last_us, time_us) // 1_000,
-        label="alert:suppressed" if status is Status.SUPPRESSED else f"alert:{_LABELS[activity]}",
+        label="alert:suppressed" if status is AlertStatus.SUPPRESSED else f"alert:{_LABELS[activity]}",
     )
 
 

@@ -16,7 +16,7 @@ from assay_stream.model.fields import (
     Identifier,
     KeyFingerprint,
     Scheme,
-    Text,
+    ShortText,
     Timestamp,
 )
 from assay_stream.model.glob import compile_glob
@@ -36,7 +36,7 @@ SUPPRESSION_REMOVE_TYPE = "assay.control.suppression.remove"
 ALERT_TYPE = "assay.control.alert."
 """Type of what a person does with an alert, up to the act."""
 
-Unknown = Literal["allow_degraded", "allow_unverified", "warn", "block"]
+UnknownAccepted = Literal["allow_degraded", "allow_unverified", "warn", "block"]
 DOMAIN_PATTERN = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[0-9]{1,5})?$"
 """A host in lower case, with a port where it is not that of HTTPS."""
 Domain = Annotated[str, StringConstraints(pattern=DOMAIN_PATTERN)]
@@ -47,8 +47,8 @@ class ControlData(Model):
     """Who decides what about which server, and why."""
 
     server_id: Identifier
-    author: Text
-    reason: Text
+    author: ShortText
+    reason: ShortText
 
 
 class PinRemoveData(ControlData):
@@ -78,7 +78,7 @@ class PinData(PinRemoveData):
 class PinSetData(PinData):
     """An approved value. ``upstream`` is what MCP Hangar binds it to: kept for Hangar, not evaluated here."""
 
-    upstream: Text | None = None
+    upstream: ShortText | None = None
 
 
 class PolicySetData(ControlData):
@@ -86,7 +86,7 @@ class PolicySetData(ControlData):
 
     tool_name: Identifier | None = None
     enforcement: Enforcement
-    unknown: Unknown
+    unknown: UnknownAccepted
 
 
 class KeyAcceptData(ControlData):
@@ -112,8 +112,8 @@ class DiscoveryData(Model):
     document: dict[str, Any] | None = None
     revocations: dict[str, Any] | None = None
     error_code: Literal["discovery_fetch_failed", "discovery_invalid"] | None = None
-    detail: Text | None = None
-    fetched_from: Text | None = None
+    detail: ShortText | None = None
+    fetched_from: ShortText | None = None
 
 
 class SuppressionRemoveData(ControlData):
@@ -125,9 +125,9 @@ class SuppressionRemoveData(ControlData):
 class SuppressionSetData(SuppressionRemoveData):
     """What an operator does not want to be alerted of. What is left out applies to all."""
 
-    tool: Text | None = None
+    tool: ShortText | None = None
     kind: Kind | None = None
-    field: Text | None = None
+    field: ShortText | None = None
     detection: AgentName | None = None
     until: Timestamp | None = None
 
@@ -157,7 +157,7 @@ class AlertData(ControlData):
 class AlertAssignData(AlertData):
     """An alert is given to somebody."""
 
-    assignee: Text
+    assignee: ShortText
 
 
 class ControlEvent(Envelope):

@@ -20,7 +20,7 @@ from assay_stream.model.fields import (
     Natural,
     Scheme,
     SchemeValue,
-    Text,
+    ShortText,
     TriageAct,
     Unknown,
 )
@@ -63,9 +63,9 @@ class Pin(ControlFact):
     scheme: Annotated[str, Wire(Scheme)]
     act: PinAct
     value: SchemeValue | None
-    author: Text
-    reason: Text
-    upstream: Text | None = None
+    author: ShortText
+    reason: ShortText
+    upstream: ShortText | None = None
 
 
 @fact("policy", "server_id", "origin")
@@ -76,8 +76,8 @@ class Policy(ControlFact):
     tool_name: Identifier | None
     enforcement: Annotated[str, Wire(Enforcement)]
     unknown: Annotated[str, Wire(Unknown)]
-    author: Text
-    reason: Text
+    author: ShortText
+    reason: ShortText
 
 
 @fact("key_decision", "server_id", "origin")
@@ -89,8 +89,8 @@ class KeyDecision(ControlFact):
     fingerprint: KeyFingerprint
     domain: str | None
     tool_name: Identifier | None
-    author: Text
-    reason: Text
+    author: ShortText
+    reason: ShortText
 
     def covers(self, domain: str, tool_name: str) -> bool:
         """Tell whether an acceptance speaks of a tool of a domain."""

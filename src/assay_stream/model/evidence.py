@@ -21,7 +21,7 @@ from assay_stream.model.fields import (
     OriginField,
     Scheme,
     SchemeValue,
-    Text,
+    ShortText,
     Timestamp,
     Unknown,
 )
@@ -146,7 +146,7 @@ class BindingField(TypedDict, total=False):
 class ErrorCode(TypedDict):
     """Why the call failed: the code only, since a message may quote arguments."""
 
-    code: Text
+    code: ShortText
 
 
 class DecisionPayload(Reported, total=False):
@@ -208,9 +208,9 @@ class ChangePayload(TypedDict, total=False):
     tool_name: Identifier
     scheme: Scheme
     value: SchemeValue
-    upstream: Text
-    author: Text
-    reason: Text
+    upstream: ShortText
+    author: ShortText
+    reason: ShortText
     enforcement: Enforcement
     unknown: Unknown
     domain: str
@@ -219,16 +219,16 @@ class ChangePayload(TypedDict, total=False):
     revoked_keys: list[str]
     rule_id: Identifier
     alert_uid: BareHex
-    assignee: Text
-    tool: Text
+    assignee: ShortText
+    tool: ShortText
     kind: Kind
-    field: Text
+    field: ShortText
     detection: AgentName
     until_us: Micros
     replaces: str | PolicyField
 
 
-class Change(_Envelope):
+class ControlChange(_Envelope):
     """``assay.control.change``: evidence of one control record, in the Assay envelope."""
 
     type: Literal["assay.control.change"]

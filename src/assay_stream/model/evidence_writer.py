@@ -75,15 +75,15 @@ def _struct(name: str, forms: dict[str, Any], hints: dict[str, Any]) -> type[Str
 _CALL = _hints(CallData)
 _NOT_TAKEN = {name for name in _CALL if name.startswith("tool_definition_")}
 # A field of type UnsetType is of the evidence, or makes a call not plain: no JSON value is of that type.
-Fields: Any = _struct(
-    "Fields",
+DecisionFields: Any = _struct(
+    "DecisionFields",
     dict.fromkeys([*_hints(DecisionPayload), *_CALL], UnsetType)
     | {name: plain_form(hint, name) for name, hint in _CALL.items() if name not in _NOT_TAKEN},
     _CALL,
 )
 """What a call reports and what its evidence says, in one object."""
 _Timing, _Actor, _Error = (
-    next(part for part in get_args(Fields.__annotations__[name]) if part is not UnsetType)
+    next(part for part in get_args(DecisionFields.__annotations__[name]) if part is not UnsetType)
     for name in ("timing", "actor", "error")
 )
 _COPIED = _hints(DecisionPayload).keys() & _CALL.keys() - _NOT_TAKEN - {"error", "timing", "actor"}
@@ -140,7 +140,7 @@ def fields_of(data: CallData, redaction: Redaction) -> Any:
             duration_ms = timing["duration_ms"]
             timing["duration_ms"] = int(duration_ms) if duration_ms.is_integer() else Raw(canonicalize(duration_ms))
         given["timing"] = _Timing(**timing)
-    return Fields(tool=data["tool_name"], tool_name=UNSET, **given)
+    return DecisionFields(tool=data["tool_name"], tool_name=UNSET, **given)
 
 
 def write_payload(

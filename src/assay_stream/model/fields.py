@@ -15,7 +15,7 @@ from assay_stream.schemes.pin_values import SCHEME_NAMES
 Identifier = Annotated[
     str, StringConstraints(min_length=1, max_length=DEFAULT_LIMITS.identifier_chars_max, pattern=r"\S")
 ]
-Text = Annotated[str, StringConstraints(min_length=1, max_length=DEFAULT_LIMITS.identifier_chars_max)]
+ShortText = Annotated[str, StringConstraints(min_length=1, max_length=DEFAULT_LIMITS.identifier_chars_max)]
 Instructions = Annotated[str, StringConstraints(max_length=DEFAULT_LIMITS.instructions_chars_max)]
 HashText = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 Count = Annotated[int, Field(ge=0, le=2**53)]
@@ -93,7 +93,7 @@ def as_item(instructions: str) -> list[dict[str, Any]]:
     return [{"instructions": instructions}] if instructions else []
 
 
-class Direction(StrEnum):
+class ChangeDirection(StrEnum):
     """Which way a change goes: more is possible after it, less, or neither can be told.
 
     Of a schema: more or fewer values satisfy it. Of a text: words came, or words went. Of a hint: the tool claims
@@ -104,9 +104,9 @@ class Direction(StrEnum):
     NARROWS = "narrows"
     NEUTRAL = "neutral"
 
-    def mirrored(self) -> Direction:
+    def mirrored(self) -> ChangeDirection:
         """Return the direction of the opposite change."""
-        opposite = {Direction.WIDENS: Direction.NARROWS, Direction.NARROWS: Direction.WIDENS}
+        opposite = {ChangeDirection.WIDENS: ChangeDirection.NARROWS, ChangeDirection.NARROWS: ChangeDirection.WIDENS}
         return opposite.get(self, self)
 
 

@@ -15,8 +15,8 @@ from assay_stream.model.fields import (
     ActionText,
     AgentName,
     BareHex,
+    ChangeDirection,
     DigestText,
-    Direction,
     Enforcement,
     Identifier,
     LeftOut,
@@ -27,7 +27,7 @@ from assay_stream.model.fields import (
     Scheme,
     SchemeValue,
     SeverityId,
-    Text,
+    ShortText,
 )
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Output, Role
@@ -53,7 +53,7 @@ class Detected:
     """
 
     agent: AgentName
-    title: Text
+    title: ShortText
     severity_id: SeverityId
     key: Annotated[tuple[str, ...], Field(max_length=DEFAULT_LIMITS.agent_key_parts_max)]
     digest: DigestText
@@ -132,7 +132,7 @@ class Finding:
     enforcement: Annotated[str | None, Wire(Enforcement)] = None
     action: Annotated[str | None, Wire(ActionText)] = None
     renamed_to: str | None = None
-    changes: Annotated[tuple[tuple[str, str, str], ...], rows(tuple[str, str, Direction])] = ()
+    changes: Annotated[tuple[tuple[str, str, str], ...], rows(tuple[str, str, ChangeDirection])] = ()
     indicators: Annotated[tuple[tuple[str, int, str], ...], rows(tuple[str, SeverityId, str])] = ()
     carried_over: Annotated[tuple[tuple[str, int, str], ...], rows(tuple[str, SeverityId, str])] = ()
     also: tuple[str, ...] = ()

@@ -16,7 +16,7 @@ from pydantic import Field
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.control_facts import SuppressionDecision, TriageDecision
-from assay_stream.model.fields import BareHex, DigestText, Identifier, Micros, Positive, Text, TriageAct
+from assay_stream.model.fields import BareHex, DigestText, Identifier, Micros, Positive, ShortText, TriageAct
 from assay_stream.model.finding import Finding, finding_of, unknown_finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Output, Role
@@ -146,9 +146,9 @@ class AlertAct(_Entry):
     server_id: Identifier
     alert: BareHex
     act: TriageAct
-    author: Text
-    reason: Text
-    assignee: Text | None = None
+    author: ShortText
+    reason: ShortText
+    assignee: ShortText | None = None
     time_us: Micros
     origin: Origin
 

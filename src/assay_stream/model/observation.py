@@ -17,7 +17,7 @@ from assay_stream.model.fields import (
     Identifier,
     Instructions,
     Reference,
-    Text,
+    ShortText,
     Timestamp,
     Token,
     UriReference,
@@ -58,8 +58,8 @@ class SnapshotData(Model):
     snapshot_id: Identifier
     server_scoped: bool
     completeness: Completeness
-    auth_context: Text | None = None
-    protocol_version: Text | None = None
+    auth_context: ShortText | None = None
+    protocol_version: ShortText | None = None
     tools: list[dict[str, Any]]
     prompts: list[dict[str, Any]] | None = None
     resource_templates: list[dict[str, Any]] | None = None
@@ -80,8 +80,8 @@ class ListChangedData(Model):
 
     server_id: Identifier
     observer_id: Identifier
-    session_id: Text | None = None
-    auth_context: Text | None = None
+    session_id: ShortText | None = None
+    auth_context: ShortText | None = None
 
 
 class ListChangedEvent(Envelope):
@@ -95,8 +95,8 @@ class ListChangedEvent(Envelope):
 class CallError(TypedDict, total=False):
     """Why a call failed. Only the code reaches evidence: a message may quote arguments."""
 
-    code: Required[Text]
-    kind: Text | None
+    code: Required[ShortText]
+    kind: ShortText | None
     message: str | None
 
 
@@ -114,8 +114,8 @@ class Actor(TypedDict, total=False):
     """On whose behalf a call was made."""
 
     kind: Required[Literal["human", "agent", "system"]]
-    agent_id: Text | None
-    model_id: Text | None
+    agent_id: ShortText | None
+    model_id: ShortText | None
 
 
 class Reported(TypedDict, total=False):
@@ -125,9 +125,9 @@ class Reported(TypedDict, total=False):
     observer_id: Required[Identifier]
     tool_call_id: Required[Identifier]
     decision: Required[Decision]
-    reason_code: Required[Text]
+    reason_code: Required[ShortText]
     profile: CallProfile | None
-    trace_id: Text | None
+    trace_id: ShortText | None
     args_schema_hash: HashText | None
     args_hash: HashText | None
     args_ref: Reference | None
@@ -145,9 +145,9 @@ class Reported(TypedDict, total=False):
     idempotency: Literal["IDEMPOTENT", "IDEMPOTENT_WITH_KEY", "NON_IDEMPOTENT"] | None
     idempotency_key: Token | None
     transport: Token | None
-    tool_id: Text | None
-    tool_version: Text | None
-    delegated_from: Text | None
+    tool_id: ShortText | None
+    tool_version: ShortText | None
+    delegated_from: ShortText | None
     delegation_depth: Count | None
 
 

@@ -20,7 +20,7 @@ from msgspec import UNSET, Struct, UnsetType, defstruct
 from assay_stream.canonical.decode import is_faithful
 from assay_stream.errors import InputError
 from assay_stream.limits import Limits
-from assay_stream.model.evidence_writer import Fields, plain_form
+from assay_stream.model.evidence_writer import DecisionFields, plain_form
 from assay_stream.model.observation import CallModel
 from assay_stream.schemes.assay import tool as assay
 
@@ -45,7 +45,7 @@ _ATTRIBUTES = {
 _Event: Any = defstruct(
     "Event",
     [
-        (name, Fields if name == "data" else form)
+        (name, DecisionFields if name == "data" else form)
         if CallModel.model_fields[name].is_required()
         else (name, form | UnsetType, UNSET)
         for name, form in _ATTRIBUTES.items()

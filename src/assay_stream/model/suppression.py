@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
-from assay_stream.model.fields import AgentName, Identifier, Micros, Text
+from assay_stream.model.fields import AgentName, Identifier, Micros, ShortText
 from assay_stream.model.finding import Finding
 from assay_stream.model.glob import compile_glob
 from assay_stream.model.kinds import Kind
@@ -33,13 +33,13 @@ class SuppressionRule:
 
     id: Identifier
     server_id: Identifier
-    tool: Text | None = None
+    tool: ShortText | None = None
     kind: Annotated[str | None, Wire(Kind)] = None
-    field: Text | None = None
+    field: ShortText | None = None
     detection: AgentName | None = None
     until_us: Micros | None = None
-    author: Text
-    reason: Text
+    author: ShortText
+    reason: ShortText
 
     def covers(self, finding: Finding, time_us: int) -> bool:
         """Tell whether the rule applies to a finding.

@@ -33,7 +33,7 @@ _REQUEST_MARGIN_BYTES = 1_024 * 1_024
 _STOP_LIMIT_S = 1.0
 
 
-class Producer(Protocol):
+class KafkaProducer(Protocol):
     """The part of ``aiokafka.AIOKafkaProducer`` that is used."""
 
     async def start(self) -> None:
@@ -86,7 +86,7 @@ def is_too_large(error: BaseException) -> bool:
 
 
 async def send_all(
-    producer: Producer, topics: Mapping[Role, str], batch: Sequence[Observation]
+    producer: KafkaProducer, topics: Mapping[Role, str], batch: Sequence[Observation]
 ) -> list[BaseException | None]:
     """Send observations in order with a started producer; return each one's error, ``None`` if it was delivered."""
     waits: list[Awaitable[Any]] = []
@@ -115,7 +115,7 @@ async def send_all(
     return outcomes
 
 
-async def disconnect(producer: Producer) -> None:
+async def disconnect(producer: KafkaProducer) -> None:
     """Disconnect within bounded time, whatever the state of the producer."""
     try:
         async with asyncio.timeout(_STOP_LIMIT_S):
@@ -128,12 +128,12 @@ async def disconnect(producer: Producer) -> None:
                 await client.close()
 
 
-def aiokafka_producer(connection: Mapping[str, Any], limits: PublisherLimits) -> Producer:
+def aiokafka_producer(connection: Mapping[str, Any], limits: PublisherLimits) -> KafkaProducer:
     """Return an aiokafka producer, not started: idempotent, acknowledged by all replicas."""
     # Imported here: a tap that writes to a file starts faster without it.
     from aiokafka import AIOKafkaProducer
 
-    producer: Producer = AIOKafkaProducer(
+    producer: KafkaProducer = AIOKafkaProducer(
         **connection,
         enable_idempotence=True,
         acks="all",

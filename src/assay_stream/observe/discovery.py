@@ -25,7 +25,7 @@ from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.control import DISCOVERY_TYPE
 from assay_stream.observe.events import Observation, Vantage, control_event
 from assay_stream.schemes.schemapin.discovery import parse_revocations, parse_well_known
-from assay_stream.schemes.schemapin.verification import ErrorCode
+from assay_stream.schemes.schemapin.verification import SchemaPinErrorCode
 
 WELL_KNOWN_PATH = "/.well-known/schemapin.json"
 REDIRECTS_MAX = 3
@@ -53,7 +53,7 @@ class Fetched:
     url: str
     status: Literal["observed", "fetch_failed"]
     document: dict[str, Any] | None = None
-    error_code: ErrorCode | None = None
+    error_code: SchemaPinErrorCode | None = None
     detail: str = ""
     revocations: dict[str, Any] | None = None
 
@@ -113,7 +113,7 @@ async def fetch_well_known(
             domain=domain,
             url=visit.url,
             status="fetch_failed",
-            error_code=ErrorCode.DISCOVERY_FETCH_FAILED,
+            error_code=SchemaPinErrorCode.DISCOVERY_FETCH_FAILED,
             detail=_reason(error, timeout_s),
         )
 
@@ -268,6 +268,6 @@ def _invalid(domain: str, url: str, document: dict[str, Any] | None, detail: str
         url=url,
         status="observed",
         document=document,
-        error_code=ErrorCode.DISCOVERY_INVALID,
+        error_code=SchemaPinErrorCode.DISCOVERY_INVALID,
         detail=detail,
     )

@@ -19,7 +19,7 @@ from assay_stream.errors import ConfigurationError
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.record import CALL_TYPE, LIST_CHANGED_TYPE, OBSERVER_HEADER, SNAPSHOT_TYPE, Headers, Role
 
-Kind = Literal["list", "call", "control"]
+ObservationKind = Literal["list", "call", "control"]
 Completeness = Literal["complete", "partial", "unknown"]
 Decision = Literal["allow", "deny", "requires_approval", "error"]
 
@@ -29,7 +29,7 @@ EVENT_BYTES_MAX = DEFAULT_LIMITS.record_bytes_max - 16 * 1_024
 _SOURCE_CHARS_MAX = 2_048
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
-_ROLES: dict[Kind, Role] = {"list": Role.SNAPSHOTS, "call": Role.CALLS, "control": Role.CONTROL}
+_ROLES: dict[ObservationKind, Role] = {"list": Role.SNAPSHOTS, "call": Role.CALLS, "control": Role.CONTROL}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class Observation:
         timestamp_ms: event time, milliseconds since the epoch.
     """
 
-    kind: Kind
+    kind: ObservationKind
     key: bytes
     value: bytes
     headers: Headers
@@ -288,7 +288,7 @@ def _envelope(source: str, kind: str, event_id: str, at: datetime, traceparent: 
 
 
 def _observation(
-    kind: Kind, vantage: Vantage, value: bytes, observed_at: datetime, traceparent: str | None
+    kind: ObservationKind, vantage: Vantage, value: bytes, observed_at: datetime, traceparent: str | None
 ) -> Observation:
     return Observation(
         kind=kind,

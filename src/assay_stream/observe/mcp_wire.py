@@ -38,7 +38,7 @@ from assay_stream.observe.jsonrpc import (
     request_key,
 )
 from assay_stream.observe.offered import Offered
-from assay_stream.observe.wire import Wire, WireStats
+from assay_stream.observe.wire import WireConnection, WireStats
 from assay_stream.observe.wire_calls import CallObserver
 from assay_stream.observe.wire_lists import LIST_CHANGED, METHODS, ListObserver
 
@@ -66,7 +66,9 @@ class WireObserver:
         pending_max: int = PENDING_MAX,
     ) -> None:
         self._line_limits = replace(limits, record_bytes_max=LINE_BYTES_MAX)
-        self._wire = Wire(vantage=vantage, session_id=session_id, new_id=new_id, limits=limits, pending_max=pending_max)
+        self._wire = WireConnection(
+            vantage=vantage, session_id=session_id, new_id=new_id, limits=limits, pending_max=pending_max
+        )
         self._lists, self._calls = ListObserver(self._wire), CallObserver(self._wire)
         self._greetings: OrderedDict[RequestKey, None] = OrderedDict()
         """Requests of ``_GREETINGS`` that are not answered yet."""

@@ -30,7 +30,7 @@ from assay_stream.errors import ConfigurationError
 from assay_stream.kafka.refusals import explained, why_refused
 from assay_stream.model.record import TOPIC_NAMES, Role
 from assay_stream.observe.delivery import (
-    Producer,
+    KafkaProducer,
     PublisherLimits,
     aiokafka_producer,
     disconnect,
@@ -61,7 +61,7 @@ class ObservationPublisher:
         *,
         topics: Mapping[Role, str] = TOPIC_NAMES,
         limits: PublisherLimits | None = None,
-        producer_factory: Callable[[], Producer] | None = None,
+        producer_factory: Callable[[], KafkaProducer] | None = None,
     ) -> None:
         self._limits = limits or PublisherLimits()
         self._topics = dict(topics)
@@ -248,7 +248,7 @@ class ObservationPublisher:
                 self._connected = False
             await disconnect(producer)
 
-    async def _deliver(self, producer: Producer, batch: Sequence[Observation]) -> None:
+    async def _deliver(self, producer: KafkaProducer, batch: Sequence[Observation]) -> None:
         """Deliver the head of the queue. A record leaves the queue only when its fate is known.
 
         Raises:

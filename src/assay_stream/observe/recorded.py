@@ -24,8 +24,8 @@ from assay_stream.model.record import CALL_TYPE, LIST_CHANGED_TYPE, SNAPSHOT_TYP
 from assay_stream.observe.decisions import check_observation
 from assay_stream.observe.events import (
     CallFields,
-    Kind,
     Observation,
+    ObservationKind,
     Vantage,
     call_event,
     is_unicode,
@@ -41,7 +41,7 @@ OnError = Callable[[InputError], None]
 _NAMESPACE = uuid.UUID("6f7c3f0e-5d2b-5a53-9d0c-1f2a2f3b9c11")
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
 _DIRECTIONS: dict[Any, Direction] = {"client->server": "client->server", "server->client": "server->client"}
-_KINDS: dict[str, Kind] = {
+_KINDS: dict[str, ObservationKind] = {
     SNAPSHOT_TYPE: "list",
     LIST_CHANGED_TYPE: "list",
     CALL_TYPE: "call",

@@ -25,7 +25,7 @@ from assay_stream.model.evidence import PinResult, PinStatus
 from assay_stream.model.record import TOPIC_NAMES, Role
 from assay_stream.registry.pins import PinsInForce, check_pins
 from assay_stream.schemes.fingerprint import SCHEMES, Fingerprint
-from assay_stream.schemes.hangar import Action, DigestPolicy, Enforcement, UnknownPolicy
+from assay_stream.schemes.hangar import Action, DigestPolicy, MismatchAction, UnknownPolicy
 
 _log = logging.getLogger(__name__)
 _POLL_MS = 200
@@ -132,7 +132,7 @@ def _ruling(action: Action, result: PinResult) -> Ruling:
 def _read(content: Mapping[str, Any]) -> Verdict:
     action, policy = Action(content["action"]), content.get("policy")
     if policy is not None:
-        enforcement, unknown = Enforcement(policy["enforcement"]), UnknownPolicy.parse(policy["unknown"])
+        enforcement, unknown = MismatchAction(policy["enforcement"]), UnknownPolicy.parse(policy["unknown"])
         policy = DigestPolicy(enforcement=enforcement, unknown=unknown)
     optional = {name: content.get(name) for name in ("scheme", "expected", "observed", "enforcement")}
     rejected = {scheme: tuple(values) for scheme, values in content.get("rejected", {}).items()}

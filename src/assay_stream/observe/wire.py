@@ -43,7 +43,7 @@ class WireStats:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wire:
+class WireConnection:
     """What the observers of one connection share.
 
     Args:

@@ -16,7 +16,7 @@ from assay_stream.canonical.redaction import redacted_digest
 from assay_stream.errors import InputError
 from assay_stream.observe.events import Decision, Observation, call_event, rfc3339
 from assay_stream.observe.jsonrpc import RequestKey, meta_of, trace_of
-from assay_stream.observe.wire import Wire
+from assay_stream.observe.wire import WireConnection
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class _Call:
 class CallObserver:
     """Follows the tool calls of one connection."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: WireConnection) -> None:
         self._wire = wire
         self._pending: OrderedDict[RequestKey, _Call] = OrderedDict()
         self._highest_id: float | None = None

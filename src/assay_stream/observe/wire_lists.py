@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from assay_stream.observe.events import EVENT_BYTES_MAX, Observation, RawMessage, list_changed_event, snapshot_event
 from assay_stream.observe.jsonrpc import RequestKey, meta_of, trace_of
 from assay_stream.observe.offered import Assembly, Lister, Offered
-from assay_stream.observe.wire import Wire
+from assay_stream.observe.wire import WireConnection
 
 _TOOLS = "tools/list"
 _PROMPTS = "prompts/list"
@@ -57,7 +57,7 @@ class _Request:
 class ListObserver:
     """Follows the lists of one connection."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: WireConnection) -> None:
         self._wire = wire
         self.snapshot_id: str | None = None
         """The latest snapshot, accepted or not; ``None`` from an announced change until the next snapshot."""

@@ -9,7 +9,7 @@ from assay_stream.model.finding import uid_of
 from assay_stream.model.kinds import Kind
 from assay_stream.registry.server import ServerBindings
 from assay_stream.schemes.handshake.contract import DRIFT_CODES
-from assay_stream.schemes.schemapin.verification import ErrorCode
+from assay_stream.schemes.schemapin.verification import SchemaPinErrorCode
 
 Uids = Iterable[str]
 _Reasons = dict[Kind, tuple[str | None, ...]]
@@ -26,7 +26,7 @@ OF_CHANGE: _Reasons = {
 OF_PINS: _Reasons = {Kind.PIN_MISMATCH: (None, PinStatus.REJECTED.value), Kind.UNPINNED_TOOL: (None,)}
 _OF_SIGNATURE: _Reasons = {
     Kind.SIGNATURE_MISSING: (None,),
-    Kind.SIGNATURE_INVALID: tuple(code.value for code in ErrorCode),
+    Kind.SIGNATURE_INVALID: tuple(code.value for code in SchemaPinErrorCode),
 }
 _OF_KEY = (Kind.KEY_CHANGED, Kind.KEY_REVOKED, Kind.SIGNATURE_MISSING)
 """Kinds whose reason is a key."""

@@ -22,7 +22,7 @@ from assay_stream.model.facts import Allowance, Catalogue, Seen
 from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
-from assay_stream.registry.analysis import Analysis, Cut
+from assay_stream.registry.analysis import Analysis, CutReason
 from assay_stream.registry.baselines import Baseline, latest_stating, repeats
 from assay_stream.registry.offers import ItemOffer
 from assay_stream.registry.server import ServerBindings
@@ -85,8 +85,8 @@ class Ration:
         units_max = limits.work_units_max
         if not self._is_known:
             units_max = min(units_max, max(self._allowance.units, limits.ration_floor_units))
-        self._cut = Cut.BUDGET if units_max == limits.work_units_max else Cut.RATIONED
-        self.analysis = Analysis(units_max, is_rationed=self._cut is Cut.RATIONED)
+        self._cut = CutReason.BUDGET if units_max == limits.work_units_max else CutReason.RATIONED
+        self.analysis = Analysis(units_max, is_rationed=self._cut is CutReason.RATIONED)
         self._free_units = 0
         self._reported = 0
         self._counted: Counter[Kind] = Counter()
@@ -119,7 +119,7 @@ class Ration:
 
     @property
     def is_cut_short(self) -> bool:
-        return self._cut is Cut.RATIONED and bool(self.analysis.left_out)
+        return self._cut is CutReason.RATIONED and bool(self.analysis.left_out)
 
     def charge(self) -> Allowance | None:
         """Return the allowance that is left, ``None`` where nothing was taken from it."""

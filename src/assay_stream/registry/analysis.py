@@ -20,7 +20,7 @@ from assay_stream.work import Work, WorkExhaustedError
 _Item = TypeVar("_Item")
 
 
-class Cut(StrEnum):
+class CutReason(StrEnum):
     """Why an analysis was cut short: stable codes."""
 
     BUDGET = "budget"
@@ -66,7 +66,7 @@ class Analysis:
         time_us: int,
         *,
         catalogue: str | None,
-        cut: Cut,
+        cut: CutReason,
         counted: Mapping[Kind, int] = MappingProxyType({}),
     ) -> Iterator[Finding]:
         """Yield the finding that says what was left out, if anything was.
@@ -79,7 +79,7 @@ class Analysis:
                 server_id=server_id,
                 time_us=time_us,
                 origin=origin,
-                after=catalogue if cut is Cut.BUDGET else None,
+                after=catalogue if cut is CutReason.BUDGET else None,
                 reason=cut.value,
                 left_out=tuple(sorted(part.value for part in self.left_out)),
                 counted=tuple(sorted((kind.value, number) for kind, number in counted.items())),

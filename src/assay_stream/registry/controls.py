@@ -27,7 +27,7 @@ from assay_stream.model.control_facts import (
 from assay_stream.model.record import Origin, Position
 from assay_stream.model.wire import FactKey, origin_of_key
 from assay_stream.registry.pins import NO_PINS, PinsInForce, pins_in_force
-from assay_stream.schemes.hangar import DigestPolicy, Enforcement, UnknownPolicy
+from assay_stream.schemes.hangar import DigestPolicy, MismatchAction, UnknownPolicy
 
 _Fact = TypeVar("_Fact", bound=ControlFact)
 
@@ -194,7 +194,7 @@ def digest_policy(policy: Policy) -> DigestPolicy:
 
 @cache
 def _digest_policy(enforcement: str, unknown: str) -> DigestPolicy:
-    return DigestPolicy(enforcement=Enforcement(enforcement), unknown=UnknownPolicy.parse(unknown))
+    return DigestPolicy(enforcement=MismatchAction(enforcement), unknown=UnknownPolicy.parse(unknown))
 
 
 def position_of(when: When) -> Position:

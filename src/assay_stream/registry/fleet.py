@@ -17,7 +17,7 @@ from assay_stream.model.fields import Subject
 from assay_stream.registry.observations import drop_empty, take_one
 from assay_stream.registry.timeline import Timeline
 
-View = tuple[str, ...]
+FleetView = tuple[str, ...]
 """Catalogues that make up what an observer is offered, newest first."""
 
 
@@ -48,8 +48,8 @@ class Fleet:
         self._forced: dict[str, str] = {}
         self._forced_of: Counter[str] = Counter()
         self._is_force_known = False
-        self._views: dict[str, View] = {}
-        self._viewers: Counter[View] = Counter()
+        self._views: dict[str, FleetView] = {}
+        self._viewers: Counter[FleetView] = Counter()
         self._offered: dict[str, Counter[str]] = {}
         self._offered_before: dict[tuple[str, str], bool] = {}
         for catalogue in catalogues.values():
@@ -201,7 +201,7 @@ class Fleet:
         if was is not None:
             take_one(self._forced_of, was)
 
-    def _move_view(self, observer_id: str, was: View, view: View) -> None:
+    def _move_view(self, observer_id: str, was: FleetView, view: FleetView) -> None:
         self._views[observer_id] = view
         if view:
             self._viewers[view] += 1
@@ -222,14 +222,14 @@ class Fleet:
     def _remember(self, name: str, full: str) -> None:
         self._offered_before.setdefault((name, full), full in self._offered.get(name, ()))
 
-    def _pairs(self, view: View) -> list[tuple[str, str]]:
+    def _pairs(self, view: FleetView) -> list[tuple[str, str]]:
         known: dict[str, str | None] = {}
         for digest in reversed(view):
             known.update(self._catalogues[digest].tools)
         return [(name, full) for name, full in known.items() if full is not None]
 
 
-def _view_of(timeline: Timeline) -> View:
+def _view_of(timeline: Timeline) -> FleetView:
     """Return the catalogues that make up what an observer is offered: back to the last complete one."""
     view: dict[str, None] = {}
     for seen in timeline.newest_first():

@@ -31,7 +31,7 @@ _UNITS_PER_NAME = 10
 _NAMES_FREE = 1_000
 """Names of a server that cost nothing: sooner or later each observer's upgrade ends a claim."""
 
-Offered = Mapping[tuple[str, str], bool]
+OfferedClaims = Mapping[tuple[str, str], bool]
 """Tool name and full digest of what any observer is offered, to whether an operator approved it."""
 
 
@@ -47,7 +47,7 @@ def offers_the_same(server: ServerBindings, catalogue: Catalogue, seen: Seen) ->
     return latest.catalogue == catalogue.digest and latest.completeness in ("complete", seen.completeness)
 
 
-def offered(server: ServerBindings, tool_name: str) -> Offered:
+def offered(server: ServerBindings, tool_name: str) -> OfferedClaims:
     """Return the definitions of a tool that any observer is offered."""
     return {(tool_name, full): server.is_approved(tool_name, full) for full in server.fleet.offers(tool_name)}
 
@@ -79,8 +79,8 @@ def claims_by_snapshot(
 
 
 def claims_between(
-    before: Offered,
-    after: Offered,
+    before: OfferedClaims,
+    after: OfferedClaims,
     server_id: str,
     *,
     time_us: int,

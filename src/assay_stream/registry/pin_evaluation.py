@@ -25,17 +25,17 @@ from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.signatures import MISSING, SignatureResult, check_signature, warning_at
 from assay_stream.schemes.fingerprint import Fingerprint
 from assay_stream.schemes.hangar import Action
-from assay_stream.schemes.schemapin.verification import ErrorCode
+from assay_stream.schemes.schemapin.verification import SchemaPinErrorCode
 from assay_stream.work import Work
 
 _OF_SIGNATURE: dict[str, Kind] = {
     MISSING: Kind.SIGNATURE_MISSING,
-    ErrorCode.KEY_PIN_MISMATCH: Kind.KEY_CHANGED,
-    ErrorCode.KEY_REVOKED: Kind.KEY_REVOKED,
-    ErrorCode.SIGNATURE_INVALID: Kind.SIGNATURE_INVALID,
-    ErrorCode.DOMAIN_MISMATCH: Kind.SIGNATURE_INVALID,
-    ErrorCode.DISCOVERY_INVALID: Kind.SIGNATURE_INVALID,
-    ErrorCode.SCHEMA_CANONICALIZATION_FAILED: Kind.SIGNATURE_INVALID,
+    SchemaPinErrorCode.KEY_PIN_MISMATCH: Kind.KEY_CHANGED,
+    SchemaPinErrorCode.KEY_REVOKED: Kind.KEY_REVOKED,
+    SchemaPinErrorCode.SIGNATURE_INVALID: Kind.SIGNATURE_INVALID,
+    SchemaPinErrorCode.DOMAIN_MISMATCH: Kind.SIGNATURE_INVALID,
+    SchemaPinErrorCode.DISCOVERY_INVALID: Kind.SIGNATURE_INVALID,
+    SchemaPinErrorCode.SCHEMA_CANONICALIZATION_FAILED: Kind.SIGNATURE_INVALID,
 }
 """What is found in each failure. That a key was never asked for, or could not be fetched, is no finding."""
 

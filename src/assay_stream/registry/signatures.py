@@ -31,7 +31,7 @@ from assay_stream.registry.change_points import change_points
 from assay_stream.registry.controls import Controls, When, position_of
 from assay_stream.registry.server import ServerBindings
 from assay_stream.schemes.schemapin.claims import expiry_warning
-from assay_stream.schemes.schemapin.verification import ErrorCode
+from assay_stream.schemes.schemapin.verification import SchemaPinErrorCode
 from assay_stream.work import Work
 
 _UNITS_PER_CHANGE_POINT = 10
@@ -102,10 +102,10 @@ def check_signature(
     known = sorted(name for name in controls.discoveries if controls.discoveries_as_of(name, when))
     if domain is None:
         if len(known) != 1:
-            return SignatureResult(valid=False, error_code=ErrorCode.KEY_NOT_FOUND)
+            return SignatureResult(valid=False, error_code=SchemaPinErrorCode.KEY_NOT_FOUND)
         domain = known[0]
     if known and domain not in known:
-        return SignatureResult(valid=False, error_code=ErrorCode.DOMAIN_MISMATCH, domain=domain)
+        return SignatureResult(valid=False, error_code=SchemaPinErrorCode.DOMAIN_MISMATCH, domain=domain)
     document, last_observed = _document_as_of(controls, domain, when)
     if document is None or document.status != "observed":
         return SignatureResult(valid=False, error_code=_undiscovered(document, last_observed), domain=domain)
@@ -114,15 +114,15 @@ def check_signature(
     mode = checked.modes.get(tool_name) if checked else None
     error: str | None = None
     if key in document.revoked or _is_revoked(controls, key, domain, tool_name, when):
-        error = ErrorCode.KEY_REVOKED
+        error = SchemaPinErrorCode.KEY_REVOKED
     elif pinned and pinned_key(controls, domain, tool_name, when) not in (None, key):
-        error = ErrorCode.KEY_PIN_MISMATCH
+        error = SchemaPinErrorCode.KEY_PIN_MISMATCH
     elif schema_digest is None:
-        error = ErrorCode.SCHEMA_CANONICALIZATION_FAILED
+        error = SchemaPinErrorCode.SCHEMA_CANONICALIZATION_FAILED
     elif checked is None:
         error = UNCHECKED
     elif mode is None:
-        error = ErrorCode.SIGNATURE_INVALID
+        error = SchemaPinErrorCode.SIGNATURE_INVALID
     return SignatureResult(
         valid=error is None,
         error_code=error,
@@ -244,16 +244,16 @@ def _document_as_of(controls: Controls, domain: str, when: When) -> tuple[Discov
 
 
 _UNUSABLE = {
-    "invalid": ErrorCode.DISCOVERY_INVALID,
-    "no_key": ErrorCode.KEY_NOT_FOUND,
-    "other_domain": ErrorCode.DOMAIN_MISMATCH,
+    "invalid": SchemaPinErrorCode.DISCOVERY_INVALID,
+    "no_key": SchemaPinErrorCode.KEY_NOT_FOUND,
+    "other_domain": SchemaPinErrorCode.DOMAIN_MISMATCH,
 }
 
 
-def _undiscovered(document: Discovery | None, failed: bool) -> ErrorCode:
+def _undiscovered(document: Discovery | None, failed: bool) -> SchemaPinErrorCode:
     if document is not None:
         return _UNUSABLE[document.status]
-    return ErrorCode.DISCOVERY_FETCH_FAILED if failed else ErrorCode.KEY_NOT_FOUND
+    return SchemaPinErrorCode.DISCOVERY_FETCH_FAILED if failed else SchemaPinErrorCode.KEY_NOT_FOUND
 
 
 def _is_revoked(controls: Controls, key: str, domain: str, tool_name: str, when: When) -> bool:

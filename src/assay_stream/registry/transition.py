@@ -13,7 +13,7 @@ from assay_stream.model.facts import Seen
 from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import Finding
 from assay_stream.model.record import Output, Position, Record
-from assay_stream.registry.analysis import Analysis, Cut
+from assay_stream.registry.analysis import Analysis, CutReason
 from assay_stream.registry.ledger import Registry
 from assay_stream.registry.name_claims import claims_between, claims_by_snapshot, offered
 from assay_stream.registry.pin_evaluation import evaluate_one, evaluate_pins, new_findings
@@ -94,7 +94,7 @@ class Transition:
     def cut_short(self, time_us: int) -> Iterable[Output]:
         """Return the finding that says what the budget did not suffice for, if anything."""
         origin = self._record.origin
-        for finding in self._analysis.finding(self._server_id, origin, time_us, catalogue=None, cut=Cut.BUDGET):
+        for finding in self._analysis.finding(self._server_id, origin, time_us, catalogue=None, cut=CutReason.BUDGET):
             yield finding.output()
 
     def check_signatures(self, signed: Iterable[Signatures]) -> list[Output]:

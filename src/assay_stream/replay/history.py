@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from assay_stream.files.archive_manifest import Place
+from assay_stream.files.archive_manifest import PartitionPlace
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
@@ -41,7 +41,7 @@ class History:
 
     def __init__(self, *, limits: Limits | None = None) -> None:
         self.view = Bindings()
-        self.ranges: dict[Place, tuple[int, int]] = {}
+        self.ranges: dict[PartitionPlace, tuple[int, int]] = {}
         """The first and the last offset seen of each partition."""
         self._limits = unbounded() if limits is None else limits
         self._registries: dict[int, Registry] = {}
@@ -75,7 +75,7 @@ def history_of(read: Callable[[], Iterable[Record]]) -> History:
         read: gives the records afresh each time; called again where a partition is out of order.
     """
     history = History()
-    last: dict[Place, int] = {}
+    last: dict[PartitionPlace, int] = {}
     for record in read():
         if record.role not in _APPLIED:
             history.note(record.origin)
@@ -106,7 +106,7 @@ def in_log_order(records: Iterable[Record]) -> list[Record]:
 
     Partitions are merged by the timestamps of their logs, as far as these rise within each of them.
     """
-    by_place: dict[Place, dict[int, Record]] = {}
+    by_place: dict[PartitionPlace, dict[int, Record]] = {}
     for record in records:
         topic, number, offset = record.origin
         by_place.setdefault((topic, number), {})[offset] = record

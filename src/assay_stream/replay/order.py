@@ -39,7 +39,7 @@ REFUSED_AHEAD_MAX = 256
 _RANK = {Role.CONTROL: 0, Role.SNAPSHOTS: 1, Role.CALLS: 2}
 
 
-class Position(NamedTuple):
+class LogPosition(NamedTuple):
     """How far a log was replayed.
 
     Args:
@@ -50,7 +50,7 @@ class Position(NamedTuple):
     latest_ms: int = 0
 
 
-_START = Position()
+_START = LogPosition()
 
 
 class Placed(NamedTuple):
@@ -82,7 +82,7 @@ class Merge:
         self._named_ms: dict[tuple[str, str], int] = {}
         self._times_ms = {log: self._note_times(log) for log in self.logs if log.role is not Role.CALLS}
 
-    def read(self, after: Mapping[Log, Position]) -> Iterator[Placed]:
+    def read(self, after: Mapping[Log, LogPosition]) -> Iterator[Placed]:
         """Yield the records in order, from the positions of an earlier replay on."""
         streams = [
             self._calls(number, log, after.get(log, _START))
@@ -93,7 +93,7 @@ class Merge:
         # Log and offset tell any two records apart: nothing behind them is compared.
         return heapq.merge(*streams) if len(streams) > 1 else iter(streams[0] if streams else ())
 
-    def read_applied(self, until: Mapping[Log, Position]) -> Iterator[Placed]:
+    def read_applied(self, until: Mapping[Log, LogPosition]) -> Iterator[Placed]:
         """Yield the snapshots and control records in order, up to the positions of an earlier replay."""
         last = [until.get(log, _START).offset for log in self.logs]
         streams = [
@@ -125,7 +125,7 @@ class Merge:
             if record.origin.offset > after:
                 yield Placed(time_ms, number, record.origin.offset, record, None, 0)
 
-    def _calls(self, number: int, log: Log, after: Position) -> Iterator[Placed]:
+    def _calls(self, number: int, log: Log, after: LogPosition) -> Iterator[Placed]:
         limits, profile, named_ms = self._limits, self._call_profile, self._named_ms
         latest_ms = after.latest_ms
         held: deque[Placed] = deque()

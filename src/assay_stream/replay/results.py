@@ -21,7 +21,7 @@ from assay_stream.files.log_spool import Log
 from assay_stream.files.record_line import rejected_line
 from assay_stream.limits import PROGRESS_FILE_BYTES_MAX
 from assay_stream.model.record import Output, Role
-from assay_stream.replay.order import Position
+from assay_stream.replay.order import LogPosition
 from assay_stream.replay.run import ResumePoint
 
 FILES = {
@@ -243,7 +243,7 @@ def _checkpoint_json(checkpoint: ResumePoint) -> dict[str, Any]:
 def _read_checkpoint(read: dict[str, Any]) -> ResumePoint:
     return ResumePoint(
         positions={
-            Log(Role(role), topic, partition): Position(offset, latest_ms)
+            Log(Role(role), topic, partition): LogPosition(offset, latest_ms)
             for role, topic, partition, offset, latest_ms, _ in read["positions"]
         },
         done={Log(Role(role), topic, partition): done for role, topic, partition, _, _, done in read["positions"]},

@@ -29,7 +29,7 @@ from assay_stream.model.observation import CallProfile
 from assay_stream.model.record import Origin, Output, Record, Role, made_of
 from assay_stream.registry import processor
 from assay_stream.registry.processor import Registry
-from assay_stream.replay.order import Merge, Placed, Position
+from assay_stream.replay.order import LogPosition, Merge, Placed
 
 _FINDING_TOPIC = "replay"
 _TICK_US = 60_000_000
@@ -42,7 +42,7 @@ _STEPS_MAX = 400
 class ResumePoint:
     """Where a replay stands between two records."""
 
-    positions: dict[Log, Position]
+    positions: dict[Log, LogPosition]
     done: dict[Log, int]
     alerts: dict[str, dict[str, Any]]
     findings: int
@@ -80,7 +80,7 @@ class Replay:
         self._registries: dict[int, Registry] = {}
         self._spool = spool
         self._merge = Merge(spool, limits=limits, call_profile=call_profile)
-        self._positions = [Position()] * len(self._merge.logs)
+        self._positions = [LogPosition()] * len(self._merge.logs)
         self._done = [0] * len(self._merge.logs)
         self._findings = 0
         self._ticked_us = self._time_us = 0
@@ -117,7 +117,7 @@ class Replay:
         outputs: list[Output] = []
         for placed in self._merge.read_applied(checkpoint.positions):
             outputs += self._register(placed.record)
-        self._positions = [checkpoint.positions.get(log, Position()) for log in self._merge.logs]
+        self._positions = [checkpoint.positions.get(log, LogPosition()) for log in self._merge.logs]
         self._done = [checkpoint.done.get(log, 0) for log in self._merge.logs]
         self._state.alerts.keep({key: state_of(key, content) for key, content in checkpoint.alerts.items()})
         self._findings = checkpoint.findings
@@ -142,7 +142,7 @@ class Replay:
                     outputs += written  # evidence, or the rejected copy: most calls
                 else:
                     self._follow(written, outputs)
-            positions[log] = made_of(Position, (offset, latest_ms))
+            positions[log] = made_of(LogPosition, (offset, latest_ms))
             done[log] += 1
             yield outputs
         outputs = []

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from assay_stream.errors import ConfigurationError
-from assay_stream.files.archive_manifest import Place
+from assay_stream.files.archive_manifest import PartitionPlace
 from assay_stream.model.record import Record, Role
 from assay_stream.model.suppression import ANY_SERVER
 
@@ -53,13 +53,13 @@ def offset_ranges(texts: Iterable[str]) -> tuple[OffsetRange, ...]:
     return tuple(ranges)
 
 
-def offsets_of(texts: Iterable[str]) -> dict[Place, Range]:
+def offsets_of(texts: Iterable[str]) -> dict[PartitionPlace, Range]:
     """Return the ranges that an operator wrote, by partition, one for each at most.
 
     Raises:
         ConfigurationError: ``bad_offsets``.
     """
-    found: dict[Place, Range] = {}
+    found: dict[PartitionPlace, Range] = {}
     for topic, partition, first, end in offset_ranges(texts):
         if (topic, partition) in found:
             raise ConfigurationError("bad_offsets", "give each partition one range of offsets")
@@ -80,7 +80,7 @@ class Selection:
 
     from_ms: int | None = None
     to_ms: int | None = None
-    offsets: Mapping[Place, Range] = field(default_factory=dict)
+    offsets: Mapping[PartitionPlace, Range] = field(default_factory=dict)
     server_ids: frozenset[str] = frozenset()
 
     @property

@@ -13,7 +13,7 @@ from assay_stream.registry.pin_evaluation import pin_evaluation_of
 from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.signatures import pinned_key
 from assay_stream.report.pins import pins_in_force
-from assay_stream.report.rows import Decision, Row, decision_row, present, time_text
+from assay_stream.report.rows import OperatorDecision, Row, decision_row, present, time_text
 
 
 def forgotten(server: ServerBindings, time_us: int) -> list[Row]:
@@ -190,7 +190,7 @@ def _keys(server: ServerBindings, time_us: int, tool_name: str | None) -> Iterat
             } | _decided(decision)
 
 
-def _decided(fact: Decision) -> Row:
+def _decided(fact: OperatorDecision) -> Row:
     return decision_row(fact) | {"origin": fact.origin.as_json()}
 
 

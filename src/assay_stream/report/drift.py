@@ -17,7 +17,7 @@ from assay_stream.canonical.digest import jcs_digest
 from assay_stream.detect import CUT_SHORT, NO_TOOLS, ToolNames, detect_indicators
 from assay_stream.drift import CODES, Change, ItemDrift, compare_lists
 from assay_stream.drift.definition import differing_fields
-from assay_stream.drift.severity import Level, Profile, Sign, assess, covers
+from assay_stream.drift.severity import Level, SeverityProfile, Sign, assess, covers
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.fields import Subject, as_item
@@ -59,7 +59,7 @@ KIND_TITLES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class RecordedLists:
     """The recorded lists of a server, whether they are complete, and whether it is a single Tool object.
 
     Args:
@@ -76,7 +76,7 @@ class Offer:
         return self.ttl_ms > DEFAULT_LIMITS.list_ttl_ms_max
 
 
-NOTHING = Offer(lists={}, complete=True)
+NOTHING = RecordedLists(lists={}, complete=True)
 """The recording of a server that nobody had listed."""
 
 
@@ -109,7 +109,7 @@ class DriftFinding:
         return finding if self.renamed_to is None else finding | {"renamed_to": self.renamed_to}
 
 
-def read_offer(content: Any) -> Offer:
+def read_offer(content: Any) -> RecordedLists:
     """Return what a recording holds.
 
     Args:
@@ -128,7 +128,7 @@ def read_offer(content: Any) -> Offer:
     return _read_lists(content, "$")
 
 
-def _read_lists(content: dict[str, Any], path: str) -> Offer:
+def _read_lists(content: dict[str, Any], path: str) -> RecordedLists:
     lists = {}
     for subject, name in _LISTS.items():
         if name in content:
@@ -138,13 +138,13 @@ def _read_lists(content: dict[str, Any], path: str) -> Offer:
         if not isinstance(content.get("name"), str):
             message = "there is neither a list of tools nor a Tool object with its name"
             raise InputError("not_a_tool", message, path=path)
-        return Offer(lists={Subject.TOOL: [content]}, complete=False, is_single=True)
+        return RecordedLists(lists={Subject.TOOL: [content]}, complete=False, is_single=True)
     # A cursor says that there are more pages, also an empty one.
     complete = content.get("nextCursor") is None and content.get("completeness", "complete") == "complete"
     ttl_ms = content.get("ttlMs", content.get("ttl_ms"))
     if isinstance(ttl_ms, bool) or not isinstance(ttl_ms, int):
         ttl_ms = 0
-    return Offer(lists=lists, complete=complete, ttl_ms=ttl_ms)
+    return RecordedLists(lists=lists, complete=complete, ttl_ms=ttl_ms)
 
 
 def _read_list(items: Any, path: str) -> list[dict[str, Any]]:
@@ -167,7 +167,9 @@ def _read_instructions(text: Any, path: str) -> list[dict[str, Any]]:
     return as_item(text or "")
 
 
-def drift_findings(before: Offer, after: Offer, *, profile: Profile, known: Collection[str] = ()) -> list[DriftFinding]:
+def drift_findings(
+    before: RecordedLists, after: RecordedLists, *, profile: SeverityProfile, known: Collection[str] = ()
+) -> list[DriftFinding]:
     """Return the findings: tools, prompts, templates, then instructions, each ordered by name and kind.
 
     Raises:
@@ -236,7 +238,7 @@ def _findings(drift: ItemDrift, names: ToolNames, work: Work) -> Iterator[_Unjud
         yield _Unjudged(kind="contract_violation", drift=drift, fields=("_meta",), further_codes=broken)
 
 
-def _judged(finding: _Unjudged, profile: Profile) -> DriftFinding:
+def _judged(finding: _Unjudged, profile: SeverityProfile) -> DriftFinding:
     drift = finding.drift
     names = [name for name in (drift.name, drift.renamed_to) if name is not None]
     level = assess(

@@ -10,7 +10,7 @@ from assay_stream.registry.pins import PinState, check_pins, pin_states
 from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.state import Bindings
 from assay_stream.registry.timeline import AFTER_ALL_US
-from assay_stream.report.rows import Decision, Row, decision_row, present, time_text
+from assay_stream.report.rows import OperatorDecision, Row, decision_row, present, time_text
 from assay_stream.schemes.fingerprint import Fingerprint
 from assay_stream.schemes.pin_values import PinEntry
 
@@ -18,14 +18,14 @@ DEFAULT_SCHEME = "assay.p60"
 """What a tool is pinned under by default: it covers the output schema and the annotations too."""
 
 
-class Offered(NamedTuple):
+class DefinitionInForce(NamedTuple):
     """A definition of a tool in force, and who sees it."""
 
     fingerprint: Fingerprint
     observers: tuple[str, ...]
 
 
-def offered_now(server: ServerBindings, tool_name: str) -> list[Offered]:
+def offered_now(server: ServerBindings, tool_name: str) -> list[DefinitionInForce]:
     """Return the distinct definitions of a tool in force, by full digest."""
     found: dict[str, tuple[Fingerprint, list[str]]] = {}
     for observer_id, seen in sorted(_latest(server)):
@@ -33,7 +33,7 @@ def offered_now(server: ServerBindings, tool_name: str) -> list[Offered]:
         full = catalogue.tools.get(tool_name)
         if full is not None:
             found.setdefault(full, (server.fingerprint_of(catalogue, full), []))[1].append(observer_id)
-    return [Offered(print_, tuple(observers)) for _, (print_, observers) in sorted(found.items())]
+    return [DefinitionInForce(print_, tuple(observers)) for _, (print_, observers) in sorted(found.items())]
 
 
 def tools_offered_now(server: ServerBindings) -> list[str]:
@@ -68,7 +68,7 @@ def pins_in_force(acts: Sequence[Pin]) -> Iterator[tuple[str, str, PinState, Pin
 
 def history_rows(bindings: Bindings, *, server_id: str | None, tool_name: str | None) -> list[Row]:
     """Return every decision of operators, oldest first, superseded ones included; ``None`` selects all."""
-    facts: list[Decision] = []
+    facts: list[OperatorDecision] = []
     for _, server in _servers(bindings, server_id):
         controls = server.controls
         facts += [act for acts in controls.pins.values() for act in acts]
@@ -181,7 +181,7 @@ def _servers(bindings: Bindings, server_id: str | None) -> Iterator[tuple[str, S
             yield name, server
 
 
-def _history_row(fact: Decision) -> Row:
+def _history_row(fact: OperatorDecision) -> Row:
     row: Row = {"time": time_text(fact.time_us), "server_id": fact.server_id}
     match fact:
         case Pin():

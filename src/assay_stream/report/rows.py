@@ -6,7 +6,7 @@ from typing import Any
 from assay_stream.model.control_facts import KeyDecision, Pin, Policy
 
 Row = dict[str, Any]
-Decision = Pin | Policy | KeyDecision
+OperatorDecision = Pin | Policy | KeyDecision
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -20,5 +20,5 @@ def present(row: Row) -> Row:
     return {name: value for name, value in row.items() if value is not None}
 
 
-def decision_row(fact: Decision) -> Row:
+def decision_row(fact: OperatorDecision) -> Row:
     return {"author": fact.author, "reason": fact.reason, "since": time_text(fact.time_us)}

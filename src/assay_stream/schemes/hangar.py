@@ -73,7 +73,7 @@ def _nameless() -> InputError:
     return InputError("tool_name_missing", "a tool without a name has no digest", path="$.name")
 
 
-class Enforcement(StrEnum):
+class MismatchAction(StrEnum):
     """What a mismatch leads to."""
 
     AUDIT = "audit"
@@ -120,9 +120,9 @@ class Action(StrEnum):
 
 
 _ACTIONS: dict[str, Action] = {
-    Enforcement.AUDIT: Action.ALLOW,
-    Enforcement.WARN: Action.WARN,
-    Enforcement.BLOCK: Action.BLOCK,
+    MismatchAction.AUDIT: Action.ALLOW,
+    MismatchAction.WARN: Action.WARN,
+    MismatchAction.BLOCK: Action.BLOCK,
     UnknownPolicy.ALLOW_DEGRADED: Action.ALLOW,
 }
 """The action of each setting; ``warn`` and ``block`` are spelt alike on both sides and mean the same."""
@@ -138,7 +138,7 @@ class DigestPolicy:
         unknown: what a tool leads to that has no pin, or has one and was not observed.
     """
 
-    enforcement: Enforcement = Enforcement.BLOCK
+    enforcement: MismatchAction = MismatchAction.BLOCK
     unknown: UnknownPolicy = UnknownPolicy.ALLOW_DEGRADED
 
     def action(self, status: PinComparison) -> Action:

@@ -17,7 +17,7 @@ from assay_stream.errors import InputError
 from assay_stream.model.checkpoint import Checkpoint, Head
 from assay_stream.model.record import Record
 from assay_stream.schemes import dsse
-from assay_stream.seal.checkpoint import Leaf, Sealed, decode, follows, leaf_of
+from assay_stream.seal.checkpoint import Sealed, TreeLeaf, decode, follows, leaf_of
 
 FAULTS_TOLD_MAX = 100
 """Faults that are listed; the rest are counted."""
@@ -175,7 +175,7 @@ class _Ordered:
         return None
 
 
-def _check_range(report: Report, leaves: tuple[Leaf, ...], reader: _Ordered, log_start: int) -> None:
+def _check_range(report: Report, leaves: tuple[TreeLeaf, ...], reader: _Ordered, log_start: int) -> None:
     wanted = dict(leaves)
     faults: dict[int, str] = {}
     wrong: list[Record] = []

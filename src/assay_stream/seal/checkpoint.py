@@ -41,7 +41,7 @@ _NO_SIBLINGS: dict[str, Any] = {"partitions": None, "siblings": []}
 """What payloads of the first type do not say."""
 _LEAF_TAG = b"assay-stream.leaf.v1\0"
 
-Leaf = tuple[int, bytes]
+TreeLeaf = tuple[int, bytes]
 """Offset and leaf hash of one record."""
 
 
@@ -56,7 +56,7 @@ class Sealed(NamedTuple):
     """
 
     checkpoint: Checkpoint
-    leaves: tuple[Leaf, ...]
+    leaves: tuple[TreeLeaf, ...]
     envelope: dict[str, Any]
     key_ids: tuple[str, ...]
     note: str | None = None
@@ -91,7 +91,7 @@ def _field(raw: bytes | None) -> bytes:
 
 def sealed(
     before: Checkpoint | None,
-    leaves: list[Leaf],
+    leaves: list[TreeLeaf],
     *,
     topic: str,
     partition: int,
@@ -287,11 +287,11 @@ def _bad(path: str) -> InputError:
     )
 
 
-def _packed(leaves: tuple[Leaf, ...] | list[Leaf]) -> bytes:
+def _packed(leaves: tuple[TreeLeaf, ...] | list[TreeLeaf]) -> bytes:
     return b"".join(pack(">q", offset) + leaf for offset, leaf in leaves)
 
 
-def _unpacked(text: Any) -> tuple[Leaf, ...]:
+def _unpacked(text: Any) -> tuple[TreeLeaf, ...]:
     raw = decode_base64(text) if isinstance(text, str) else None
     if not raw or len(raw) % _LEAF_BYTES:
         raise _bad("$.leaves")

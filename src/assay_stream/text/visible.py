@@ -46,7 +46,7 @@ _FOREIGN = re.compile("[\u0370-\u03ff\u0400-\u052f]")
 _LATIN = re.compile("[A-Za-z]")
 
 
-class Span(NamedTuple):
+class LineSpan(NamedTuple):
     """A piece of a line.
 
     Args:
@@ -74,7 +74,7 @@ def shown(text: str) -> str:
     return "".join(span.text for span in spans_of(text))
 
 
-def spans_of(text: str, style: Style = "", *, keep_lines: bool = False) -> list[Span]:
+def spans_of(text: str, style: Style = "", *, keep_lines: bool = False) -> list[LineSpan]:
     """Return a text as pieces, the marks among them.
 
     Args:
@@ -83,18 +83,18 @@ def spans_of(text: str, style: Style = "", *, keep_lines: bool = False) -> list[
         keep_lines: whether a line feed is shown as ``⏎`` and a line's end, and not as a mark.
     """
     if text.isascii() and text.isprintable():
-        return [Span(text, style)] if text else []
-    spans: list[Span] = []
+        return [LineSpan(text, style)] if text else []
+    spans: list[LineSpan] = []
     plain: list[str] = []
     for piece, is_mark in _pieces(text, keep_lines):
         if not is_mark:
             plain.append(piece)
             continue
         if plain:
-            spans.append(Span("".join(plain), style))
+            spans.append(LineSpan("".join(plain), style))
             plain.clear()
-        spans.append(Span(piece, "mark"))
-    return [*spans, Span("".join(plain), style)] if plain else spans
+        spans.append(LineSpan(piece, "mark"))
+    return [*spans, LineSpan("".join(plain), style)] if plain else spans
 
 
 def _pieces(text: str, keep_lines: bool) -> Iterator[tuple[str, bool]]:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from assay_stream.alerts.life_cycle import is_round
-from assay_stream.model.alert import Activity, Status
+from assay_stream.model.alert import Activity, AlertStatus
 from assay_stream.model.finding import PIN_FIELDS
 from assay_stream.model.kinds import Kind
 from assay_stream.verify.differences import differing
@@ -166,4 +166,4 @@ def with_version(alert: Mapping[str, Any], version: str) -> dict[str, Any]:
 
 
 def _stands(alert: Mapping[str, Any]) -> tuple[bool, bool]:
-    return alert.get("activity_id") == Activity.CLOSE, alert.get("status_id") == Status.SUPPRESSED
+    return alert.get("activity_id") == Activity.CLOSE, alert.get("status_id") == AlertStatus.SUPPRESSED

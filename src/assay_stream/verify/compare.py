@@ -125,7 +125,7 @@ class _Doubt:
     other_producer: bool
 
 
-class Comparison:
+class ReplayComparison:
     """Compares a replay with what was recorded, and counts."""
 
     def __init__(

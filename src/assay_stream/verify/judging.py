@@ -16,11 +16,11 @@ from enum import StrEnum
 from itertools import chain
 from typing import Any, NamedTuple
 
-from assay_stream.files.archive_manifest import Place
+from assay_stream.files.archive_manifest import PartitionPlace
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.verify.evidence import EvidenceSelection, Recorded
 from assay_stream.verify.pairing import CALLS, Offsets, Pairing, paired
-from assay_stream.verify.verification import Judgement, Status, Verifier
+from assay_stream.verify.verification import Judgement, RecordStatus, Verifier
 
 Read = Callable[[], Iterable[Record]]
 
@@ -60,9 +60,9 @@ class Coverage:
         joined: the first offset of each partition that the join has not committed, as far as known.
     """
 
-    def __init__(self, expect: Expect = Expect.JOINED, joined: Mapping[Place, int] | None = None) -> None:
+    def __init__(self, expect: Expect = Expect.JOINED, joined: Mapping[PartitionPlace, int] | None = None) -> None:
         self.expect = expect
-        self._due: dict[Place, int] = dict(joined or {})
+        self._due: dict[PartitionPlace, int] = dict(joined or {})
         self._seen = Offsets()
         self.pending = 0
         """Calls without evidence that are not due."""
@@ -182,7 +182,7 @@ class Summary:
     """What a run of judgements adds up to."""
 
     def __init__(self) -> None:
-        self._statuses: Counter[str] = Counter({status.value: 0 for status in Status})
+        self._statuses: Counter[str] = Counter({status.value: 0 for status in RecordStatus})
         self._codes: Counter[str] = Counter()
         self._producers: Counter[str] = Counter()
         self.pending = 0
@@ -205,7 +205,7 @@ class Summary:
     def as_json(self) -> dict[str, Any]:
         """Return the counts: by status, by code, of pending calls, and by claimed writer."""
         return {
-            "records": sum(self._statuses.values()) - self._statuses[Status.MISSING.value],
+            "records": sum(self._statuses.values()) - self._statuses[RecordStatus.MISSING.value],
             **self._statuses,
             "pending": self.pending,
             "codes": dict(sorted(self._codes.items())),
@@ -215,6 +215,6 @@ class Summary:
     @property
     def exit_code(self) -> int:
         """1 where something is wrong or missing, 3 where what something rests on is gone, else 0."""
-        if self._statuses[Status.WRONG.value] or self._statuses[Status.MISSING.value]:
+        if self._statuses[RecordStatus.WRONG.value] or self._statuses[RecordStatus.MISSING.value]:
             return 1
-        return 3 if self._statuses[Status.GONE.value] else 0
+        return 3 if self._statuses[RecordStatus.GONE.value] else 0

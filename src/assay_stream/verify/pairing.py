@@ -10,8 +10,8 @@ from itertools import count
 from operator import itemgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from assay_stream.files.archive_manifest import Place
-from assay_stream.files.spool import Row, Spool
+from assay_stream.files.archive_manifest import PartitionPlace
+from assay_stream.files.spool import Spool, SpoolRow
 from assay_stream.limits import HELD_BYTES_MAX
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.verify.evidence import Recorded
@@ -29,7 +29,7 @@ class Side(NamedTuple, Generic[Value]):
     """How the values of one side are named, and written to a spool and back."""
 
     origin: Callable[[Value], Origin | None]
-    pack: Callable[[Value], Row]
+    pack: Callable[[Value], SpoolRow]
     unpack: Callable[..., Value]
 
 
@@ -101,7 +101,7 @@ class Pairing(Generic[Other]):
     """
 
     def __init__(
-        self, others: Side[Other], *, waiting_max: int = WAITING_MAX, places: Collection[Place] | None = None
+        self, others: Side[Other], *, waiting_max: int = WAITING_MAX, places: Collection[PartitionPlace] | None = None
     ) -> None:
         self._places = places
         self._side: Side[Other] = others

@@ -11,7 +11,7 @@ from assay_stream.seal.checkpoint import decode
 from assay_stream.seal.heads import Expected, check_heads, check_sealed_offset
 
 
-class Outcome(StrEnum):
+class SealOutcome(StrEnum):
     HOLDS = "holds"
     PARTLY_SEALED = "partly_sealed"
     BROKEN = "broken"
@@ -64,14 +64,14 @@ def verify_logs(
     return sorted(reports, key=lambda report: (report.topic, report.partition))
 
 
-def outcome_of(reports: Collection[Report], *, bad_lines: int = 0) -> Outcome:
+def outcome_of(reports: Collection[Report], *, bad_lines: int = 0) -> SealOutcome:
     if bad_lines or any(report.faults_count for report in reports):
-        return Outcome.BROKEN
+        return SealOutcome.BROKEN
     if not any(report.verified for report in reports):
-        return Outcome.NOTHING_VERIFIED
+        return SealOutcome.NOTHING_VERIFIED
     if any(report.unsealed and not report.checkpoints for report in reports):
-        return Outcome.PARTLY_SEALED
-    return Outcome.HOLDS
+        return SealOutcome.PARTLY_SEALED
+    return SealOutcome.HOLDS
 
 
 def _chosen(logs: Logs, partitions: Collection[int]) -> list[LogName]:

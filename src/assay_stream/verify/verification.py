@@ -24,7 +24,7 @@ import orjson
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.errors import InputError
-from assay_stream.files.archive_manifest import Place
+from assay_stream.files.archive_manifest import PartitionPlace
 from assay_stream.join.processor import Join, process
 from assay_stream.limits import HELD_BYTES_MAX
 from assay_stream.model.cloudevents import read_call
@@ -39,7 +39,7 @@ DOUBTS_MAX = 2_000
 """Records that wait for the search of step 4, with ``HELD_BYTES_MAX`` bytes of calls and evidence at most."""
 
 
-class Status(StrEnum):
+class RecordStatus(StrEnum):
     """What became of one record."""
 
     HOLDS = "holds"
@@ -59,7 +59,7 @@ class Judgement:
         left_out: the first record of each log that it was joined without.
     """
 
-    status: Status
+    status: RecordStatus
     evidence: Recorded
     codes: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
@@ -105,7 +105,7 @@ class Verifier:
         self,
         history: History,
         *,
-        starts: Mapping[Place, int] | None = None,
+        starts: Mapping[PartitionPlace, int] | None = None,
         redaction: Redaction = DEFAULT_REDACTION,
         call_profile: CallProfile = "assay",
         producers: Collection[str] = (),
@@ -146,7 +146,7 @@ class Verifier:
         if evidence.record is not None and not headers_equal(evidence.record, expected):
             return self._wrong(evidence, "record_differs")
         if expected.value == evidence.value:
-            return Judgement(status=Status.HOLDS, evidence=evidence)
+            return Judgement(status=RecordStatus.HOLDS, evidence=evidence)
         return self._look_closer(evidence, Question(call, event, evidence.value, producer), expected)
 
     def without_call(self, evidence: Recorded) -> Judgement:
@@ -158,7 +158,7 @@ class Verifier:
             return wrong
         if not self._is_gone(evidence.call):
             return self._wrong(evidence, "origin_missing", "$.data.origin")
-        return Judgement(status=Status.GONE, evidence=evidence, codes=("call_gone",), missing=(evidence.call,))
+        return Judgement(status=RecordStatus.GONE, evidence=evidence, codes=("call_gone",), missing=(evidence.call,))
 
     def expected(self, call: Record) -> Recorded | None:
         """Return what identifies the evidence that a call should have, ``None`` if the join refuses the call."""
@@ -171,7 +171,7 @@ class Verifier:
 
     def without_evidence(self, expected: Recorded, *, gone: bool = False) -> Judgement:
         """Return the judgement on a call that should have the evidence that ``expected`` returned."""
-        status, code = (Status.GONE, "evidence_gone") if gone else (Status.MISSING, "evidence_missing")
+        status, code = (RecordStatus.GONE, "evidence_gone") if gone else (RecordStatus.MISSING, "evidence_missing")
         return Judgement(status=status, evidence=expected, codes=(code,))
 
     def repeated(self, evidence: Recorded) -> Judgement:
@@ -183,16 +183,16 @@ class Verifier:
         pairs = [(doubt, doubt.question) for doubt in doubts]
         for doubt, answer in explained(pairs, records, redaction=self._redaction):
             if answer.found:
-                status = Status.LATE if answer.left_out else Status.HOLDS
+                status = RecordStatus.LATE if answer.left_out else RecordStatus.HOLDS
                 yield Judgement(status=status, evidence=doubt.evidence, left_out=answer.left_out)
                 continue
             missing = self._missing(doubt.evidence)
             if missing:
                 code = "snapshot_gone" if origin_in(doubt.evidence.binding, "origin") else "history_gone"
-                yield Judgement(status=Status.GONE, evidence=doubt.evidence, codes=(code,), missing=missing)
+                yield Judgement(status=RecordStatus.GONE, evidence=doubt.evidence, codes=(code,), missing=missing)
                 continue
             codes = (*doubt.codes, "search_limited") if answer.limited else doubt.codes
-            yield Judgement(status=Status.WRONG, evidence=doubt.evidence, codes=codes, paths=doubt.paths)
+            yield Judgement(status=RecordStatus.WRONG, evidence=doubt.evidence, codes=codes, paths=doubt.paths)
 
     def _look_closer(self, evidence: Recorded, question: Question, expected: Output) -> Judgement | None:
         wrong = self._unsound(evidence)
@@ -202,11 +202,11 @@ class Verifier:
         value = canonicalize(content)
         given = orjson.loads(expected.value or b"")
         if value == expected.value:
-            return Judgement(status=Status.HOLDS, evidence=evidence)
+            return Judgement(status=RecordStatus.HOLDS, evidence=evidence)
         paths = differing_paths(content, given)
         codes = codes_of(paths)
         if not rests_on_logs(paths):
-            return Judgement(status=Status.WRONG, evidence=evidence, codes=codes, paths=paths)
+            return Judgement(status=RecordStatus.WRONG, evidence=evidence, codes=codes, paths=paths)
         if evidence.text("unbound_reason") == "definition_unavailable":
             # The hold limit of the worker ended first: no log says that, and none contradicts it.
             cut_short = question.call._replace(hold_expired=True)
@@ -227,7 +227,7 @@ class Verifier:
         return None
 
     def _wrong(self, evidence: Recorded, code: str, *paths: str) -> Judgement:
-        return Judgement(status=Status.WRONG, evidence=evidence, codes=(code,), paths=paths)
+        return Judgement(status=RecordStatus.WRONG, evidence=evidence, codes=(code,), paths=paths)
 
     def _is_gone(self, origin: Origin) -> bool:
         if self._starts is None:
@@ -254,6 +254,6 @@ class Verifier:
 
 def late_only(judgement: Judgement) -> Judgement:
     """Return a judgement for those who accept no record joined without what the logs hold: late is wrong."""
-    if judgement.status is not Status.LATE:
+    if judgement.status is not RecordStatus.LATE:
         return judgement
-    return replace(judgement, status=Status.WRONG, codes=("joined_without",))
+    return replace(judgement, status=RecordStatus.WRONG, codes=("joined_without",))

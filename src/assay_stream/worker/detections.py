@@ -24,7 +24,7 @@ from assay_stream.kafka.connection import Clients, KafkaClients
 from assay_stream.kafka.stage import NoState, Stage
 from assay_stream.kafka.stage_task import StageTask
 from assay_stream.kafka.topics import topic_names
-from assay_stream.kafka.upstream import Upstream
+from assay_stream.kafka.upstream import UpstreamStages
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.worker.channel import Batches, TransactionalChannel
@@ -160,7 +160,7 @@ class DetectionStage(Stage[AgentState]):
     """
 
     def __init__(
-        self, name: str, agents: AgentSet, upstream: Upstream, *, clients: Clients, topics: Mapping[Role, str]
+        self, name: str, agents: AgentSet, upstream: UpstreamStages, *, clients: Clients, topics: Mapping[Role, str]
     ) -> None:
         super().__init__(
             name,
@@ -230,7 +230,7 @@ def _unread(agents: AgentSet) -> set[Role]:
 def add_agents(settings: Settings, host: Host, counts: PartitionCounts, agents: AgentSet, name: str) -> None:
     """Add the stages of agents to a host. Arguments are those of ``run_agents``."""
     clients, topics = KafkaClients(settings), topic_names(settings, agents=name)
-    upstream = Upstream(
+    upstream = UpstreamStages(
         agents.roles, clients=clients, topics=topics, partition_counts=counts, group_prefix=settings.group_prefix
     )
     host.add("upstream", upstream)
@@ -256,7 +256,7 @@ def add_agents(settings: Settings, host: Host, counts: PartitionCounts, agents: 
 def stages_of(
     agents: AgentSet,
     name: str,
-    upstream: Upstream,
+    upstream: UpstreamStages,
     *,
     clients: Clients,
     topics: Mapping[Role, str],

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _METRICS_TYPE = CONTENT_TYPE_LATEST.partition(";")[0]
 
-Page = tuple[int, dict[str, Any]]
+HttpPage = tuple[int, dict[str, Any]]
 """An HTTP status, and the body."""
 
 
@@ -37,12 +37,12 @@ class Health:
         if still_s is not None:
             self._still_s[name] = still_s
 
-    def liveness(self) -> Page:
+    def liveness(self) -> HttpPage:
         stuck = self._stuck()
         is_ok = not self.failed and not stuck
         return (200 if is_ok else 503), {"ok": is_ok, "stuck": stuck}
 
-    def readiness(self) -> Page:
+    def readiness(self) -> HttpPage:
         stages = self.stages()
         is_ready = all(stages.values()) and not self.failed
         return (200 if is_ready else 503), {"ready": is_ready, "stages": stages}

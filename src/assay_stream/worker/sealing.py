@@ -30,7 +30,7 @@ from assay_stream.kafka.transport import TransactionalWriter, read_last, record_
 from assay_stream.model.checkpoint import Checkpoint
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.schemes import dsse
-from assay_stream.seal.checkpoint import Leaf, decode, encode, leaf_of, sealed
+from assay_stream.seal.checkpoint import TreeLeaf, decode, encode, leaf_of, sealed
 from assay_stream.seal.heads import is_known
 from assay_stream.worker.host import Host, PartitionCounts, run_host
 from assay_stream.worker.metrics import PrometheusStage
@@ -77,7 +77,7 @@ class OpenRange:
     partition: int
     writer: TransactionalWriter
     before: Checkpoint | None = None
-    leaves: list[Leaf] = field(default_factory=list)
+    leaves: list[TreeLeaf] = field(default_factory=list)
     since_s: float = 0.0
 
     def take(self, record: Record, now_s: float) -> None:

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from assay_stream.agents import Agent, Detection, Event, Evidence, Memory
-from assay_stream.agents.scenario import Result, read_scenario, run_scenario
+from assay_stream.agents.scenario import ScenarioResult, read_scenario, run_scenario
 from assay_stream.agents.shipped import open_alert_called_agent, toxic_flow_agent
 from assay_stream.errors import InputError
 from tests.support.agents import a_set
 
 
-def run(agent: Agent, given: list[dict[str, Any]], *found: dict[str, Any]) -> Result:
+def run(agent: Agent, given: list[dict[str, Any]], *found: dict[str, Any]) -> ScenarioResult:
     """What comes of one test."""
     test = {"name": "t", "given": given, "found": list(found)}
     [result] = run_scenario(read_scenario({"agents": "m", "tests": [test]}), a_set(agent))

@@ -17,7 +17,7 @@ from assay_stream.agents.shipped import (
 )
 from assay_stream.agents.shipped.toxic_flow import labels_of, toxic_flow
 from assay_stream.alerts.state import counted
-from assay_stream.model.alert import Activity, Status
+from assay_stream.model.alert import Activity, AlertStatus
 from assay_stream.model.alert_writer import alert_record
 from assay_stream.model.record import Output, Role
 from tests.support.agents import evidence, found, start_us
@@ -56,7 +56,9 @@ def test_a_spree_of_first_uses_is_found_after_a_day_of_learning() -> None:
     assert len(found(first_use_spree_agent, [*learned, *spree, *again])) == 1
 
 
-def alert(second: float, activity: Activity = Activity.CREATE, status: Status = Status.NEW, **given: Any) -> Output:
+def alert(
+    second: float, activity: Activity = Activity.CREATE, status: AlertStatus = AlertStatus.NEW, **given: Any
+) -> Output:
     """An alert about the tool that is called."""
     finding = a_finding(server_id="mail", tool_name="send", time_us=start_us(second))
     state = replace(counted(None, finding, 4), **given)
@@ -78,8 +80,8 @@ def test_a_call_under_an_open_high_alert_is_found_once_for_each_alert() -> None:
     [
         [evidence(0, 0), alert(1)],
         [alert(0, severity_id=3), evidence(0, 1)],
-        [alert(0), alert(1, Activity.CLOSE, Status.RESOLVED, count=2), evidence(0, 902)],
-        [alert(0), alert(1, Activity.UPDATE, Status.SUPPRESSED, count=2), evidence(0, 2)],
+        [alert(0), alert(1, Activity.CLOSE, AlertStatus.RESOLVED, count=2), evidence(0, 902)],
+        [alert(0), alert(1, Activity.UPDATE, AlertStatus.SUPPRESSED, count=2), evidence(0, 2)],
         [alert(0), evidence(0, 1, tool="other")],
         [alert(0), evidence(0, 1, decision="deny")],
     ],
@@ -92,7 +94,7 @@ def test_other_calls_are_not_found(outputs: list[Output]) -> None:
 @pytest.mark.parametrize("act", [{"mcp_acknowledged_by": "ann"}, {"mcp_resolved_by": "closed"}])
 def test_a_person_who_has_looked_at_the_alert_is_enough(act: dict[str, str]) -> None:
     """Acknowledged, or closed by hand, at once."""
-    reviewed = orjson.loads(alert(1, Activity.UPDATE, Status.IN_PROGRESS, count=2).value or b"")
+    reviewed = orjson.loads(alert(1, Activity.UPDATE, AlertStatus.IN_PROGRESS, count=2).value or b"")
     reviewed["unmapped"] |= act
     outputs = [alert(0), alert(1)._replace(value=orjson.dumps(reviewed)), evidence(0, 2)]
     assert found(open_alert_called_agent, outputs) == []
@@ -100,14 +102,14 @@ def test_a_person_who_has_looked_at_the_alert_is_enough(act: dict[str, str]) -> 
 
 def test_an_alert_that_comes_back_is_found_again() -> None:
     """It was closed, so somebody may have looked; it is new."""
-    closed, again = alert(2, Activity.CLOSE, Status.RESOLVED), alert(2_000, count=2)
+    closed, again = alert(2, Activity.CLOSE, AlertStatus.RESOLVED), alert(2_000, count=2)
     assert len(found(open_alert_called_agent, [alert(0), evidence(0, 1), closed, again, evidence(1, 2_001)])) == 2
 
 
 @pytest.mark.parametrize("closed_first", [True, False])
 def test_an_end_that_is_written_late_decides_nothing_before_it_is_written(closed_first: bool) -> None:
     """Ten minutes after the end a worker writes it; a replay may know it earlier."""
-    outputs = [evidence(0, 300), alert(1, Activity.CLOSE, Status.RESOLVED, count=2)]
+    outputs = [evidence(0, 300), alert(1, Activity.CLOSE, AlertStatus.RESOLVED, count=2)]
     assert len(found(open_alert_called_agent, [alert(0), *(outputs[::-1] if closed_first else outputs)])) == 1
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from assay_stream.alerts.context import Call, Calls, End, Sighting, Sightings
+from assay_stream.alerts.context import Calls, CallSummary, End, Sighting, Sightings
 from assay_stream.errors import InputError
 from assay_stream.model.alert_state import UNNAMED_OBSERVER
 from assay_stream.model.finding import uid_of
@@ -127,7 +127,7 @@ def test_calls_are_told_apart_by_their_definition() -> None:
     ):
         found.add(value)
     assert (found.used, found.other, found.unbound) == (1, 1, 1)
-    assert found.latest() == [Call(START_MS + 1_000, "evidence-0", "call-0", "proxy-1", "allow")]
+    assert found.latest() == [CallSummary(START_MS + 1_000, "evidence-0", "call-0", "proxy-1", "allow")]
 
 
 def test_without_a_definition_every_call_counts() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from assay_stream.alerts.formats.view import view_of
-from assay_stream.alerts.index import AlertIndex, AlertRow, AlertState, Life, listing, row_of, short_uids
+from assay_stream.alerts.index import AlertIndex, AlertRow, Life, ReviewState, listing, row_of, short_uids
 from assay_stream.alerts.selection import AlertSelection, SeverityLevel
 from assay_stream.errors import InputError
 from tests.support.alerts import alert_of
@@ -128,8 +128,8 @@ def rows() -> list[AlertRow]:
         replace(ROW, uid="1", severity_id=3, last_seen_ms=10),
         replace(ROW, uid="2", severity_id=5, last_seen_ms=5),
         replace(ROW, uid="3", severity_id=3, last_seen_ms=20, tool_name="other"),
-        replace(ROW, uid="4", severity_id=5, state=AlertState.CLOSED),
-        replace(ROW, uid="5", severity_id=5, state=AlertState.SUPPRESSED),
+        replace(ROW, uid="4", severity_id=5, state=ReviewState.CLOSED),
+        replace(ROW, uid="5", severity_id=5, state=ReviewState.SUPPRESSED),
         replace(ROW, uid="6", severity_id=99, last_seen_ms=1, server_id="else"),
     ]
 
@@ -143,7 +143,7 @@ def test_the_gravest_come_first_and_then_the_latest() -> None:
     ("asked", "uids"),
     [
         ({"state": None}, ["6", "4", "5", "2", "3", "1"]),
-        ({"state": AlertState.CLOSED}, ["4"]),
+        ({"state": ReviewState.CLOSED}, ["4"]),
         ({"tool": "oth*"}, ["3"]),
         ({"kind": "tool_added"}, []),
         ({"limit": 1}, ["6"]),
@@ -160,11 +160,11 @@ def test_alerts_can_be_asked_for(asked: dict[str, Any], uids: list[str]) -> None
 
 def test_what_is_not_shown_is_counted() -> None:
     """By state, and where a limit cuts."""
-    assert listing(rows(), EVERYTHING).summary(AlertState.OPEN) == "4 open; 1 suppressed, 1 closed not shown"
+    assert listing(rows(), EVERYTHING).summary(ReviewState.OPEN) == "4 open; 1 suppressed, 1 closed not shown"
     assert listing(rows(), EVERYTHING, state=None).summary(None) == "4 open, 1 suppressed, 1 closed"
     cut = listing(rows(), EVERYTHING, limit=2)
-    assert cut.summary(AlertState.OPEN) == "4 open; the first 2 shown; 1 suppressed, 1 closed not shown"
-    assert listing([], EVERYTHING).summary(AlertState.OPEN) == "0 open"
+    assert cut.summary(ReviewState.OPEN) == "4 open; the first 2 shown; 1 suppressed, 1 closed not shown"
+    assert listing([], EVERYTHING).summary(ReviewState.OPEN) == "0 open"
 
 
 def test_other_alerts_about_the_same_definition_are_named() -> None:

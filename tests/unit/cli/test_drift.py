@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import pytest
 
-from assay_stream.cli.drift import LevelName, ProfileName
+from assay_stream.cli.drift import LevelName, SeverityProfileName
 from assay_stream.drift.severity import PROFILES, Level
 from tests.support.command import run_command, run_command_text
 from tests.support.hostile import PAIRS
@@ -34,7 +34,7 @@ def drift(tmp_path: Path) -> Any:
 
 def test_the_choices_are_the_profiles_and_levels() -> None:
     """The command offers what there is."""
-    assert list(get_args(ProfileName)) == list(PROFILES)
+    assert list(get_args(SeverityProfileName)) == list(PROFILES)
     assert list(get_args(LevelName)) == [str(level) for level in Level]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from assay_stream.detect import surfaces
-from assay_stream.detect.surfaces import Role, Text, name_words, required_of
+from assay_stream.detect.surfaces import Text, TextRole, name_words, required_of
 from assay_stream.work import UNLIMITED, Work
 
 
@@ -18,7 +18,7 @@ def texts_of(definition: Mapping[str, Any]) -> list[Text]:
 def test_parameters_are_told_from_other_names() -> None:
     """A name under properties is a parameter, also when it is itself called properties."""
     schema = {"properties": {"properties": {"type": "object", "properties": {"a": {"type": "integer"}}}}}
-    named = {text.value: text for text in texts_of({"inputSchema": schema}) if text.role is Role.PARAMETER}
+    named = {text.value: text for text in texts_of({"inputSchema": schema}) if text.role is TextRole.PARAMETER}
     assert named.keys() == {"properties", "a"}
     assert not named["a"].is_free
 

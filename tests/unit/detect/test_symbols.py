@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from assay_stream.detect.symbols import (
     SENTENCE_SYMBOLS_MAX,
     WORD_CHARS_MAX,
-    Offered,
+    OfferedNames,
     families_of,
     name_key,
     sentences_of,
     spans_of,
 )
 
-OFFERED = Offered(
+OFFERED = OfferedNames(
     own=frozenset({"sendemail"}), itself="addnumbers", parameters=frozenset({"query"}), families=frozenset({"jira"})
 )
 

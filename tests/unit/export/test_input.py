@@ -10,7 +10,7 @@ import pytest
 
 from assay_stream.errors import InputError
 from assay_stream.export.bundle_file import write_bundle
-from assay_stream.export.input import Dataset, ExportSelection, Item, Stored, items, stored_in, time_us_of
+from assay_stream.export.input import Dataset, ExportRecord, ExportSelection, Stored, items, stored_in, time_us_of
 from assay_stream.model.record import Role
 from assay_stream.replay.selection import offset_ranges
 from tests.support.alerts import alert_records, finding_of
@@ -19,12 +19,12 @@ from tests.support.exports import NOON, NOON_US, a_file, definition, evidence, r
 ALERT = alert_records(finding_of())[0].value or b""
 
 
-def read(*paths: Path) -> list[Item]:
+def read(*paths: Path) -> list[ExportRecord]:
     """The records of some files."""
     return list(items(stored_in(paths)))
 
 
-def one(raw: bytes) -> Item:
+def one(raw: bytes) -> ExportRecord:
     """One record."""
     (item,) = items([Stored("here", raw)])
     return item

@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from assay_stream.export.input import Item, Stored, items
+from assay_stream.export.input import ExportRecord, Stored, items
 from assay_stream.export.timesketch import HEADER, as_csv, as_jsonl
 from assay_stream.text.escaping import visible
 from tests.support.alerts import alert_records, finding_of
@@ -19,7 +19,7 @@ REQUIRED = ("message", "datetime", "timestamp_desc")
 """What Timesketch's guide "Create timeline from JSONL or CSV file" demands."""
 
 
-def read(*raw: bytes) -> list[Item]:
+def read(*raw: bytes) -> list[ExportRecord]:
     """Records to be exported."""
     return list(items(Stored("here", line) for line in raw))
 

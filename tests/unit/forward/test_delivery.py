@@ -7,8 +7,8 @@ import pytest
 from assay_stream.errors import InputError
 from assay_stream.forward.delivery import (
     DELIVERED,
-    Answer,
-    Outcome,
+    AttemptResult,
+    DeliveryOutcome,
     Schedule,
     dead_letter,
     http_answer,
@@ -48,13 +48,13 @@ def test_success_is_delivery(status: int) -> None:
 def test_a_client_error_is_a_refusal_for_good(status: int) -> None:
     """Sending the same again would give the same answer."""
     answer = http_answer(status, retry_after="5", now_s=NOON_S)
-    assert answer == Answer(outcome=Outcome.REFUSED, code=f"http_{status}")
+    assert answer == AttemptResult(outcome=DeliveryOutcome.REFUSED, code=f"http_{status}")
 
 
 @pytest.mark.parametrize("status", [100, 301, 307, 408, 429, 500, 502, 503, 504])
 def test_anything_else_passes(status: int) -> None:
     """It says nothing about the alert, so the alert waits."""
-    assert http_answer(status, retry_after=None, now_s=NOON_S).outcome is Outcome.UNAVAILABLE
+    assert http_answer(status, retry_after=None, now_s=NOON_S).outcome is DeliveryOutcome.UNAVAILABLE
 
 
 @pytest.mark.parametrize(

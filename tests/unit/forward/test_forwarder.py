@@ -19,13 +19,13 @@ from assay_stream.alerts.formats import AlertFormat, AlertView
 from assay_stream.config import Settings
 from assay_stream.errors import OperatingError
 from assay_stream.forward import forwarder as forward
-from assay_stream.forward.delivery import DELIVERED, Answer, Outcome, Schedule
+from assay_stream.forward.delivery import DELIVERED, AttemptResult, DeliveryOutcome, Schedule
 from assay_stream.forward.forwarder import Forwarder
 from tests.support.alerts import alert_records, finding_of
 
 PLACE = TopicPartition("assay.tool.drift", 0)
-DOWN = Answer(outcome=Outcome.UNAVAILABLE, code="http_503")
-REFUSED = Answer(outcome=Outcome.REFUSED, code="http_422")
+DOWN = AttemptResult(outcome=DeliveryOutcome.UNAVAILABLE, code="http_503")
+REFUSED = AttemptResult(outcome=DeliveryOutcome.REFUSED, code="http_422")
 QUICK = Schedule(first_ms=1, longest_ms=2)
 MARKER = b"the end of a transaction, which no reader is given"
 
@@ -102,11 +102,11 @@ class Receiver:
 
     name = "receiver"
 
-    def __init__(self, *answers: Answer) -> None:
+    def __init__(self, *answers: AttemptResult) -> None:
         self.answers = list(answers)
         self.taken: list[str] = []
 
-    async def send(self, view: AlertView, body: str) -> Answer:
+    async def send(self, view: AlertView, body: str) -> AttemptResult:
         await asyncio.sleep(0)
         answer = self.answers.pop(0) if self.answers else DELIVERED
         if answer is DELIVERED:
@@ -233,7 +233,7 @@ async def test_a_partition_that_went_to_somebody_else_is_let_go(monkeypatch: pyt
     log, receiver = Log(alerts("a", "b")), Receiver()
     original = receiver.send
 
-    async def slow(view: AlertView, body: str) -> Answer:
+    async def slow(view: AlertView, body: str) -> AttemptResult:
         answer = await original(view, body)
         move()
         await asyncio.sleep(0.02)
@@ -264,7 +264,7 @@ async def test_a_stop_gives_the_attempt_in_hand_its_time(monkeypatch: pytest.Mon
     async with forwarding(log, receiver, monkeypatch) as forwarder:
         original = receiver.send
 
-        async def slow(view: AlertView, body: str) -> Answer:
+        async def slow(view: AlertView, body: str) -> AttemptResult:
             forwarder.stop()
             await asyncio.sleep(0.05)
             return await original(view, body)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from assay_stream.alerts.formats import view_of
-from assay_stream.forward.delivery import DELIVERED, Answer, Outcome
+from assay_stream.forward.delivery import DELIVERED, AttemptResult, DeliveryOutcome
 from assay_stream.forward.receivers import SyslogTarget, tls_context
 from assay_stream.forward.syslog import Syslog
 from tests.support.alerts import alert_of
@@ -57,7 +57,7 @@ async def test_what_a_broken_connection_carried_last_is_sent_again() -> None:
         assert await sender.send(VIEW, "before") == DELIVERED
         await until(server, 1)
     await asyncio.sleep(0.2)
-    assert (await sender.send(VIEW, "after")).outcome is Outcome.UNAVAILABLE
+    assert (await sender.send(VIEW, "after")).outcome is DeliveryOutcome.UNAVAILABLE
     with server:
         assert await sender.send(VIEW, "after") == DELIVERED
         await until(server, 3)
@@ -72,7 +72,7 @@ async def test_a_receiver_that_does_not_read_is_not_believed() -> None:
         sender = syslog(listener.getsockname()[1], timeout_s=0.3)
         answer = await sender.send(VIEW, "x" * 8_000_000)
         await sender.close()
-    assert answer == Answer(outcome=Outcome.UNAVAILABLE, code="timeout")
+    assert answer == AttemptResult(outcome=DeliveryOutcome.UNAVAILABLE, code="timeout")
 
 
 async def test_a_datagram_is_one_message() -> None:
@@ -85,7 +85,9 @@ async def test_a_datagram_is_one_message() -> None:
         message = await asyncio.get_running_loop().sock_recv(receiver, 65_535)
         assert message.startswith(b"<35>1 ")
         assert message.endswith(b"] body")
-        assert await sender.send(VIEW, "x" * 70_000) == Answer(outcome=Outcome.REFUSED, code="too_large_for_udp")
+        assert await sender.send(VIEW, "x" * 70_000) == AttemptResult(
+            outcome=DeliveryOutcome.REFUSED, code="too_large_for_udp"
+        )
         await sender.close()
 
 
@@ -112,5 +114,5 @@ async def test_tls_checks_the_certificate(tmp_path: Path, known: bool) -> None:
             async with asyncio.timeout(5):
                 while not received.endswith(b"body"):
                     await asyncio.sleep(0.01)
-    assert answer.outcome is (Outcome.DELIVERED if known else Outcome.UNAVAILABLE)
+    assert answer.outcome is (DeliveryOutcome.DELIVERED if known else DeliveryOutcome.UNAVAILABLE)
     assert bool(received) is known

@@ -9,7 +9,7 @@ import pytest
 
 from assay_stream.alerts.formats import view_of
 from assay_stream.errors import ConfigurationError
-from assay_stream.forward.delivery import DELIVERED, Answer, Outcome
+from assay_stream.forward.delivery import DELIVERED, AttemptResult, DeliveryOutcome
 from assay_stream.forward.receivers import tls_context
 from assay_stream.forward.webhook import Webhook
 from tests.support.alerts import alert_of
@@ -20,7 +20,7 @@ from tests.support.receivers import WebhookServer
 VIEW = view_of(alert_of())
 
 
-async def posted(url: str, *, timeout_s: float = 5.0, ca_file: Path | None = None) -> Answer:
+async def posted(url: str, *, timeout_s: float = 5.0, ca_file: Path | None = None) -> AttemptResult:
     """What one attempt came to."""
     webhook = Webhook(url, content_type="application/json", timeout_s=timeout_s, tls=tls_context(ca_file))
     try:
@@ -42,29 +42,33 @@ async def test_an_alert_is_one_post_with_its_key() -> None:
 @pytest.mark.parametrize(
     ("status", "headers", "outcome", "retry_after_ms"),
     [
-        (400, {}, Outcome.REFUSED, 0),
-        (429, {"Retry-After": "3"}, Outcome.UNAVAILABLE, 3_000),
-        (503, {}, Outcome.UNAVAILABLE, 0),
-        (302, {"Location": "http://127.0.0.1:1/"}, Outcome.UNAVAILABLE, 0),
+        (400, {}, DeliveryOutcome.REFUSED, 0),
+        (429, {"Retry-After": "3"}, DeliveryOutcome.UNAVAILABLE, 3_000),
+        (503, {}, DeliveryOutcome.UNAVAILABLE, 0),
+        (302, {"Location": "http://127.0.0.1:1/"}, DeliveryOutcome.UNAVAILABLE, 0),
     ],
 )
-async def test_an_answer_is_judged(status: int, headers: dict[str, str], outcome: Outcome, retry_after_ms: int) -> None:
+async def test_an_answer_is_judged(
+    status: int, headers: dict[str, str], outcome: DeliveryOutcome, retry_after_ms: int
+) -> None:
     """By its status and Retry-After; a redirection is not followed."""
     with WebhookServer(free_port(), lambda *_: (status, headers)) as server:
         answer = await posted(server.url)
-    assert answer == Answer(outcome=outcome, code=f"http_{status}", retry_after_ms=retry_after_ms)
+    assert answer == AttemptResult(outcome=outcome, code=f"http_{status}", retry_after_ms=retry_after_ms)
 
 
 async def test_a_receiver_that_is_away_is_unavailable() -> None:
     """Nobody listens: that says nothing about the alert."""
-    assert (await posted(f"http://127.0.0.1:{free_port()}/")).outcome is Outcome.UNAVAILABLE
+    assert (await posted(f"http://127.0.0.1:{free_port()}/")).outcome is DeliveryOutcome.UNAVAILABLE
 
 
 async def test_an_attempt_ends_in_time() -> None:
     """A receiver that takes the alert and never answers."""
     with WebhookServer(free_port(), delay_s=5.0) as server:
         started_s = time.monotonic()
-        assert await posted(server.url, timeout_s=0.2) == Answer(outcome=Outcome.UNAVAILABLE, code="timeout")
+        assert await posted(server.url, timeout_s=0.2) == AttemptResult(
+            outcome=DeliveryOutcome.UNAVAILABLE, code="timeout"
+        )
         assert time.monotonic() - started_s < 4
 
 
@@ -76,7 +80,7 @@ async def test_a_certificate_of_an_unknown_authority_is_not_accepted(tmp_path: P
         raise AssertionError("nothing is posted to a stranger")
 
     with HttpsServer(answer, authority.issue("127.0.0.1")) as server:
-        assert (await posted(f"https://127.0.0.1:{server.port}/")).outcome is Outcome.UNAVAILABLE
+        assert (await posted(f"https://127.0.0.1:{server.port}/")).outcome is DeliveryOutcome.UNAVAILABLE
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from aiokafka.errors import KafkaError
 from assay_stream.config import Settings
 from assay_stream.errors import OperatingError
 from assay_stream.kafka import stage_task as module
-from assay_stream.kafka.batch import Agent, Batch
+from assay_stream.kafka.batch import Batch, BatchHandler
 from assay_stream.kafka.stage import Stage
 from assay_stream.kafka.stage_task import StageTask
 from assay_stream.kafka.topics import topic_names
@@ -90,7 +90,7 @@ class NumberStage(Stage[StateTable]):
         return min(self.ready_records, len(records))
 
 
-def a_task(cluster: MemoryCluster, agent: Agent = numbering, **settings: Any) -> StageTask:
+def a_task(cluster: MemoryCluster, agent: BatchHandler = numbering, **settings: Any) -> StageTask:
     """A worker's task."""
     return StageTask(
         Settings(poll_timeout_ms=5, **settings),

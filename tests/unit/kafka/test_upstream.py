@@ -11,7 +11,7 @@ from aiokafka import TopicPartition
 
 from assay_stream.config import Settings
 from assay_stream.kafka.topics import topic_names
-from assay_stream.kafka.upstream import Upstream, steps_to
+from assay_stream.kafka.upstream import UpstreamStages, steps_to
 from assay_stream.model.record import Role
 from tests.support.memory_cluster import MemoryCluster
 
@@ -33,9 +33,9 @@ def test_what_a_topic_follows_from(roles: list[Role], groups: list[str]) -> None
 
 
 @asynccontextmanager
-async def following(cluster: MemoryCluster, *roles: Role) -> AsyncIterator[Upstream]:
+async def following(cluster: MemoryCluster, *roles: Role) -> AsyncIterator[UpstreamStages]:
     """Follow the stages that write these."""
-    upstream = Upstream(
+    upstream = UpstreamStages(
         roles, clients=cluster, topics=TOPICS, partition_counts=dict.fromkeys(Role, 2), group_prefix="p"
     )
     running = asyncio.create_task(upstream.run())

@@ -10,7 +10,7 @@ from assay_stream.config import load_settings
 from assay_stream.kafka import ranges, verification
 from assay_stream.model.record import Record, Role
 from assay_stream.verify.evidence import EvidenceSelection
-from assay_stream.verify.verification import Judgement, Status
+from assay_stream.verify.verification import Judgement, RecordStatus
 from tests.support.events import TEN_O_CLOCK_MS, TOOL, Story
 from tests.support.log_ranges import LogsInMemory, stand_in, topics_of
 
@@ -35,7 +35,7 @@ def test_all_that_was_written_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each record once, and only the topics that it takes are opened."""
     logs = LogsInMemory(a_run())
     judgements = judged(monkeypatch, logs)
-    assert [judgement.status for judgement in judgements] == [Status.HOLDS] * 3
+    assert [judgement.status for judgement in judgements] == [RecordStatus.HOLDS] * 3
     assert logs.opened == [(Role.SNAPSHOTS, Role.CONTROL, Role.CALLS, Role.EVIDENCE)]
 
 
@@ -49,7 +49,7 @@ def test_a_selection_narrows_what_is_judged(monkeypatch: pytest.MonkeyPatch) -> 
         (EvidenceSelection(since_us=(TEN_O_CLOCK_MS + 2_000) * 1_000), 2),
     ):
         judgements = judged(monkeypatch, logs, selection)
-        assert [judgement.status for judgement in judgements] == [Status.HOLDS] * count
+        assert [judgement.status for judgement in judgements] == [RecordStatus.HOLDS] * count
 
 
 def test_what_was_altered_repeated_or_is_of_no_call_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,5 +80,5 @@ def test_what_retention_deleted_is_gone_and_named(monkeypatch: pytest.MonkeyPatc
     later = later._replace(origin=snapshot.origin._replace(offset=1), key=b"another")
     logs = LogsInMemory([*records, later], {snapshot.origin[:2]: 1})
     judgements = judged(monkeypatch, logs)
-    assert {judgement.status for judgement in judgements} == {Status.GONE}
+    assert {judgement.status for judgement in judgements} == {RecordStatus.GONE}
     assert {origin for judgement in judgements for origin in judgement.missing} == {snapshot.origin}

@@ -11,7 +11,7 @@ import rfc8785
 from ocsf_json_schema import OcsfJsonSchemaEmbedded, get_ocsf_schema
 
 from assay_stream.alerts.state import counted
-from assay_stream.model.alert import OCSF_VERSION, Activity, Status
+from assay_stream.model.alert import OCSF_VERSION, Activity, AlertStatus
 from assay_stream.model.alert_writer import alert_record
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import KINDS, Kind
@@ -30,7 +30,7 @@ def a_record(finding: Finding, **changes: Any) -> Output:
     """The record of an alert; changes are of its state, or of what is said about the record."""
     fields: dict[str, Any] = {
         "activity": Activity.CREATE,
-        "status": Status.NEW,
+        "status": AlertStatus.NEW,
         "time_us": finding.time_us,
         "suppressed_by": None,
         "version": "1",
@@ -40,8 +40,10 @@ def a_record(finding: Finding, **changes: Any) -> Output:
 
 
 @pytest.mark.parametrize("activity", list(Activity))
-@pytest.mark.parametrize("status", list(Status))
-def test_every_record_is_valid_ocsf(activity: Activity, status: Status, ocsf: jsonschema.Draft202012Validator) -> None:
+@pytest.mark.parametrize("status", list(AlertStatus))
+def test_every_record_is_valid_ocsf(
+    activity: Activity, status: AlertStatus, ocsf: jsonschema.Draft202012Validator
+) -> None:
     """Every kind, full or bare, with every severity."""
     for kind in Kind:
         bare = Finding(kind=kind, server_id="s", time_us=0, origin=Origin(topic="t", partition=0, offset=0))

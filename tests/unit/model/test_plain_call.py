@@ -10,7 +10,7 @@ import pytest
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model import evidence_writer, plain_call
 from assay_stream.model.evidence import DecisionPayload
-from assay_stream.model.evidence_writer import Fields
+from assay_stream.model.evidence_writer import DecisionFields
 from assay_stream.model.observation import CallData, CallModel
 from assay_stream.model.plain_call import read_plain
 
@@ -118,14 +118,17 @@ def test_narrower_limits_are_left_to_the_model(limits: Limits) -> None:
 
 def test_the_fields_that_are_written_stand_in_the_order_of_jcs() -> None:
     """msgspec writes them as they stand, also those of the objects within."""
-    for written in (Fields, evidence_writer._Timing, evidence_writer._Actor, evidence_writer._Error):
+    for written in (DecisionFields, evidence_writer._Timing, evidence_writer._Actor, evidence_writer._Error):
         fields = written.__struct_fields__
         assert list(fields) == sorted(fields, key=lambda name: name.encode("utf-16-be"))
 
 
 def test_what_calls_and_evidence_declare_is_known_here() -> None:
     """A field that only the model knew would be lost on the short way."""
-    assert set(Fields.__struct_fields__) == CallData.__annotations__.keys() | DecisionPayload.__annotations__.keys()
+    assert (
+        set(DecisionFields.__struct_fields__)
+        == CallData.__annotations__.keys() | DecisionPayload.__annotations__.keys()
+    )
     assert set(plain_call._Event.__struct_fields__) == set(CallModel.model_fields)
 
 

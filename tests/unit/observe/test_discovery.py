@@ -18,7 +18,7 @@ from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.record import Role
 from assay_stream.observe.discovery import REDIRECTS_MAX, Fetched, discovery_event, fetch_well_known, well_known_url
 from assay_stream.observe.recorded import from_observations
-from assay_stream.schemes.schemapin.verification import ErrorCode
+from assay_stream.schemes.schemapin.verification import SchemaPinErrorCode
 from tests.support.deployment import free_port
 from tests.support.https_server import Answer, Authority, HttpsServer, serve
 from tests.support.mcp_dialogue import THE_VANTAGE
@@ -51,13 +51,13 @@ async def fetched(authority: Authority, certificate: Path | None, answer: Answer
 def failed(found: Fetched, *words: str) -> bool:
     """Whether a fetch failed for a reason that these words name."""
     assert (found.status, found.document) == ("fetch_failed", None)
-    assert found.error_code is ErrorCode.DISCOVERY_FETCH_FAILED
+    assert found.error_code is SchemaPinErrorCode.DISCOVERY_FETCH_FAILED
     return all(word in found.detail for word in words)
 
 
 def refused(found: Fetched, *words: str) -> bool:
     """Whether what was served is refused for a reason that these words name."""
-    assert (found.status, found.error_code) == ("observed", ErrorCode.DISCOVERY_INVALID)
+    assert (found.status, found.error_code) == ("observed", SchemaPinErrorCode.DISCOVERY_INVALID)
     return all(word in found.detail for word in words)
 
 
@@ -407,7 +407,7 @@ class TestEvent:
             domain="d",
             url="https://d/x",
             status="fetch_failed",
-            error_code=ErrorCode.DISCOVERY_FETCH_FAILED,
+            error_code=SchemaPinErrorCode.DISCOVERY_FETCH_FAILED,
             detail="why",
         )
         event = discovery_event(THE_VANTAGE, found, event_id="e", observed_at=AT)

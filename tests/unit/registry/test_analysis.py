@@ -10,7 +10,7 @@ from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import decode_finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin
-from assay_stream.registry.analysis import Analysis, Cut
+from assay_stream.registry.analysis import Analysis, CutReason
 
 ORIGIN = Origin(topic="mcp.tools.list", partition=0, offset=1)
 
@@ -27,23 +27,23 @@ def test_nothing_is_found_where_nothing_was_left_out() -> None:
     """A budget may be used up to the last unit."""
     analysis = Analysis(20)
     assert list(analysis.paid(range(2), 10, LeftOut.TEXT)) == [0, 1]
-    assert list(analysis.finding("s", ORIGIN, 1, catalogue="c", cut=Cut.BUDGET)) == []
+    assert list(analysis.finding("s", ORIGIN, 1, catalogue="c", cut=CutReason.BUDGET)) == []
 
 
 def test_a_list_that_was_cut_short_is_found_by_its_catalogue() -> None:
     """A rationed server once, whatever it lists."""
     analysis = Analysis(1)
     analysis.left_out |= {LeftOut.TEXT, LeftOut.COMPARISON}
-    [one] = analysis.finding("s", ORIGIN, 1, catalogue="one", cut=Cut.BUDGET)
-    [other] = analysis.finding("s", ORIGIN, 1, catalogue="other", cut=Cut.BUDGET)
+    [one] = analysis.finding("s", ORIGIN, 1, catalogue="one", cut=CutReason.BUDGET)
+    [other] = analysis.finding("s", ORIGIN, 1, catalogue="other", cut=CutReason.BUDGET)
     assert one.uid() != other.uid()
     assert one.left_out == ("comparison", "text")
     assert decode_finding(one.encode()) == one
     counted = {Kind.TOOL_ADDED: 50}
-    [rationed] = analysis.finding("s", ORIGIN, 1, catalogue="one", cut=Cut.RATIONED, counted=counted)
+    [rationed] = analysis.finding("s", ORIGIN, 1, catalogue="one", cut=CutReason.RATIONED, counted=counted)
     assert rationed.counted == (("tool_added", 50),)
     assert decode_finding(rationed.encode()) == rationed
-    [again] = analysis.finding("s", ORIGIN, 1, catalogue="other", cut=Cut.RATIONED)
+    [again] = analysis.finding("s", ORIGIN, 1, catalogue="other", cut=CutReason.RATIONED)
     assert rationed.uid() == again.uid() != one.uid()
 
 
@@ -52,5 +52,5 @@ def test_it_is_high(profile: object) -> None:
     """What could not be compared must not look harmless."""
     analysis = Analysis(1)
     analysis.left_out.add(LeftOut.TEXT)
-    [finding] = analysis.finding("s", ORIGIN, 1, catalogue="one", cut=Cut.BUDGET)
+    [finding] = analysis.finding("s", ORIGIN, 1, catalogue="one", cut=CutReason.BUDGET)
     assert severity_under(profile)(finding) == Level.HIGH  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ import pytest
 from assay_stream.model.control_facts import AnyControlFact, FirstUse
 from assay_stream.model.record import Origin
 from assay_stream.registry.controls import Controls, digest_policy, position_of
-from assay_stream.schemes.hangar import DigestPolicy, Enforcement, UnknownPolicy
+from assay_stream.schemes.hangar import DigestPolicy, MismatchAction, UnknownPolicy
 from tests.support.facts import SERVER, a_discovery, a_key_decision, a_pin, a_policy, signed_by
 
 
@@ -79,9 +79,9 @@ def test_a_tool_s_own_policy_goes_before_its_server_s_however_old() -> None:
     controls = with_facts(a_policy("audit", time_us=1, offset=0, tool_name="t"), a_policy("block", time_us=2, offset=1))
     of_tool, of_other = controls.policy_as_of("t", 9), controls.policy_as_of("u", 9)
     assert of_tool is not None
-    assert of_tool.enforcement is Enforcement.AUDIT
+    assert of_tool.enforcement is MismatchAction.AUDIT
     assert of_other is not None
-    assert of_other.enforcement is Enforcement.BLOCK
+    assert of_other.enforcement is MismatchAction.BLOCK
 
 
 def test_the_latest_policy_of_one_place_holds() -> None:
@@ -89,13 +89,13 @@ def test_the_latest_policy_of_one_place_holds() -> None:
     controls = with_facts(a_policy("warn", time_us=2, offset=1), a_policy("audit", time_us=1, offset=2))
     policy = controls.policy_as_of("t", 9)
     assert policy is not None
-    assert policy.enforcement is Enforcement.WARN
+    assert policy.enforcement is MismatchAction.WARN
 
 
 def test_a_policy_fact_is_hangar_s_policy() -> None:
     """Enforcement and unknown carry over; the allowlist are pins of their own."""
     policy = digest_policy(a_policy("warn", "block", time_us=0, offset=0))
-    assert policy == DigestPolicy(enforcement=Enforcement.WARN, unknown=UnknownPolicy.BLOCK)
+    assert policy == DigestPolicy(enforcement=MismatchAction.WARN, unknown=UnknownPolicy.BLOCK)
 
 
 def test_the_same_fact_again_changes_nothing() -> None:

@@ -9,7 +9,7 @@ import pytest
 from assay_stream.model.evidence import PinStatus
 from assay_stream.registry.pins import NO_PINS, PinsInForce, check_pins
 from assay_stream.schemes.fingerprint import fingerprint
-from assay_stream.schemes.hangar import DigestPolicy, Enforcement, UnknownPolicy
+from assay_stream.schemes.hangar import DigestPolicy, MismatchAction, UnknownPolicy
 from tests.support.facts import a_fingerprint
 
 SEEN = a_fingerprint("a")
@@ -93,7 +93,7 @@ def test_a_rejected_value_outweighs_every_pin() -> None:
 )
 def test_the_policy_says_what_it_would_have_done(enforcement: str, unknown: str, mismatch: str, unpinned: str) -> None:
     """A mismatch goes by ``enforcement``; what has no pin, or was not observed, goes by ``unknown``."""
-    policy = DigestPolicy(enforcement=Enforcement(enforcement), unknown=UnknownPolicy.parse(unknown))
+    policy = DigestPolicy(enforcement=MismatchAction(enforcement), unknown=UnknownPolicy.parse(unknown))
     pins = approved(assay__v1="v1:a")
     actions = [
         check_pins(pins, observed, policy=policy).as_json()["action"] for observed in (SEEN, a_fingerprint("b"), None)

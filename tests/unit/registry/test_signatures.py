@@ -22,7 +22,7 @@ from assay_stream.registry.signatures import (
     revised_first_uses,
 )
 from assay_stream.registry.timeline import Timeline
-from assay_stream.schemes.schemapin.verification import ErrorCode
+from assay_stream.schemes.schemapin.verification import SchemaPinErrorCode
 from tests.support.facts import (
     SERVER,
     a_catalogue,
@@ -108,8 +108,8 @@ def test_without_a_domain_the_only_one_discovered_is_meant() -> None:
     one: list[Fact] = [a_discovery("k", time_us=1, offset=0), signed_elsewhere(None), CHECKED, LISTED]
     assert said(a_server(*one)) == "valid"
     two = a_discovery("l", time_us=2, offset=1, domain="example.org")
-    assert said(a_server(*one, two)) == ErrorCode.KEY_NOT_FOUND
-    assert said(a_server(signed_elsewhere(None), LISTED)) == ErrorCode.KEY_NOT_FOUND
+    assert said(a_server(*one, two)) == SchemaPinErrorCode.KEY_NOT_FOUND
+    assert said(a_server(signed_elsewhere(None), LISTED)) == SchemaPinErrorCode.KEY_NOT_FOUND
 
 
 def test_a_domain_that_was_discovered_later_is_not_known_before() -> None:
@@ -121,14 +121,14 @@ def test_a_domain_that_was_discovered_later_is_not_known_before() -> None:
         CHECKED,
         LISTED,
     )
-    assert (said(server, 29), said(server, 30)) == ("valid", ErrorCode.KEY_NOT_FOUND)
+    assert (said(server, 29), said(server, 30)) == ("valid", SchemaPinErrorCode.KEY_NOT_FOUND)
 
 
 @pytest.mark.parametrize("domain", ["example.org", ""])
 def test_a_domain_that_is_not_the_server_s_is_a_mismatch(domain: str) -> None:
     """A sender cannot choose whose key it is held against."""
     server = a_server(a_discovery("k", time_us=1, offset=0), signed_elsewhere(domain), CHECKED, LISTED)
-    assert said(server) == ErrorCode.DOMAIN_MISMATCH
+    assert said(server) == SchemaPinErrorCode.DOMAIN_MISMATCH
 
 
 # --- step 3: the key document -------------------------------------------------------------------------------
@@ -137,19 +137,19 @@ def test_a_domain_that_is_not_the_server_s_is_a_mismatch(domain: str) -> None:
 def test_before_any_discovery_no_key_is_found() -> None:
     """The discovery may arrive after the snapshot: it counts from its own time."""
     server = a_server(SIGNED, CHECKED, LISTED, a_discovery("k", time_us=15, offset=0))
-    assert [said(server, time_us) for time_us in (10, 14, 15)] == [ErrorCode.KEY_NOT_FOUND] * 2 + ["valid"]
+    assert [said(server, time_us) for time_us in (10, 14, 15)] == [SchemaPinErrorCode.KEY_NOT_FOUND] * 2 + ["valid"]
 
 
 @pytest.mark.parametrize(
     ("status", "code"),
     [
-        ("fetch_failed", ErrorCode.DISCOVERY_FETCH_FAILED),
-        ("invalid", ErrorCode.DISCOVERY_INVALID),
-        ("no_key", ErrorCode.KEY_NOT_FOUND),
-        ("other_domain", ErrorCode.DOMAIN_MISMATCH),
+        ("fetch_failed", SchemaPinErrorCode.DISCOVERY_FETCH_FAILED),
+        ("invalid", SchemaPinErrorCode.DISCOVERY_INVALID),
+        ("no_key", SchemaPinErrorCode.KEY_NOT_FOUND),
+        ("other_domain", SchemaPinErrorCode.DOMAIN_MISMATCH),
     ],
 )
-def test_without_a_usable_document_the_reason_is_told(status: str, code: ErrorCode) -> None:
+def test_without_a_usable_document_the_reason_is_told(status: str, code: SchemaPinErrorCode) -> None:
     """Each way in which a document fails has its code."""
     found = a_discovery(None, time_us=1, offset=0, status=status)  # type: ignore[arg-type]
     assert said(a_server(found, SIGNED, CHECKED, LISTED)) == code
@@ -174,7 +174,7 @@ def test_a_document_that_is_read_and_is_none_takes_the_key_away() -> None:
     """That is no failure of the network: the domain said something, and it was not its key."""
     broken = a_discovery(None, time_us=12, offset=1, status="invalid")
     server = a_server(a_discovery("k", time_us=1, offset=0), SIGNED, CHECKED, LISTED, broken)
-    assert said(server, 12) == ErrorCode.DISCOVERY_INVALID
+    assert said(server, 12) == SchemaPinErrorCode.DISCOVERY_INVALID
 
 
 def test_of_equal_documents_in_a_row_the_first_is_named() -> None:
@@ -192,7 +192,7 @@ def test_a_key_revoked_by_its_document_counts_no_more() -> None:
     """From the time at which the revocation was observed."""
     revoking = a_discovery("k", time_us=15, offset=1, revoked=("k",))
     server = a_server(a_discovery("k", time_us=1, offset=0), SIGNED, CHECKED, LISTED, revoking)
-    assert (said(server, 14), said(server, 15)) == ("valid", ErrorCode.KEY_REVOKED)
+    assert (said(server, 14), said(server, 15)) == ("valid", SchemaPinErrorCode.KEY_REVOKED)
 
 
 def test_a_key_revoked_by_an_operator_counts_no_more_until_it_is_accepted_again() -> None:
@@ -205,7 +205,7 @@ def test_a_key_revoked_by_an_operator_counts_no_more_until_it_is_accepted_again(
         a_key_decision("revoke", "k", time_us=15, offset=1),
         a_key_decision("accept", "k", time_us=18, offset=2),
     )
-    assert [said(server, time_us) for time_us in (14, 15, 18)] == ["valid", ErrorCode.KEY_REVOKED, "valid"]
+    assert [said(server, time_us) for time_us in (14, 15, 18)] == ["valid", SchemaPinErrorCode.KEY_REVOKED, "valid"]
 
 
 def test_an_acceptance_takes_a_revocation_back_only_where_it_speaks() -> None:
@@ -219,14 +219,14 @@ def test_an_acceptance_takes_a_revocation_back_only_where_it_speaks() -> None:
         a_key_decision("revoke", "k", time_us=15, offset=1),
         a_key_decision("accept", "k", time_us=16, offset=2, tool_name="t"),
     )
-    assert (said(server, tool="t"), said(server, tool="u")) == ("valid", ErrorCode.KEY_REVOKED)
+    assert (said(server, tool="t"), said(server, tool="u")) == ("valid", SchemaPinErrorCode.KEY_REVOKED)
 
 
 def test_no_operator_takes_the_document_s_revocation_back() -> None:
     """Its holder says that the key is lost."""
     revoking = a_discovery("k", time_us=1, offset=0, revoked=("k",))
     accepted = a_key_decision("accept", "k", time_us=15, offset=1)
-    assert said(a_server(revoking, SIGNED, CHECKED, LISTED, accepted)) == ErrorCode.KEY_REVOKED
+    assert said(a_server(revoking, SIGNED, CHECKED, LISTED, accepted)) == SchemaPinErrorCode.KEY_REVOKED
 
 
 # --- step 5: the pinned key ---------------------------------------------------------------------------------
@@ -247,14 +247,14 @@ def test_another_key_is_not_taken_without_an_acceptance() -> None:
     accepted = a_key_decision("accept", "l", time_us=18, offset=2, tool_name="t")
     server = a_server(*facts, accepted)
     codes = [said(server, time_us) for time_us in (14, 15, 17, 18)]
-    assert codes == ["valid", ErrorCode.KEY_PIN_MISMATCH, ErrorCode.KEY_PIN_MISMATCH, "valid"]
+    assert codes == ["valid", SchemaPinErrorCode.KEY_PIN_MISMATCH, SchemaPinErrorCode.KEY_PIN_MISMATCH, "valid"]
 
 
 def test_an_accepted_key_goes_before_the_first_used() -> None:
     """Once another is accepted, the first one is the changed one."""
     accepted = a_key_decision("accept", "l", time_us=15, offset=1)
     server = a_server(a_discovery("k", time_us=1, offset=0), SIGNED, CHECKED, LISTED, accepted)
-    assert said(server) == ErrorCode.KEY_PIN_MISMATCH
+    assert said(server) == SchemaPinErrorCode.KEY_PIN_MISMATCH
     assert pinned_key(server.controls, "example.com", "t", 20) == "l"
     assert pinned_key(server.controls, "example.org", "t", 20) is None
 
@@ -271,7 +271,7 @@ def test_a_bad_first_contact_pins_nothing() -> None:
         a_discovery("k", time_us=15, offset=1),
     ]
     server = a_server(*facts)
-    assert (said(server, 14), said(server, 15)) == (ErrorCode.SIGNATURE_INVALID, "valid")
+    assert (said(server, 14), said(server, 15)) == (SchemaPinErrorCode.SIGNATURE_INVALID, "valid")
     assert pinned_key(server.controls, "example.com", "t", 14) is None
     assert pinned_key(server.controls, "example.com", "t", 15) == "k"
 
@@ -282,7 +282,10 @@ def test_a_bad_first_contact_pins_nothing() -> None:
 def test_a_signature_that_matches_in_neither_mode_is_invalid() -> None:
     """The check is there and does not name the tool."""
     none = Checked(server_id=SERVER, signatures="set", fingerprint="k", modes={})
-    assert said(a_server(a_discovery("k", time_us=1, offset=0), SIGNED, none, LISTED)) == ErrorCode.SIGNATURE_INVALID
+    assert (
+        said(a_server(a_discovery("k", time_us=1, offset=0), SIGNED, none, LISTED))
+        == SchemaPinErrorCode.SIGNATURE_INVALID
+    )
 
 
 def test_a_signature_that_nobody_checked_is_not_called_invalid() -> None:
@@ -294,7 +297,7 @@ def test_a_tool_without_a_canonical_form_says_so() -> None:
     """There is no digest that a signature could be over."""
     nothing = Signatures(server_id=SERVER, digest="set", tools={"t": Signed("example.com", "c2ln", None)})
     server = a_server(a_discovery("k", time_us=1, offset=0), nothing, CHECKED, LISTED)
-    assert said(server) == ErrorCode.SCHEMA_CANONICALIZATION_FAILED
+    assert said(server) == SchemaPinErrorCode.SCHEMA_CANONICALIZATION_FAILED
 
 
 def test_a_valid_signature_names_key_mode_and_document() -> None:

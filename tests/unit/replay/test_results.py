@@ -11,14 +11,14 @@ import pytest
 from assay_stream.errors import ConfigurationError
 from assay_stream.files.log_spool import Log
 from assay_stream.model.record import Output, Role
-from assay_stream.replay.order import Position
+from assay_stream.replay.order import LogPosition
 from assay_stream.replay.results import FILES, PROGRESS_FILE, Results, Tally, noted_ends
 from assay_stream.replay.run import ResumePoint
 
 WHAT = {"version": "1", "inputs": [["a", 1]]}
 CALLS = Log(Role.CALLS, "calls", 0)
 POINT = ResumePoint(
-    positions={CALLS: Position(7, 1_000)},
+    positions={CALLS: LogPosition(7, 1_000)},
     done={CALLS: 8},
     alerts={"uid": {"count": 1}},
     findings=3,

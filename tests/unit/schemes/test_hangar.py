@@ -8,7 +8,7 @@ import pytest
 
 from assay_stream.errors import InputError
 from assay_stream.schemes import hangar
-from assay_stream.schemes.hangar import Action, DigestPolicy, Enforcement, PinComparison, UnknownPolicy
+from assay_stream.schemes.hangar import Action, DigestPolicy, MismatchAction, PinComparison, UnknownPolicy
 
 A, B = "a" * 64, "b" * 64
 
@@ -80,7 +80,7 @@ class TestPolicy:
     )
     def test_a_mismatch_goes_by_enforcement(self, enforcement: str, action: Action) -> None:
         """Audit lets through, warn warns, block blocks."""
-        policy = DigestPolicy(enforcement=Enforcement(enforcement), unknown=UnknownPolicy.ALLOW_DEGRADED)
+        policy = DigestPolicy(enforcement=MismatchAction(enforcement), unknown=UnknownPolicy.ALLOW_DEGRADED)
         assert policy.action(PinComparison.MISMATCH) is action
 
     @pytest.mark.parametrize(
@@ -94,12 +94,12 @@ class TestPolicy:
     )
     def test_the_unknown_goes_by_its_own_setting(self, unknown: str, action: Action) -> None:
         """Under either name of the lenient setting; enforcement has no say."""
-        policy = DigestPolicy(enforcement=Enforcement.BLOCK, unknown=UnknownPolicy.parse(unknown))
+        policy = DigestPolicy(enforcement=MismatchAction.BLOCK, unknown=UnknownPolicy.parse(unknown))
         assert policy.action(PinComparison.UNKNOWN) is action
 
     def test_a_match_is_let_through(self) -> None:
         """Whatever the settings."""
-        policy = DigestPolicy(enforcement=Enforcement.BLOCK, unknown=UnknownPolicy.BLOCK)
+        policy = DigestPolicy(enforcement=MismatchAction.BLOCK, unknown=UnknownPolicy.BLOCK)
         assert policy.action(PinComparison.MATCH) is Action.ALLOW
 
     def test_the_defaults_are_those_of_the_gate(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay_stream.text.visible import Span, is_unseen, shown, spans_of
+from assay_stream.text.visible import LineSpan, is_unseen, shown, spans_of
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,11 @@ def test_lookalikes_are_marked(text: str, expected: str) -> None:
 
 def test_lines_can_be_kept() -> None:
     """As a sign and a line's end, in the style of marks."""
-    assert spans_of("a\nb", "come", keep_lines=True) == [Span("a", "come"), Span("⏎\n", "mark"), Span("b", "come")]
+    assert spans_of("a\nb", "come", keep_lines=True) == [
+        LineSpan("a", "come"),
+        LineSpan("⏎\n", "mark"),
+        LineSpan("b", "come"),
+    ]
 
 
 def test_every_control_character_is_unseen() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from assay_stream.model.record import Origin, Role
 from assay_stream.replay.log_cut import LATE_SNAPSHOT, Explanation
-from assay_stream.verify.verification import Status
+from assay_stream.verify.verification import RecordStatus
 from tests.acceptance.test_attribution_dialogue import by, fleet
 from tests.acceptance.test_binding_dialogue import FIRST, SECOND, Dialogue
 from tests.property.test_verify_laws import statuses, verified
@@ -12,7 +12,7 @@ from tests.support.events import an_announcement, record_of
 from tests.unit.replay.test_log_cut import explained, lists
 
 
-def judged(talk: Dialogue) -> list[Status]:
+def judged(talk: Dialogue) -> list[RecordStatus]:
     """What verify says of each record of evidence that a join wrote in the order of the logs."""
     written = talk.joined_in_order().of(Role.EVIDENCE)
     return statuses(verified([output.value or b"" for output in written], talk.records))
@@ -21,7 +21,7 @@ def judged(talk: Dialogue) -> list[Status]:
 def test_what_was_written_between_an_announcement_and_a_list_holds() -> None:
     """Also where further announcements were dropped as redundant."""
     talk = Dialogue().lists(1, FIRST).calls(1.5).announces(2).calls(2.5).announces(3).calls(3.5)
-    assert judged(talk.lists(4, SECOND).calls(5)) == [Status.HOLDS] * 4
+    assert judged(talk.lists(4, SECOND).calls(5)) == [RecordStatus.HOLDS] * 4
 
 
 def test_what_was_written_behind_junk_holds_by_the_headers_of_the_log() -> None:
@@ -30,7 +30,7 @@ def test_what_was_written_behind_junk_holds_by_the_headers_of_the_log() -> None:
     talk.garbles(1, by("proxy-1")).garbles(2)
     for name in ("proxy-1", "proxy-2", "old-proxy", "new-proxy"):
         talk.calls(3, observer_id=name)
-    assert judged(talk) == [Status.HOLDS] * 4
+    assert judged(talk) == [RecordStatus.HOLDS] * 4
 
 
 def test_a_call_that_was_joined_before_an_announcement_arrived_is_late() -> None:

@@ -11,7 +11,7 @@ from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Record, Role
 from assay_stream.replay.run import replay
 from assay_stream.schemes.assay import tool as assay
-from assay_stream.verify.compare import Comparison, Difference
+from assay_stream.verify.compare import Difference, ReplayComparison
 from assay_stream.verify.evidence import Recorded
 from tests.support.controls import a_control
 from tests.support.events import TOOL, Story
@@ -36,7 +36,7 @@ def values_of(story: Story) -> list[bytes]:
 
 def compared(records: list[Record], values: list[bytes], *, version: str = "0.1.0") -> list[Difference]:
     """A replay of some records held against recorded evidence."""
-    comparison = Comparison(lambda: records)
+    comparison = ReplayComparison(lambda: records)
     recorded = [Recorded(f"line {number}", value) for number, value in enumerate(values)]
     return list(comparison.differences(replay(records, producer=Producer(version=version)), recorded))
 

@@ -8,7 +8,7 @@ from assay_stream.files.seal_files import LogName
 from assay_stream.model.record import Record
 from assay_stream.seal.check import Fault, Report
 from assay_stream.seal.heads import Expected
-from assay_stream.verify.seals import Outcome, outcome_of, verify_logs
+from assay_stream.verify.seals import SealOutcome, outcome_of, verify_logs
 from tests.support.seals import (
     KEYS,
     OTHER_KEY,
@@ -56,15 +56,15 @@ def test_a_damaged_first_checkpoint_does_not_hide_whose_it_is() -> None:
 @pytest.mark.parametrize(
     ("reports", "bad_lines", "expected"),
     [
-        ([], 0, Outcome.NOTHING_VERIFIED),
-        ([Report(topic="t", partition=0, expired=3, unsealed=4)], 0, Outcome.NOTHING_VERIFIED),
-        ([Report(topic="t", partition=0, verified=1, expired=3)], 0, Outcome.HOLDS),
+        ([], 0, SealOutcome.NOTHING_VERIFIED),
+        ([Report(topic="t", partition=0, expired=3, unsealed=4)], 0, SealOutcome.NOTHING_VERIFIED),
+        ([Report(topic="t", partition=0, verified=1, expired=3)], 0, SealOutcome.HOLDS),
         (
             [Report(topic="t", partition=0, verified=1), Report(topic="t", partition=1, unsealed=2)],
             0,
-            Outcome.PARTLY_SEALED,
+            SealOutcome.PARTLY_SEALED,
         ),
-        ([Report(topic="t", partition=0, verified=1)], 1, Outcome.BROKEN),
+        ([Report(topic="t", partition=0, verified=1)], 1, SealOutcome.BROKEN),
         ([Report(topic="t", partition=0, verified=1), Report(topic="t", partition=1, faults_count=1)], 0, "broken"),
     ],
 )

@@ -13,7 +13,7 @@ from assay_stream.replay.history import history_of
 from assay_stream.schemes.assay import tool as assay
 from assay_stream.verify.evidence import EvidenceSelection, Recorded, of_record
 from assay_stream.verify.judging import Coverage, Expect, Summary, judgements
-from assay_stream.verify.verification import Judgement, Status, Verifier, late_only
+from assay_stream.verify.verification import Judgement, RecordStatus, Verifier, late_only
 from tests.support.controls import a_control
 from tests.support.events import TOOL, Story
 
@@ -57,7 +57,7 @@ def test_what_the_engine_wrote_holds() -> None:
     """No code, nothing missing."""
     story = a_story()
     [judgement] = judged(evidence_of(story), story.records)
-    assert (judgement.status, judgement.codes, judgement.missing) == (Status.HOLDS, (), ())
+    assert (judgement.status, judgement.codes, judgement.missing) == (RecordStatus.HOLDS, (), ())
 
 
 def test_white_space_and_order_of_members_do_not_matter() -> None:
@@ -66,7 +66,7 @@ def test_white_space_and_order_of_members_do_not_matter() -> None:
     [value] = evidence_of(story)
     content = orjson.loads(value)
     printed = orjson.dumps(dict(reversed(content.items())), option=orjson.OPT_INDENT_2)
-    assert judged([printed], story.records)[0].status is Status.HOLDS
+    assert judged([printed], story.records)[0].status is RecordStatus.HOLDS
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_what_is_wrong_has_its_code_and_path(path: str, new: Any, code: str) -> 
     story = a_story()
     [value] = evidence_of(story)
     [judgement] = judged([changed(value, path, new)], story.records)
-    assert (judgement.status, judgement.codes) == (Status.WRONG, (code,))
+    assert (judgement.status, judgement.codes) == (RecordStatus.WRONG, (code,))
 
 
 def test_a_path_never_shows_what_somebody_wrote() -> None:
@@ -122,7 +122,7 @@ def test_a_content_hash_that_does_not_fit_is_told_first() -> None:
 def test_what_is_no_evidence_is_said_to_be_none(value: bytes) -> None:
     """Any bytes get a judgement."""
     [judgement] = judged([value], a_story().records)
-    assert (judgement.status, judgement.codes) == (Status.WRONG, ("not_evidence",))
+    assert (judgement.status, judgement.codes) == (RecordStatus.WRONG, ("not_evidence",))
 
 
 def test_a_key_that_stands_there_twice_is_no_evidence() -> None:
@@ -146,7 +146,7 @@ def test_a_call_beyond_the_end_of_its_log_never_was() -> None:
     story = a_story()
     value = changed(evidence_of(story)[0], "data.origin.offset", 7)
     [judgement] = judged([value], story.records, starts={("calls", 0): 3})
-    assert (judgement.status, judgement.codes) == (Status.WRONG, ("origin_missing",))
+    assert (judgement.status, judgement.codes) == (RecordStatus.WRONG, ("origin_missing",))
 
 
 def test_a_call_that_retention_deleted_is_gone_and_named() -> None:
@@ -154,7 +154,7 @@ def test_a_call_that_retention_deleted_is_gone_and_named() -> None:
     story = a_story()
     records = [record for record in story.records if record.role is not Role.CALLS]
     [judgement] = judged(evidence_of(story), records, starts={("calls", 0): 3})
-    assert (judgement.status, judgement.codes) == (Status.GONE, ("call_gone",))
+    assert (judgement.status, judgement.codes) == (RecordStatus.GONE, ("call_gone",))
     assert judgement.missing == (Origin("calls", 0, 0),)
 
 
@@ -163,7 +163,7 @@ def test_a_snapshot_that_retention_deleted_is_gone_and_named() -> None:
     story = a_story()
     records = [record for record in story.records if record.role is not Role.SNAPSHOTS]
     [judgement] = judged(evidence_of(story), records, starts={("snapshots", 0): 1})
-    assert (judgement.status, judgement.codes) == (Status.GONE, ("snapshot_gone",))
+    assert (judgement.status, judgement.codes) == (RecordStatus.GONE, ("snapshot_gone",))
     assert judgement.missing == (Origin("snapshots", 0, 0),)
 
 
@@ -173,7 +173,7 @@ def test_what_is_wrong_in_the_call_is_wrong_although_the_snapshot_is_gone() -> N
     records = [record for record in story.records if record.role is not Role.SNAPSHOTS]
     value = changed(evidence_of(story)[0], "data.decision", "deny")
     [judgement] = judged([value], records, starts={("snapshots", 0): 1})
-    assert judgement.status is Status.WRONG
+    assert judgement.status is RecordStatus.WRONG
     assert "call_differs" in judgement.codes
 
 
@@ -183,7 +183,7 @@ def test_a_call_cut_short_by_the_hold_limit_holds() -> None:
     early = Story().calls(second=1).records[0]
     [value] = evidence_of(Story().calls())
     waited = changed(value, "data.unbound_reason", "definition_unavailable")
-    assert judged([waited], [*story.records, early])[0].status is Status.HOLDS
+    assert judged([waited], [*story.records, early])[0].status is RecordStatus.HOLDS
 
 
 def test_a_record_joined_without_a_late_list_is_late_and_names_it() -> None:
@@ -192,7 +192,7 @@ def test_a_record_joined_without_a_late_list_is_late_and_names_it() -> None:
     [value] = evidence_of(before)
     late = Story().lists(TOOL).lists(OTHER).records
     [judgement] = judged([value], [*late, before.records[1]])
-    assert (judgement.status, judgement.left_out) == (Status.LATE, (Origin("snapshots", 0, 1),))
+    assert (judgement.status, judgement.left_out) == (RecordStatus.LATE, (Origin("snapshots", 0, 1),))
     assert late_only(judgement).codes == ("joined_without",)
 
 
@@ -200,8 +200,8 @@ def test_only_expected_producers_are_taken() -> None:
     """Version and commit are the producer's own word, so an operator may say which there were."""
     story = a_story()
     values = evidence_of(story)
-    assert judged(values, story.records, producers=("0.1.0",))[0].status is Status.HOLDS
-    assert judged(values, story.records, producers=("0.1.0@unknown",))[0].status is Status.HOLDS
+    assert judged(values, story.records, producers=("0.1.0",))[0].status is RecordStatus.HOLDS
+    assert judged(values, story.records, producers=("0.1.0@unknown",))[0].status is RecordStatus.HOLDS
     assert judged(values, story.records, producers=("0.2.0",))[0].codes == ("producer_differs",)
 
 
@@ -283,8 +283,8 @@ def test_evidence_altered_to_be_passed_over_is_missing(selection: EvidenceSelect
         judgements(verifier, given, lambda: story.records, selection=selection, coverage=Coverage(Expect.JOINED))
     )
     assert [(judgement.status, judgement.codes) for judgement in found] == [
-        (Status.HOLDS, ()),
-        (Status.MISSING, ("evidence_missing",)),
+        (RecordStatus.HOLDS, ()),
+        (RecordStatus.MISSING, ("evidence_missing",)),
     ]
 
 

@@ -21,7 +21,7 @@ from assay_stream.kafka.batch import Batch
 from assay_stream.kafka.stage import Stage
 from assay_stream.kafka.stage_task import StageTask
 from assay_stream.kafka.topics import topic_names
-from assay_stream.kafka.upstream import Upstream
+from assay_stream.kafka.upstream import UpstreamStages
 from assay_stream.model.record import Output, Role
 from assay_stream.worker.detections import add_agents, process, stages_of
 from assay_stream.worker.host import Deadline, Host
@@ -101,7 +101,7 @@ async def running(
 ) -> AsyncIterator[list[asyncio.Task[None]]]:
     """Run the stages of agents, or some of them."""
     settings = Settings(poll_timeout_ms=5, batch_records_max=6)
-    upstream = Upstream(
+    upstream = UpstreamStages(
         agents.roles, clients=cluster, topics=TOPICS, partition_counts=COUNTS, group_prefix=settings.group_prefix
     )
     stages = stages_of(agents, NAME, upstream, clients=cluster, topics=TOPICS, counts=COUNTS)
@@ -109,7 +109,7 @@ async def running(
     async def agent(batch: Batch[Any]) -> None:
         await batch.process(process)
 
-    parts: list[StageTask | Upstream] = [upstream]
+    parts: list[StageTask | UpstreamStages] = [upstream]
     for stage in filter(only, stages):
         task = StageTask(settings, stage, agent, topics=TOPICS, partition_counts=COUNTS, clients=cluster)
         parts.append(task)

@@ -16,7 +16,7 @@ from assay_stream.model.checkpoint import Checkpoint, CheckpointRecord
 from assay_stream.model.control import CONTROL_MODELS
 from assay_stream.model.definition import Definition
 from assay_stream.model.envelope import EVIDENCE_TYPE
-from assay_stream.model.evidence import CHANGE_TYPE, Change, Evidence, VerdictRecord
+from assay_stream.model.evidence import CHANGE_TYPE, ControlChange, Evidence, VerdictRecord
 from assay_stream.model.facts import FACT_CLASSES
 from assay_stream.model.finding import FINDING_MEMBERS, Finding
 from assay_stream.model.finding_topic import ENTRIES
@@ -42,7 +42,7 @@ INPUTS: dict[str, type[BaseModel]] = {
 }
 OUTPUTS: dict[str, Any] = {
     EVIDENCE_TYPE: Evidence,
-    CHANGE_TYPE: Change,
+    CHANGE_TYPE: ControlChange,
     "assay.tool.verdict": VerdictRecord,
     "assay.tool.finding": record_model(Finding, **FINDING_MEMBERS),
     **{f"assay.tool.finding.{kind}": record_model(cls, kind=Literal[kind]) for kind, cls in sorted(ENTRIES.items())},

@@ -18,7 +18,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from assay_stream.limits import HttpLimits
-from assay_stream.observe.http.headers import Fields
+from assay_stream.observe.http.headers import HeaderFields
 
 _OWN_FIELDS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 
@@ -27,12 +27,12 @@ class UpstreamError(Exception):
     """A server cannot be reached, or its answer breaks off."""
 
 
-class Answer(Protocol):
+class ResponseHead(Protocol):
     """The head of a response whose body is still to be read."""
 
     status: int
     reason: str
-    fields: Fields
+    fields: HeaderFields
 
     def chunks(self) -> AsyncIterator[bytes]:
         """Yield the body as it arrives.
@@ -48,7 +48,9 @@ class Answer(Protocol):
 class Client(Protocol):
     """Sends requests to servers."""
 
-    async def send(self, method: str, url: str, fields: Fields, body: AsyncIterator[bytes] | bytes | None) -> Answer:
+    async def send(
+        self, method: str, url: str, fields: HeaderFields, body: AsyncIterator[bytes] | bytes | None
+    ) -> ResponseHead:
         """Send a request and return the head of its response.
 
         Raises:
@@ -64,7 +66,7 @@ class _Http1Answer:
         self._response = response
         self.status = response.status
         self.reason = response.reason or ""
-        self.fields: Fields = list(response.headers.items())
+        self.fields: HeaderFields = list(response.headers.items())
 
     async def chunks(self) -> AsyncIterator[bytes]:
         try:
@@ -94,7 +96,9 @@ class Http1Client:
             max_field_size=limits.header_bytes_max,
         )
 
-    async def send(self, method: str, url: str, fields: Fields, body: AsyncIterator[bytes] | bytes | None) -> Answer:
+    async def send(
+        self, method: str, url: str, fields: HeaderFields, body: AsyncIterator[bytes] | bytes | None
+    ) -> ResponseHead:
         try:
             response = await self._session.request(
                 method, URL(url, encoded=True), headers=CIMultiDict(fields), data=body, allow_redirects=False
@@ -112,7 +116,7 @@ class _Http2Answer:
         self._response = response
         self.status = response.status_code
         self.reason = response.reason_phrase
-        self.fields: Fields = [
+        self.fields: HeaderFields = [
             (name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers.raw
         ]
 
@@ -141,7 +145,9 @@ class Http2Client:
         # A cookie is its client's: kept here, it would go out with the requests of others.
         self._session.cookies.jar.set_policy(http.cookiejar.DefaultCookiePolicy(allowed_domains=[]))
 
-    async def send(self, method: str, url: str, fields: Fields, body: AsyncIterator[bytes] | bytes | None) -> Answer:
+    async def send(
+        self, method: str, url: str, fields: HeaderFields, body: AsyncIterator[bytes] | bytes | None
+    ) -> ResponseHead:
         try:
             request = httpx.Request(method, url, headers=list(fields), content=body)
             return _Http2Answer(await self._session.send(request, stream=True, follow_redirects=False))

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from assay_stream.observe.http.bodies import READABLE_ENCODINGS, media_type
 from assay_stream.observe.jsonrpc import params_of
 
-Fields = Sequence[tuple[str, str]]
+HeaderFields = Sequence[tuple[str, str]]
 """Header fields in order, repeated ones too."""
 
 LOOPBACK = frozenset(("127.0.0.1", "localhost", "::1"))
@@ -23,7 +23,7 @@ _NOT_FORWARDED = frozenset(("host", "expect", "accept-encoding"))
 _NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 
-def passed_on(fields: Fields) -> list[tuple[str, str]]:
+def passed_on(fields: HeaderFields) -> list[tuple[str, str]]:
     """Return the fields without those that are for one connection only (RFC 9110, section 7.6.1)."""
     named = {
         name.strip().lower() for field, value in fields if field.lower() == "connection" for name in value.split(",")
@@ -31,7 +31,7 @@ def passed_on(fields: Fields) -> list[tuple[str, str]]:
     return [(name, value) for name, value in fields if name.lower() not in _OF_ONE_HOP | named]
 
 
-def forwarded(fields: Fields) -> list[tuple[str, str]]:
+def forwarded(fields: HeaderFields) -> list[tuple[str, str]]:
     """Return a client's fields as the server gets them; encodings that cannot be read here are not offered to it."""
     kept = [(name, value) for name, value in passed_on(fields) if name.lower() not in _NOT_FORWARDED]
     offered = [
@@ -66,7 +66,7 @@ def is_origin_served(origin: str, host: str, served: Collection[str], *, is_loop
     return parts.netloc.lower() == host.lower() or (is_loopback and parts.hostname in LOOPBACK)
 
 
-def mismatch(fields: Fields, message: Mapping[str, Any]) -> str | None:
+def mismatch(fields: HeaderFields, message: Mapping[str, Any]) -> str | None:
     """Return the header that says something else than the message, or comes twice; ``None`` if there is none.
 
     Args:
@@ -104,7 +104,7 @@ def first(fields: Iterable[tuple[str, str]], name: str) -> str | None:
     return next(iter(values_of(fields, name)), None)
 
 
-def is_body_unclear(fields: Fields) -> bool:
+def is_body_unclear(fields: HeaderFields) -> bool:
     """Tell whether programs differ in how they read a body, by what its headers say of it."""
     types, encodings = values_of(fields, "content-type"), values_of(fields, "content-encoding")
     if len(types) > 1 or len(encodings) > 1 or any("," in each or not each.isascii() for each in types + encodings):
@@ -113,6 +113,6 @@ def is_body_unclear(fields: Fields) -> bool:
     return any("text/event-stream" in each.lower() and not is_event_stream(fields) for each in types)
 
 
-def is_event_stream(fields: Fields) -> bool:
+def is_event_stream(fields: HeaderFields) -> bool:
     """Tell whether a body is a stream of server-sent events."""
     return media_type(first(fields, "content-type")) == "text/event-stream"

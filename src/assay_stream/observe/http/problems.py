@@ -21,7 +21,7 @@ _PROBLEMS = {
 }
 
 
-class Problem(Exception):  # noqa: N818 - an answer, not an error of ours
+class HttpProblem(Exception):  # noqa: N818 - an answer, not an error of ours
     """What a client gets where there is nothing to pass on."""
 
     def __init__(self, code: str) -> None:

@@ -17,16 +17,16 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from assay_stream.limits import HTTP_LIMITS, HttpLimits
-from assay_stream.observe.http.client import Answer, Client, UpstreamError
+from assay_stream.observe.http.client import Client, ResponseHead, UpstreamError
 from assay_stream.observe.http.headers import (
-    Fields,
+    HeaderFields,
     forwarded,
     is_event_stream,
     is_host_served,
     is_origin_served,
     passed_on,
 )
-from assay_stream.observe.http.problems import Problem, answer_of
+from assay_stream.observe.http.problems import HttpProblem, answer_of
 from assay_stream.observe.http.traffic import Ending
 from assay_stream.observe.http.upload import Holding, Upload
 from assay_stream.observe.http.upstreams import Upstream
@@ -59,7 +59,7 @@ class Eyes(Protocol):
     def from_client(self, data: bytes | None) -> None:
         """Bytes of the request's body, ``None`` for its end."""
 
-    def answered(self, status: int, fields: Fields) -> None:
+    def answered(self, status: int, fields: HeaderFields) -> None:
         """The head of the response."""
 
     async def from_server(self, data: bytes | None) -> None:
@@ -80,7 +80,7 @@ class _Blind:
     def from_client(self, data: bytes | None) -> None:
         pass
 
-    def answered(self, status: int, fields: Fields) -> None:
+    def answered(self, status: int, fields: HeaderFields) -> None:
         pass
 
     async def from_server(self, data: bytes | None) -> None:
@@ -93,7 +93,7 @@ class _Blind:
 class _Passed(web.StreamResponse):
     """A response with the server's headers only."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: ResponseHead) -> None:
         headers = CIMultiDict(passed_on(answer.fields))
         super().__init__(status=answer.status, reason=answer.reason or None, headers=headers)
         self.added = {"Server", "Content-Type"} - {name.title() for name in headers}
@@ -114,7 +114,7 @@ class Proxy:
         self,
         routes: Mapping[str, tuple[Upstream, str]],
         client: Client,
-        eyes: Callable[[Upstream, str, Fields], Eyes],
+        eyes: Callable[[Upstream, str, HeaderFields], Eyes],
         *,
         hosts: Collection[str] = (),
         origins: Collection[str] = (),
@@ -147,16 +147,16 @@ class Proxy:
             self._check(request)
             path, _, query = request.raw_path.partition("?")
             if path not in self._routes:
-                raise Problem("no_such_upstream")
+                raise HttpProblem("no_such_upstream")
             upstream, url = self._routes[path]
             if request.method not in _METHODS:
-                raise Problem("method_not_allowed")
+                raise HttpProblem("method_not_allowed")
             if url != upstream.url and (request.method not in _READING or request.body_exists):
-                raise Problem("method_not_allowed")  # documents about authorisation are only read
+                raise HttpProblem("method_not_allowed")  # documents about authorisation are only read
             if self._in_progress > self._limits.exchanges_max:
-                raise Problem("too_many_requests")
+                raise HttpProblem("too_many_requests")
             return await self._exchange(request, upstream, url, query)
-        except Problem as problem:
+        except HttpProblem as problem:
             return answer_of(problem.code)
         except Exception:  # noqa: BLE001 - the client gets an answer whatever goes wrong here
             self.failures += 1
@@ -169,10 +169,10 @@ class Proxy:
         """Keep pages in a browser from reaching servers through us (MCP, Streamable HTTP, security warning)."""
         host = request.headers.get("Host", "")
         if self._hosts and not is_host_served(host, self._hosts):
-            raise Problem("host_not_served")
+            raise HttpProblem("host_not_served")
         origin = request.headers.get("Origin")
         if origin is not None and not is_origin_served(origin, host, self._origins, is_loopback=self._is_loopback):
-            raise Problem("origin_not_served")
+            raise HttpProblem("origin_not_served")
 
     async def _exchange(self, request: web.Request, upstream: Upstream, url: str, query: str) -> web.StreamResponse:
         fields = list(request.headers.items())
@@ -191,7 +191,7 @@ class Proxy:
             self._note_reached(url, None)
             if answer.status in _REDIRECTS:
                 await answer.release()
-                raise Problem("upstream_redirects")
+                raise HttpProblem("upstream_redirects")
             try:
                 response, is_whole = await self._pass_back(request, answer, eyes)
                 ending = "complete" if is_whole else "upstream_failed"
@@ -206,7 +206,7 @@ class Proxy:
             upload.release()
             eyes.closed(ending)
 
-    async def _send(self, request: web.Request, url: str, fields: Fields, upload: Upload) -> Answer:
+    async def _send(self, request: web.Request, url: str, fields: HeaderFields, upload: Upload) -> ResponseHead:
         try:
             async with asyncio.timeout(None) as deadline:
                 upload.starts(deadline)
@@ -217,12 +217,12 @@ class Proxy:
                 upload.starts(None)
                 return answer
         except TimeoutError:
-            raise Problem("upstream_silent") from None
+            raise HttpProblem("upstream_silent") from None
         except UpstreamError as error:
             if upload.stalled:
-                raise Problem("body_stalled") from None
+                raise HttpProblem("body_stalled") from None
             self._note_reached(url, type(error.__cause__).__name__)
-            raise Problem("upstream_unreachable") from None
+            raise HttpProblem("upstream_unreachable") from None
 
     def _note_reached(self, url: str, failure: str | None) -> None:
         """Log only what changes: an absent server must not fill the log. The query is nobody's business."""
@@ -233,7 +233,9 @@ class Proxy:
             self._unreached.add(url)
             _log.warning("a server cannot be reached: %s: %s", url, failure)
 
-    async def _pass_back(self, request: web.Request, answer: Answer, eyes: Eyes) -> tuple[web.StreamResponse, bool]:
+    async def _pass_back(
+        self, request: web.Request, answer: ResponseHead, eyes: Eyes
+    ) -> tuple[web.StreamResponse, bool]:
         """Pass a response on, and return it with whether it came whole."""
         response = _Passed(answer)
         await response.prepare(request)

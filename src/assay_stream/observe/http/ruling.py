@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from assay_stream.observe.events import Observation
-from assay_stream.observe.http.headers import Fields
+from assay_stream.observe.http.headers import HeaderFields
 from assay_stream.observe.http.proxy import Refusal
 from assay_stream.observe.http.traffic import Ending, Exchange, Traffic
 
@@ -47,7 +47,7 @@ class HttpEnforcer:
         self._clock = clock
         self._numbers = itertools.count(1)
 
-    def opened(self, traffic: Traffic, method: str, fields: Fields) -> Ruled:
+    def opened(self, traffic: Traffic, method: str, fields: HeaderFields) -> Ruled:
         """Begin an exchange."""
         return Ruled(self, traffic, next(self._numbers), method, fields)
 
@@ -93,7 +93,9 @@ class Ruled:
 
     rules = True
 
-    def __init__(self, enforcer: HttpEnforcer, traffic: Traffic, number: int, method: str, fields: Fields) -> None:
+    def __init__(
+        self, enforcer: HttpEnforcer, traffic: Traffic, number: int, method: str, fields: HeaderFields
+    ) -> None:
         self._enforcer = enforcer
         self._traffic = traffic
         self._fields = fields
@@ -118,7 +120,7 @@ class Ruled:
     def from_client(self, data: bytes | None) -> None:
         """Do nothing: the body was ruled on as a whole."""
 
-    def answered(self, status: int, fields: Fields) -> None:
+    def answered(self, status: int, fields: HeaderFields) -> None:
         """Take the head of the response."""
         self._inspect(lambda exchange, at: self._traffic.answered(exchange, status, fields, at))
 

@@ -21,7 +21,7 @@ from assay_stream.limits import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.events import Observation, Vantage
 from assay_stream.observe.http.client import Client, Http1Client, Http2Client
 from assay_stream.observe.http.credentials import Contexts
-from assay_stream.observe.http.headers import LOOPBACK, Fields
+from assay_stream.observe.http.headers import LOOPBACK, HeaderFields
 from assay_stream.observe.http.proxy import Eyes, Proxy
 from assay_stream.observe.http.ruling import HttpEnforcer
 from assay_stream.observe.http.traffic import Traffic
@@ -127,7 +127,7 @@ async def run_http_tap(
     else:
         inspector = HttpEnforcer(traffic.values(), publish=publish, clock=clock)
 
-    def eyes(upstream: Upstream, method: str, fields: Fields) -> Eyes:
+    def eyes(upstream: Upstream, method: str, fields: HeaderFields) -> Eyes:
         return inspector.opened(traffic[upstream.path], method, fields)
 
     client = _client(listener, limits)

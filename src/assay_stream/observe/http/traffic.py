@@ -26,7 +26,7 @@ from assay_stream.limits import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.events import Observation, Vantage
 from assay_stream.observe.http.bodies import Body, Opaque, Unreadable, body_of, plain_body
 from assay_stream.observe.http.credentials import Context, Contexts
-from assay_stream.observe.http.headers import Fields, first, is_body_unclear, mismatch, values_of
+from assay_stream.observe.http.headers import HeaderFields, first, is_body_unclear, mismatch, values_of
 from assay_stream.observe.jsonrpc import Direction, Line, RequestKey, request_key
 from assay_stream.observe.mcp_wire import LINE_BYTES_MAX, WireObserver
 from assay_stream.observe.wire import WireStats
@@ -119,7 +119,7 @@ class Traffic:
         connections = (*self._connections.values(), *self._unconfirmed.values())
         return sum((connection.observer.stats for connection in connections), self._ended)
 
-    def open(self, number: int, method: str, fields: Fields, at: datetime) -> tuple[Exchange, list[Observation]]:
+    def open(self, number: int, method: str, fields: HeaderFields, at: datetime) -> tuple[Exchange, list[Observation]]:
         """Begin an exchange with the head of its request, and return what that yields."""
         context = self._contexts.of(first(fields, "authorization"))
         session_id = first(fields, SESSION)
@@ -143,7 +143,7 @@ class Traffic:
                 observations += self._asked(exchange, line, message, at)
         return observations
 
-    def answered(self, exchange: Exchange, status: int, fields: Fields, at: datetime) -> list[Observation]:
+    def answered(self, exchange: Exchange, status: int, fields: HeaderFields, at: datetime) -> list[Observation]:
         """Take the head of the response."""
         observations: list[Observation] = []
         exchange.status = status
@@ -178,7 +178,7 @@ class Traffic:
                 observations += self._take(exchange, "server->client", line, message, at)
         return observations
 
-    def rule(self, exchange: Exchange, body: bytes, fields: Fields, at: datetime) -> Passage:
+    def rule(self, exchange: Exchange, body: bytes, fields: HeaderFields, at: datetime) -> Passage:
         """Rule on the whole body of a request; the connection must have a gate.
 
         Whatever the headers say that it is, some server may take it for messages.
@@ -208,7 +208,7 @@ class Traffic:
         """Hold back a request whose ruling failed."""
         return _gate_of(exchange).not_ruled_on(body, at)
 
-    def _contradicted(self, exchange: Exchange, raw: bytes, fields: Fields) -> str | None:
+    def _contradicted(self, exchange: Exchange, raw: bytes, fields: HeaderFields) -> str | None:
         """Return the header that contradicts a message, if there is one: programs differ in which of them counts."""
         messages = exchange.connection.observer.read(raw).messages
         return next((name for each in messages if (name := mismatch(fields, each)) is not None), None)
@@ -243,7 +243,7 @@ class Traffic:
         connections = [*self._connections.values(), *self._unconfirmed.values()]
         return [each for connection in connections for each in self._end(connection, at)]
 
-    def _body_of(self, fields: Fields) -> Body:
+    def _body_of(self, fields: HeaderFields) -> Body:
         kind, encoding = first(fields, "content-type"), first(fields, "content-encoding")
         return body_of(kind, encoding, message_bytes_max=self._message_bytes_max)
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from aiohttp import web
 
 from assay_stream.limits import HttpLimits
-from assay_stream.observe.http.problems import Problem
+from assay_stream.observe.http.problems import HttpProblem
 from assay_stream.observe.mcp_wire import LINE_BYTES_MAX
 
 
@@ -27,7 +27,7 @@ class Holding:
             Problem: ``too_many_requests`` if there is none.
         """
         if size_bytes > self._left_bytes:
-            raise Problem("too_many_requests")
+            raise HttpProblem("too_many_requests")
         self._left_bytes -= size_bytes
 
     def give(self, size_bytes: int) -> None:
@@ -77,9 +77,9 @@ class Upload:
                 self._held_bytes += len(chunk)
                 body += chunk
                 if len(body) > LINE_BYTES_MAX:
-                    raise Problem("body_too_long")
+                    raise HttpProblem("body_too_long")
         except TimeoutError:
-            raise Problem("body_stalled") from None
+            raise HttpProblem("body_stalled") from None
         self._whole = bytes(body)
         return self._whole
 

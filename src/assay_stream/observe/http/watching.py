@@ -11,7 +11,7 @@ from datetime import datetime
 from assay_stream.limits import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.backlog import Backlog
 from assay_stream.observe.events import Observation
-from assay_stream.observe.http.headers import Fields
+from assay_stream.observe.http.headers import HeaderFields
 from assay_stream.observe.http.traffic import Ending, Exchange, Traffic
 from assay_stream.observe.jsonrpc import Direction
 
@@ -43,7 +43,7 @@ class HttpWatch(Backlog):
         self.cost_bytes = limits.exchange_cost_bytes
         self._numbers = itertools.count(1)
 
-    def opened(self, traffic: Traffic, method: str, fields: Fields) -> Watched:
+    def opened(self, traffic: Traffic, method: str, fields: HeaderFields) -> Watched:
         """Note a request; never raises."""
         return Watched(self, traffic, next(self._numbers), method, fields)
 
@@ -86,7 +86,7 @@ class Watched:
 
     rules = False
 
-    def __init__(self, watch: HttpWatch, traffic: Traffic, number: int, method: str, fields: Fields) -> None:
+    def __init__(self, watch: HttpWatch, traffic: Traffic, number: int, method: str, fields: HeaderFields) -> None:
         self._watch = watch
         self._traffic = traffic
         self._notes: list[_Note] = []
@@ -106,7 +106,7 @@ class Watched:
         if data is None:
             self._guard(self._pass_on)
 
-    def answered(self, status: int, fields: Fields) -> None:
+    def answered(self, status: int, fields: HeaderFields) -> None:
         """Note the head of the response."""
         self._guard(lambda: self._note(lambda exchange, at: self._traffic.answered(exchange, status, fields, at)))
 
@@ -125,7 +125,7 @@ class Watched:
         if not self._unobserved:
             self._watch.guard(step)
 
-    def _open(self, number: int, method: str, fields: Fields, at: datetime) -> None:
+    def _open(self, number: int, method: str, fields: HeaderFields, at: datetime) -> None:
         def step() -> list[Observation]:
             self._exchange, observations = self._traffic.open(number, method, fields, at)
             return observations

@@ -42,7 +42,7 @@ annotations never decide it: whoever is judged by them writes them.
 """
 
 Completeness = Literal["complete", "partial", "unknown"]
-Status = Literal["observed", "not_observed", "ambiguous"]
+ManifestStatus = Literal["observed", "not_observed", "ambiguous"]
 
 
 def manifest_projection(tool: Tool) -> dict[str, Any]:
@@ -146,7 +146,7 @@ class ObservedManifest:
     """
 
     server_id: str
-    status: Status
+    status: ManifestStatus
     completeness: Completeness
     tools: tuple[ManifestTool, ...]
     canonicalization: str = MANIFEST_PROJECTION
@@ -213,7 +213,7 @@ def observe_manifest(server_id: str, tools: Iterable[Tool] | None, completeness:
         )
         for tool in tools
     )
-    status: Status = "ambiguous" if has_duplicates(entries) else "observed"
+    status: ManifestStatus = "ambiguous" if has_duplicates(entries) else "observed"
     return ObservedManifest(server_id=server_id, status=status, completeness=completeness, tools=entries)
 
 

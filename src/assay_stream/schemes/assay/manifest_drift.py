@@ -28,12 +28,12 @@ from assay_stream.schemes.assay.manifest import (
     has_duplicates,
 )
 
-Severity = Literal["low", "medium", "high"]
+ManifestSeverity = Literal["low", "medium", "high"]
 
 PROFILE = "assay-p60"
 """Name of the severity profile below."""
 
-SEVERITIES: Mapping[str, tuple[Severity, Severity]] = {
+SEVERITIES: Mapping[str, tuple[ManifestSeverity, ManifestSeverity]] = {
     "tool_added": ("medium", "high"),
     "tool_removed": ("medium", "high"),
     "tool_changed": ("medium", "high"),
@@ -85,7 +85,7 @@ class ManifestFinding:
         return REASON_CODES[self.change][self.privileged]
 
     @property
-    def severity(self) -> Severity:
+    def severity(self) -> ManifestSeverity:
         """Severity under the profile ``assay-p60``."""
         return SEVERITIES[self.change][self.privileged]
 

@@ -8,9 +8,9 @@ from assay_stream.schemes.assay.manifest import (
     OBSERVED_SCHEMA,
     Completeness,
     DeclaredManifest,
+    ManifestStatus,
     ManifestTool,
     ObservedManifest,
-    Status,
 )
 from assay_stream.schemes.members import Members
 
@@ -23,7 +23,7 @@ def read_observed(record: Any) -> ObservedManifest:
     """
     whole = Members(record)
     whole.one_of("schema", (OBSERVED_SCHEMA,))
-    status: Status = whole.one_of("status", get_args(Status))
+    status: ManifestStatus = whole.one_of("status", get_args(ManifestStatus))
     observed = whole.object("observed")
     completeness: Completeness = observed.one_of("tools_list_complete", get_args(Completeness))
     return ObservedManifest(

@@ -21,7 +21,7 @@ _IDENTITY_HASH = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolIdentity:
+class PinnedIdentity:
     """Assay's identity of a tool, as it is pinned and as it is observed.
 
     Args:
@@ -42,13 +42,13 @@ class ToolIdentity:
                 raise InputError("bad_format", "a pinned hash is 64 lowercase hexadecimal digits", path=f"$.{name}")
 
 
-def tool_identity(tool: Tool, *, server_id: str) -> ToolIdentity:
+def tool_identity(tool: Tool, *, server_id: str) -> PinnedIdentity:
     """Return the identity of an observed tool.
 
     Raises:
         InputError: ``tool_name_missing`` or ``lone_surrogate``, or as ``canonicalize``.
     """
-    return ToolIdentity(
+    return PinnedIdentity(
         server_id=server_id, tool_name=name_of(tool), schema_hash=schema_hash(tool), meta_hash=meta_hash(tool)
     )
 
@@ -77,7 +77,7 @@ class PinVerdict:
         return _REASON_CODES.get(self.outcome)
 
 
-def tool_pin_verdict(identity_expected: ToolIdentity, identity_observed: ToolIdentity | None) -> PinVerdict:
+def tool_pin_verdict(identity_expected: PinnedIdentity, identity_observed: PinnedIdentity | None) -> PinVerdict:
     """Hold an observed identity against a pinned one.
 
     Assay lets a call through unchecked where the pinned tool was never listed; here that is an outcome of its own.
@@ -86,7 +86,7 @@ def tool_pin_verdict(identity_expected: ToolIdentity, identity_observed: ToolIde
         return PinVerdict(outcome=PinOutcome.UNOBSERVED)
     differing = tuple(
         field.name
-        for field in fields(ToolIdentity)
+        for field in fields(PinnedIdentity)
         if getattr(identity_expected, field.name) != getattr(identity_observed, field.name)
     )
     return PinVerdict(outcome=PinOutcome.DRIFT if differing else PinOutcome.MATCH, differing=differing)

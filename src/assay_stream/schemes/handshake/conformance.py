@@ -51,7 +51,7 @@ class CheckStatus(StrEnum):
     NOT_APPLICABLE = "not_applicable"
 
 
-class Answer(NamedTuple):
+class CheckAnswer(NamedTuple):
     """The answer of a check, before it is said of which tool.
 
     Args:
@@ -77,10 +77,10 @@ class ToolReport:
     name: str | None
     tool_id: str | None
     denied_by_default: bool
-    answers: Mapping[str, Answer]
+    answers: Mapping[str, CheckAnswer]
 
 
-_PASS = Answer(CheckStatus.PASS)
+_PASS = CheckAnswer(CheckStatus.PASS)
 _NEEDS_CALLS = "a list of tools holds no calls: check them with `validate --profile handshake`"
 _NEEDS_SERVER = "a list of tools does not show it: it takes repeated calls to a running server"
 
@@ -120,17 +120,17 @@ def _report(tool: Tool, server_id: str, names: Counter[str]) -> ToolReport:
         "side_effect": _side_effect(tool, declared),
         "capabilities": _capabilities(declared),
         "payload_size": _payload_size(tool),
-        "event_emission": Answer(CheckStatus.NOT_APPLICABLE, "needs_calls", _NEEDS_CALLS),
-        "idempotency": Answer(CheckStatus.NOT_APPLICABLE, "needs_server", _NEEDS_SERVER),
+        "event_emission": CheckAnswer(CheckStatus.NOT_APPLICABLE, "needs_calls", _NEEDS_CALLS),
+        "idempotency": CheckAnswer(CheckStatus.NOT_APPLICABLE, "needs_server", _NEEDS_SERVER),
     }
     return ToolReport(name=name, tool_id=tool_id, denied_by_default=is_denied_by_default(declared), answers=answers)
 
 
-def _fail(code: str, reason: str) -> Answer:
-    return Answer(CheckStatus.FAIL, code, reason)
+def _fail(code: str, reason: str) -> CheckAnswer:
+    return CheckAnswer(CheckStatus.FAIL, code, reason)
 
 
-def _identity(name: str | None, tool_id: str | None, names: Counter[str]) -> Answer:
+def _identity(name: str | None, tool_id: str | None, names: Counter[str]) -> CheckAnswer:
     if name is None or not name.strip():
         return _fail("tool_name_missing", "a tool needs a name that is not blank")
     if names[name] > 1:
@@ -140,12 +140,12 @@ def _identity(name: str | None, tool_id: str | None, names: Counter[str]) -> Ans
     return _PASS
 
 
-def _schema(tool: Tool, field: str, *, is_required: bool) -> Answer:
+def _schema(tool: Tool, field: str, *, is_required: bool) -> CheckAnswer:
     schema = tool.get(field)
     if schema is None:
         if is_required:
             return _fail("missing_field", f"{field} is required")
-        return Answer(CheckStatus.NOT_APPLICABLE, "missing_field", f"{field} is recommended; the tool has none")
+        return CheckAnswer(CheckStatus.NOT_APPLICABLE, "missing_field", f"{field} is recommended; the tool has none")
     if not isinstance(schema, Mapping) or schema.get("type") != "object":
         return _fail("wrong_type", f"{field} must be a schema of type object")
     try:
@@ -177,16 +177,16 @@ def _dialect(schema: Mapping[str, Any]) -> str:
     return named.removesuffix("#") if isinstance(named, str) else ""
 
 
-def _draft(tool: Tool) -> Answer:
+def _draft(tool: Tool) -> CheckAnswer:
     schemas = [tool[field] for field in ("inputSchema", "outputSchema") if isinstance(tool.get(field), Mapping)]
     if not schemas:
-        return Answer(CheckStatus.NOT_APPLICABLE, "missing_field", "the tool has no schema")
+        return CheckAnswer(CheckStatus.NOT_APPLICABLE, "missing_field", "the tool has no schema")
     if any(_dialect(schema) != _DIALECT for schema in schemas):
         return _fail("other_dialect", "a schema names another dialect than draft 2020-12")
     return _PASS
 
 
-def _metadata(declared: Contract | None) -> Answer:
+def _metadata(declared: Contract | None) -> CheckAnswer:
     if declared is None:
         return _fail("contract_missing", "_meta.handshake is required: the tool declares nothing")
     if declared.problems:
@@ -196,7 +196,7 @@ def _metadata(declared: Contract | None) -> Answer:
     return _PASS
 
 
-def _version(declared: Contract | None) -> Answer:
+def _version(declared: Contract | None) -> CheckAnswer:
     if declared is None or declared.tool_version is None:
         return _fail("tool_version_missing", "_meta.handshake.tool_version must be a semantic version")
     if not is_plain(declared.tool_version):
@@ -204,7 +204,7 @@ def _version(declared: Contract | None) -> Answer:
     return _PASS
 
 
-def _side_effect(tool: Tool, declared: Contract | None) -> Answer:
+def _side_effect(tool: Tool, declared: Contract | None) -> CheckAnswer:
     if declared is None or declared.side_effect is None:
         return _fail("side_effect_missing", "the side effect is not declared: READ, WRITE or EXECUTE")
     hints = tool.get("annotations")
@@ -217,7 +217,7 @@ def _side_effect(tool: Tool, declared: Contract | None) -> Answer:
     return _PASS
 
 
-def _capabilities(declared: Contract | None) -> Answer:
+def _capabilities(declared: Contract | None) -> CheckAnswer:
     if is_denied_by_default(declared):
         return _fail(
             "denied_by_default", "without side_effect and required_capabilities the tool must be treated as denied"
@@ -225,11 +225,11 @@ def _capabilities(declared: Contract | None) -> Answer:
     return _PASS
 
 
-def _payload_size(tool: Tool) -> Answer:
+def _payload_size(tool: Tool) -> CheckAnswer:
     examples = tool.get("examples")
     if not isinstance(examples, list) or not examples:
         reason = "the tool shows no examples; check envelopes with `validate --profile htc`"
-        return Answer(CheckStatus.NOT_APPLICABLE, "needs_calls", reason)
+        return CheckAnswer(CheckStatus.NOT_APPLICABLE, "needs_calls", reason)
     limit = DEFAULT_LIMITS.htc_payload_bytes_max
     for example in examples:
         parts = example.values() if isinstance(example, Mapping) else [example]

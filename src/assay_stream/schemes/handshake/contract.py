@@ -33,7 +33,7 @@ DRIFT_CODES = (VERSION_MISSING, VERSION_REGRESSED, SIDE_EFFECT_CHANGED, CAPABILI
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class ContractProblem:
     """What is wrong with one field of a contract.
 
     Args:
@@ -68,7 +68,7 @@ class Contract:
     deprecated_since: Version | None = None
     sunset_on: str | None = None
     replaced_by: str | None = None
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[ContractProblem, ...] = ()
 
 
 def contract(tool: Tool) -> Contract | None:
@@ -78,10 +78,10 @@ def contract(tool: Tool) -> Contract | None:
         return None
     declared = meta["handshake"]
     if not isinstance(declared, Mapping):
-        problem = Problem(code="wrong_type", path=PATH, message="the contract must be an object")
+        problem = ContractProblem(code="wrong_type", path=PATH, message="the contract must be an object")
         return Contract(problems=(problem,))
     values: dict[str, Any] = {}
-    problems: list[Problem] = []
+    problems: list[ContractProblem] = []
     for name, read in _FIELDS.items():
         value = declared.get(name)
         try:
@@ -90,10 +90,10 @@ def contract(tool: Tool) -> Contract | None:
             elif name in _REQUIRED:
                 raise InputError("missing_field", "the field is required")
         except InputError as error:
-            problems.append(Problem(code=error.code, path=f"{PATH}.{name}", message=error.message))
+            problems.append(ContractProblem(code=error.code, path=f"{PATH}.{name}", message=error.message))
     if declared.get("deprecated_since") is not None and declared.get("sunset_on") is None:
         message = "a deprecated tool must say when it goes"
-        problems.append(Problem(code="missing_field", path=f"{PATH}.sunset_on", message=message))
+        problems.append(ContractProblem(code="missing_field", path=f"{PATH}.sunset_on", message=message))
     return Contract(problems=tuple(problems), **values)
 
 

@@ -36,7 +36,7 @@ _STORED = rf"artifact:{UUID}:data/flight_recorder/tool_payloads/[A-Za-z0-9_:./-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class EventProfile:
     """One set of requirements on a tool call event.
 
     Args:
@@ -48,20 +48,20 @@ class Profile:
     as_recorded: bool
 
 
-PUBLISHED = Profile(
+PUBLISHED = EventProfile(
     name="handshake-published", required=("trace_id", "tool_call_id", "tool_id", "tool_version"), as_recorded=False
 )
-RECORDED = Profile(
+RECORDED = EventProfile(
     name="handshake",
     required=("type", *PUBLISHED.required, "transport", "side_effect", "idempotency", "actor", "ok", "timing"),
     as_recorded=True,
 )
 PROFILES = {profile.name: profile for profile in (RECORDED, PUBLISHED)}
 
-_Check = Callable[[Any, str, Profile], None]
+_Check = Callable[[Any, str, EventProfile], None]
 
 
-def check_tool_call(event: Mapping[str, Any], *, profile: Profile = RECORDED, at: str = "$") -> None:
+def check_tool_call(event: Mapping[str, Any], *, profile: EventProfile = RECORDED, at: str = "$") -> None:
     """Check one tool call event.
 
     Args:
@@ -81,7 +81,7 @@ def check_tool_call(event: Mapping[str, Any], *, profile: Profile = RECORDED, at
 
 
 def _members(
-    value: Mapping[str, Any], at: str, profile: Profile, known: Mapping[str, _Check], required: tuple[str, ...]
+    value: Mapping[str, Any], at: str, profile: EventProfile, known: Mapping[str, _Check], required: tuple[str, ...]
 ) -> None:
     for name, check in known.items():
         if name in value:
@@ -94,7 +94,7 @@ def _members(
 
 
 def _one_of(*allowed: str) -> _Check:
-    def check(value: Any, at: str, _: Profile) -> None:
+    def check(value: Any, at: str, _: EventProfile) -> None:
         if value not in allowed:
             raise InputError("unknown_value", f"must be one of {', '.join(allowed)}", path=at)
 
@@ -115,7 +115,7 @@ def _named(pattern: str, chars_max: int, allowed: str) -> _Check:
     """Return the check of a name: any text as published, a narrow alphabet as recorded."""
     form = re.compile(pattern)
 
-    def check(value: Any, at: str, profile: Profile) -> None:
+    def check(value: Any, at: str, profile: EventProfile) -> None:
         text = _text(value, at, chars_max)
         if profile.as_recorded and not form.fullmatch(text):
             raise InputError("bad_format", allowed, path=at)
@@ -126,20 +126,20 @@ def _named(pattern: str, chars_max: int, allowed: str) -> _Check:
 def _shaped(pattern: str, allowed: str, chars_max: int = DEFAULT_LIMITS.identifier_chars_max) -> _Check:
     form = re.compile(pattern)
 
-    def check(value: Any, at: str, _: Profile) -> None:
+    def check(value: Any, at: str, _: EventProfile) -> None:
         if not form.fullmatch(_text(value, at, chars_max)):
             raise InputError("bad_format", allowed, path=at)
 
     return check
 
 
-def _uuid(value: Any, at: str, _: Profile) -> None:
+def _uuid(value: Any, at: str, _: EventProfile) -> None:
     text = _text(value, at, 64)
     if not re.fullmatch(UUID, text) or text == _NIL_UUID:
         raise InputError("bad_format", "must be a UUID in its hyphenated form, not the nil one", path=at)
 
 
-def _version(value: Any, at: str, profile: Profile) -> None:
+def _version(value: Any, at: str, profile: EventProfile) -> None:
     text = _text(value, at, DEFAULT_LIMITS.version_chars_max)
     try:
         version = parse_version(text)
@@ -150,7 +150,7 @@ def _version(value: Any, at: str, profile: Profile) -> None:
 
 
 def _or_null(check: _Check) -> _Check:
-    def check_or_null(value: Any, at: str, profile: Profile) -> None:
+    def check_or_null(value: Any, at: str, profile: EventProfile) -> None:
         if value is not None:
             check(value, at, profile)
 
@@ -158,14 +158,14 @@ def _or_null(check: _Check) -> _Check:
 
 
 def _of_type(called: str, *kinds: type) -> _Check:
-    def check(value: Any, at: str, _: Profile) -> None:
+    def check(value: Any, at: str, _: EventProfile) -> None:
         if type(value) not in kinds:
             raise InputError("wrong_type", f"must be {called}", path=at)
 
     return check
 
 
-def _time(value: Any, at: str, _: Profile) -> None:
+def _time(value: Any, at: str, _: EventProfile) -> None:
     text = _text(value, at, 64)
     if not is_time(text):
         raise InputError("bad_time", "must be a time that exists, as RFC 3339 writes it", path=at)
@@ -183,7 +183,7 @@ def is_time(text: str) -> bool:
 
 
 def _object(known: Mapping[str, _Check], *required: str) -> _Check:
-    def check(value: Any, at: str, profile: Profile) -> None:
+    def check(value: Any, at: str, profile: EventProfile) -> None:
         if not isinstance(value, Mapping):
             raise InputError("wrong_type", "must be an object", path=at)
         _members(value, at, profile, known, required)
@@ -192,7 +192,7 @@ def _object(known: Mapping[str, _Check], *required: str) -> _Check:
 
 
 def _list_of(check_item: _Check) -> _Check:
-    def check(value: Any, at: str, profile: Profile) -> None:
+    def check(value: Any, at: str, profile: EventProfile) -> None:
         if not isinstance(value, list):
             raise InputError("wrong_type", "must be a list", path=at)
         for index, item in enumerate(value):

@@ -9,11 +9,11 @@ from typing import Any
 
 from assay_stream.errors import InputError
 from assay_stream.schemes.mcptrust.hashes import normalized_hash
-from assay_stream.schemes.mcptrust.lock import Lock, Manifest
+from assay_stream.schemes.mcptrust.lock import Lock, Lockfile
 from assay_stream.schemes.mcptrust.lock import lock as lock_of
 
 
-class Severity(IntEnum):
+class McpTrustSeverity(IntEnum):
     """How severe a difference is. ``info`` is also what MCPTrust prints for *safe*."""
 
     INFO = 0
@@ -24,7 +24,7 @@ class Severity(IntEnum):
         return self.name.lower()
 
     @classmethod
-    def parse(cls, text: str) -> Severity:
+    def parse(cls, text: str) -> McpTrustSeverity:
         """Return the severity of this name.
 
         Raises:
@@ -36,7 +36,7 @@ class Severity(IntEnum):
         raise InputError("unknown_value", "must be critical, moderate or info")
 
 
-class Change(StrEnum):
+class DifferenceKind(StrEnum):
     """What can differ."""
 
     TOOL_ADDED = "tool_added"
@@ -53,20 +53,20 @@ class Change(StrEnum):
     TEMPLATE_CHANGED = "template_changed"
 
 
-_INFO, _MODERATE, _CRITICAL = Severity
-_TABLE: tuple[tuple[Change, str, str | None, Severity | None, Severity], ...] = (
-    (Change.TOOL_ADDED, "TOOL_ADDED", "tool_added", _CRITICAL, _CRITICAL),
-    (Change.TOOL_REMOVED, "TOOL_REMOVED", "tool_removed", _CRITICAL, _INFO),
-    (Change.TOOL_DESCRIPTION, "TOOL_CHANGED", "description_changed", _MODERATE, _INFO),
-    (Change.TOOL_SCHEMA, "TOOL_CHANGED", "schema_changed", _CRITICAL, _CRITICAL),
-    (Change.TOOL_RISK, "TOOL_RISK_LEVEL_CHANGED", "risk_level_changed", None, _CRITICAL),
-    (Change.PROMPT_ADDED, "PROMPT_ADDED", None, _CRITICAL, _CRITICAL),
-    (Change.PROMPT_REMOVED, "PROMPT_REMOVED", None, _CRITICAL, _CRITICAL),
-    (Change.PROMPT_ARGUMENTS, "PROMPT_ARGS_CHANGED", None, _CRITICAL, _INFO),
-    (Change.PROMPT_DESCRIPTION, "PROMPT_DESC_CHANGED", None, _MODERATE, _INFO),
-    (Change.TEMPLATE_ADDED, "TEMPLATE_ADDED", None, _CRITICAL, _CRITICAL),
-    (Change.TEMPLATE_REMOVED, "TEMPLATE_REMOVED", None, _CRITICAL, _CRITICAL),
-    (Change.TEMPLATE_CHANGED, "TEMPLATE_CHANGED", None, _CRITICAL, _INFO),
+_INFO, _MODERATE, _CRITICAL = McpTrustSeverity
+_TABLE: tuple[tuple[DifferenceKind, str, str | None, McpTrustSeverity | None, McpTrustSeverity], ...] = (
+    (DifferenceKind.TOOL_ADDED, "TOOL_ADDED", "tool_added", _CRITICAL, _CRITICAL),
+    (DifferenceKind.TOOL_REMOVED, "TOOL_REMOVED", "tool_removed", _CRITICAL, _INFO),
+    (DifferenceKind.TOOL_DESCRIPTION, "TOOL_CHANGED", "description_changed", _MODERATE, _INFO),
+    (DifferenceKind.TOOL_SCHEMA, "TOOL_CHANGED", "schema_changed", _CRITICAL, _CRITICAL),
+    (DifferenceKind.TOOL_RISK, "TOOL_RISK_LEVEL_CHANGED", "risk_level_changed", None, _CRITICAL),
+    (DifferenceKind.PROMPT_ADDED, "PROMPT_ADDED", None, _CRITICAL, _CRITICAL),
+    (DifferenceKind.PROMPT_REMOVED, "PROMPT_REMOVED", None, _CRITICAL, _CRITICAL),
+    (DifferenceKind.PROMPT_ARGUMENTS, "PROMPT_ARGS_CHANGED", None, _CRITICAL, _INFO),
+    (DifferenceKind.PROMPT_DESCRIPTION, "PROMPT_DESC_CHANGED", None, _MODERATE, _INFO),
+    (DifferenceKind.TEMPLATE_ADDED, "TEMPLATE_ADDED", None, _CRITICAL, _CRITICAL),
+    (DifferenceKind.TEMPLATE_REMOVED, "TEMPLATE_REMOVED", None, _CRITICAL, _CRITICAL),
+    (DifferenceKind.TEMPLATE_CHANGED, "TEMPLATE_CHANGED", None, _CRITICAL, _INFO),
 )
 """Each change with its drift type in a v3 check and for a v2 lockfile, which covers tools alone, and with the severity
 that MCPTrust's code assigns and the one that it publishes.
@@ -77,9 +77,11 @@ published is silent on prompts and templates that come or go: there the code's s
 
 _TYPES_V3 = {change: name for change, name, *_ in _TABLE}
 _TYPES_V2 = {change: name for change, _, name, *_ in _TABLE if name is not None}
-CODE: Mapping[Change, Severity] = {change: found for change, *_, found, _ in _TABLE if found is not None}
-PUBLISHED: Mapping[Change, Severity] = {change: found for change, *_, found in _TABLE}
-PROFILES: Mapping[str, Mapping[Change, Severity]] = {"mcptrust": PUBLISHED, "mcptrust-code": CODE}
+CODE: Mapping[DifferenceKind, McpTrustSeverity] = {
+    change: found for change, *_, found, _ in _TABLE if found is not None
+}
+PUBLISHED: Mapping[DifferenceKind, McpTrustSeverity] = {change: found for change, *_, found in _TABLE}
+PROFILES: Mapping[str, Mapping[DifferenceKind, McpTrustSeverity]] = {"mcptrust": PUBLISHED, "mcptrust-code": CODE}
 """The severity tables by profile name."""
 
 
@@ -93,7 +95,7 @@ class DriftItem:
         new: the observed value, empty where there is nothing.
     """
 
-    change: Change
+    change: DifferenceKind
     identifier: str
     old: str = ""
     new: str = ""
@@ -104,7 +106,7 @@ class DriftItem:
         return _TYPES_V3[self.change]
 
 
-def drift(before: Lock, after: Manifest) -> tuple[DriftItem, ...]:
+def drift(before: Lock, after: Lockfile) -> tuple[DriftItem, ...]:
     """Return the differences between a lock and a server's lists, sorted by type and identifier.
 
     What the lock does not cover is not compared; a prompt's description only if it was locked.
@@ -139,13 +141,14 @@ def check_result(
     *,
     server: str,
     lockfile: str,
-    severities: Mapping[Change, Severity] = PUBLISHED,
-    fail_on: Severity = Severity.CRITICAL,
+    severities: Mapping[DifferenceKind, McpTrustSeverity] = PUBLISHED,
+    fail_on: McpTrustSeverity = McpTrustSeverity.CRITICAL,
 ) -> dict[str, Any]:
     """Return drift as a v3 check reports it; the messages are our own words."""
     reported = [(item, severities[item.change]) for item in items if item.change in severities]
     counts = {
-        str(severity): sum(found is severity for _, found in reported) for severity in sorted(Severity, reverse=True)
+        str(severity): sum(found is severity for _, found in reported)
+        for severity in sorted(McpTrustSeverity, reverse=True)
     }
     return {
         "lockfileVersion": "3.0",
@@ -158,7 +161,7 @@ def check_result(
     }
 
 
-def _as_json(item: DriftItem, severity: Severity) -> dict[str, str]:
+def _as_json(item: DriftItem, severity: McpTrustSeverity) -> dict[str, str]:
     hashes = {"oldHash": item.old, "newHash": item.new}
     return {
         "type": item.type,
@@ -170,13 +173,13 @@ def _as_json(item: DriftItem, severity: Severity) -> dict[str, str]:
 
 
 def _tool_drift(before: Lock, after: Lock) -> Iterable[DriftItem]:
-    yield from _come_and_gone(before.tools, after.tools, Change.TOOL_ADDED, Change.TOOL_REMOVED)
+    yield from _come_and_gone(before.tools, after.tools, DifferenceKind.TOOL_ADDED, DifferenceKind.TOOL_REMOVED)
     for name in before.tools.keys() & after.tools.keys():
         old, new = before.tools[name], after.tools[name]
         for change, was, now in (
-            (Change.TOOL_DESCRIPTION, old.description_hash, new.description_hash),
-            (Change.TOOL_SCHEMA, old.input_schema_hash, new.input_schema_hash),
-            (Change.TOOL_RISK, old.risk_level, new.risk_level),
+            (DifferenceKind.TOOL_DESCRIPTION, old.description_hash, new.description_hash),
+            (DifferenceKind.TOOL_SCHEMA, old.input_schema_hash, new.input_schema_hash),
+            (DifferenceKind.TOOL_RISK, old.risk_level, new.risk_level),
         ):
             if was != now:
                 yield DriftItem(change=change, identifier=name, old=was, new=now)
@@ -184,30 +187,34 @@ def _tool_drift(before: Lock, after: Lock) -> Iterable[DriftItem]:
 
 def _prompt_drift(before: Lock, after: Lock) -> Iterable[DriftItem]:
     old_prompts, new_prompts = before.prompts or {}, after.prompts or {}
-    yield from _come_and_gone(old_prompts, new_prompts, Change.PROMPT_ADDED, Change.PROMPT_REMOVED)
+    yield from _come_and_gone(old_prompts, new_prompts, DifferenceKind.PROMPT_ADDED, DifferenceKind.PROMPT_REMOVED)
     for name in old_prompts.keys() & new_prompts.keys():
         old, new = old_prompts[name], new_prompts[name]
         if old.arguments_hash != new.arguments_hash:
             yield DriftItem(
-                change=Change.PROMPT_ARGUMENTS, identifier=name, old=old.arguments_hash, new=new.arguments_hash
+                change=DifferenceKind.PROMPT_ARGUMENTS, identifier=name, old=old.arguments_hash, new=new.arguments_hash
             )
         # One that went away hashes as the empty text.
         described = new.description_hash or normalized_hash("")
         if old.description_hash and old.description_hash != described:
-            yield DriftItem(change=Change.PROMPT_DESCRIPTION, identifier=name, old=old.description_hash, new=described)
+            yield DriftItem(
+                change=DifferenceKind.PROMPT_DESCRIPTION, identifier=name, old=old.description_hash, new=described
+            )
 
 
 def _template_drift(before: Lock, after: Lock) -> Iterable[DriftItem]:
     old_templates, new_templates = before.templates or {}, after.templates or {}
-    yield from _come_and_gone(old_templates, new_templates, Change.TEMPLATE_ADDED, Change.TEMPLATE_REMOVED)
+    yield from _come_and_gone(
+        old_templates, new_templates, DifferenceKind.TEMPLATE_ADDED, DifferenceKind.TEMPLATE_REMOVED
+    )
     for uri in old_templates.keys() & new_templates.keys():
         old, new = old_templates[uri].template_hash, new_templates[uri].template_hash
         if old != new:
-            yield DriftItem(change=Change.TEMPLATE_CHANGED, identifier=uri, old=old, new=new)
+            yield DriftItem(change=DifferenceKind.TEMPLATE_CHANGED, identifier=uri, old=old, new=new)
 
 
 def _come_and_gone(
-    before: Mapping[str, Any], after: Mapping[str, Any], added: Change, removed: Change
+    before: Mapping[str, Any], after: Mapping[str, Any], added: DifferenceKind, removed: DifferenceKind
 ) -> Iterable[DriftItem]:
     yield from (DriftItem(change=added, identifier=name) for name in after.keys() - before.keys())
     yield from (DriftItem(change=removed, identifier=name) for name in before.keys() - after.keys())

@@ -9,7 +9,7 @@ from assay_stream.errors import InputError
 from assay_stream.schemes.mcptrust import hashes
 from assay_stream.schemes.mcptrust.hashes import read_text
 
-Manifest = Mapping[str, Any]
+Lockfile = Mapping[str, Any]
 Locked = TypeVar("Locked")
 
 
@@ -77,7 +77,7 @@ class Lock:
     templates: Mapping[str, TemplateLock] | None = None
 
 
-def lock(manifest: Manifest) -> Lock:
+def lock(manifest: Lockfile) -> Lock:
     """Return what MCPTrust locks of a server's lists.
 
     Raises:
@@ -143,7 +143,7 @@ def _objects(item: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]:
 
 
 def _keyed(
-    manifest: Manifest, name: str, key: str, lock_one: Callable[[Mapping[str, Any]], Locked]
+    manifest: Lockfile, name: str, key: str, lock_one: Callable[[Mapping[str, Any]], Locked]
 ) -> dict[str, Locked]:
     locked: dict[str, Locked] = {}
     for index, item in enumerate(_objects(manifest, name)):

@@ -16,7 +16,7 @@ from assay_stream.schemes.schemapin.discovery import WellKnown, is_revoked
 from assay_stream.schemes.schemapin.keys import PublicKey, verify_digest
 
 
-class ErrorCode(StrEnum):
+class SchemaPinErrorCode(StrEnum):
     """Why a verification failed, in the words of the SDKs."""
 
     SIGNATURE_INVALID = "signature_invalid"
@@ -53,7 +53,7 @@ class Verification:
     valid: bool
     mode: Mode | None = None
     fingerprint: str | None = None
-    error_code: ErrorCode | None = None
+    error_code: SchemaPinErrorCode | None = None
     pin: PinDecision | None = None
 
     @property
@@ -96,32 +96,36 @@ def verify(
     """
     # 1. There is a sound discovery document (what is not sound has not become a WellKnown).
     if well_known is None:
-        return Verification(valid=False, error_code=ErrorCode.DISCOVERY_FETCH_FAILED)
+        return Verification(valid=False, error_code=SchemaPinErrorCode.DISCOVERY_FETCH_FAILED)
     # 2. It belongs to the tool's domain.
     claimed = {_plain_domain(name) for name in (domain, served_by, well_known.domain) if name is not None}
     if len(claimed) > 1:
-        return Verification(valid=False, error_code=ErrorCode.DOMAIN_MISMATCH)
+        return Verification(valid=False, error_code=SchemaPinErrorCode.DOMAIN_MISMATCH)
     # 3. It holds a key on P-256.
     try:
         key = PublicKey.from_pem(well_known.public_key_pem)
     except InputError:
-        return Verification(valid=False, error_code=ErrorCode.KEY_NOT_FOUND)
+        return Verification(valid=False, error_code=SchemaPinErrorCode.KEY_NOT_FOUND)
     fingerprint = key.fingerprint
     # 4. The key is not revoked; looked up each time.
     if is_revoked(well_known, fingerprint) or fingerprint in operator_revoked:
-        return Verification(valid=False, fingerprint=fingerprint, error_code=ErrorCode.KEY_REVOKED)
+        return Verification(valid=False, fingerprint=fingerprint, error_code=SchemaPinErrorCode.KEY_REVOKED)
     # 5. It is the pinned key, or none is pinned yet.
     pin = decide_pin(pinned_fingerprint, fingerprint)
     if pin is PinDecision.KEY_PIN_MISMATCH:
-        return Verification(valid=False, fingerprint=fingerprint, error_code=ErrorCode.KEY_PIN_MISMATCH, pin=pin)
+        return Verification(
+            valid=False, fingerprint=fingerprint, error_code=SchemaPinErrorCode.KEY_PIN_MISMATCH, pin=pin
+        )
     # 6. The tool has a canonical form.
     if digest is None:
-        code = ErrorCode.SCHEMA_CANONICALIZATION_FAILED
+        code = SchemaPinErrorCode.SCHEMA_CANONICALIZATION_FAILED
         return Verification(valid=False, fingerprint=fingerprint, error_code=code, pin=pin)
     # 7. The signature over its digest holds. Only now may the caller pin the key.
     mode = verify_digest(bytes.fromhex(digest.hex), signature, key)
     if mode is None:
-        return Verification(valid=False, fingerprint=fingerprint, error_code=ErrorCode.SIGNATURE_INVALID, pin=pin)
+        return Verification(
+            valid=False, fingerprint=fingerprint, error_code=SchemaPinErrorCode.SIGNATURE_INVALID, pin=pin
+        )
     return Verification(valid=True, mode=mode, fingerprint=fingerprint, pin=pin)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.schemes.assay.pins import ToolIdentity, tool_identity, tool_pin_verdict
+from assay_stream.schemes.assay.pins import PinnedIdentity, tool_identity, tool_pin_verdict
 
 TOOL: dict[str, Any] = {"name": "t", "description": "d", "inputSchema": {"type": "object"}}
 
@@ -55,5 +55,5 @@ def test_a_pin_is_lowercase_hexadecimal(field: str, text: str) -> None:
     """A pin that could never match is refused when it is made, with the field that is wrong."""
     hashes = {"schema_hash": "0" * 64, "meta_hash": "0" * 64} | {field: text}
     with pytest.raises(InputError) as caught:
-        ToolIdentity(server_id="s", tool_name="t", **hashes)
+        PinnedIdentity(server_id="s", tool_name="t", **hashes)
     assert (caught.value.code, caught.value.path) == ("bad_format", f"$.{field}")

@@ -13,7 +13,7 @@ from assay_stream.schemes.handshake.event import (
     PROFILES,
     PUBLISHED,
     RECORDED,
-    Profile,
+    EventProfile,
     check_observed_call,
     check_tool_call,
     is_time,
@@ -27,7 +27,7 @@ CALL_ID = VALID["tool_call_id"]
 both = pytest.mark.parametrize("profile", PROFILES.values(), ids=lambda profile: profile.name)
 
 
-def refusal(change: dict[str, Any], profile: Profile = RECORDED) -> tuple[str, str] | None:
+def refusal(change: dict[str, Any], profile: EventProfile = RECORDED) -> tuple[str, str] | None:
     """Code and path with which the valid event is refused after a change, ``None`` where it is taken."""
     try:
         check_tool_call(VALID | change, profile=profile)
@@ -57,7 +57,7 @@ def refusal(change: dict[str, Any], profile: Profile = RECORDED) -> tuple[str, s
         {"tool_id": "a.b", "tool_version": "0.0.0", "ok": False},
     ],
 )  # fmt: skip
-def test_what_is_taken(profile: Profile, change: dict[str, Any]) -> None:
+def test_what_is_taken(profile: EventProfile, change: dict[str, Any]) -> None:
     """Every form that the text and the recorder allow."""
     assert refusal(change, profile) is None
 
@@ -101,7 +101,7 @@ def test_what_is_taken(profile: Profile, change: dict[str, Any]) -> None:
         ({"result": None}, "inline_payload", "$.result"),
     ],
 )
-def test_what_both_refuse(profile: Profile, change: dict[str, Any], code: str, path: str) -> None:
+def test_what_both_refuse(profile: EventProfile, change: dict[str, Any], code: str, path: str) -> None:
     """A value of the wrong kind or form is refused at its place, whichever requirements count."""
     assert refusal(change, profile) == (code, path)
 

@@ -11,9 +11,9 @@ from assay_stream.schemes.mcptrust.drift import (
     CODE,
     PROFILES,
     PUBLISHED,
-    Change,
+    DifferenceKind,
     DriftItem,
-    Severity,
+    McpTrustSeverity,
     check_result,
     drift,
     drift_v2,
@@ -76,8 +76,8 @@ def test_severities(after: dict[str, Any], published: dict[str, str], code: dict
 
 def test_the_published_table_covers_every_change() -> None:
     """The code's lacks the risk level alone, which it does not report."""
-    assert set(PUBLISHED) == set(Change)
-    assert set(CODE) == set(Change) - {Change.TOOL_RISK}
+    assert set(PUBLISHED) == set(DifferenceKind)
+    assert set(CODE) == set(DifferenceKind) - {DifferenceKind.TOOL_RISK}
 
 
 def test_what_a_lock_does_not_cover_is_not_compared() -> None:
@@ -106,17 +106,21 @@ def test_a_risk_level_that_changes_is_drift_of_a_v2_lockfile() -> None:
 @pytest.mark.parametrize(
     ("severity", "failing"),
     [
-        (Severity.INFO, {"info"}),
-        (Severity.MODERATE, {"info", "moderate"}),
-        (Severity.CRITICAL, {"info", "moderate", "critical"}),
+        (McpTrustSeverity.INFO, {"info"}),
+        (McpTrustSeverity.MODERATE, {"info", "moderate"}),
+        (McpTrustSeverity.CRITICAL, {"info", "moderate", "critical"}),
     ],
 )
-def test_the_outcome_goes_by_the_least_severity(severity: Severity, failing: set[str]) -> None:
+def test_the_outcome_goes_by_the_least_severity(severity: McpTrustSeverity, failing: set[str]) -> None:
     """A check fails where anything is as severe as asked for, or more."""
-    items = [DriftItem(change=Change.TOOL_ADDED, identifier="t")]
+    items = [DriftItem(change=DifferenceKind.TOOL_ADDED, identifier="t")]
     for name in ("info", "moderate", "critical"):
         found = check_result(
-            items, server="s", lockfile="l", severities={Change.TOOL_ADDED: severity}, fail_on=Severity.parse(name)
+            items,
+            server="s",
+            lockfile="l",
+            severities={DifferenceKind.TOOL_ADDED: severity},
+            fail_on=McpTrustSeverity.parse(name),
         )
         assert found["failOn"] == name
         assert found["outcome"] == ("FAIL" if name in failing else "PASS")
@@ -125,5 +129,5 @@ def test_the_outcome_goes_by_the_least_severity(severity: Severity, failing: set
 def test_an_unknown_severity_is_refused() -> None:
     """The error lists the severities."""
     with pytest.raises(InputError) as caught:
-        Severity.parse("safe")
+        McpTrustSeverity.parse("safe")
     assert caught.value.code == "unknown_value"

@@ -8,7 +8,13 @@ import pytest
 
 from assay_stream.schemes.schemapin.canonical import Mode, schema_digest
 from assay_stream.schemes.schemapin.keys import sign_digest
-from assay_stream.schemes.schemapin.verification import ErrorCode, PinDecision, Verification, decide_pin, verify
+from assay_stream.schemes.schemapin.verification import (
+    PinDecision,
+    SchemaPinErrorCode,
+    Verification,
+    decide_pin,
+    verify,
+)
 from tests.support.schemapin import KEY, OTHER_KEY, TOOL, public, well_known
 
 DIGEST = schema_digest(TOOL)
@@ -42,14 +48,14 @@ def test_the_pinned_key() -> None:
 def test_a_changed_key_is_refused_though_its_signature_holds() -> None:
     """Another key than the pinned one is never accepted by itself (section 9)."""
     found = verify(DIGEST, SIGNATURE, well_known(), pinned_fingerprint=OTHER)
-    assert (found.valid, found.error_code) == (False, ErrorCode.KEY_PIN_MISMATCH)
+    assert (found.valid, found.error_code) == (False, SchemaPinErrorCode.KEY_PIN_MISMATCH)
     assert (found.fingerprint, found.pins_key) == (FINGERPRINT, False)
 
 
 def test_a_bad_first_contact_pins_nothing() -> None:
     """A key whose signature did not hold is not to be pinned: the reference SDK would have pinned it."""
     found = verify(schema_digest(TOOL | {"description": "Else."}), SIGNATURE, well_known())
-    assert (found.valid, found.error_code, found.mode) == (False, ErrorCode.SIGNATURE_INVALID, None)
+    assert (found.valid, found.error_code, found.mode) == (False, SchemaPinErrorCode.SIGNATURE_INVALID, None)
     assert (found.pin, found.pins_key) == (PinDecision.FIRST_USE, False)
 
 
@@ -62,7 +68,7 @@ def test_a_revoked_key(revocation: dict[str, Any]) -> None:
     document = revocation.pop("well_known", well_known())
     for pinned in (None, FINGERPRINT):
         found = verify(DIGEST, SIGNATURE, document, pinned_fingerprint=pinned, **revocation)
-        assert found == Verification(valid=False, fingerprint=FINGERPRINT, error_code=ErrorCode.KEY_REVOKED)
+        assert found == Verification(valid=False, fingerprint=FINGERPRINT, error_code=SchemaPinErrorCode.KEY_REVOKED)
 
 
 def test_the_revocation_of_another_key_changes_nothing() -> None:
@@ -73,13 +79,13 @@ def test_the_revocation_of_another_key_changes_nothing() -> None:
 def test_no_document() -> None:
     """Without a document there is no key to verify with."""
     found = verify(DIGEST, SIGNATURE, None)
-    assert found == Verification(valid=False, error_code=ErrorCode.DISCOVERY_FETCH_FAILED)
+    assert found == Verification(valid=False, error_code=SchemaPinErrorCode.DISCOVERY_FETCH_FAILED)
 
 
 def test_a_key_that_does_not_parse() -> None:
     """A sound document may hold a key that is none."""
     found = verify(DIGEST, SIGNATURE, well_known(public_key_pem=MOCK))
-    assert found == Verification(valid=False, error_code=ErrorCode.KEY_NOT_FOUND)
+    assert found == Verification(valid=False, error_code=SchemaPinErrorCode.KEY_NOT_FOUND)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +102,7 @@ def test_a_key_that_does_not_parse() -> None:
 def test_the_domain_of_the_document(names: dict[str, str], matches: bool) -> None:
     """A document of another domain is refused; case and a final dot do not count."""
     found = verify(DIGEST, SIGNATURE, well_known(), **names)  # type: ignore[arg-type]
-    assert (found.error_code is ErrorCode.DOMAIN_MISMATCH) is not matches
+    assert (found.error_code is SchemaPinErrorCode.DOMAIN_MISMATCH) is not matches
     assert found.valid is matches
 
 
@@ -105,20 +111,20 @@ def test_the_domain_that_a_document_names_itself() -> None:
     document = well_known(domain="example.org")
     assert verify(DIGEST, SIGNATURE, document, domain="example.org").valid
     found = verify(DIGEST, SIGNATURE, document, domain="example.com")
-    assert found.error_code is ErrorCode.DOMAIN_MISMATCH
+    assert found.error_code is SchemaPinErrorCode.DOMAIN_MISMATCH
 
 
 def test_a_tool_without_a_canonical_form() -> None:
     """It is refused by name, whatever the signature."""
     found = verify(None, SIGNATURE, well_known())
-    assert found.error_code is ErrorCode.SCHEMA_CANONICALIZATION_FAILED
+    assert found.error_code is SchemaPinErrorCode.SCHEMA_CANONICALIZATION_FAILED
 
 
 def test_the_order_of_the_steps() -> None:
     """Of several reasons the first in the order of the steps is given; each step mended shows the next."""
     bad: dict[str, Any] = {"public_key_pem": MOCK, "domain": "example.org"}
     call: dict[str, Any] = {"domain": "example.com", "pinned_fingerprint": OTHER}
-    steps: list[ErrorCode | None] = [verify(None, "x", None, **call).error_code]
+    steps: list[SchemaPinErrorCode | None] = [verify(None, "x", None, **call).error_code]
     steps.append(verify(None, "x", well_known(**bad), **call).error_code)
     del bad["domain"]
     steps.append(verify(None, "x", well_known(**bad), **call).error_code)
@@ -130,13 +136,13 @@ def test_the_order_of_the_steps() -> None:
     steps.append(verify(DIGEST, "x", well_known(), **call).error_code)
     steps.append(verify(DIGEST, SIGNATURE, well_known(), **call).error_code)
     assert steps == [
-        ErrorCode.DISCOVERY_FETCH_FAILED,
-        ErrorCode.DOMAIN_MISMATCH,
-        ErrorCode.KEY_NOT_FOUND,
-        ErrorCode.KEY_REVOKED,
-        ErrorCode.KEY_PIN_MISMATCH,
-        ErrorCode.SCHEMA_CANONICALIZATION_FAILED,
-        ErrorCode.SIGNATURE_INVALID,
+        SchemaPinErrorCode.DISCOVERY_FETCH_FAILED,
+        SchemaPinErrorCode.DOMAIN_MISMATCH,
+        SchemaPinErrorCode.KEY_NOT_FOUND,
+        SchemaPinErrorCode.KEY_REVOKED,
+        SchemaPinErrorCode.KEY_PIN_MISMATCH,
+        SchemaPinErrorCode.SCHEMA_CANONICALIZATION_FAILED,
+        SchemaPinErrorCode.SIGNATURE_INVALID,
         None,
     ]
 
@@ -150,4 +156,6 @@ def test_how_a_key_stands_to_the_pinned_one() -> None:
 
 def test_a_pin_that_is_no_fingerprint_matches_nothing() -> None:
     """An empty pin is a pin: absence is None alone."""
-    assert verify(DIGEST, SIGNATURE, well_known(), pinned_fingerprint="").error_code is ErrorCode.KEY_PIN_MISMATCH
+    assert (
+        verify(DIGEST, SIGNATURE, well_known(), pinned_fingerprint="").error_code is SchemaPinErrorCode.KEY_PIN_MISMATCH
+    )
