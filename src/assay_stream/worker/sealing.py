@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import structlog
@@ -21,19 +21,18 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from assay_stream import __version__
 from assay_stream.config import Settings
-from assay_stream.errors import ConfigurationError, InputError, IntegrityError, OperatingError
+from assay_stream.errors import ConfigurationError, IntegrityError, OperatingError
 from assay_stream.kafka.connection import Clients, Consumer, KafkaClients
 from assay_stream.kafka.refusals import explained
 from assay_stream.kafka.stage import StageMetrics
 from assay_stream.kafka.topics import topic_names
-from assay_stream.kafka.transport import TransactionalWriter, read_last, record_of
-from assay_stream.model.checkpoint import Checkpoint
-from assay_stream.model.record import Output, Record, Role
+from assay_stream.kafka.transport import record_of
+from assay_stream.model.record import Output, Role
 from assay_stream.schemes import dsse
-from assay_stream.seal.checkpoint import TreeLeaf, decode, encode, leaf_of, sealed
-from assay_stream.seal.heads import is_known
+from assay_stream.seal.checkpoint import encode, sealed
 from assay_stream.worker.host import Host, PartitionCounts, run_host
 from assay_stream.worker.metrics import PrometheusStage
+from assay_stream.worker.open_ranges import OpenRange, RangeOpener, close_ranges
 
 _log = structlog.get_logger(__name__)
 
@@ -63,27 +62,6 @@ class SealPlan:
     every_s: float
     log_name: str
     once: bool = False
-
-
-@dataclass(slots=True, kw_only=True)
-class OpenRange:
-    """The range of one partition that is not sealed yet.
-
-    Args:
-        leaves: what is read and not sealed yet.
-        since_s: when the first of them was read, by the monotonic clock.
-    """
-
-    partition: int
-    writer: TransactionalWriter
-    before: Checkpoint | None = None
-    leaves: list[TreeLeaf] = field(default_factory=list)
-    since_s: float = 0.0
-
-    def take(self, record: Record, now_s: float) -> None:
-        if not self.leaves:
-            self.since_s = now_s
-        self.leaves.append((record.origin.offset, leaf_of(record)))
 
 
 def run_sealer(settings: Settings, plan: SealPlan, *, web_port: int | None = None) -> None:
@@ -133,6 +111,9 @@ class Sealer:
         self._moved_s = time.monotonic()
         self._topics = topic_names(settings)
         self._group_id = f"{settings.group_prefix}-{_STAGE}"
+        self._opener = RangeOpener(
+            self._clients, self._topics, self._group_id, partitions=partitions, trusted=plan.trusted
+        )
         self._ranges: dict[int, OpenRange] = {}
         self._ends: dict[TopicPartition, int] = {}
         """Where the evidence ended when the partitions were opened."""
@@ -270,63 +251,14 @@ class Sealer:
         )
 
     async def _open(self, consumer: Consumer) -> None:
-        parts = {number: self._range(number) for number in range(self._partitions)}
+        parts = await self._opener.open()
         try:
-            opened = await asyncio.gather(*(part.writer.open() for part in parts.values()), return_exceptions=True)
-            # Only when all have ended: one that is still opening cannot be closed.
-            for error in opened:
-                if error is not None:
-                    raise error
-            for part in parts.values():
-                part.before = await self._last_checkpoint(part.partition)
-            self._check_siblings(parts)
             await self._go_on(consumer, parts)
         except BaseException:
-            await asyncio.gather(*(part.writer.close() for part in parts.values()))
+            await close_ranges(parts)
             raise
         self._ranges = parts
         _log.info("sealing", partitions=self._partitions, key_id=dsse.key_id(self._plan.key.public_key()))
-
-    def _check_siblings(self, parts: dict[int, OpenRange]) -> None:
-        """Refuse to go on where a partition has lost checkpoints that another one knows of."""
-        for part in parts.values():
-            if part.before is None:
-                continue
-            for head in part.before.siblings:
-                other = parts.get(head.partition)
-                if other is None or not is_known(head, None if other.before is None else other.before.head):
-                    raise IntegrityError(
-                        "checkpoints_cut_off",
-                        f"partition {part.partition} was sealed after {head.tree_size} records of partition "
-                        f"{head.partition}, whose checkpoints do not go as far: restore their topic, and run "
-                        "assay-stream seal verify",
-                    )
-
-    def _range(self, number: int) -> OpenRange:
-        writer = TransactionalWriter(
-            self._clients.producer(f"{self._group_id}-{number}"),
-            topics=self._topics,
-            partition_counts={Role.CHECKPOINTS: self._partitions},
-        )
-        return OpenRange(partition=number, writer=writer)
-
-    async def _last_checkpoint(self, number: int) -> Checkpoint | None:
-        partition = TopicPartition(self._topics[Role.CHECKPOINTS], number)
-        record = await read_last(self._clients.consumer(), Role.CHECKPOINTS, partition)
-        if record is None:
-            return None
-        try:
-            found = decode(record.value, self._plan.trusted).checkpoint
-            if (found.topic, found.partition) != (self._topics[Role.EVIDENCE], number):
-                raise InputError("checkpoint_of_another_log", "it is about another log")
-        except InputError as error:
-            raise InputError(
-                "checkpoint_not_continued",
-                f"the last checkpoint of partition {number} (offset {record.origin.offset} of {partition.topic}) "
-                f"is not continued ({error.code}). If another key signed it, give its public key with "
-                "--also-trust; otherwise find out who wrote it",
-            ) from None
-        return found
 
     async def _go_on(self, consumer: Consumer, parts: dict[int, OpenRange]) -> None:
         """Go to the first record of each partition that is not sealed."""
@@ -372,4 +304,4 @@ class Sealer:
 
     async def _close(self) -> None:
         parts, self._ranges = self._ranges, {}
-        await asyncio.gather(*(part.writer.close() for part in parts.values()))
+        await close_ranges(parts)

@@ -18,10 +18,10 @@ from assay_stream.errors import ConfigurationError, InputError, IntegrityError, 
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.schemes import dsse
 from assay_stream.seal.checkpoint import decode
-from assay_stream.worker import sealing
-from assay_stream.worker.sealing import OpenRange, Sealer, SealPlan
+from assay_stream.worker import open_ranges, sealing
+from assay_stream.worker.sealing import Sealer, SealPlan
 from tests.support.kept import Kept
-from tests.support.seals import KEY, KEYS, OTHER_KEY, TOPIC, Fleet, a_record, checked, checkpoints_of, some_records
+from tests.support.seals import KEY, KEYS, OTHER_KEY, TOPIC, a_record, checked, checkpoints_of, some_records
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOME = TopicPartition(TOPIC, 0)
@@ -159,8 +159,8 @@ async def seal(
     every_records: int = 3,
 ) -> None:
     """Seal what the log holds."""
-    monkeypatch.setattr(sealing, "TransactionalWriter", lambda _, **__: log)
-    monkeypatch.setattr(sealing, "read_last", log.last_record)
+    monkeypatch.setattr(open_ranges, "TransactionalWriter", lambda _, **__: log)
+    monkeypatch.setattr(open_ranges, "read_last", log.last_record)
     plan = SealPlan(key=key, trusted=trusted, every_records=every_records, every_s=60.0, log_name="test", once=True)
     clients: Any = LogClients(log)
     sealer = Sealer(
@@ -265,26 +265,3 @@ async def test_a_sealer_that_was_shut_out_does_not_come_back(monkeypatch: pytest
     with pytest.raises(ConfigurationError, match="sealer_fenced"):
         await seal(log, monkeypatch)
     assert (log.opened, log.values) == (1, [])
-
-
-@pytest.mark.parametrize(("checkpoints", "goes_on"), [(2, True), (1, False), (0, False)])
-def test_a_sealer_does_not_go_on_where_a_sibling_knows_of_more(checkpoints: int, goes_on: bool) -> None:
-    """Sealing on would heal the cut over: it ends, and names both partitions."""
-    fleet = Fleet(2)
-    for partition in (0, 0, 1):
-        fleet.grow(partition, 2)
-        fleet.seal(partition)
-    left = fleet.chains[0][:checkpoints]
-    writer: Any = None
-    ranges = {
-        0: OpenRange(partition=0, writer=writer, before=left[-1].checkpoint if left else None),
-        1: OpenRange(partition=1, writer=writer, before=fleet.chains[1][-1].checkpoint),
-    }
-    plan = SealPlan(key=KEY, trusted=KEYS, every_records=3, every_s=60.0, log_name="test")
-    sealer = Sealer(load_settings(), plan, partitions=2)
-    if goes_on:
-        sealer._check_siblings(ranges)
-        return
-    with pytest.raises(IntegrityError, match="partition 1 was sealed after 4 records of partition 0") as caught:
-        sealer._check_siblings(ranges)
-    assert caught.value.code == "checkpoints_cut_off"
