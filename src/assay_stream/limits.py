@@ -407,3 +407,19 @@ class HttpLimits:
 
 
 HTTP_LIMITS = HttpLimits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedLimits:
+    """Bounds of a feed, which works within its gateway's process."""
+
+    views_max: int = 2_000
+    """Clients that are followed, by server. Each remembers the lists that it was given, some hundred kilobytes at most
+    for real servers. The one that rested longest is forgotten first."""
+
+    message_bytes_max: int = 8 * 1024 * 1024
+    """The largest list, arguments or result that are read: a record of the snapshot topic. The gateway waits while they
+    are encoded and hashed. Larger ones are noted, never hashed."""
+
+
+FEED_LIMITS = FeedLimits()

@@ -64,10 +64,18 @@ class WireObserver:
         new_id: Callable[[], str],
         limits: Limits = DEFAULT_LIMITS,
         pending_max: int = PENDING_MAX,
+        filtered: bool = False,
+        retrospective: bool = False,
     ) -> None:
         self._line_limits = replace(limits, record_bytes_max=LINE_BYTES_MAX)
         self._wire = WireConnection(
-            vantage=vantage, session_id=session_id, new_id=new_id, limits=limits, pending_max=pending_max
+            vantage=vantage,
+            session_id=session_id,
+            new_id=new_id,
+            limits=limits,
+            pending_max=pending_max,
+            filtered=filtered,
+            retrospective=retrospective,
         )
         self._lists, self._calls = ListObserver(self._wire), CallObserver(self._wire)
         self._greetings: OrderedDict[RequestKey, None] = OrderedDict()
@@ -132,7 +140,7 @@ class WireObserver:
                 request_key(message.get("id")),
                 params_of(message),
                 reason_code(message),
-                snapshot_id=self._lists.snapshot_id,
+                snapshot_id=self._lists.snapshot_before(observed_at),
                 exact=line.exact,
                 at=observed_at,
             )
@@ -192,7 +200,7 @@ class WireObserver:
             observations += self._calls.give_up(key, "id_reused", at)
         self._lists.note_version(meta_of(params).get(_VERSION_KEY))
         if method == "tools/call":
-            snapshot_id = self._lists.snapshot_id
+            snapshot_id = self._lists.snapshot_before(at)
             observations += self._calls.request(key, params, snapshot_id=snapshot_id, exact=exact, at=at)
         elif key is not None and isinstance(method, str) and method in METHODS:
             self._lists.request(method, key, params)

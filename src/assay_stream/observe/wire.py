@@ -50,6 +50,8 @@ class WireConnection:
         session_id: unique to this connection; prefix of its tool call ids.
         new_id: returns a new unique id with every call.
         pending_max: requests of a kind (calls, lists) that may be unanswered at a time.
+        filtered: whether somebody may have removed tools from the lists, so that none of them is complete.
+        retrospective: whether calls are reported after they ended: a list may then be newer than the call.
     """
 
     vantage: Vantage
@@ -57,4 +59,6 @@ class WireConnection:
     new_id: Callable[[], str]
     limits: Limits
     pending_max: int
+    filtered: bool = False
+    retrospective: bool = False
     stats: WireStats = field(default_factory=WireStats)

@@ -59,7 +59,7 @@ class ListObserver:
 
     def __init__(self, wire: WireConnection) -> None:
         self._wire = wire
-        self.snapshot_id: str | None = None
+        self._latest: tuple[str, datetime] | None = None
         """The latest snapshot, accepted or not; ``None`` from an announced change until the next snapshot."""
         self.offered = Offered()
         """What the client was offered."""
@@ -74,6 +74,12 @@ class ListObserver:
         self._companions = _Companions()
         """What went with them."""
         self._instructions: str | dict[str, str] | None = None
+
+    def snapshot_before(self, at: datetime) -> str | None:
+        """Return the id of the snapshot that a call of a time refers to."""
+        if self._latest is None or (self._wire.retrospective and self._latest[1] > at):
+            return None
+        return self._latest[0]
 
     @property
     def awaited(self) -> bool:
@@ -181,7 +187,7 @@ class ListObserver:
         list again goes on with it.
         """
         self._wire.stats.list_changes += 1
-        self.snapshot_id = None
+        self._latest = None
         self._reported = None
         self._listers[_TOOLS].outdate()
         for key, request in self._pending.items():
@@ -263,14 +269,16 @@ class ListObserver:
         at: datetime,
         companions: _Companions = _Companions(),  # noqa: B008 - immutable
     ) -> Observation:
-        self.snapshot_id = identity[0]
+        self._latest = identity[0], at
         self._announced_at = None
         return snapshot_event(
             self._wire.vantage,
             event_id=identity[1],
             snapshot_id=identity[0],
             observed_at=at,
-            completeness=assembly.completeness,
+            completeness="partial"
+            if self._wire.filtered and assembly.completeness == "complete"
+            else assembly.completeness,
             tools=tools,
             protocol_version=self._protocol_version,
             **companions._asdict(),

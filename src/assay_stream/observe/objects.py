@@ -1,0 +1,304 @@
+"""From the objects that a gateway's hooks hand over to observations: the observer of all feeds, without clock or I/O.
+
+A feed says what a client asked for and what it was answered. Each view (one client of one server) is followed as a tap
+would follow its connection, so that lists, pages, calls, limits and rulings obey the rules of ``observe.mcp_wire`` and
+``observe.gate``.
+
+Rules:
+
+1. What strict decoding would refuse (NaN, a lone surrogate, too much of anything) is noted and never hashed.
+2. Lists that a gateway may have filtered are partial, never complete.
+3. A call that is reported after it ended refers to a snapshot only if that was seen before the call began.
+4. A gateway's names are its own: ``named`` tells the server and the tool behind each.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from assay_stream.limits import FEED_LIMITS, FeedLimits
+from assay_stream.observe.events import Observation, Vantage
+from assay_stream.observe.jsonrpc import Direction, Line, request_key
+from assay_stream.observe.mcp_wire import WireObserver
+from assay_stream.observe.wire import WireStats
+from assay_stream.observe.wire_lists import LIST_CHANGED
+
+if TYPE_CHECKING:
+    from assay_stream.observe.gate import Gate, Passage, Rule
+
+CALL = "tools/call"
+
+Named = Callable[[str, str], tuple[str, str]]
+"""The server and the tool behind a name, given the server of the view and the name that the gateway shows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What one client sees of one server.
+
+    Args:
+        server_id: the operator's name for the server; of several behind one gateway, those that ``Named`` gives.
+        auth_context: label of the permissions under which the server is used; published.
+        client: tells clients of one context apart, such as a session id; never published.
+    """
+
+    server_id: str
+    auth_context: str | None = None
+    client: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request that a feed reported.
+
+    Args:
+        error: the JSON-RPC error that its caller gets instead of an answer; ``None`` if it may pass.
+        warned: whether the policy warns of a call that may pass.
+    """
+
+    view: View
+    message: dict[str, Any]
+    observations: list[Observation] = field(default_factory=list)
+    error: Mapping[str, Any] | None = None
+    warned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Followed:
+    wire: WireObserver
+    gate: Gate | None
+
+
+class ObjectObserver:
+    """Follows the clients of one gateway. Not thread-safe; times must be timezone-aware.
+
+    Args:
+        observer_id: the gateway.
+        new_id: returns a new unique id with every call.
+        rule: what to do with a call (``VerdictClient.rule``); without it every call passes.
+        named: undoes the names that the gateway gives to tools.
+        filtered: whether the gateway may leave tools out of lists.
+        retrospective: whether calls are reported after they ended.
+    """
+
+    def __init__(
+        self,
+        observer_id: str,
+        *,
+        new_id: Callable[[], str],
+        rule: Rule | None = None,
+        named: Named | None = None,
+        filtered: bool = False,
+        retrospective: bool = False,
+        server_scoped: bool = False,
+        limits: FeedLimits = FEED_LIMITS,
+    ) -> None:
+        self._observer_id = observer_id
+        self._new_id = new_id
+        self._rule = rule
+        self._named = named
+        self._filtered = filtered
+        self._retrospective = retrospective
+        self._server_scoped = server_scoped
+        self._limits = limits
+        self._followed: OrderedDict[View, _Followed] = OrderedDict()
+        self._past = WireStats()
+        self._numbers = itertools.count(1)
+        self.forgotten_views = 0
+        """Those given up because too many others came after them."""
+
+    @property
+    def stats(self) -> WireStats:
+        """Counts of all views together."""
+        return sum((each.wire.stats for each in self._followed.values()), self._past)
+
+    def ask(self, view: View, method: str, params: Mapping[str, Any], at: datetime, *, call_id: str = "") -> Asked:
+        """Take a client's request, before it is passed on if it is to be ruled on.
+
+        Args:
+            params: as JSON-RPC has them: of a call, ``name``, ``arguments``, and ``_meta`` with a ``traceparent``.
+            call_id: the gateway's own id of the call; the next number if it has none.
+        """
+        params = dict(params)
+        message = {"jsonrpc": "2.0", "id": call_id or next(self._numbers), "method": method, "params": params}
+        if method != CALL:
+            return Asked(view=view, message=message)  # which servers are concerned is known from the answer
+        name = params.get("name")
+        if self._named is not None and isinstance(name, str):
+            server_id, params["name"] = self._named(view.server_id, name)
+            view = replace(view, server_id=server_id)
+        followed, observations = self._follow(view, at)
+        raw = self._encoded(message)
+        if followed.gate is None:
+            observations += self._take(followed.wire, "client->server", message, raw, at)
+            return Asked(view=view, message=message, observations=observations)
+        passage = followed.gate.inward(
+            # Whether a call may pass does not depend on its arguments.
+            raw or _encoded(_bare(message)),
+            at,
+            lambda *_: self._take(followed.wire, "client->server", message, raw, at),
+        )
+        return _ruled(view, message, observations, passage)
+
+    def not_ruled_on(self, asked: Asked, at: datetime) -> Asked:
+        """Refuse a call whose ruling failed."""
+        followed, observations = self._follow(asked.view, at)
+        if followed.gate is None:
+            return asked
+        passage = followed.gate.not_ruled_on(_encoded(_bare(asked.message)), at)
+        return _ruled(asked.view, asked.message, observations, passage)
+
+    def answer(self, asked: Asked, answer: Mapping[str, Any], at: datetime) -> list[Observation]:
+        """Take the answer to a request.
+
+        Args:
+            answer: ``{"result": ...}`` as the client was given it, or ``{"error": {"code": ...}}``.
+        """
+        reply = {"jsonrpc": "2.0", "id": asked.message["id"], **answer}
+        if asked.message["method"] == CALL:
+            return self._outward(asked.view, reply, at)
+        observations: list[Observation] = []
+        for view, part in self._by_server(asked, reply):
+            followed, given_up = self._follow(view, at)
+            raw = self._encoded(asked.message)
+            observations += [*given_up, *self._take(followed.wire, "client->server", asked.message, raw, at)]
+            observations += self._outward(view, part, at)
+        return observations
+
+    def unanswered(self, asked: Asked, code: str, at: datetime) -> list[Observation]:
+        """Note that nothing will answer a request; ``code`` says why."""
+        key, followed = request_key(asked.message["id"]), self._followed.get(asked.view)
+        return [] if key is None or followed is None else followed.wire.unanswered(key, code, at)
+
+    def changed(self, view: View, at: datetime) -> list[Observation]:
+        """Note that a client was told of a change of the tools."""
+        return self._outward(view, {"jsonrpc": "2.0", "method": LIST_CHANGED}, at)
+
+    def doubt(self, view: View) -> None:
+        """Note that a list could not be inspected: until the next whole ones this client's tools are unknown."""
+        for each, followed in self._followed.items():
+            if (each.client, each.auth_context) == (view.client, view.auth_context):
+                followed.wire.offered.doubt()
+
+    def close(self, at: datetime) -> list[Observation]:
+        """Return the calls that will never be answered, when the gateway ends."""
+        observations = [each for followed in self._followed.values() for each in followed.wire.close(at)]
+        self._past = self.stats
+        self._followed.clear()
+        return observations
+
+    def _follow(self, view: View, at: datetime) -> tuple[_Followed, list[Observation]]:
+        """Return what follows a view, and the calls of the view that it displaced."""
+        followed = self._followed.get(view)
+        if followed is not None:
+            self._followed.move_to_end(view)
+            return followed, []
+        vantage = Vantage(
+            server_id=view.server_id,
+            observer_id=self._observer_id,
+            server_scoped=self._server_scoped,
+            auth_context=view.auth_context,
+        )
+        wire = WireObserver(
+            vantage,
+            session_id=self._new_id(),
+            new_id=self._new_id,
+            filtered=self._filtered,
+            retrospective=self._retrospective,
+        )
+        self._followed[view] = followed = _Followed(wire, self._gate(vantage, wire))
+        if len(self._followed) <= self._limits.views_max:
+            return followed, []
+        _, oldest = self._followed.popitem(last=False)
+        self._past += oldest.wire.stats
+        self.forgotten_views += 1
+        return followed, oldest.wire.close(at)
+
+    def _gate(self, vantage: Vantage, wire: WireObserver) -> Gate | None:
+        if self._rule is None:
+            return None
+        # Imported here: a feed that does not enforce starts without the schemes.
+        from assay_stream.observe.gate import Gate
+
+        return Gate(vantage, wire, self._rule, over_http=True)
+
+    def _by_server(self, asked: Asked, reply: dict[str, Any]) -> Iterator[tuple[View, dict[str, Any]]]:
+        """Yield an answer as each server gave its part of it."""
+        result = reply.get("result")
+        tools = result.get("tools") if isinstance(result, dict) else None
+        if self._named is None or not isinstance(tools, list) or not tools:
+            yield asked.view, reply
+            return
+        parts: dict[str, list[Any]] = {}
+        for tool in tools:
+            server_id, name = asked.view.server_id, tool.get("name") if isinstance(tool, dict) else None
+            if isinstance(name, str):
+                server_id, plain = self._named(server_id, name)
+                tool = tool if plain == name else {**tool, "name": plain}
+            parts.setdefault(server_id, []).append(tool)
+        for server_id, part in parts.items():
+            yield replace(asked.view, server_id=server_id), {**reply, "result": {**reply["result"], "tools": part}}
+
+    def _outward(self, view: View, message: dict[str, Any], at: datetime) -> list[Observation]:
+        followed, observations = self._follow(view, at)
+        raw = self._encoded(message)
+        if not raw and followed.wire.awaits_list:
+            return observations + followed.wire.missed("server->client", at)
+        if followed.gate is not None and raw:
+            return observations + followed.gate.outward(raw, at)
+        return observations + self._take(followed.wire, "server->client", message, raw, at)
+
+    def _encoded(self, message: dict[str, Any]) -> bytes:
+        """Return a message as JSON; nothing if it is too large or cannot be written."""
+        return _encoded(message) if _fits(message, self._limits.message_bytes_max) else b""
+
+    @staticmethod
+    def _take(
+        wire: WireObserver, direction: Direction, message: dict[str, Any], raw: bytes, at: datetime
+    ) -> list[Observation]:
+        line = wire.read(raw) if raw else Line((message,), exact=False)
+        return wire.take(direction, line, raw, at)
+
+
+def _ruled(view: View, message: dict[str, Any], observations: list[Observation], passage: Passage) -> Asked:
+    reply = json.loads(passage.reply) if passage.reply else {}
+    return Asked(
+        view=view,
+        message=message,
+        observations=observations + passage.observations,
+        error=None if passage.forward else reply.get("error", {}),
+        warned=bool(passage.warnings),
+    )
+
+
+def _bare(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a call without its arguments."""
+    return {**message, "params": {"name": message["params"].get("name")}}
+
+
+def _encoded(message: dict[str, Any]) -> bytes:
+    """Return a message as JSON, nothing if it is none; NaN and lone surrogates stay, for strict decoding to refuse."""
+    try:
+        return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    except (TypeError, ValueError, RecursionError):
+        return b""
+
+
+def _fits(value: Any, bytes_max: int) -> bool:
+    """Tell whether a value has at most so many characters and values, with a look at no more than those."""
+    waiting, left = [value], bytes_max
+    while waiting and left >= 0:
+        each = waiting.pop()
+        left -= 1 + (len(each) if isinstance(each, str | list | tuple | dict) else 0)
+        if left >= 0 and isinstance(each, dict):
+            waiting += each.keys()
+            waiting += each.values()
+        elif left >= 0 and isinstance(each, list | tuple):
+            waiting += each
+    return left >= 0
