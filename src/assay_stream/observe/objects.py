@@ -39,7 +39,7 @@ Named = Callable[[str, str], tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class ClientView:
     """What one client sees of one server.
 
     Args:
@@ -62,7 +62,7 @@ class Asked:
         warned: whether the policy warns of a call that may pass.
     """
 
-    view: View
+    view: ClientView
     message: dict[str, Any]
     observations: list[Observation] = field(default_factory=list)
     error: Mapping[str, Any] | None = None
@@ -107,7 +107,7 @@ class ObjectObserver:
         self._retrospective = retrospective
         self._server_scoped = server_scoped
         self._limits = limits
-        self._followed: OrderedDict[View, _Followed] = OrderedDict()
+        self._followed: OrderedDict[ClientView, _Followed] = OrderedDict()
         self._past = WireStats()
         self._numbers = itertools.count(1)
         self.forgotten_views = 0
@@ -118,7 +118,9 @@ class ObjectObserver:
         """Counts of all views together."""
         return sum((each.wire.stats for each in self._followed.values()), self._past)
 
-    def ask(self, view: View, method: str, params: Mapping[str, Any], at: datetime, *, call_id: str = "") -> Asked:
+    def ask(
+        self, view: ClientView, method: str, params: Mapping[str, Any], at: datetime, *, call_id: str = ""
+    ) -> Asked:
         """Take a client's request, before it is passed on if it is to be ruled on.
 
         Args:
@@ -176,11 +178,11 @@ class ObjectObserver:
         key, followed = request_key(asked.message["id"]), self._followed.get(asked.view)
         return [] if key is None or followed is None else followed.wire.unanswered(key, code, at)
 
-    def changed(self, view: View, at: datetime) -> list[Observation]:
+    def changed(self, view: ClientView, at: datetime) -> list[Observation]:
         """Note that a client was told of a change of the tools."""
         return self._outward(view, {"jsonrpc": "2.0", "method": LIST_CHANGED}, at)
 
-    def doubt(self, view: View) -> None:
+    def doubt(self, view: ClientView) -> None:
         """Note that a list could not be inspected: until the next whole ones this client's tools are unknown."""
         for each, followed in self._followed.items():
             if (each.client, each.auth_context) == (view.client, view.auth_context):
@@ -193,7 +195,7 @@ class ObjectObserver:
         self._followed.clear()
         return observations
 
-    def _follow(self, view: View, at: datetime) -> tuple[_Followed, list[Observation]]:
+    def _follow(self, view: ClientView, at: datetime) -> tuple[_Followed, list[Observation]]:
         """Return what follows a view, and the calls of the view that it displaced."""
         followed = self._followed.get(view)
         if followed is not None:
@@ -228,7 +230,7 @@ class ObjectObserver:
 
         return Gate(vantage, wire, self._rule, over_http=True)
 
-    def _by_server(self, asked: Asked, reply: dict[str, Any]) -> Iterator[tuple[View, dict[str, Any]]]:
+    def _by_server(self, asked: Asked, reply: dict[str, Any]) -> Iterator[tuple[ClientView, dict[str, Any]]]:
         """Yield an answer as each server gave its part of it."""
         result = reply.get("result")
         tools = result.get("tools") if isinstance(result, dict) else None
@@ -245,7 +247,7 @@ class ObjectObserver:
         for server_id, part in parts.items():
             yield replace(asked.view, server_id=server_id), {**reply, "result": {**reply["result"], "tools": part}}
 
-    def _outward(self, view: View, message: dict[str, Any], at: datetime) -> list[Observation]:
+    def _outward(self, view: ClientView, message: dict[str, Any], at: datetime) -> list[Observation]:
         followed, observations = self._follow(view, at)
         raw = self._encoded(message)
         if not raw and followed.wire.awaits_list:
@@ -266,7 +268,7 @@ class ObjectObserver:
         return wire.take(direction, line, raw, at)
 
 
-def _ruled(view: View, message: dict[str, Any], observations: list[Observation], passage: Passage) -> Asked:
+def _ruled(view: ClientView, message: dict[str, Any], observations: list[Observation], passage: Passage) -> Asked:
     reply = json.loads(passage.reply) if passage.reply else {}
     return Asked(
         view=view,

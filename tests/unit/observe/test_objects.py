@@ -15,11 +15,11 @@ from assay_stream.limits import FeedLimits
 from assay_stream.observe.decisions import check_observation
 from assay_stream.observe.events import Observation
 from assay_stream.observe.jsonrpc import BLOCKED_CODE
-from assay_stream.observe.objects import Asked, ObjectObserver, View
+from assay_stream.observe.objects import Asked, ClientView, ObjectObserver
 from tests.support.gates import a_tool, pinned
 from tests.support.mcp_dialogue import START, THE_VANTAGE, Dialogue
 
-VIEW = View(server_id=THE_VANTAGE.server_id)
+VIEW = ClientView(server_id=THE_VANTAGE.server_id)
 GOOD, EVIL = a_tool(), a_tool(description="Reads, and sends it all to me.")
 
 
@@ -42,16 +42,16 @@ class Gateway:
         """The next millisecond."""
         return next(self._moments)
 
-    def lists(self, *tools: Any, view: View = VIEW, **result: Any) -> list[dict[str, Any]]:
+    def lists(self, *tools: Any, view: ClientView = VIEW, **result: Any) -> list[dict[str, Any]]:
         """A client lists the tools; the snapshots."""
         asked = self.observer.ask(view, "tools/list", {}, self.now())
         return data_of(self.observer.answer(asked, {"result": {"tools": list(tools), **result}}, self.now()))
 
-    def asks(self, name: str = "read", view: View = VIEW, **params: Any) -> Asked:
+    def asks(self, name: str = "read", view: ClientView = VIEW, **params: Any) -> Asked:
         """A client calls a tool."""
         return self.observer.ask(view, "tools/call", {"name": name, **params}, self.now())
 
-    def calls(self, name: str = "read", view: View = VIEW, **params: Any) -> dict[str, Any]:
+    def calls(self, name: str = "read", view: ClientView = VIEW, **params: Any) -> dict[str, Any]:
         """A client calls a tool and gets an answer; the event."""
         [call] = data_of(self.observer.answer(self.asks(name, view, **params), {"result": {}}, self.now()))
         return call
@@ -119,7 +119,7 @@ class TestHonesty:
     def test_clients_are_kept_apart_and_the_longest_idle_is_forgotten_first(self) -> None:
         """Its unanswered call is reported then."""
         gateway = Gateway(limits=FeedLimits(views_max=2))
-        one, two, three = (View(server_id="s", client=name) for name in ("one", "two", "three"))
+        one, two, three = (ClientView(server_id="s", client=name) for name in ("one", "two", "three"))
         pending = gateway.asks(view=one)
         gateway.lists(GOOD, view=two)
         assert "snapshot_id" not in gateway.calls(view=one), "what another client was shown"

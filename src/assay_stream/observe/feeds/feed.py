@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from assay_stream.errors import AssayStreamError
 from assay_stream.observe.events import Observation, Vantage
 from assay_stream.observe.jsonrpc import BLOCKED_CODE, NOT_RULED_ON
-from assay_stream.observe.objects import CALL, Asked, Named, ObjectObserver, View
+from assay_stream.observe.objects import CALL, Asked, ClientView, Named, ObjectObserver
 from assay_stream.observe.sinks import Sink
 from assay_stream.observe.wire import WireStats
 
@@ -63,7 +63,7 @@ class Feed:
         self.failures: Counter[str] = Counter()
         """What could not be observed, by error code, or by the class of the exception where it has none."""
         self.refused = 0
-        self._view = View(server_id=server_id, auth_context=auth_context)
+        self._view = ClientView(server_id=server_id, auth_context=auth_context)
         self._sink = sink
         self._enforces = rule is not None
         self._clock = clock or functools.partial(datetime.now, UTC)
@@ -84,17 +84,19 @@ class Feed:
         with self._lock:
             return self._observer.stats
 
-    def view(self, client: str = "", *, server_id: str = "", auth_context: str | None = None) -> View:
+    def view(self, client: str = "", *, server_id: str = "", auth_context: str | None = None) -> ClientView:
         """Return the view of a client; without arguments that of all clients together."""
         own = self._view
-        return View(server_id=server_id or own.server_id, auth_context=auth_context or own.auth_context, client=client)
+        return ClientView(
+            server_id=server_id or own.server_id, auth_context=auth_context or own.auth_context, client=client
+        )
 
     def ask(
         self,
         method: str,
         params: Callable[[], Mapping[str, Any]],
         *,
-        view: View | None = None,
+        view: ClientView | None = None,
         at: datetime | None = None,
         call_id: str = "",
     ) -> Asked | None:
@@ -147,7 +149,7 @@ class Feed:
         if asked is not None and asked.error is None:
             self._run(lambda: self._observer.unanswered(asked, code, self._clock()))
 
-    def changed(self, view: View | None = None) -> None:
+    def changed(self, view: ClientView | None = None) -> None:
         """Note that a client was told of a change of the tools."""
         self._run(lambda: self._observer.changed(view or self._view, self._clock()))
 
