@@ -180,6 +180,12 @@ class Limits:
     """Characters of one identifier (server, observer, tool, snapshot, call). They become Kafka keys and
     alert fields."""
 
+    prefixes_max: int = 256
+    """Rules for the prefixes of one gateway, about one a server."""
+
+    prefix_chars_max: int = 256
+    """Characters that a gateway puts before a tool's name: the name of a server, and a separator."""
+
     time_max_s: int = 4_102_444_800
     """Latest event time, seconds since the epoch: the year 2100. A clock that says more is broken."""
 

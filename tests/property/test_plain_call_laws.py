@@ -74,6 +74,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
             "ended_at": MOMENTS,
         },
     ),
+    "shown_tool_name": PLAIN,
     "trace_id": PLAIN,
     "transport": st.just("mcp"),
     "tool_version": PLAIN,

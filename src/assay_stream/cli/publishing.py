@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, BinaryIO, Literal
 
@@ -90,7 +89,14 @@ def _read(
         if source == "assay-log":
             yield from from_assay_log(lines, server_id=server_id, observer_id=seen.observer_id, on_error=collect)
         else:
-            yield from from_mcp_wire(lines, **asdict(seen), on_error=collect)
+            yield from from_mcp_wire(
+                lines,
+                server_id=server_id,
+                observer_id=seen.observer_id,
+                server_scoped=seen.server_scoped,
+                auth_context=seen.auth_context,
+                on_error=collect,
+            )
 
 
 def deliver(observations: Iterable[Observation], output: Path | BinaryIO | None, bootstrap: str | None) -> int:

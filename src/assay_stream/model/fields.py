@@ -16,6 +16,11 @@ Identifier = Annotated[
     str, StringConstraints(min_length=1, max_length=DEFAULT_LIMITS.identifier_chars_max, pattern=r"\S")
 ]
 ShortText = Annotated[str, StringConstraints(min_length=1, max_length=DEFAULT_LIMITS.identifier_chars_max)]
+Prefix = Annotated[str, StringConstraints(min_length=1, max_length=DEFAULT_LIMITS.prefix_chars_max)]
+ShownName = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=DEFAULT_LIMITS.prefix_chars_max + DEFAULT_LIMITS.identifier_chars_max),
+]
 Instructions = Annotated[str, StringConstraints(max_length=DEFAULT_LIMITS.instructions_chars_max)]
 HashText = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 Count = Annotated[int, Field(ge=0, le=2**53)]

@@ -16,8 +16,10 @@ from assay_stream.model.fields import (
     HashText,
     Identifier,
     Instructions,
+    Prefix,
     Reference,
     ShortText,
+    ShownName,
     Timestamp,
     Token,
     UriReference,
@@ -51,6 +53,7 @@ class SnapshotData(Model):
     """What one server offered to one observer: the answer to ``tools/list``, exactly as received.
 
     ``instructions`` are those of its answer to ``initialize`` or ``server/discover``; empty, it is known to give none.
+    Where a gateway put ``shown_prefix`` before the names of the tools, ``tools`` has them without it.
     """
 
     server_id: Identifier
@@ -59,6 +62,7 @@ class SnapshotData(Model):
     server_scoped: bool
     completeness: Completeness
     auth_context: ShortText | None = None
+    shown_prefix: Prefix | None = None
     protocol_version: ShortText | None = None
     tools: list[dict[str, Any]]
     prompts: list[dict[str, Any]] | None = None
@@ -127,6 +131,7 @@ class Reported(TypedDict, total=False):
     decision: Required[Decision]
     reason_code: Required[ShortText]
     profile: CallProfile | None
+    shown_tool_name: ShownName | None
     trace_id: ShortText | None
     args_schema_hash: HashText | None
     args_hash: HashText | None

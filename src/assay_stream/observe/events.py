@@ -41,17 +41,23 @@ class Vantage:
         observer_id: the proxy that observes.
         server_scoped: whether definitions are bound to this server's name.
         auth_context: a label (not a secret) for the permissions under which the server was queried.
+        shown_prefix: what a gateway puts before the names of the server's tools; every name here is the server's own.
 
     Raises:
-        ConfigurationError: ``bad_identifier`` for a name that no record may carry.
+        ConfigurationError: ``bad_identifier`` for a name that no record may carry, ``bad_prefix``.
     """
 
     server_id: str
     observer_id: str
     server_scoped: bool = False
     auth_context: str | None = None
+    shown_prefix: str = ""
 
     def __post_init__(self) -> None:
+        if len(self.shown_prefix) > DEFAULT_LIMITS.prefix_chars_max or not is_unicode(self.shown_prefix):
+            raise ConfigurationError(
+                "bad_prefix", f"a prefix is valid Unicode and has at most {DEFAULT_LIMITS.prefix_chars_max} characters"
+            )
         for what in ("server_id", "observer_id", "auth_context"):
             name = getattr(self, what)
             if name is not None:
@@ -112,6 +118,7 @@ class CallFields(TypedDict, total=False):
     """Optional facts about a call; ``None`` counts as absent."""
 
     profile: str | None
+    shown_tool_name: str | None
     trace_id: str | None
     snapshot_id: str | None
     args_schema_hash: str | None
@@ -172,6 +179,7 @@ def snapshot_event(
         "server_scoped": vantage.server_scoped,
         "completeness": completeness,
         "auth_context": vantage.auth_context,
+        "shown_prefix": vantage.shown_prefix or None,
         "protocol_version": protocol_version,
         "prompts": prompts,
         "resource_templates": resource_templates,
@@ -221,7 +229,7 @@ def call_event(
     Args:
         event_id: unique among this observer's events.
         observed_at: when the call was seen on its way to the server.
-        tool_name: the tool as the caller named it.
+        tool_name: the tool as its server names it; ``shown_tool_name`` is what the caller named, if that differs.
         tool_call_id: identifies this call and no other.
         fields: what else is known. Digests only: never pass arguments or results.
     """
@@ -234,6 +242,8 @@ def call_event(
         "reason_code": reason_code,
     }
     event = _envelope(vantage.source, CALL_TYPE, event_id, observed_at, traceparent)
+    if vantage.shown_prefix:
+        data["shown_tool_name"] = vantage.shown_prefix + tool_name
     event["data"] = data | {name: value for name, value in fields.items() if value is not None}
     return _observation("call", vantage, _dumps(event), observed_at, traceparent)
 

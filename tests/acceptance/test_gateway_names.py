@@ -1,0 +1,64 @@
+"""Tools behind a gateway that puts prefixes before their names: one digest, one tool, and both names on record."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from assay_stream import engine
+from assay_stream.engine import EngineState
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import Role
+from assay_stream.observe import Observation, Vantage, call_event, snapshot_event
+from tests.support.events import record_of
+
+AT = datetime(2026, 11, 21, 10, tzinfo=UTC)
+TOOL = {"name": "create_issue", "description": "Create an issue.", "inputSchema": {"type": "object"}}
+
+
+def evidence_of(vantage: Vantage) -> dict[str, Any]:
+    """The evidence of one call to a tool that was listed before."""
+    listing = snapshot_event(
+        vantage, event_id="1", snapshot_id="s", observed_at=AT, completeness="complete", tools=[TOOL]
+    )
+    call = call_event(
+        vantage,
+        event_id="2",
+        observed_at=AT + timedelta(seconds=1),
+        tool_name="create_issue",
+        tool_call_id="c",
+        decision="allow",
+        reason_code="forwarded",
+        snapshot_id="s",
+    )
+    state = EngineState(producer=Producer(version="1"))
+    for output in engine.process(state, recorded(listing)):
+        if output.role is Role.BINDINGS:
+            engine.process(state, record_of(Role.BINDINGS, output.value, key=output.key))
+    [evidence] = engine.process(state, recorded(call))
+    data: dict[str, Any] = json.loads(evidence.value or b"")["data"]
+    return data
+
+
+def recorded(observation: Observation) -> Any:
+    """An observation in its log."""
+    return record_of(observation.role, observation.value, key=observation.key, timestamp_ms=observation.timestamp_ms)
+
+
+def test_evidence_through_a_gateway_is_that_of_the_server_and_names_both() -> None:
+    """Only the name that the client was shown is added: digests, identity and binding are the server's own."""
+    direct = evidence_of(Vantage(server_id="github", observer_id="o", server_scoped=True))
+    through = evidence_of(Vantage(server_id="github", observer_id="o", server_scoped=True, shown_prefix="github_"))
+    assert through.pop("shown_tool_name") == "github_create_issue"
+    assert through == direct
+    assert direct["tool"] == "create_issue"
+    assert direct["binding"]["scope"] == "exact"
+
+
+def test_a_snapshot_says_what_the_client_was_shown() -> None:
+    """The tools have their own names, and the prefix stands beside them."""
+    vantage = Vantage(server_id="github", observer_id="o", shown_prefix="github_")
+    event = snapshot_event(vantage, event_id="1", snapshot_id="s", observed_at=AT, completeness="partial", tools=[TOOL])
+    data = json.loads(event.value)["data"]
+    assert (data["shown_prefix"], data["tools"][0]["name"]) == ("github_", "create_issue")
