@@ -356,6 +356,10 @@ ARCHIVE_LOGS_MAX = 100_000
 """Logs (partitions of topics) in the archives of one command, each with some memory of its own. The largest
 deployment that the settings allow has 30,000 partitions of input."""
 
+COVERAGE_NAMES_MAX = 100_000
+"""Servers, and observers, that a coverage report tells apart: the largest fleet that was measured. Whoever may publish
+can make up any number of names; the rest is counted together, and the report says so."""
+
 AGENT_REPLAY_BUFFERED_MAX = 1_000_000
 """Records that wait in a replay of agents: a minute of some ten thousand calls a second. A replay is never ahead of the
 event times that it reads, so it waits for ``agent_disorder_ms``, where a worker waits for progress."""

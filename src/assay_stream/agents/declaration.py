@@ -89,7 +89,8 @@ class Detection:
     Two detections are one alert if agent, key, server and tool are the same.
 
     Args:
-        server_id: the server it is about, ``None`` for that of the event.
+        about: what it is about, in place of the key, where one key stands for several things.
+        server_id: the server it is about, ``None`` for that of the event; ``*`` for none in particular.
         tool_name: the tool, ``None`` where it is about none.
         severity: ``None`` for the agent's own.
         references: origins of the records that it rests on, beside the event's.
@@ -99,6 +100,7 @@ class Detection:
     tool_name: str | None = None
     severity: Severity | None = None
     references: tuple[Origin, ...] = ()
+    about: tuple[str, ...] | None = None
 
 
 Key = str | tuple[str, ...] | None

@@ -73,11 +73,12 @@ class Case(NamedTuple):
                 "agent_bad_output",
                 about(
                     self.agent.name,
-                    "a handler yields Detection objects: texts for server and tool, a severity by name, and at most "
-                    f"{limits.agent_references_max} origins",
+                    "a handler yields Detection objects: texts for server, tool and what it is about, a severity by "
+                    f"name, and at most {limits.agent_references_max} origins",
                 ),
             )
-        return self._finding(Kind.DETECTION, given, self.key, None)
+        key = self.key if given.about is None else given.about
+        return self._finding(Kind.DETECTION, given, key, None)
 
     def _finding(self, kind: Kind, given: Detection, key: tuple[str, ...], reason: str | None) -> Finding:
         agent, event = self.agent, self.event
@@ -148,9 +149,13 @@ def handle(case: Case, known: Kept | None, definition: Callable[[str], Any], lim
 
 def _is_valid(given: Detection, limits: Limits) -> bool:
     # Tool names have no bound where records have none: servers choose them.
+    about = given.about or ()
     texts = [text for text in (given.server_id, given.tool_name) if text is not None]
     return (
-        all(isinstance(text, str) and text for text in texts)
+        isinstance(about, tuple)
+        and len(about) <= limits.agent_key_parts_max
+        and all(isinstance(text, str) and len(text) <= limits.identifier_chars_max for text in about)
+        and all(isinstance(text, str) and text for text in texts)
         and len(given.server_id or "") <= limits.identifier_chars_max
         and (given.severity is None or given.severity in {str(level) for level in Level})
         and isinstance(given.references, tuple)

@@ -12,6 +12,7 @@ from assay_stream.cli import (
     alerts_triage,
     archiving,
     compare,
+    coverage,
     drift,
     exporting,
     fingerprint,
@@ -55,6 +56,7 @@ app.command()(verify.verify)
 app.command()(looking_back.asof)
 app.command()(looking_back.timeline)
 app.command()(looking_back.trace)
+app.command()(coverage.coverage)
 app.command("conformance", hidden=True)(handshake.check)  # the former name
 app.command(context_settings={"allow_interspersed_args": False})(tap.tap)
 app.add_typer(schemapin.schemapin_app, name="schemapin")

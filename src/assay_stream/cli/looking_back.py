@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from assay_stream.cli.options import AnyTool, Bootstrap, Format, ServerId, grouped, time_option
-from assay_stream.cli.output import RowFormat, cell, print_rows
+from assay_stream.cli.options import AnyTool, Bootstrap, Report, ServerId, grouped, time_option
+from assay_stream.cli.output import ReportFormat, cell, print_rows
 from assay_stream.cli.shared import say
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import InputError
@@ -40,7 +40,7 @@ class Looking:
     inputs: Annotated[
         list[Path] | None, typer.Option("--input", help="Recorded observations (NDJSON). Repeatable. Default: Kafka.")
     ] = None
-    target: Format = RowFormat.TABLE
+    target: Report = ReportFormat.TABLE
     bootstrap_servers: Bootstrap = None
 
     @property

@@ -10,7 +10,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from assay_stream.cli.output import RowFormat
+from assay_stream.cli.output import ReportFormat, RowFormat
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import InputError
 from assay_stream.model.cloudevents import time_us_of
@@ -43,6 +43,7 @@ AnyServerId = Annotated[str | None, typer.Option(help="Only this server.")]
 AnyTool = Annotated[str | None, typer.Option("--tool", help="Only this tool.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 Format = Annotated[RowFormat, typer.Option("--format", help="A table for people, or one JSON object per line.")]
+Report = Annotated[ReportFormat, typer.Option("--format", help="A table for people, one JSON object per line, or CSV.")]
 FromKafka = Annotated[bool, typer.Option("--from-kafka", help="Read the deployment's topics, in no consumer group.")]
 Inputs = Annotated[list[Path] | None, typer.Option("--input", help="Recorded observations (NDJSON). Repeatable.")]
 EvidenceFiles = Annotated[list[Path] | None, typer.Option("--evidence", help="Evidence (NDJSON). Repeatable.")]

@@ -1,5 +1,7 @@
 """What commands print: JSON lines, tables, and pages with colours."""
 
+import csv
+import io
 import os
 import shutil
 import sys
@@ -14,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from assay_stream.alerts.page import PageLine
-from assay_stream.text.escaping import json_text, visible
+from assay_stream.text.escaping import csv_cell, json_text, visible
 from assay_stream.text.visible import LineSpan, Style
 
 CELL_CHARACTERS_MAX = 44
@@ -43,6 +45,12 @@ _LOOKS: dict[Style, str] = {
 class RowFormat(StrEnum):
     TABLE = "table"
     JSON = "json"
+
+
+class ReportFormat(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
 
 
 class Colour(StrEnum):
@@ -81,16 +89,22 @@ def print_line(text: str) -> None:
 
 
 def print_rows(
-    rows: Iterable[Mapping[str, Any]], columns: Sequence[str], target: RowFormat, *, whole: bool = False
+    rows: Iterable[Mapping[str, Any]], columns: Sequence[str], target: RowFormat | ReportFormat, *, whole: bool = False
 ) -> None:
-    """Print rows: a table of some columns for people, or each as one JSON object.
+    """Print rows: some columns as a table for people or as CSV for a spreadsheet, or each row as one JSON object.
 
     Args:
         whole: whether long values stay whole in the table, to be copied.
     """
-    if target is RowFormat.JSON:
+    if target == "json":
         for row in rows:
             print_json(row)
+        return
+    if target == "csv":
+        for cells in ([*columns], *([_csv_cell(row.get(name)) for name in columns] for row in rows)):
+            line = io.StringIO()
+            csv.writer(line, lineterminator="\r").writerow(cells)  # the line feed follows with the line
+            print_line(line.getvalue())
         return
     shown = cell if not whole else lambda value: "-" if value is None else visible(str(value))
     table = [
@@ -98,6 +112,14 @@ def print_rows(
         *([LineSpan(shown(row.get(name))) for name in columns] for row in rows),
     ]
     Painter(Colour.NEVER).table(table)
+
+
+def _csv_cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        value = ", ".join(value)
+    return csv_cell(value if isinstance(value, str) else orjson.dumps(value).decode())
 
 
 def print_summary(content: Mapping[str, Any], target: RowFormat) -> None:

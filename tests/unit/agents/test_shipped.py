@@ -1,4 +1,4 @@
-"""The four detections that ship."""
+"""The detections that ship."""
 
 from __future__ import annotations
 
@@ -13,10 +13,15 @@ from assay_stream.agents.shipped import (
     denied_burst_agent,
     first_use_spree_agent,
     open_alert_called_agent,
+    silent_observer,
+    silent_observer_agent,
     toxic_flow_agent,
+    unlisted_server,
+    unlisted_server_agent,
 )
 from assay_stream.agents.shipped.toxic_flow import labels_of, toxic_flow
 from assay_stream.alerts.state import counted
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.alert import Activity, AlertStatus
 from assay_stream.model.alert_writer import alert_record
 from assay_stream.model.record import Output, Role
@@ -179,3 +184,96 @@ def test_labels_of_the_operator_take_the_place_of_guesses() -> None:
 def test_a_definition_suggests_what_a_tool_can_do(name: str, annotations: dict[str, bool], labels: list[str]) -> None:
     """By words in its name, and by hints."""
     assert labels_of({"name": name, "annotations": annotations}) == labels
+
+
+def unlisted(offset: int, second: float, **data: Any) -> Output:
+    """A call on a server that nobody had listed."""
+    return evidence(offset, second, unbound_reason="definition_not_observed", **data)
+
+
+def test_a_server_is_found_while_calls_go_on_without_a_list() -> None:
+    """After ten minutes, and again twice a day, so that its alert stays open."""
+    calls = [unlisted(n, n * 300) for n in range(400)]
+    assert [finding.time_us for finding in found(unlisted_server_agent, calls)] == [
+        start_us(second) for second in (600, 600 + 12 * 3_600, 600 + 24 * 3_600)
+    ]
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        [unlisted(n, n) for n in range(500)],
+        [unlisted(0, 0), *(evidence(n, n * 600) for n in range(1, 9))],
+        [evidence(n, n * 600, unbound_reason="tool_not_listed") for n in range(9)],
+        [unlisted(0, 0), unlisted(1, 13 * 3_600)],
+    ],
+)
+def test_a_server_that_is_listed_in_time_is_not_found(calls: list[Output]) -> None:
+    """Soon, after its first call, with another tool than the one called, or but for one call a day."""
+    assert found(unlisted_server_agent, calls) == []
+
+
+def test_made_up_servers_lead_to_few_findings_that_say_so() -> None:
+    """100,000 names cost no more state and no more alerts than a few hundred, and are not passed over in silence."""
+    calls = [unlisted(n, n * 0.01, server_id=f"server-{n}") for n in range(100_000)]
+    again = [unlisted(100_000 + n, 2_000 + n * 0.01, server_id=f"server-{n}") for n in range(2_000)]
+    roomy = replace(DEFAULT_LIMITS, agent_buffered_max=len(calls) + len(again))
+    findings = found(unlisted_server_agent, [*calls, *again], limits=roomy)
+    about = {finding.server_id for finding in findings}
+    assert len(about) == len(findings) - unlisted_server.GROUPS + 1
+    assert unlisted_server.GROUPS < len(findings) <= unlisted_server.GROUPS * (unlisted_server.SERVERS_MAX + 1)
+    assert "*" in about
+
+
+def days(observer_id: str, *, first: int, last: int, every_h: int = 6) -> list[Output]:
+    """Calls of an observer from one day to another."""
+    seconds = range(first * DAY_S, last * DAY_S, every_h * 3_600)
+    return [evidence(second, second, observer_id=observer_id) for second in seconds]
+
+
+def test_an_observer_that_falls_silent_is_found_while_others_go_on() -> None:
+    """Two days after its last call, and again twice a day, so that its alert stays open; one alert."""
+    calls = days("gone", first=0, last=10) + days("here", first=0, last=13)
+    findings = found(silent_observer_agent, sorted(calls, key=lambda call: orjson.loads(call.value or b"")["time"]))
+    assert [finding.detection and finding.detection.key for finding in findings] == [("gone",)] * 3
+    assert findings[0].time_us == start_us(10 * DAY_S - 6 * 3_600 + silent_observer.SILENT_S)
+    assert len({finding.uid() for finding in findings}) == 1
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        days("gone", first=0, last=7) + days("here", first=0, last=12),
+        days("gone", first=0, last=10) + days("here", first=0, last=10),
+        days("gone", first=0, last=3) + days("gone", first=6, last=11) + days("here", first=0, last=19),
+        days("gone", first=0, last=10) + days("gone", first=11, last=13) + days("here", first=0, last=14),
+        days("gone", first=0, last=10) + days("here", first=50, last=51),
+    ],
+)
+def test_an_observer_that_rests_is_not_silent(calls: list[Output]) -> None:
+    """Known for a week only, silent with all others, no longer than on a weekend, back in time, or retired."""
+    assert found(silent_observer_agent, calls) == []
+
+
+def test_a_clock_that_is_a_day_ahead_makes_nobody_silent() -> None:
+    """Times further ahead than that are refused."""
+    calls = days("steady", first=0, last=12, every_h=1)
+    ahead = [evidence(10**7 + n, 11 * DAY_S + n * 3_600 + DAY_S, observer_id="ahead") for n in range(24)]
+    assert found(silent_observer_agent, calls + ahead) == []
+
+
+def test_made_up_observers_do_not_hide_one_that_falls_silent() -> None:
+    """An observer for each call: those known for long stay, the others push each other out."""
+    flood = [evidence(10**8 + n, n * 120, observer_id="x" * 900 + str(n)) for n in range(10_000)]
+    calls = days("gone", first=0, last=10) + days("here", first=0, last=13) + flood
+    findings = found(silent_observer_agent, calls)
+    assert {finding.detection and finding.detection.key for finding in findings} == {("gone",)}
+
+
+def test_more_observers_than_are_remembered_is_said() -> None:
+    """Where all of them are known for long, a further one cannot be watched."""
+    crowd = [call for n in range(silent_observer.OBSERVERS_MAX) for call in days(f"o{n}", first=0, last=10, every_h=24)]
+    findings = found(silent_observer_agent, [*crowd, *days("late", first=9, last=10)])
+    assert {finding.detection and finding.detection.key for finding in findings} == {
+        ("more observers than are remembered",)
+    }

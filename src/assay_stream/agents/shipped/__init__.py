@@ -1,8 +1,17 @@
-"""Four detections, written with the API for users and nothing else: copy one to begin your own."""
+"""Six detections, written with the API for users and nothing else: copy one to begin your own."""
 
 from assay_stream.agents.shipped.denied_burst import agent as denied_burst_agent
 from assay_stream.agents.shipped.first_use_spree import agent as first_use_spree_agent
 from assay_stream.agents.shipped.open_alert_called import agent as open_alert_called_agent
+from assay_stream.agents.shipped.silent_observer import agent as silent_observer_agent
 from assay_stream.agents.shipped.toxic_flow import agent as toxic_flow_agent
+from assay_stream.agents.shipped.unlisted_server import agent as unlisted_server_agent
 
-__all__ = ["denied_burst_agent", "first_use_spree_agent", "open_alert_called_agent", "toxic_flow_agent"]
+__all__ = [
+    "denied_burst_agent",
+    "first_use_spree_agent",
+    "open_alert_called_agent",
+    "silent_observer_agent",
+    "toxic_flow_agent",
+    "unlisted_server_agent",
+]

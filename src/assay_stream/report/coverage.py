@@ -1,0 +1,159 @@
+"""What is observed of each server and by each observer: lists, calls, what these were bound by, and what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from assay_stream.errors import InputError
+from assay_stream.limits import COVERAGE_NAMES_MAX, DEFAULT_LIMITS
+from assay_stream.model.cloudevents import event_time_us, read_event, time_us_of
+from assay_stream.model.evidence import Scope, Unbound
+from assay_stream.model.observation import SnapshotEvent
+from assay_stream.model.record import OBSERVER_HEADER, Record
+from assay_stream.report.rows import Row, time_text
+from assay_stream.verify.evidence import Recorded
+
+GRAVE = frozenset({"never_listed", "calls_unlisted", "silent", "names_beyond_limit"})
+"""Gaps in which calls stay unbound, or may go on unobserved."""
+_SCOPES = frozenset(scope.value for scope in Scope)
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What was seen of one server, or by one observer."""
+
+    lists: int = 0
+    incomplete: int = 0
+    refused: int = 0
+    calls: int = 0
+    bound: dict[str, int] = field(default_factory=lambda: dict.fromkeys(sorted(_SCOPES), 0))
+    unlisted: int = 0
+    last_list_us: int = 0
+    last_call_us: int = 0
+
+    @property
+    def last_us(self) -> int:
+        return max(self.last_list_us, self.last_call_us)
+
+
+class CoverageCounts:
+    """Counts lists and evidence by server and by observer.
+
+    Args:
+        since_us: count calls from this event time on, microseconds since the epoch; every list counts, since calls
+            rest on what was listed before.
+        until_us: count what has this event time or an earlier one.
+        names_max: servers, and observers, that are told apart; the rest is counted together.
+    """
+
+    def __init__(
+        self, *, since_us: int | None = None, until_us: int | None = None, names_max: int = COVERAGE_NAMES_MAX
+    ) -> None:
+        self._since_us = since_us or 0
+        self._until_us = until_us
+        self._names_max = names_max
+        self._seen: dict[str, dict[str | None, _Seen]] = {"server": {}, "observer": {}}
+        self.latest_us = 0
+        """The latest event time counted."""
+
+    def take_snapshot(self, record: Record) -> None:
+        """Count a record of the snapshot topic. Announced changes are no lists."""
+        try:
+            event = read_event(record)
+        except InputError:
+            named = dict(record.headers).get(OBSERVER_HEADER)
+            for seen in self._of(_text(record.key), _text(named)):
+                seen.refused += 1
+            return
+        time_us = event_time_us(event)
+        if not isinstance(event, SnapshotEvent) or self._is_later(time_us):
+            return
+        for seen in self._of(event.data.server_id, event.data.observer_id):
+            seen.lists += 1
+            seen.incomplete += event.data.completeness != "complete"
+            seen.last_list_us = max(seen.last_list_us, time_us)
+
+    def take_evidence(self, evidence: Recorded) -> None:
+        """Count a record of evidence. One that does not say when, where and by whom is not ours, and is passed over."""
+        server_id, observer_id, time = (
+            evidence.text("server_id"),
+            evidence.text("observer_id"),
+            evidence.content.get("time"),
+        )
+        try:
+            time_us = time_us_of(time) if isinstance(time, str) else None
+        except InputError:
+            time_us = None
+        if time_us is None or server_id is None or observer_id is None:
+            return
+        if time_us < self._since_us or self._is_later(time_us):
+            return
+        binding = evidence.binding
+        scope = binding.get("scope") if isinstance(binding, dict) else None
+        # A rule may find the list and no digest in it.
+        scope = scope if scope in _SCOPES and evidence.text("tool_definition_digest") is not None else None
+        for seen in self._of(server_id, observer_id):
+            seen.calls += 1
+            if scope is not None:
+                seen.bound[scope] += 1
+            seen.unlisted += evidence.text("unbound_reason") == Unbound.NOT_OBSERVED
+            seen.last_call_us = max(seen.last_call_us, time_us)
+
+    def rows(self, *, silent_after_us: int) -> Iterator[Row]:
+        """Yield a row for each server and each observer, by name; what could not be told apart comes last.
+
+        Args:
+            silent_after_us: who was seen last as long before the latest event time, or the end, is silent.
+        """
+        now_us = self.latest_us if self._until_us is None else self._until_us
+        for what, entries in self._seen.items():
+            for name, seen in sorted(entries.items(), key=lambda entry: (entry[0] is None, entry[0] or "")):
+                is_silent = 0 < seen.last_us <= now_us - silent_after_us
+                yield {
+                    "what": what,
+                    "name": name,
+                    "lists": seen.lists,
+                    "incomplete": seen.incomplete,
+                    "refused": seen.refused,
+                    "calls": seen.calls,
+                    **seen.bound,
+                    "unbound": seen.calls - sum(seen.bound.values()),
+                    "unlisted": seen.unlisted,
+                    "bound_share": round(sum(seen.bound.values()) / seen.calls, 4) if seen.calls else None,
+                    "last_list": time_text(seen.last_list_us) if seen.last_list_us else None,
+                    "last_call": time_text(seen.last_call_us) if seen.last_call_us else None,
+                    "silent_since": time_text(seen.last_us) if is_silent else None,
+                    "gaps": list(_gaps(what, name, seen, is_silent=is_silent)),
+                }
+
+    def _is_later(self, time_us: int) -> bool:
+        if self._until_us is not None and time_us > self._until_us:
+            return True
+        self.latest_us = max(self.latest_us, time_us)
+        return False
+
+    def _of(self, server_id: str | None, observer_id: str | None) -> Iterator[_Seen]:
+        for what, name in (("server", server_id), ("observer", observer_id)):
+            if name is not None:
+                entries = self._seen[what]
+                kept = name if name in entries or len(entries) < self._names_max else None
+                yield entries.setdefault(kept, _Seen())
+
+
+def _gaps(what: str, name: str | None, seen: _Seen, *, is_silent: bool) -> Iterator[str]:
+    if seen.calls and not seen.lists:
+        yield "never_listed" if what == "server" else "calls_only"
+    if seen.unlisted:
+        yield "calls_unlisted"
+    if seen.lists and not seen.calls:
+        yield "never_called" if what == "server" else "lists_only"
+    if is_silent:
+        yield "silent"
+    if name is None:
+        yield "names_beyond_limit"
+
+
+def _text(raw: bytes | None) -> str | None:
+    text = (raw or b"").decode("utf-8", "replace")[: DEFAULT_LIMITS.identifier_chars_max]
+    return text if text.strip() else None

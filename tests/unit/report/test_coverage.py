@@ -1,0 +1,99 @@
+"""What a coverage report counts, and which gaps it names."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+
+from assay_stream.model.record import Role
+from assay_stream.report.coverage import CoverageCounts
+from assay_stream.report.rows import Row
+from assay_stream.verify.evidence import Recorded
+from tests.support.events import SERVER, TEN_O_CLOCK_MS, TOOL, Story
+
+HOUR_US = 3_600_000_000
+START_US = TEN_O_CLOCK_MS * 1_000
+
+
+def covered(story: Story, *, silent_after_us: int = HOUR_US, **options: int) -> dict[tuple[str, str | None], Row]:
+    """The rows of a report over what a story leads to."""
+    coverage = CoverageCounts(**options)
+    for record in story.records:
+        if record.role is Role.SNAPSHOTS:
+            coverage.take_snapshot(record)
+    for output in story.tell().of(Role.EVIDENCE):
+        coverage.take_evidence(Recorded("here", output.value or b""))
+    return {(row["what"], row["name"]): row for row in coverage.rows(silent_after_us=silent_after_us)}
+
+
+def test_calls_count_by_the_rule_that_bound_them() -> None:
+    """By snapshot, by the observer's own list, by those of others, or not at all."""
+    story = Story().lists(TOOL).calls(snapshot_id="snapshot-0").calls().calls(observer_id="gateway").calls("ghost")
+    row = covered(story)["server", SERVER]
+    counts = {name: row[name] for name in ("lists", "calls", "exact", "observer", "server", "unbound", "bound_share")}
+    assert counts == {
+        "lists": 1, "calls": 4, "exact": 1, "observer": 1, "server": 1, "unbound": 1, "bound_share": 0.75
+    }  # fmt: skip
+    assert (row["last_list"], row["last_call"]) == ("2026-03-01T10:00:00Z", "2026-03-01T10:00:04Z")
+
+
+def test_a_gateway_that_shows_calls_only_is_a_gap_of_its_own() -> None:
+    """Its calls are bound as long as somebody else lists the server."""
+    rows = covered(Story().lists(TOOL).calls(observer_id="gateway"))
+    assert rows["observer", "gateway"]["gaps"] == ["calls_only"]
+    assert rows["observer", "proxy-1"]["gaps"] == ["lists_only"]
+    assert rows["server", SERVER]["gaps"] == []
+
+
+def test_a_server_that_nobody_lists_is_named() -> None:
+    """And so is the observer whose calls rest on nothing."""
+    rows = covered(Story().lists(TOOL).calls(server_id="dark"))
+    assert rows["server", "dark"]["gaps"] == ["never_listed", "calls_unlisted"]
+    assert rows["server", SERVER]["gaps"] == ["never_called"]
+    assert rows["observer", "proxy-1"]["gaps"] == ["calls_unlisted"]
+
+
+def test_who_was_last_seen_long_before_the_rest_is_silent() -> None:
+    """By event times; at the end that was asked for instead, if any."""
+    story = Story().lists(TOOL).calls(observer_id="gone").calls().calls()
+    silent = covered(story, silent_after_us=2_000_000)
+    assert [name for (_, name), row in silent.items() if "silent" in row["gaps"]] == ["gone"]
+    assert silent["observer", "gone"]["silent_since"] == "2026-03-01T10:00:01Z"
+    later = covered(story, silent_after_us=HOUR_US, until_us=START_US + 2 * HOUR_US)
+    assert all("silent" in row["gaps"] for row in later.values())
+
+
+def test_a_refused_list_counts_as_such() -> None:
+    """Its record's key names the server, and its header the observer."""
+    story = Story().raw(Role.SNAPSHOTS, b"junk", headers=(("assay-observer-id", b"proxy-1"),)).calls()
+    rows = covered(story)
+    assert [rows[key]["refused"] for key in (("server", SERVER), ("observer", "proxy-1"))] == [1, 1]
+    assert "never_listed" in rows["server", SERVER]["gaps"]
+
+
+def test_earlier_lists_count_where_calls_are_narrowed() -> None:
+    """Otherwise a server that was listed before would look as if it never was."""
+    row = covered(Story().lists(TOOL).calls().calls(), since_us=START_US + 2_000_000)["server", SERVER]
+    assert (row["lists"], row["calls"], row["gaps"]) == (1, 1, [])
+
+
+def test_names_beyond_the_limit_are_counted_together() -> None:
+    """An id for each call: the report stays small, and says so."""
+    story = Story().lists(TOOL)
+    for number in range(20):
+        story.calls(observer_id=f"observer-{number}")
+    rows = covered(story, names_max=5)
+    assert len(rows) == 1 + 5 + 1
+    beyond = rows["observer", None]
+    assert beyond["calls"] == 16
+    assert "names_beyond_limit" in beyond["gaps"]
+
+
+@pytest.mark.parametrize(
+    "value", [b"junk", b"[]", b"{}", b'{"time":7}', orjson.dumps({"time": "2026-03-01T10:00:00Z"})]
+)
+def test_what_is_no_evidence_of_ours_is_passed_over(value: bytes) -> None:
+    """Somebody else may have written into a file."""
+    coverage = CoverageCounts()
+    coverage.take_evidence(Recorded("here", value))
+    assert list(coverage.rows(silent_after_us=0)) == []
