@@ -157,6 +157,10 @@ class WireObserver:
         unread = self._lists.greeting_missed(observed_at) if asked else []
         return [*self._lists.missed(observed_at, exchange), *unread]
 
+    def shown_as(self, prefix: str) -> None:
+        """Note what a gateway puts before the names of the tools from now on."""
+        self._wire.vantage = replace(self._wire.vantage, shown_prefix=prefix)
+
     def note_version(self, version: str) -> None:
         """Note the protocol version that a client states outside its messages."""
         self._lists.note_version(version)

@@ -26,6 +26,7 @@ from assay_stream.limits import FEED_LIMITS, FeedLimits
 from assay_stream.observe.events import Observation, Vantage
 from assay_stream.observe.jsonrpc import Direction, Line, request_key
 from assay_stream.observe.mcp_wire import WireObserver
+from assay_stream.observe.prefixes import OwnName
 from assay_stream.observe.wire import WireStats
 from assay_stream.observe.wire_lists import LIST_CHANGED
 
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
 
 CALL = "tools/call"
 
-Named = Callable[[str, str], tuple[str, str]]
-"""The server and the tool behind a name, given the server of the view and the name that the gateway shows."""
+Named = Callable[[str, str], OwnName]
+"""Whose tool a name means (``Prefixes.own``), given the server of the view and the name that the gateway shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +47,13 @@ class ClientView:
         server_id: the operator's name for the server; of several behind one gateway, those that ``Named`` gives.
         auth_context: label of the permissions under which the server is used; published.
         client: tells clients of one context apart, such as a session id; never published.
+        shown_prefix: what the gateway puts before the names of the tools; ``None`` if it is what it was.
     """
 
     server_id: str
     auth_context: str | None = None
     client: str = ""
+    shown_prefix: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,8 +136,9 @@ class ObjectObserver:
             return Asked(view=view, message=message)  # which servers are concerned is known from the answer
         name = params.get("name")
         if self._named is not None and isinstance(name, str):
-            server_id, params["name"] = self._named(view.server_id, name)
-            view = replace(view, server_id=server_id)
+            own = self._named(view.server_id, name)
+            params["name"] = own.tool_name
+            view = replace(view, server_id=own.server_id or view.server_id, shown_prefix=own.prefix)
         followed, observations = self._follow(view, at)
         raw = self._encoded(message)
         if followed.gate is None:
@@ -200,12 +204,15 @@ class ObjectObserver:
         followed = self._followed.get(view)
         if followed is not None:
             self._followed.move_to_end(view)
+            if view.shown_prefix is not None:
+                followed.wire.shown_as(view.shown_prefix)
             return followed, []
         vantage = Vantage(
             server_id=view.server_id,
             observer_id=self._observer_id,
             server_scoped=self._server_scoped,
             auth_context=view.auth_context,
+            shown_prefix=view.shown_prefix or "",
         )
         wire = WireObserver(
             vantage,
@@ -234,18 +241,20 @@ class ObjectObserver:
         """Yield an answer as each server gave its part of it."""
         result = reply.get("result")
         tools = result.get("tools") if isinstance(result, dict) else None
-        if self._named is None or not isinstance(tools, list) or not tools:
+        if self._named is None or not isinstance(result, dict) or not isinstance(tools, list) or not tools:
             yield asked.view, reply
             return
-        parts: dict[str, list[Any]] = {}
+        parts: dict[tuple[str, str], list[Any]] = {}
         for tool in tools:
-            server_id, name = asked.view.server_id, tool.get("name") if isinstance(tool, dict) else None
+            name = tool.get("name") if isinstance(tool, dict) else None
+            own = OwnName(tool_name="")
             if isinstance(name, str):
-                server_id, plain = self._named(server_id, name)
-                tool = tool if plain == name else {**tool, "name": plain}
-            parts.setdefault(server_id, []).append(tool)
-        for server_id, part in parts.items():
-            yield replace(asked.view, server_id=server_id), {**reply, "result": {**reply["result"], "tools": part}}
+                own = self._named(asked.view.server_id, name)
+                tool = {**tool, "name": own.tool_name} if own.prefix else tool
+            parts.setdefault((own.server_id or asked.view.server_id, own.prefix), []).append(tool)
+        for (server_id, prefix), part in parts.items():
+            view = replace(asked.view, server_id=server_id, shown_prefix=prefix)
+            yield view, {**reply, "result": {**result, "tools": part}}
 
     def _outward(self, view: ClientView, message: dict[str, Any], at: datetime) -> list[Observation]:
         followed, observations = self._follow(view, at)

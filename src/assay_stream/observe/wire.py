@@ -42,7 +42,7 @@ class WireStats:
         return WireStats(**{name: count + counts[name] for name, count in self.as_dict().items()})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class WireConnection:
     """What the observers of one connection share.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -16,6 +17,7 @@ from assay_stream.observe.decisions import check_observation
 from assay_stream.observe.events import Observation
 from assay_stream.observe.jsonrpc import BLOCKED_CODE
 from assay_stream.observe.objects import Asked, ClientView, ObjectObserver
+from assay_stream.observe.prefixes import Prefixes
 from tests.support.gates import a_tool, pinned
 from tests.support.mcp_dialogue import START, THE_VANTAGE, Dialogue
 
@@ -136,12 +138,8 @@ class TestNames:
 
     def test_each_server_has_its_part_of_a_list_under_its_own_names(self) -> None:
         """So that digests are those of a tap behind the gateway."""
-
-        def named(server_id: str, name: str) -> tuple[str, str]:
-            server, found, tool = name.partition("-")
-            return (server, tool) if found else (server_id, name)
-
-        gateway = Gateway(named=named)
+        prefixes = Prefixes({"a-": "a", "b-": "b"})
+        gateway = Gateway(named=lambda _, name: prefixes.own(name))
         a, b, own = gateway.lists(a_tool("a-read"), a_tool("b-read"), a_tool("own"), nextCursor="2")
         assert [(each["server_id"], each["tools"], each["completeness"]) for each in (a, b, own)] == [
             ("a", [a_tool("read")], "partial"),
@@ -150,6 +148,17 @@ class TestNames:
         ]
         call = gateway.calls("b-read")
         assert (call["server_id"], call["tool_name"], call["snapshot_id"]) == ("b", "read", b["snapshot_id"])
+        assert [each.get("shown_prefix") for each in (a, b, own)] == ["a-", "b-", None]
+        assert call["shown_tool_name"] == "b-read"
+        assert "shown_tool_name" not in gateway.calls("own")
+
+    def test_a_call_under_its_own_name_was_shown_as_the_last_list_showed_it(self) -> None:
+        """Some gateways undo the prefix of calls themselves; a server may also lose its prefix."""
+        gateway = Gateway()
+        gateway.lists(GOOD, view=replace(VIEW, shown_prefix="a-"))
+        assert gateway.calls()["shown_tool_name"] == "a-read"
+        gateway.lists(GOOD, view=replace(VIEW, shown_prefix=""))
+        assert "shown_tool_name" not in gateway.calls()
 
 
 class TestRuling:
