@@ -40,14 +40,14 @@ async def check_promises(crew: Crew, *, calls_published: int, alerts_repeated: b
 
     inputs = await deployment.read(Role.CALLS)
     assert len(inputs) >= calls_published, "the brokers lost calls that they had acknowledged"
-    evidence = await deployment.read(Role.EVIDENCE)
-    rejected = await deployment.read(Role.REJECTED)
+    evidence = await deployment.read(Role.EVIDENCE, settled=True)
+    rejected = await deployment.read(Role.REJECTED, settled=True)
     _one_each(inputs, evidence, rejected)
     _same("evidence", values(evidence), expected[Role.EVIDENCE])
     _same("rejected records", values(rejected), expected[Role.REJECTED])
     findings = await findings_of(deployment)
     _same("findings", values(findings), expected[Role.FINDINGS])
-    alerts = await deployment.read(Role.ALERTS)
+    alerts = await deployment.read(Role.ALERTS, settled=True)
     _right_alerts(values(alerts), expected[Role.ALERTS], repeated=alerts_repeated)
     assert not crew.unasked, "workers ended that nobody had stopped:\n" + "\n".join(crew.unasked)
     return {

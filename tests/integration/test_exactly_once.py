@@ -76,7 +76,7 @@ async def advance_time(deployment: Deployment, findings: int) -> None:
 
 async def findings_of(deployment: Deployment) -> list[Record]:
     """What the finding topic holds beside ticks."""
-    written = await deployment.read(Role.FINDINGS)
+    written = await deployment.read(Role.FINDINGS, settled=True)
     return [record for record in written if b'"kind":"tick"' not in (record.value or b"")]
 
 

@@ -12,7 +12,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cache
@@ -182,8 +182,13 @@ class Deployment:
         finally:
             await producer.stop()
 
-    async def read(self, role: Role) -> list[Record]:
-        """Every committed record of a role's topic, partition by partition."""
+    async def read(self, role: Role, *, settled: bool = False) -> list[Record]:
+        """Every committed record of a role's topic, partition by partition.
+
+        Args:
+            settled: wait for transactions that are still open. A group's offsets can be seen before the records
+                that were committed with them: their partitions get their markers one after the other.
+        """
         settings = self.settings
         count = next(spec.partitions for spec in topic_table(settings) if spec.role is role)
         partitions = [TopicPartition(self.topics[role], number) for number in range(count)]
@@ -193,13 +198,23 @@ class Deployment:
         try:
             await consumer.start()
             await consumer.seek_to_beginning(*partitions)
-            ends = await consumer.end_offsets(partitions)
+            ends = await (self._ends(partitions) if settled else consumer.end_offsets(partitions))
             while behind := [each for each in partitions if await consumer.position(each) < ends[each]]:
                 for partition, messages in (await consumer.getmany(*behind, timeout_ms=200)).items():
                     found[partition].extend(record_of(role, one) for one in messages if one.offset < ends[partition])
         finally:
             await consumer.stop()
         return [record for partition in partitions for record in found[partition]]
+
+    async def _ends(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where partitions end, open transactions included."""
+        consumer = reading_consumer(self.settings, isolation_level="read_uncommitted")
+        await consumer.start()
+        try:
+            ends: dict[TopicPartition, int] = await consumer.end_offsets(list(partitions))
+            return ends
+        finally:
+            await consumer.stop()
 
     async def tick(self, time_us: int) -> None:
         """Let time come this far for the alerts of every partition."""
