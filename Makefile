@@ -102,6 +102,7 @@ bench: $(VENV)/.ready ## Measure: digests, registry, join, gate, replay, exports
 	$(BIN)/python -m bench.bench_agents
 	$(BIN)/python -m bench.bench_gate
 	$(BIN)/python -m bench.bench_tap
+	$(BIN)/python -m bench.bench_ingest
 	$(BIN)/python -m bench.bench_verify
 	$(BIN)/python -m bench.bench_replay
 	$(BIN)/python -m bench.bench_export

@@ -433,3 +433,56 @@ class FeedLimits:
 
 
 FEED_LIMITS = FeedLimits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestLimits:
+    """Bounds of ``ingest``."""
+
+    body_bytes_max: int = 16 * 1024 * 1024
+    """One request, also once it is decompressed: two of the largest records, or a thousand calls of 16 KB."""
+
+    events_max: int = 1_000
+    """Events of one batch: what a client has to send again at most."""
+
+    pending_bytes_max: int = 128 * 1024 * 1024
+    """Requests that are read, and events that wait for Kafka, of all clients together. Further ones get 429."""
+
+    client_bytes_max: int = 32 * 1024 * 1024
+    """The same of one client: a quarter, so that one alone cannot keep the others out."""
+
+    requests_max: int = 1_024
+    """Requests in progress, each with a socket and a buffer of 64 KB. Further ones get 429."""
+
+    read_limit_s: float = 60.0
+    """How long a client may take for the body of a request."""
+
+    ack_limit_s: float = 15.0
+    """How long an event may wait for Kafka before its client is told to try again: a broker's failover takes less."""
+
+    retry_after_s: int = 1
+    """When to try again after 429: what waits is gone by then, or the client is told so once more."""
+
+    away_retry_after_s: int = 10
+    """When to try again after 503: a new leader for a partition, or a broker that starts again, takes that long."""
+
+    window_ids_max: int = 1_000_000
+    """Accepted events that are remembered: some 100 MB, and over three minutes at 5,000 a second."""
+
+    window_age_s: int = 86_400
+    """How long: clients that spool try again within a day."""
+
+    restored_records_max: int = 100_000
+    """Records of accepted events that are read at the start, the latest ones: a few seconds."""
+
+    ids_per_record_max: int = 10_000
+    """Accepted events that one record names: 350 KB."""
+
+    clients_max: int = 10_000
+    """Clients of one file."""
+
+    reload_s: float = 2.0
+    """How soon a changed file of clients counts. It is looked at, and read only if it has changed."""
+
+
+INGEST_LIMITS = IngestLimits()

@@ -23,6 +23,7 @@ from assay_stream.files.record_line import rejected_line
 from assay_stream.limits import Limits
 from assay_stream.model.agent_topic import INPUT_HEADER, PROGRESS
 from assay_stream.model.envelope import Producer
+from assay_stream.model.ingest import mark_of, write_accepted
 from assay_stream.model.record import TOPIC_NAMES, Origin, Output, Record, Role
 from assay_stream.model.schemas.documents import FACT_KEY, OUTPUTS, SUFFIX
 from assay_stream.registry.ledger import progress
@@ -158,6 +159,8 @@ def written() -> dict[str, dict[bytes, Any]]:
             for name, content in named(output):
                 if content is not None:
                     found[name][orjson.dumps(content)] = content
+    accepted = write_accepted([mark_of("gw-1", "urn:assay-stream:observer:gw-1", "event-1")])
+    found["assay.ingest.accepted"][accepted] = orjson.loads(accepted)
     fleet = Fleet(2)
     for partition in (0, 1, 0):
         fleet.grow(partition, 3)

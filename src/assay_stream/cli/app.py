@@ -17,6 +17,7 @@ from assay_stream.cli import (
     exporting,
     fingerprint,
     handshake,
+    ingest,
     looking_back,
     operating,
     pins,
@@ -76,6 +77,7 @@ for command in alerts_triage.COMMANDS:
     alerts.alerts_app.command()(command)
 app.add_typer(exporting.export_app, name="export")
 app.add_typer(exporting.bundle_app, name="bundle")
+app.add_typer(ingest.ingest_app, name="ingest")
 app.add_typer(sealing.seal_app, name="seal")
 sealing.seal_app.command()(seal_checking.verify)
 sealing.seal_app.command()(seal_checking.archive)

@@ -95,28 +95,57 @@ class HttpOptions:
         """
         with needing_extra(_EXTRA):
             from assay_stream.observe.http.tap import Listener
-        host, _, port = (self.listen or "").rpartition(":")
-        if not host or not port.isdecimal() or int(port) > 65_535:
-            raise ConfigurationError("cannot_listen", "--listen must be host:port, for example 127.0.0.1:8080")
+        host, port = address_of(self.listen or "")
         key = settings.auth_context_key
         options: dict[str, Any] = {}
         try:
             if self.tls_cert is not None:
-                options["tls"] = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-                options["tls"].load_cert_chain(self.tls_cert, self.tls_key)
+                options["tls"] = serving_tls(self.tls_cert, self.tls_key)
             if self.upstream_ca is not None:
                 options["upstream_tls"] = ssl.create_default_context(cafile=self.upstream_ca)
         except (OSError, ssl.SSLError) as error:
             raise ConfigurationError("cannot_listen", f"a certificate cannot be used: {error.strerror}") from None
         return Listener(
-            host=host.strip("[]"),
-            port=int(port),
+            host=host,
+            port=port,
             hosts=frozenset(name.lower() for name in self.allow_host or ()),
             origins=frozenset(self.allow_origin or ()),
             http2=self.http2,
             context_key=b"" if key is None else key.get_secret_value().encode(),
             **options,
         )
+
+
+def address_of(listen: str) -> tuple[str, int]:
+    """Return host and port of an address to listen on.
+
+    Raises:
+        ConfigurationError: ``cannot_listen``.
+    """
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65_535:
+        raise ConfigurationError("cannot_listen", "--listen must be host:port, for example 127.0.0.1:8080")
+    return host.strip("[]"), int(port)
+
+
+def serving_tls(certificate: Path, key: Path | None, client_ca: Path | None = None) -> ssl.SSLContext:
+    """Return what HTTPS is served with.
+
+    Args:
+        client_ca: authorities whose clients may come with a certificate.
+
+    Raises:
+        ConfigurationError: ``cannot_listen``.
+    """
+    try:
+        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        tls.load_cert_chain(certificate, key)
+        if client_ca is not None:
+            tls.load_verify_locations(client_ca)
+            tls.verify_mode = ssl.CERT_OPTIONAL
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigurationError("cannot_listen", f"a certificate cannot be used: {error.strerror}") from None
+    return tls
 
 
 def _decoded(file: Path) -> object:

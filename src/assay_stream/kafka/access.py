@@ -21,6 +21,7 @@ class AccessRole(StrEnum):
     """Who comes to the brokers."""
 
     PROXY = "proxy"
+    INGEST = "ingest"
     REGISTRY = "registry"
     JOIN = "join"
     ALERTS = "alerts"

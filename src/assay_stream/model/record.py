@@ -46,6 +46,7 @@ class Role(StrEnum):
     CHECKPOINTS = "checkpoints"
     AGENT_INPUTS = "agent_inputs"
     AGENT_STATES = "agent_states"
+    INGESTED = "ingested"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -97,7 +97,7 @@ def from_observations(lines: Iterable[bytes], *, on_error: OnError | None = None
     """
     for number, raw in numbered(iter(lines)):
         try:
-            yield _recorded(raw)
+            yield recorded_observation(raw)
         except InputError as error:
             report(error, number, on_error)
 
@@ -194,7 +194,12 @@ def _wire_line(raw: bytes) -> tuple[Direction, datetime, bytes]:
     return direction, at, message
 
 
-def _recorded(raw: bytes) -> Observation:
+def recorded_observation(raw: bytes) -> Observation:
+    """Return an event as the observation that it is, byte for byte, without judging it.
+
+    Raises:
+        InputError: if it does not say where it belongs.
+    """
     event = _object(raw, "one event")
     kind = _KINDS.get(event["type"]) if isinstance(event.get("type"), str) else None
     if kind is None:

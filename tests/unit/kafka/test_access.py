@@ -13,7 +13,9 @@ from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import TOPIC_NAMES, Role
 from tests.support.command import run_command_text
 
-WRITTEN_BY_WORKERS_ALONE = set(Role) - {Role.SNAPSHOTS, Role.CALLS, Role.CONTROL, Role.CHECKPOINTS, Role.DEAD_LETTERS}
+WRITTEN_BY_WORKERS_ALONE = set(Role).difference(
+    (Role.SNAPSHOTS, Role.CALLS, Role.CONTROL, Role.CHECKPOINTS, Role.DEAD_LETTERS, Role.INGESTED)
+)
 
 
 def test_nobody_but_workers_writes_what_workers_write() -> None:
@@ -23,10 +25,13 @@ def test_nobody_but_workers_writes_what_workers_write() -> None:
             assert not access.writes & WRITTEN_BY_WORKERS_ALONE, actor
 
 
-def test_one_role_writes_control_and_one_observations() -> None:
-    """Decisions are the operators'; observations the proxies'."""
+def test_one_role_writes_control_and_two_observations() -> None:
+    """Decisions are the operators'; observations the proxies', and those that ingest takes from others."""
     assert {actor for actor, access in ACCESS.items() if Role.CONTROL in access.writes} == {AccessRole.OPERATOR}
-    assert {actor for actor, access in ACCESS.items() if Role.CALLS in access.writes} == {AccessRole.PROXY}
+    assert {actor for actor, access in ACCESS.items() if Role.CALLS in access.writes} == {
+        AccessRole.PROXY,
+        AccessRole.INGEST,
+    }
 
 
 def test_an_analyst_writes_nothing() -> None:

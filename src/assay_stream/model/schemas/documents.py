@@ -20,6 +20,7 @@ from assay_stream.model.evidence import CHANGE_TYPE, ControlChange, Evidence, Ve
 from assay_stream.model.facts import FACT_CLASSES
 from assay_stream.model.finding import FINDING_MEMBERS, Finding
 from assay_stream.model.finding_topic import ENTRIES
+from assay_stream.model.ingest import AcceptedEvents
 from assay_stream.model.observation import CallModel, ListChangedEvent, SnapshotEvent
 from assay_stream.model.record import CALL_TYPE, LIST_CHANGED_TYPE, SNAPSHOT_TYPE
 from assay_stream.model.rejected import RejectedHeaders, RejectedLine
@@ -55,6 +56,7 @@ OUTPUTS: dict[str, Any] = {
     **{f"assay.tool.binding.{kind}": record_model(cls) for kind, cls in FACT_CLASSES.items()},
     "assay.evidence.checkpoint": CheckpointRecord,
     "assay.evidence.checkpoint.payload": record_model(Checkpoint),
+    "assay.ingest.accepted": AcceptedEvents,
     "assay.rejected.headers": RejectedHeaders,
     "assay.rejected.line": RejectedLine,
 }
@@ -89,8 +91,8 @@ def all_schemas() -> dict[str, dict[str, Any]]:
     for name, model in OUTPUTS.items():
         schema = TypeAdapter(model).json_schema(schema_generator=_AbsentNotNull)
         files[name + SUFFIX] = _finished(name, schema)
-    files[SNAPSHOT_TYPE + SUFFIX]["$defs"]["SnapshotData"]["properties"]["tools"]["maxItems"] = DEFAULT_LIMITS.tools_max
-    files[CALL_TYPE + SUFFIX]["$defs"]["CallData"]["allOf"] = [*_clusters(), _handshake_profile()]
+    for name in (SNAPSHOT_TYPE, CALL_TYPE):
+        add_conditions(files[name + SUFFIX]["$defs"])
     payload = files[EVIDENCE_TYPE + SUFFIX]["$defs"]["DecisionPayload"]
     payload["allOf"] = _clusters()
     # Bound with a whole cluster, or unbound with the reason: nothing in between.
@@ -98,15 +100,23 @@ def all_schemas() -> dict[str, dict[str, Any]]:
     return files
 
 
+def add_conditions(models: dict[str, Any]) -> None:
+    """Add to the schemas of inputs what their models leave to code."""
+    if "SnapshotData" in models:
+        models["SnapshotData"]["properties"]["tools"]["maxItems"] = DEFAULT_LIMITS.tools_max
+    if "CallData" in models:
+        models["CallData"]["allOf"] = [*_clusters(), _handshake_profile()]
+
+
 def _finished(name: str, schema: dict[str, Any]) -> dict[str, Any]:
-    plain: dict[str, Any] = _without_markup(schema)
+    plain: dict[str, Any] = without_markup(schema)
     return {"$schema": DIALECT, "$id": ID_PREFIX + name, **plain, "title": name}
 
 
-def _without_markup(part: Any) -> Any:
+def without_markup(part: Any) -> Any:
     """Return a schema without docstring markup and without the titles that only repeat a field's name."""
     if isinstance(part, list):
-        return [_without_markup(item) for item in part]
+        return [without_markup(item) for item in part]
     if not isinstance(part, dict):
         return part
     cleaned = {}
@@ -116,7 +126,7 @@ def _without_markup(part: Any) -> Any:
         if key == "description" and isinstance(value, str):
             cleaned[key] = " ".join(value.replace("``", "`").split())
         else:
-            cleaned[key] = _without_markup(value)
+            cleaned[key] = without_markup(value)
     return cleaned
 
 

@@ -8,11 +8,14 @@ from pathlib import Path
 
 from assay_stream.model.schemas.asyncapi import asyncapi
 from assay_stream.model.schemas.documents import ASYNCAPI_FILE, HTC_FILE, all_schemas
+from assay_stream.model.schemas.openapi import openapi
 from assay_stream.schemes.handshake import htc
+
+OPENAPI_FILE = "openapi.json"
 
 
 def all_files() -> dict[str, str]:
-    documents = {**all_schemas(), ASYNCAPI_FILE: asyncapi(), HTC_FILE: htc.SCHEMA}
+    documents = {**all_schemas(), ASYNCAPI_FILE: asyncapi(), OPENAPI_FILE: openapi(), HTC_FILE: htc.SCHEMA}
     return {name: json.dumps(content, indent=2, ensure_ascii=False) + "\n" for name, content in documents.items()}
 
 
@@ -29,7 +32,7 @@ def differing_files(folder: Path) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m assay_stream.model.schemas",
-        description="Check or write the JSON Schemas of every record, and the AsyncAPI document over them.",
+        description="Check or write the JSON Schemas of every record, and the API documents over them.",
     )
     action = parser.add_mutually_exclusive_group(required=True)
     action.add_argument("--check", metavar="DIR", type=Path, help="Exit with 1 if a file in DIR differs.")

@@ -141,7 +141,7 @@ async def run_http_tap(
         limits=limits,
     )
     try:
-        await _serve(proxy, listener, limits, ready, stop)
+        await serve(proxy.application(), listener, limits, ready, stop)
     finally:
         try:
             await client.close()
@@ -169,11 +169,16 @@ def _client(listener: Listener, limits: HttpLimits) -> Client:
     return Http2Client(limits, tls) if listener.http2 else Http1Client(limits, tls)
 
 
-async def _serve(
-    proxy: Proxy, listener: Listener, limits: HttpLimits, ready: Callable[[int], object], stop: asyncio.Event
+async def serve(
+    app: web.Application, listener: Listener, limits: HttpLimits, ready: Callable[[int], object], stop: asyncio.Event
 ) -> None:
+    """Serve an application until ``stop`` is set.
+
+    Raises:
+        ConfigurationError: ``cannot_listen``.
+    """
     runner = web.AppRunner(
-        proxy.application(),
+        app,
         access_log=None,
         logger=_silent,
         handler_cancellation=True,

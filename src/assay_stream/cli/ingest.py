@@ -1,0 +1,115 @@
+"""``assay-stream ingest``: observations over HTTP, and the tokens of those who send them."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from assay_stream.cli.options import Bootstrap
+from assay_stream.cli.shared import say
+from assay_stream.cli.tap_http import address_of, serving_tls
+from assay_stream.config import load_settings
+from assay_stream.errors import ConfigurationError, needing_extra
+from assay_stream.files.aside import Aside
+from assay_stream.model.schemas.folder import OPENAPI_FILE, all_files
+
+_EXTRA = "ingest"
+_INDENT = re.compile(rb"^( *)- ", re.MULTILINE)
+
+ingest_app = typer.Typer()
+
+ClientsFile = Annotated[Path | None, typer.Option("--clients", help="YAML file of those who may publish, and as whom.")]
+
+
+@ingest_app.callback(invoke_without_command=True)
+def ingest(
+    context: typer.Context,
+    listen: Annotated[str, typer.Option(help="Serve on this host:port.")] = "127.0.0.1:8088",
+    clients: ClientsFile = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="Certificate to serve HTTPS with (PEM, its key in the same file or --tls-key).")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Private key of that certificate.")] = None,
+    client_ca: Annotated[
+        Path | None, typer.Option(help="Authorities of client certificates (PEM): clients may come with one (mTLS).")
+    ] = None,
+    behind_tls: Annotated[
+        bool, typer.Option("--behind-tls", help="Serve plain HTTP beyond this machine: TLS ends in front of it.")
+    ] = False,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="A name that clients may use in Host. Repeatable.")
+    ] = None,
+    openapi: Annotated[bool, typer.Option("--openapi", help="Print the OpenAPI document, and exit.")] = False,
+    web_port: Annotated[
+        int | None, typer.Option(min=1, max=65_535, help="Serve /healthz, /readyz and /metrics on this port.")
+    ] = None,
+    bootstrap_servers: Bootstrap = None,
+) -> None:
+    """Take observations over HTTP (CloudEvents), for whatever speaks no Kafka, until told to stop.
+
+    202 means that Kafka has acknowledged every event of the request. Clients send to /v1/events with a token, or with a
+    certificate, and publish under their own name only.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    if openapi:
+        typer.echo(all_files()[OPENAPI_FILE], nl=False)
+        return
+    if clients is None:
+        raise ConfigurationError("bad_option", "--clients is required: assay-stream ingest token makes an entry")
+    with needing_extra(_EXTRA):
+        from assay_stream.ingest.process import run_ingest
+        from assay_stream.observe.http.tap import Listener
+    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    host, port = address_of(listen)
+    tls = None if tls_cert is None else serving_tls(tls_cert, tls_key, client_ca)
+    if tls is None and client_ca is not None:
+        raise ConfigurationError("bad_option", "--client-ca needs --tls-cert")
+    listener = Listener(host=host, port=port, tls=tls, hosts=frozenset(name.lower() for name in allow_host or ()))
+    if tls is None and not listener.is_loopback and not behind_tls:
+        raise ConfigurationError(
+            "bad_option", "tokens must not cross a network in the clear: give --tls-cert, or --behind-tls"
+        )
+    run_ingest(settings, clients, listener, web_port=web_port)
+
+
+@ingest_app.command()
+def token(
+    clients: Annotated[Path, typer.Option("--clients", help="The file that gets the entry; it is made if missing.")],
+    observer_id: Annotated[str, typer.Option(help="The observer that the client is.")],
+    server: Annotated[list[str], typer.Option(help="A server that it may report on, or a glob. Repeatable.")],
+    days: Annotated[int | None, typer.Option(min=1, max=3_650, help="For how many days. Default: without end.")] = None,
+) -> None:
+    """Make a token, print it once, and add its hash to the file of clients."""
+    with needing_extra(_EXTRA):
+        from assay_stream.ingest.clients import hash_of, new_token, read_clients
+    made = new_token()
+    entry = {"observer_id": observer_id, "servers": server, "token": hash_of(made)}
+    if days is not None:
+        entry["expires"] = (datetime.now(UTC) + timedelta(days=days)).isoformat(timespec="seconds")
+    try:
+        before = clients.read_bytes() if clients.exists() else b"clients:\n"
+        indent = _INDENT.search(before)
+        # JSON is YAML, so that no name needs quoting rules of its own.
+        content = (
+            before.rstrip()
+            + b"\n"
+            + (b"  " if indent is None else indent[1])
+            + b"- "
+            + json.dumps(entry).encode()
+            + b"\n"
+        )
+        read_clients(content, str(clients))
+        with Aside() as aside:
+            path = aside.path(clients)
+            path.touch(mode=0o600)
+            path.write_bytes(content)
+    except OSError as error:
+        raise ConfigurationError("bad_clients", f"cannot write {clients}: {error.strerror}") from None
+    typer.echo(made)
+    say(f"{clients} has its hash; the token is shown only now")

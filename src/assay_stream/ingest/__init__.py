@@ -1,0 +1,1 @@
+"""``assay-stream ingest``: observations over HTTP, for whatever speaks no Kafka."""

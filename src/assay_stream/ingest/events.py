@@ -1,0 +1,236 @@
+"""Requests as events: the content modes of the CloudEvents HTTP binding 1.0.2, and what becomes of each event.
+
+An event is held against the rules of the stage that reads its topic, so that nothing is accepted here that a stage
+rejects. What is published is what the Python publisher makes of the same observation: structured mode, the event's own
+bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+import orjson
+
+from assay_stream.errors import InputError
+from assay_stream.ingest.clients import KnownClient
+from assay_stream.limits import DEFAULT_LIMITS, INGEST_LIMITS, IngestLimits, Limits
+from assay_stream.model.cloudevents import event_time_us, read_call, read_event
+from assay_stream.model.ingest import Mark, mark_of
+from assay_stream.model.observation import CallProfile, SnapshotEvent
+from assay_stream.model.plain_call import PlainCall
+from assay_stream.model.record import CALL_TYPE, LIST_CHANGED_TYPE, OBSERVER_HEADER, SNAPSHOT_TYPE, Origin, Record, Role
+from assay_stream.observe.events import Observation, ObservationKind, observation_headers
+from assay_stream.observe.http.bodies import media_type
+from assay_stream.observe.jsonrpc import trace_of
+from assay_stream.observe.recorded import recorded_observation
+from assay_stream.registry.offers import Offers
+
+STRUCTURED = "application/cloudevents+json"
+BATCH = "application/cloudevents-batch+json"
+BINARY = "application/json"
+"""Content type of the data of an event in binary mode."""
+
+_KINDS: dict[str, tuple[ObservationKind, Role]] = {
+    SNAPSHOT_TYPE: ("list", Role.SNAPSHOTS),
+    LIST_CHANGED_TYPE: ("list", Role.SNAPSHOTS),
+    CALL_TYPE: ("call", Role.CALLS),
+}
+NOT_YOURS = "not_yours"
+_NOWHERE = Origin("", 0, 0)
+_ORDER = ("specversion", "type", "source", "id", "time", "datacontenttype", "traceparent")
+_ATTRIBUTE = re.compile("[a-z0-9]+")
+
+
+class _Head(msgspec.Struct):
+    """What tells where an event belongs. Of equal keys the last one is read; the stage's rules refuse them all."""
+
+    type: str
+
+
+_HEADS = msgspec.json.Decoder(_Head)
+_BATCHES = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+class BadRequest(Exception):  # noqa: N818 - an answer, not an error of ours
+    """A request that is no event at all, with the status and the code of its answer."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedEvent:
+    """One event of a request.
+
+    Args:
+        observation: what is to be published, if anything.
+        mark: what tells it from others.
+        error: why it is refused.
+    """
+
+    observation: Observation | None = None
+    mark: Mark = b""
+    error: InputError | None = None
+
+
+def split(fields: Sequence[tuple[str, str]], body: bytes, *, limits: IngestLimits = INGEST_LIMITS) -> list[bytes]:
+    """Return the events of a request, each in structured mode, as the bytes that were sent.
+
+    Raises:
+        BadRequest: if the request does not follow the binding.
+        InputError: ``duplicate_key``, ``not_utf8`` or ``bad_format`` for an attribute of an event in binary mode.
+    """
+    [content_type] = [value for name, value in fields if name.lower() == "content-type"] or [""]
+    kind = media_type(content_type)
+    if "charset=" in content_type.lower() and "utf-8" not in content_type.lower():
+        raise BadRequest(415, "unsupported_media_type", "events are UTF-8: send no other charset")
+    if kind == STRUCTURED:
+        return [body.strip(b" \t\r\n")]
+    if kind == BATCH:
+        return _batch(body, limits)
+    if kind == BINARY and any(name.lower() == "ce-specversion" for name, _ in fields):
+        return [_structured(fields, content_type, body)]
+    raise BadRequest(
+        415, "unsupported_media_type", f"send {STRUCTURED}, {BATCH}, or {BINARY} with ce-* fields (binary mode)"
+    )
+
+
+def _batch(body: bytes, limits: IngestLimits) -> list[bytes]:
+    try:
+        events = _BATCHES.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise BadRequest(422, "not_json", "the batch must be a JSON array of events") from None
+    if not events:
+        raise BadRequest(422, "not_an_event", "the batch is empty")
+    if len(events) > limits.events_max:
+        raise BadRequest(413, "too_many_events", f"a batch may have {limits.events_max} events: send smaller ones")
+    return [bytes(event) for event in events]
+
+
+def _structured(fields: Iterable[tuple[str, str]], content_type: str, body: bytes) -> bytes:
+    """Return an event in binary mode as the publisher would write it (HTTP binding, section 3.1)."""
+    stated: dict[str, str] = {"datacontenttype": content_type.strip()}
+    for field, value in fields:
+        name = field.lower().removeprefix("ce-")
+        if name == field.lower():
+            continue
+        if name in stated or name == "data" or not _ATTRIBUTE.fullmatch(name):
+            raise InputError("duplicate_key", "an attribute is stated twice, or under a name that none may have")
+        try:
+            stated[name] = unquote_to_bytes(value.strip('"')).decode()
+        except UnicodeDecodeError:
+            raise InputError("not_utf8", "an attribute is not percent-encoded UTF-8") from None
+    ordered = {name: stated.pop(name) for name in _ORDER if name in stated} | stated
+    return orjson.dumps(ordered)[:-1] + b',"data":' + body.strip(b" \t\r\n") + b"}"
+
+
+class EventJudge:
+    """Holds events against the rules of the stages, and against what their client may publish.
+
+    Args:
+        call_profile: what every call must satisfy, as for the join.
+    """
+
+    def __init__(self, *, limits: Limits = DEFAULT_LIMITS, call_profile: CallProfile = "assay") -> None:
+        self._limits = limits
+        self._call_profile = call_profile
+        self._offers = Offers(limits)
+
+    def judge(self, raw: bytes, client: KnownClient, *, now_ms: int) -> JudgedEvent:
+        """Return what becomes of an event.
+
+        A list that the registry will refuse is refused here, too, and yet published if its server and its observer can
+        be told: otherwise calls would stay bound to the list before it, whatever the server offers now.
+
+        Args:
+            now_ms: milliseconds since the epoch; an event may not be far ahead of it.
+        """
+        try:
+            return self._judged(raw, client, now_ms)
+        except InputError as error:
+            return JudgedEvent(error=error) if error.code == NOT_YOURS else self._refused(raw, client, error, now_ms)
+
+    def _judged(self, raw: bytes, client: KnownClient, now_ms: int) -> JudgedEvent:
+        kind, role = self._place(raw)
+        record = Record(role, _NOWHERE, None, raw)
+        event: Any
+        if role is Role.CALLS:
+            event = data = read_call(record, limits=self._limits, call_profile=self._call_profile)
+        else:
+            event = read_event(record, limits=self._limits)
+            data = event.data
+            if isinstance(event, SnapshotEvent):
+                self._offers.of(event.data)
+                self._offers.items_of(event.data)
+        _check(client, event.source, data.server_id, data.observer_id)
+        time_ms = _time_us(event) // 1_000
+        trace = trace_of(event.traceparent)
+        observation = Observation(
+            kind=kind,
+            key=data.server_id.encode(),
+            value=raw,
+            headers=observation_headers(None if trace is None else trace[0], observer_id=client.observer_id),
+            timestamp_ms=time_ms,
+        )
+        error = None
+        if time_ms > now_ms + self._limits.future_max_ms:
+            error = InputError("time_in_future", "the event time is ahead of the clock: correct it", path="$.time")
+        elif observation.size_bytes > self._limits.record_bytes_max:
+            error = InputError("too_large", f"{self._limits.record_bytes_max} bytes are allowed with key and headers")
+        if error is not None:
+            return JudgedEvent(error=error)
+        return JudgedEvent(observation=observation, mark=mark_of(client.observer_id, event.source, event.id))
+
+    def _place(self, raw: bytes) -> tuple[ObservationKind, Role]:
+        try:
+            kind = _HEADS.decode(raw).type
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            kind = SNAPSHOT_TYPE  # whose rules say what is wrong
+        if kind not in _KINDS:
+            raise InputError("unknown_type", f"events of type {', '.join(_KINDS)} are taken here", path="$.type")
+        return _KINDS[kind]
+
+    def _refused(self, raw: bytes, client: KnownClient, error: InputError, now_ms: int) -> JudgedEvent:
+        try:
+            observation = recorded_observation(raw)
+            is_theirs = client.may_report_on(observation.key.decode())
+        except (InputError, UnicodeDecodeError):
+            return JudgedEvent(error=error)
+        is_theirs &= dict(observation.headers).get(OBSERVER_HEADER) == client.observer_id.encode()
+        is_now = observation.timestamp_ms <= now_ms + self._limits.future_max_ms
+        fits = observation.size_bytes <= self._limits.record_bytes_max
+        if observation.kind != "list" or not (is_theirs and is_now and fits):
+            return JudgedEvent(error=error)
+        # No event has an empty source, so this is the mark of no other.
+        return JudgedEvent(
+            observation=observation, mark=mark_of(client.observer_id, "", sha256(raw).hexdigest()), error=error
+        )
+
+
+def _time_us(event: Any) -> int:
+    return event.time_us if isinstance(event, PlainCall) else event_time_us(event)
+
+
+def _check(client: KnownClient, source: str, server_id: str, observer_id: str) -> None:
+    """Refuse what is not the client's.
+
+    Raises:
+        InputError: ``not_yours``, at the field that claims it.
+    """
+    for path, is_theirs in (
+        ("$.data.observer_id", observer_id == client.observer_id),
+        ("$.data.server_id", client.may_report_on(server_id)),
+        ("$.source", source == client.vantage.source),
+    ):
+        if not is_theirs:
+            raise InputError(
+                "not_yours", "this client may not publish under that name: see the file of clients", path=path
+            )

@@ -1,0 +1,127 @@
+"""The process of ``ingest``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import structlog
+
+from assay_stream.config import Settings
+from assay_stream.errors import ConfigurationError
+from assay_stream.ingest.clients import KnownClients, read_clients
+from assay_stream.ingest.events import EventJudge
+from assay_stream.ingest.service import IngestService
+from assay_stream.ingest.window import AcceptedWindow
+from assay_stream.ingest.writer import EventWriter
+from assay_stream.kafka.connection import connection_options
+from assay_stream.kafka.following import Follower
+from assay_stream.kafka.topics import topic_names
+from assay_stream.limits import DEFAULT_LIMITS, INGEST_LIMITS
+from assay_stream.model.ingest import read_accepted
+from assay_stream.model.record import Record, Role
+from assay_stream.observe.delivery import PublisherLimits, aiokafka_producer
+from assay_stream.observe.http.tap import Listener
+from assay_stream.worker.host import Host, PartitionCounts, run_host
+from assay_stream.worker.metrics import PrometheusStage
+
+_log = structlog.get_logger(__name__)
+
+_STAGE = "ingest"
+_NEEDED = {Role.SNAPSHOTS, Role.CALLS, Role.INGESTED}
+
+
+class ClientFile:
+    """The file of clients, read again when it has changed. One that cannot be read changes nothing.
+
+    Raises:
+        ConfigurationError: ``bad_clients``, at the start.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen = self._stamp()
+        self._clients = self._read()
+        self._looked_s = time.monotonic()
+
+    def __call__(self) -> KnownClients:
+        now_s = time.monotonic()
+        if now_s - self._looked_s >= INGEST_LIMITS.reload_s:
+            self._looked_s = now_s
+            self._reload()
+        return self._clients
+
+    def _reload(self) -> None:
+        try:
+            stamp = self._stamp()
+            if stamp == self._seen:
+                return
+            self._seen = stamp
+            self._clients = self._read()
+        except ConfigurationError as error:
+            _log.error("clients_not_read", error=str(error))
+        else:
+            _log.info("clients_read", clients=len(self._clients))
+
+    def _stamp(self) -> tuple[int, int, int]:
+        try:
+            stat = self._path.stat()
+        except OSError:
+            return (0, 0, 0)
+        return (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+
+    def _read(self) -> KnownClients:
+        try:
+            with self._path.open("rb") as file:
+                raw = file.read(DEFAULT_LIMITS.record_bytes_max + 1)
+        except OSError as error:
+            raise ConfigurationError("bad_clients", f"cannot read {self._path}: {error.strerror}") from None
+        return read_clients(raw, str(self._path))
+
+
+def run_ingest(settings: Settings, clients: Path, listener: Listener, *, web_port: int | None) -> None:
+    """Take events until SIGTERM or SIGINT.
+
+    Raises:
+        ConfigurationError: ``bad_clients``, ``cannot_listen``, ``topic_missing``, ``web_port_taken``.
+        OperatingError: ``broker_unreachable``.
+    """
+    known = ClientFile(clients)
+
+    def build(host: Host, counts: PartitionCounts) -> None:
+        window = AcceptedWindow()
+        options = connection_options(settings)
+        writer = EventWriter(lambda: aiokafka_producer(options, PublisherLimits()), topic_names(settings), window)
+
+        def take(records: Sequence[Record]) -> None:
+            for record in records:
+                window.add(read_accepted(record.value), record.timestamp_ms)
+
+        follower = Follower(
+            settings,
+            Role.INGESTED,
+            counts[Role.INGESTED],
+            take,
+            since_ms=lambda: time.time_ns() // 1_000_000 - INGEST_LIMITS.window_age_s * 1_000,
+            records_max=INGEST_LIMITS.restored_records_max,
+        )
+        metrics = PrometheusStage(host.metrics, _STAGE)
+
+        def count(events: Mapping[str, int]) -> None:
+            metrics.done(sum(n for what, n in events.items() if not what.startswith("request_")), events)
+
+        judge = EventJudge(limits=settings.limits(), call_profile=settings.call_profile)
+        service = IngestService(
+            writer, known, judge, is_restored=lambda: follower.ready, count=count, listener=listener
+        )
+
+        def note_gauges() -> None:
+            metrics.buffered(writer.pending)
+            metrics.state(len(window))
+
+        host.add("accepted_events", follower)
+        host.add("kafka", writer)
+        host.add(_STAGE, service, note_gauges=note_gauges)
+
+    run_host(settings, _NEEDED, build, web_port=web_port)

@@ -1,0 +1,302 @@
+"""The HTTP service of ``ingest``: who sends, how much, what of it, and then its way into Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import structlog
+from aiohttp import web
+
+from assay_stream.errors import InputError
+from assay_stream.ingest.answers import IngestOutcome, answer, refusal, refusal_for
+from assay_stream.ingest.clients import KnownClient, KnownClients, Unauthorized
+from assay_stream.ingest.events import BadRequest, EventJudge, JudgedEvent, split
+from assay_stream.ingest.writer import EventWriter, NotDelivered
+from assay_stream.limits import HTTP_LIMITS, INGEST_LIMITS, IngestLimits
+from assay_stream.model.ingest import Mark
+from assay_stream.observe.http.bodies import READABLE_ENCODINGS, plain_body
+from assay_stream.observe.http.headers import is_body_unclear, is_host_served, values_of
+from assay_stream.observe.http.tap import Listener, serve
+
+PATH = "/v1/events"
+
+_LARGE_BYTES = 256 * 1_024
+"""Bodies from here on are judged by a thread: a list of two thousand tools takes half a second."""
+
+_log = structlog.get_logger(__name__)
+
+_Known = asyncio.Future[None] | bool
+"""What an event waits for that is on its way, or whether it was accepted before."""
+
+Count = Callable[[Mapping[str, int]], None]
+"""Counts events by what became of them."""
+
+
+class RequestRefused(Exception):  # noqa: N818 - an answer
+    """The request is refused as a whole."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(code)
+        self.answer = refusal(status, code, message)
+        self.code = code
+
+
+@dataclass(slots=True)
+class _Room:
+    """What one client, or all of them, may still have in progress."""
+
+    left_bytes: int
+
+
+class IngestService:
+    """Takes events.
+
+    Args:
+        clients: who may send, as of now.
+        is_restored: tells whether it is known what was accepted before.
+        count: counts what became of events.
+    """
+
+    def __init__(
+        self,
+        writer: EventWriter,
+        clients: Callable[[], KnownClients],
+        judge: EventJudge,
+        *,
+        is_restored: Callable[[], bool],
+        count: Count,
+        listener: Listener,
+        limits: IngestLimits = INGEST_LIMITS,
+    ) -> None:
+        self._writer = writer
+        self._clients = clients
+        self._judge = judge
+        self._is_restored = is_restored
+        self._count = count
+        self._listener = listener
+        self._hosts = listener.hosts_served
+        self._limits = limits
+        self._requests = 0
+        self._room = _Room(limits.pending_bytes_max)
+        self._rooms: dict[str, _Room] = {}
+        self._stopping = asyncio.Event()
+        self.ready = False
+        """Whether it listens."""
+        self._thread = ThreadPoolExecutor(1, "assay-stream judge")
+        self._judging = asyncio.Lock()
+
+    async def run(self) -> None:
+        """Serve until stopped.
+
+        Raises:
+            ConfigurationError: ``cannot_listen``.
+        """
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", self.handle)
+
+        def listening(port: int) -> None:
+            self.ready = True
+            _log.info("ingest_listening", host=self._listener.host, port=port)
+
+        try:
+            await serve(app, self._listener, HTTP_LIMITS, listening, self._stopping)
+        finally:
+            self.ready = False
+            self._thread.shutdown(wait=False)
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Answer one request."""
+        self._requests += 1
+        try:
+            return await self._handled(request)
+        except RequestRefused as refused:
+            self._count({f"request_refused:{refused.code}": 1})
+            return refused.answer
+        except BadRequest as error:
+            self._count({f"request_refused:{error.code}": 1})
+            return refusal(error.status, error.code, str(error))
+        except InputError as error:
+            self._count({f"request_refused:{error.code}": 1})
+            return refusal_for(error)
+        except Exception as error:  # noqa: BLE001 - the client gets an answer whatever goes wrong here
+            # Its text may quote what was sent.
+            _log.error("request_failed", kind=type(error).__name__)
+            self._count({"request_refused:failed": 1})
+            return refusal(500, "failed", "ingest failed; its log says where")
+        finally:
+            self._requests -= 1
+
+    async def _handled(self, request: web.Request) -> web.StreamResponse:
+        fields = list(request.headers.items())
+        if self._hosts and not is_host_served(request.headers.get("Host", ""), self._hosts):
+            raise RequestRefused(421, "host_not_served", "no such host is served here; see --allow-host")
+        if request.path != PATH:
+            raise RequestRefused(404, "not_found", f"send events to {PATH}")
+        if request.method != "POST":
+            raise RequestRefused(405, "method_not_allowed", "send events with POST")
+        client = self._client(request)
+        if self._requests > self._limits.requests_max:
+            raise RequestRefused(429, "too_many_requests", "too many requests are in progress: try again")
+        if not self._is_restored():
+            raise RequestRefused(503, "not_ready", "ingest is starting: try again")
+        if not self._writer.ready:
+            raise RequestRefused(503, "broker_unreachable", "Kafka does not answer: try again")
+        _check_headers(fields, request.content_length, self._limits)
+        with contextlib.ExitStack() as held:
+            room = self._held(client)
+            held.callback(room.release)
+            raw = await self._body(request, room)
+            body = plain_body(
+                raw, request.headers.get("Content-Encoding"), message_bytes_max=self._limits.body_bytes_max
+            )
+            if body is None:
+                raise RequestRefused(413, "too_large", "the body cannot be decompressed, or is too long once it is")
+            room.take(len(body))  # once more: each event is a copy of its part
+            events = split(fields, body, limits=self._limits)
+            judged = await self._judged(events, client, len(body))
+            held.pop_all()
+            outcomes = await self._written(judged, room.release)
+        return answer(outcomes)
+
+    def _client(self, request: web.Request) -> KnownClient:
+        certificate = request.get_extra_info("peercert") or {}
+        names = [f"{kind}:{name}" for kind, name in certificate.get("subjectAltName", ())]
+        try:
+            return self._clients().of(
+                request.headers.getall("Authorization", []), names, now_us=time.time_ns() // 1_000
+            )
+        except Unauthorized as error:
+            raise RequestRefused(401, "unauthorized", str(error)) from None
+
+    def _held(self, client: KnownClient) -> _Held:
+        own = self._rooms.setdefault(client.observer_id, _Room(self._limits.client_bytes_max))
+        return _Held((self._room, own))
+
+    async def _body(self, request: web.Request, room: _Held) -> bytes:
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self._limits.read_limit_s):
+                async for chunk in request.content.iter_any():
+                    room.take(len(chunk))
+                    body += chunk
+                    if len(body) > self._limits.body_bytes_max:
+                        raise _too_long(self._limits)
+        except TimeoutError:
+            raise RequestRefused(408, "body_stalled", "the body did not arrive in time") from None
+        return bytes(body)
+
+    async def _judged(self, events: Sequence[bytes], client: KnownClient, size_bytes: int) -> list[JudgedEvent]:
+        now_ms = time.time_ns() // 1_000_000
+
+        def judge() -> list[JudgedEvent]:
+            return [self._judge.judge(event, client, now_ms=now_ms) for event in events]
+
+        # What it remembers of lists is not made for two threads.
+        async with self._judging:
+            if size_bytes < _LARGE_BYTES:
+                return judge()
+            return await asyncio.get_running_loop().run_in_executor(self._thread, judge)
+
+    async def _written(self, judged: Sequence[JudgedEvent], release: Callable[[], None]) -> list[IngestOutcome]:
+        """Deliver what may be, and return what became of each event."""
+        writer = self._writer
+        before: list[_Known] = []
+        to_write = []
+        own: set[Mark] = set()
+        for each in judged:
+            waiting = None if each.observation is None else writer.waiting(each.mark)
+            is_known = each.observation is not None and (each.mark in own or writer.is_accepted(each.mark))
+            before.append(waiting or is_known)
+            if each.observation is not None and not waiting and not is_known:
+                own.add(each.mark)
+                to_write.append((each.mark, each.observation))
+        waits: dict[Mark, asyncio.Future[None]] = {}
+        if to_write:
+            made = writer.write(to_write, release)
+            waits = {mark: wait for (mark, _), wait in zip(to_write, made, strict=True)}
+        else:
+            release()
+        awaited = {*waits.values(), *(each for each in before if isinstance(each, asyncio.Future))}
+        if awaited:
+            await asyncio.wait(awaited, timeout=self._limits.ack_limit_s)
+        outcomes = [self._outcome(each, known, waits) for each, known in zip(judged, before, strict=True)]
+        counts: dict[str, int] = {}
+        for outcome in outcomes:
+            what = outcome.code if outcome.error is None else f"{outcome.code}:{outcome.error.code}"
+            counts[what] = counts.get(what, 0) + 1
+        self._count(counts)
+        return outcomes
+
+    def _outcome(
+        self,
+        judged: JudgedEvent,
+        known: asyncio.Future[None] | bool | None,
+        waits: Mapping[bytes, asyncio.Future[None]],
+    ) -> IngestOutcome:
+        if judged.observation is None:
+            return IngestOutcome("refused", judged.error)
+        wait = known if isinstance(known, asyncio.Future) else waits.get(judged.mark)
+        if wait is not None:
+            if not wait.done():
+                return IngestOutcome("unavailable")
+            failure = wait.exception()
+            if isinstance(failure, NotDelivered) and failure.is_too_large:
+                return IngestOutcome("refused", InputError("too_large", "Kafka takes no record of that size"))
+            if failure is not None:
+                return IngestOutcome("unavailable")
+        if judged.error is not None:
+            return IngestOutcome("refused", judged.error, recorded=True)
+        return IngestOutcome("duplicate" if known else "accepted")
+
+
+class _Held:
+    """What a request holds of the room that there is."""
+
+    def __init__(self, rooms: Sequence[_Room]) -> None:
+        self._rooms = rooms
+        self._bytes = 0
+
+    def take(self, size_bytes: int) -> None:
+        """Make room.
+
+        Raises:
+            RequestRefused: 429 if there is none.
+        """
+        if any(size_bytes > room.left_bytes for room in self._rooms):
+            raise RequestRefused(429, "too_many_requests", "too much is waiting for Kafka: try again")
+        for room in self._rooms:
+            room.left_bytes -= size_bytes
+        self._bytes += size_bytes
+
+    def release(self) -> None:
+        """Let go of it."""
+        for room in self._rooms:
+            room.left_bytes += self._bytes
+        self._bytes = 0
+
+
+def _too_long(limits: IngestLimits) -> RequestRefused:
+    return RequestRefused(413, "too_large", f"a request may have {limits.body_bytes_max} bytes: send smaller ones")
+
+
+def _check_headers(fields: Sequence[tuple[str, str]], length: int | None, limits: IngestLimits) -> None:
+    """Refuse a request by its headers, before any of its body is read.
+
+    Raises:
+        RequestRefused: 413, 415.
+    """
+    if is_body_unclear(fields) or any(not value.isascii() for _, value in fields):
+        raise RequestRefused(415, "unsupported_media_type", "state one content type and one encoding, in ASCII")
+    for encoding in values_of(fields, "Content-Encoding"):
+        if encoding.strip().lower() not in READABLE_ENCODINGS:
+            raise RequestRefused(415, "unsupported_media_type", "compress with gzip or deflate, or not at all")
+    if length is not None and length > limits.body_bytes_max:
+        raise _too_long(limits)

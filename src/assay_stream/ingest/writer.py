@@ -1,0 +1,240 @@
+"""Events into Kafka, each once in the window, and what is remembered of them.
+
+1. An event goes to its topic, with acknowledgement by all in-sync replicas, and idempotently.
+2. What Kafka acknowledged is noted in the topic of accepted events, and acknowledged there, too.
+3. Only then is it accepted. An event that comes again while it waits is waited for with the first one.
+
+A client that fails beyond repair is replaced: what it still held counts as not delivered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from assay_stream.ingest.window import AcceptedWindow
+from assay_stream.limits import INGEST_LIMITS, IngestLimits
+from assay_stream.model.ingest import Mark, write_accepted
+from assay_stream.model.record import Role
+from assay_stream.observe.delivery import KafkaProducer, disconnect, is_too_large, send_all
+from assay_stream.observe.events import Observation
+
+_log = structlog.get_logger(__name__)
+
+_RESTART_PAUSE_S = 1.0
+
+
+class NotDelivered(Exception):  # noqa: N818 - an outcome
+    """An event is not known to be stored.
+
+    Args:
+        is_too_large: whether Kafka refuses it for its size, so that it never will be.
+    """
+
+    def __init__(self, *, is_too_large: bool = False) -> None:
+        super().__init__()
+        self.is_too_large = is_too_large
+
+
+class EventWriter:
+    """Delivers events.
+
+    Args:
+        producer: makes a client of Kafka, not started.
+        topics: names by role.
+        now_ms: the time, milliseconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        producer: Callable[[], KafkaProducer],
+        topics: dict[Role, str],
+        window: AcceptedWindow,
+        *,
+        limits: IngestLimits = INGEST_LIMITS,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._make = producer
+        self._topics = topics
+        self._window = window
+        self._limits = limits
+        self._now_ms = now_ms
+        self._producer: KafkaProducer | None = None
+        self._pending: dict[Mark, asyncio.Future[None]] = {}
+        self._since_s: dict[asyncio.Task[None], float] = {}
+        self._to_note: list[tuple[Mark, asyncio.Future[None]]] = []
+        self._noting = asyncio.Event()
+        self._broken = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._told: set[str] = set()
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is a client, and nothing waits for longer than an acknowledgement may take."""
+        return self._producer is not None and self.waiting_s <= self._limits.ack_limit_s
+
+    @property
+    def waiting_s(self) -> float:
+        """For how long the oldest event has been waiting, seconds."""
+        now_s = time.monotonic()
+        return now_s - min(self._since_s.values(), default=now_s)
+
+    @property
+    def pending(self) -> int:
+        """How many events wait."""
+        return len(self._pending)
+
+    def is_accepted(self, mark: Mark) -> bool:
+        """Tell whether an event was accepted before."""
+        return mark in self._window
+
+    def waiting(self, mark: Mark) -> asyncio.Future[None] | None:
+        """Return what an event waits for that is on its way."""
+        return self._pending.get(mark)
+
+    def write(self, events: Sequence[tuple[Mark, Observation]], done: Callable[[], None]) -> list[asyncio.Future[None]]:
+        """Deliver events in order; returns what to wait for, for each: it ends in ``NotDelivered`` if that fails.
+
+        Args:
+            done: called once the fate of all is known, which may be long after nobody waits any more.
+        """
+        loop = asyncio.get_running_loop()
+        waits = [loop.create_future() for _ in events]
+        for (mark, _), wait in zip(events, waits, strict=True):
+            wait.add_done_callback(_retrieved)
+            self._pending[mark] = wait
+        task = loop.create_task(self._deliver(events, waits))
+        self._since_s[task] = time.monotonic()
+
+        def settle(settled: asyncio.Task[None]) -> None:
+            del self._since_s[settled]
+            for (mark, _), wait in zip(events, waits, strict=True):
+                if self._pending.get(mark) is wait:
+                    del self._pending[mark]
+                if not wait.done():
+                    wait.set_exception(NotDelivered())
+            done()
+
+        task.add_done_callback(settle)
+        return waits
+
+    async def run(self) -> None:
+        """Keep a client, and note what it delivers, until stopped."""
+        while not self._stopping.is_set():
+            producer = self._make()
+            notes: asyncio.Task[None] | None = None
+            try:
+                await producer.start()
+                self._broken.clear()
+                notes = asyncio.create_task(self._note(producer))
+                self._producer = producer
+                await _first(self._broken, self._stopping)
+            except Exception as error:  # noqa: BLE001 - whatever fails, it is tried again
+                self._tell(error)
+                await _first(self._stopping, limit_s=_RESTART_PAUSE_S)
+            finally:
+                self._producer = None
+                await disconnect(producer)
+                # What this client still held will never be answered.
+                for task in [*self._since_s, *([] if notes is None else [notes])]:
+                    task.cancel()
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    async def _deliver(self, events: Sequence[tuple[Mark, Observation]], waits: Sequence[asyncio.Future[None]]) -> None:
+        producer = self._producer
+        if producer is None:
+            return
+        outcomes = await send_all(producer, self._topics, [observation for _, observation in events])
+        noted = []
+        for (mark, _), wait, error in zip(events, waits, outcomes, strict=True):
+            if error is None:
+                note: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                note.add_done_callback(_retrieved)
+                noted.append((wait, note))
+                self._to_note.append((mark, note))
+            else:
+                wait.set_exception(NotDelivered(is_too_large=is_too_large(error)))
+                self._judge(error)
+        if noted:
+            self._noting.set()
+            await asyncio.wait([note for _, note in noted])
+        for wait, note in noted:
+            if note.exception() is None:
+                wait.set_result(None)
+            else:
+                wait.set_exception(NotDelivered())
+
+    async def _note(self, producer: KafkaProducer) -> None:
+        """Note what was acknowledged, whatever has come together in the meantime in one record."""
+        while True:
+            await self._noting.wait()
+            batch = self._to_note[: self._limits.ids_per_record_max]
+            if len(batch) == len(self._to_note):
+                self._noting.clear()
+            marks = [mark for mark, _ in batch]
+            # They are in Kafka, whatever becomes of the note.
+            self._window.add(marks, self._now_ms())
+            try:
+                await self._send(producer, marks)
+            except asyncio.CancelledError:
+                self._noting.set()  # the next client notes them
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever fails, the events count as not accepted
+                self._judge(error)
+                failure: Exception | None = error
+            else:
+                failure = None
+            del self._to_note[: len(batch)]
+            for _, note in batch:
+                if failure is None:
+                    note.set_result(None)
+                else:
+                    note.set_exception(NotDelivered())
+
+    async def _send(self, producer: KafkaProducer, marks: Sequence[Mark]) -> None:
+        await (
+            await producer.send(
+                self._topics[Role.INGESTED],
+                value=write_accepted(marks),
+                key=marks[0],
+                headers=[],
+                timestamp_ms=self._now_ms(),
+            )
+        )
+
+    def _judge(self, error: BaseException) -> None:
+        """Replace a client that fails beyond repair."""
+        if is_too_large(error):
+            return
+        self._tell(error)
+        is_theirs = "Authorization" in type(error).__name__  # of the operator, and the client is sound
+        if not getattr(error, "retriable", False) and not is_theirs:
+            self._broken.set()
+
+    def _tell(self, error: BaseException) -> None:
+        """Log each kind of failure once: an absent broker must not fill the log."""
+        kind = type(error).__name__
+        if kind not in self._told:
+            self._told.add(kind)
+            _log.warning("events_not_delivered", kind=kind)
+
+
+def _retrieved(future: asyncio.Future[None]) -> None:
+    """Keep asyncio from logging outcomes that nobody waits for any more."""
+    if not future.cancelled():
+        future.exception()
+
+
+async def _first(*events: asyncio.Event, limit_s: float | None = None) -> None:
+    """Wait until one of the events is set."""
+    tasks = [asyncio.create_task(event.wait()) for event in events]
+    try:
+        await asyncio.wait(tasks, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -1,0 +1,93 @@
+"""A topic followed from a time on, in no consumer group, by a process that keeps what it reads in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+import structlog
+from aiokafka import TopicPartition
+from aiokafka.errors import KafkaError
+
+from assay_stream.config import Settings
+from assay_stream.kafka.connection import Consumer, reading_consumer
+from assay_stream.kafka.topics import topic_names
+from assay_stream.kafka.transport import record_of
+from assay_stream.model.record import Record, Role
+
+_log = structlog.get_logger(__name__)
+
+_POLL_MS = 200
+_PAUSE_S = 1.0
+
+
+class Follower:
+    """Reads a topic, and goes on reading it.
+
+    Args:
+        partitions: how many the topic has.
+        take: gets the records in batches. What is read again after a failure comes again.
+        since_ms: the log time to begin at, milliseconds since the epoch.
+        records_max: how many of the latest records are read at the start.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        role: Role,
+        partitions: int,
+        take: Callable[[Sequence[Record]], None],
+        *,
+        since_ms: Callable[[], int],
+        records_max: int,
+    ) -> None:
+        self._settings = settings
+        self._role = role
+        self._places = [TopicPartition(topic_names(settings)[role], number) for number in range(partitions)]
+        self._take = take
+        self._since_ms = since_ms
+        self._share = max(1, records_max // partitions)
+        self._stopping = False
+        self._told = False
+        self.ready = False
+        """Whether all that was there at the start has been read."""
+
+    def stop(self) -> None:
+        self._stopping = True
+
+    async def run(self) -> None:
+        """Read until stopped; a failure of the brokers is tried again.
+
+        Raises:
+            AssayStreamError: as ``take``.
+        """
+        while not self._stopping:
+            consumer = reading_consumer(self._settings, fetch_max_wait_ms=_POLL_MS)
+            consumer.assign(self._places)
+            try:
+                await consumer.start()
+                await self._follow(consumer)
+            except KafkaError as error:
+                if not self._told:
+                    _log.warning("cannot_follow", role=self._role.value, kind=type(error).__name__)
+                self._told = True
+                await asyncio.sleep(_PAUSE_S)
+            finally:
+                with suppress(KafkaError):
+                    await consumer.stop()
+
+    async def _follow(self, consumer: Consumer) -> None:
+        ends = await consumer.end_offsets(self._places)
+        begins = await consumer.beginning_offsets(self._places)
+        since = await consumer.offsets_for_times(dict.fromkeys(self._places, self._since_ms()))
+        for place in self._places:
+            found = since[place]
+            first = ends[place] if found is None else found.offset
+            consumer.seek(place, max(begins[place], first, ends[place] - self._share))
+        while not self._stopping:
+            fetched = await consumer.getmany(timeout_ms=_POLL_MS)
+            for messages in fetched.values():
+                self._take([record_of(self._role, message) for message in messages])
+            if not self.ready:
+                self.ready = all([await consumer.position(place) >= end for place, end in ends.items()])

@@ -1,0 +1,159 @@
+"""``assay-stream ingest`` on real Kafka: what is accepted, from whom, how often, and what an outage does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from assay_stream.model.partition import murmur2_partition
+from assay_stream.model.record import Record, Role
+from assay_stream.observe.publisher import ObservationPublisher
+from tests.support.deployment import Deployment
+from tests.support.ingest import BATCH, Ingest, a_call, a_list, batch, ingest_of
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def ingest(deployment: Deployment, tmp_path: Path) -> Iterator[Ingest]:
+    """A client ``gw-1`` for the server ``time``, and no process yet."""
+    with ingest_of(deployment, tmp_path) as made:
+        made.add_client()
+        yield made
+
+
+def as_published(record: Record) -> tuple[object, ...]:
+    """What a publisher decides of a record."""
+    return (record.origin.partition, record.key, record.value, record.headers, record.timestamp_ms)
+
+
+async def test_what_ingest_publishes_is_what_the_publisher_publishes(deployment: Deployment, ingest: Ingest) -> None:
+    """Partition, key, value, headers and timestamp, for lists and calls, alone and in a batch."""
+    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    observations = [a_list(1), a_call(2), a_call(3, traceparent=trace)]
+    address = await ingest.start()
+    assert (await address.send(observations[0].value)).outcomes == ["accepted"]
+    reply = await address.send(batch(*observations[1:]), BATCH)
+    assert (reply.status, reply.outcomes) == (202, ["accepted", "accepted"])
+    with ObservationPublisher({"bootstrap_servers": deployment.bootstrap}, topics=deployment.topics) as publisher:
+        for observation in observations:
+            publisher.publish(observation)
+    for role, count in ((Role.SNAPSHOTS, 1), (Role.CALLS, 2)):
+        records = [as_published(record) for record in await deployment.read(role)]
+        assert records[:count] == records[count:]
+        assert len(records) == 2 * count
+        assert {murmur2_partition(b"time", 2 if role is Role.SNAPSHOTS else 3)} == {record[0] for record in records}
+
+
+async def test_events_become_evidence(deployment: Deployment, ingest: Ingest) -> None:
+    """A list, a call bound to it, and a list that nobody can read, after which calls are bound no more."""
+    address = await ingest.start()
+    worker = deployment.start_worker()
+    unsound = a_list(3).value.replace(b'"name":"echo"', b'"name":"echo","name":"echo"')
+    assert (await address.send(a_list(1).value)).status == 202
+    assert (await address.send(a_call(2).value)).status == 202
+    reply = await address.send(unsound)
+    assert (reply.status, reply.outcomes) == (422, ["refused:duplicate_key"])
+    assert reply.content["outcomes"][0]["recorded"] is True
+    assert (await address.send(a_call(4).value)).status == 202
+    await worker.wait_ready()
+    evidence = await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 2)
+    data = [json.loads(record.value or b"")["data"] for record in evidence]
+    assert ["tool_definition_digest" in each for each in data] == [True, False]
+    [rejected] = await deployment.read(Role.REJECTED)
+    assert dict(rejected.headers)["error.code"] == b"duplicate_key"
+    assert rejected.value == unsound
+
+
+async def test_an_event_is_published_once_after_a_kill_and_by_two_processes(
+    deployment: Deployment, ingest: Ingest
+) -> None:
+    """The window is in Kafka: a process that starts, or another one, knows what was accepted."""
+    first, second = await asyncio.gather(ingest.start(), ingest.start())
+    events = [a_call(number) for number in range(1, 21)]
+    assert set((await first.send(batch(*events), BATCH)).outcomes) == {"accepted"}
+    assert set((await first.send(batch(*events), BATCH)).outcomes) == {"duplicate"}
+    await asyncio.sleep(1.0)  # until the second has read what the first accepted
+    assert set((await second.send(batch(*events), BATCH)).outcomes) == {"duplicate"}
+    first.process.kill()
+    third = await ingest.start()
+    assert set((await third.send(batch(*events), BATCH)).outcomes) == {"duplicate"}
+    assert len(await deployment.read(Role.CALLS)) == 20
+
+
+async def test_the_same_event_at_once_is_published_once(deployment: Deployment, ingest: Ingest) -> None:
+    """Twice in one batch, and in ten requests at the same time."""
+    address = await ingest.start()
+    one = a_call(1)
+    replies = await asyncio.gather(*(address.send(batch(one, one), BATCH) for _ in range(10)))
+    outcomes = Counter(outcome for reply in replies for outcome in reply.outcomes)
+    assert outcomes["accepted"] >= 1
+    assert set(outcomes) <= {"accepted", "duplicate"}
+    assert len(await deployment.read(Role.CALLS)) == 1
+
+
+async def test_nobody_publishes_as_somebody_else(deployment: Deployment, ingest: Ingest) -> None:
+    """Observer, server and source, each event of a batch by itself; the field is named."""
+    ingest.add_client("gw-2", ["files-*"])
+    address = await ingest.start()
+    reply = await address.send(a_call(1).value, observer="gw-2")
+    assert (reply.status, reply.content["outcomes"][0]["error"]["path"]) == (403, "$.data.observer_id")
+    reply = await address.send(a_call(1, server="mail").value)
+    assert (reply.status, reply.content["outcomes"][0]["error"]["path"]) == (403, "$.data.server_id")
+    foreign = a_call(2).value.replace(b"observer:gw-1", b"observer:gw-2")
+    reply = await address.send(foreign)
+    assert (reply.status, reply.content["outcomes"][0]["error"]["path"]) == (403, "$.source")
+    reply = await address.send(batch(a_call(1, server="mail"), a_call(3), a_list(4, observer="gw-2")), BATCH)
+    assert (reply.status, reply.outcomes) == (207, ["refused:not_yours", "accepted", "refused:not_yours"])
+    # An unsound list of somebody else's is not recorded either.
+    unsound = a_list(5, observer="gw-2").value.replace(b'"tools"', b'"tools":[],"tools"')
+    assert "recorded" not in (await address.send(unsound)).content["outcomes"][0]
+    assert [record.key for role in (Role.CALLS, Role.SNAPSHOTS) for record in await deployment.read(role)] == [b"time"]
+
+
+async def test_a_token_counts_from_its_entry_to_its_end(ingest: Ingest) -> None:
+    """Made while the process runs, withdrawn, expired, altered, or none at all."""
+    expired = ingest.add_client("gw-3", ["*"], expires="2026-01-01T00:00:00Z")
+    address = await ingest.start()
+    reply = await address.send(a_call(1, observer="gw-3").value, token=expired)
+    assert (reply.status, reply.headers["WWW-Authenticate"]) == (401, "Bearer")
+    late = ingest.add_client("gw-4", ["*"])
+    await asyncio.sleep(2.1)
+    assert (await address.send(a_call(1, observer="gw-4").value, token=late)).status == 202
+    path = ingest.folder / "clients.yaml"
+    path.write_text("\n".join(line for line in path.read_text().splitlines() if "gw-4" not in line))
+    await asyncio.sleep(2.1)
+    for token in (late, late[:-1] + "A", "x" * 47, "", " "):
+        assert (await address.send(a_call(2, observer="gw-4").value, token=token or "-")).status == 401
+
+
+def in_any(records: list[Record], secret: bytes) -> bool:
+    """Whether bytes stand anywhere in some records."""
+    return any(
+        secret in part
+        for record in records
+        for part in (record.key or b"", record.value or b"", *(value for _, value in record.headers))
+    )
+
+
+async def test_no_token_is_in_a_topic_a_log_or_the_file(deployment: Deployment, ingest: Ingest) -> None:
+    """Nor does an answer or a log quote what was sent."""
+    address = await ingest.start()
+    token = ingest.tokens["gw-1"]
+    planted = "planted-secret-4711"
+    await address.send(a_call(1).value)
+    await address.send(a_call(2).value.replace(b'"allow"', f'"{planted}"'.encode()))
+    await address.send(f'{{"{planted}": {planted}'.encode())
+    await address.send(planted.encode(), "text/plain", X_Planted=planted)
+    await address.send(b"{}", token=token + planted)
+    address.process.terminate()
+    texts = [path.read_bytes() for path in ingest.folder.iterdir()]
+    for secret in (token.encode(), planted.encode()):
+        assert not any(secret in text for text in texts)
+        for role in (Role.CALLS, Role.SNAPSHOTS, Role.INGESTED):
+            assert not in_any(await deployment.read(role), secret)

@@ -1,0 +1,169 @@
+"""Processes of ``ingest``, and clients that send them events."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from assay_stream.ingest.clients import hash_of, new_token
+from assay_stream.observe.events import Observation, Vantage, call_event, snapshot_event
+from tests.support.deployment import Deployment, Worker, free_port
+
+STRUCTURED, BATCH = "application/cloudevents+json", "application/cloudevents-batch+json"
+AT = datetime(2026, 3, 1, 10, tzinfo=UTC)
+TOOL = {"name": "echo", "description": "Echo a text", "inputSchema": {"type": "object"}}
+
+
+def a_call(number: int, *, observer: str = "gw-1", server: str = "time", **fields: Any) -> Observation:
+    """A call as the publisher makes it."""
+    return call_event(
+        Vantage(server_id=server, observer_id=observer),
+        event_id=f"call-{number}",
+        observed_at=AT + timedelta(seconds=number),
+        tool_name="echo",
+        tool_call_id=f"tool-call-{number}",
+        decision="allow",
+        reason_code="ok",
+        **fields,
+    )
+
+
+def a_list(number: int, *tools: Any, observer: str = "gw-1", server: str = "time") -> Observation:
+    """A snapshot as the publisher makes it."""
+    return snapshot_event(
+        Vantage(server_id=server, observer_id=observer),
+        event_id=f"list-{number}",
+        snapshot_id=f"snapshot-{number}",
+        observed_at=AT + timedelta(seconds=number),
+        completeness="complete",
+        tools=list(tools) or [TOOL],
+    )
+
+
+def batch(*observations: Observation) -> bytes:
+    """The body of a batch."""
+    return b"[" + b",".join(each.value for each in observations) + b"]"
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a client got."""
+
+    status: int
+    content: Any
+    headers: dict[str, str]
+
+    @property
+    def outcomes(self) -> list[str]:
+        """What became of each event, with the code of a refusal."""
+        return [
+            each["outcome"] + (f":{each['error']['code']}" if "error" in each else "")
+            for each in self.content["outcomes"]
+        ]
+
+    @property
+    def code(self) -> str:
+        """Why the request was refused as a whole."""
+        return str(self.content["error"]["code"])
+
+
+@dataclass
+class Ingest:
+    """Processes of one deployment, and the file of their clients."""
+
+    deployment: Deployment
+    folder: Path
+    tokens: dict[str, str] = field(default_factory=dict)
+    processes: list[Worker] = field(default_factory=list)
+
+    def add_client(self, observer: str = "gw-1", servers: Sequence[str] = ("time",), **fields: str) -> str:
+        """Let a client in; its token."""
+        token = new_token()
+        entry = {"observer_id": observer, "servers": list(servers), "token": hash_of(token), **fields}
+        path = self.folder / "clients.yaml"
+        before = path.read_text() if path.exists() else "clients:\n"
+        path.write_text(f"{before}  - {json.dumps(entry)}\n")
+        self.tokens[observer] = token
+        return token
+
+    async def start(self, *arguments: str, **env: str) -> Address:
+        """Start a process, and wait until it takes events."""
+        web_port, port = free_port(), free_port()
+        log = self.folder / f"ingest-{len(self.processes)}.log"
+        listen = ["--listen", f"127.0.0.1:{port}", "--clients", str(self.folder / "clients.yaml")]
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "assay_stream", "ingest", *listen, "--web-port", str(web_port), *arguments],
+                env=os.environ | self.deployment.env | env,
+                stdout=out,
+                stderr=out,
+            )
+        worker = Worker(process=process, web_port=web_port, log=log)
+        self.processes.append(worker)
+        await worker.wait_ready()
+        return Address(self, worker, port)
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a process takes events."""
+
+    ingest: Ingest
+    process: Worker
+    port: int
+
+    @property
+    def url(self) -> str:
+        """Where events are sent."""
+        return f"http://127.0.0.1:{self.port}/v1/events"
+
+    async def send(
+        self, body: bytes, kind: str = STRUCTURED, *, observer: str = "gw-1", token: str | None = None, **fields: str
+    ) -> Reply:
+        """Send a request."""
+        headers = {name.replace("_", "-"): value for name, value in fields.items()}
+        headers |= {"Authorization": f"Bearer {token or self.ingest.tokens[observer]}", "Content-Type": kind}
+        return await asyncio.to_thread(_send, self.port, body, headers)
+
+
+def _send(port: int, body: bytes, headers: dict[str, str]) -> Reply:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    try:
+        connection.request("POST", "/v1/events", body, headers)
+        response = connection.getresponse()
+        return Reply(response.status, json.loads(response.read()), dict(response.headers))
+    finally:
+        connection.close()
+
+
+@contextmanager
+def ingest_of(deployment: Deployment, folder: Path) -> Iterator[Ingest]:
+    """Processes that are gone when the test is."""
+    made = Ingest(deployment, folder)
+    try:
+        yield made
+    finally:
+        for worker in made.processes:
+            if worker.process.poll() is None:
+                worker.process.kill()
+            worker.process.wait(10)
+
+
+async def until(is_so: Any, *, limit_s: float = 30.0) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + limit_s
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise AssertionError("it did not come to that")
+        await asyncio.sleep(0.05)

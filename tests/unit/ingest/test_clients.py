@@ -1,0 +1,130 @@
+"""Who may publish, and as whom."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from assay_stream.errors import ConfigurationError
+from assay_stream.ingest.clients import KnownClients, Unauthorized, hash_of, new_token, read_clients
+
+TOKEN, OTHER = new_token(), new_token()
+NOW_US = 1_800_000_000_000_000
+
+
+def clients(*entries: dict[str, Any]) -> KnownClients:
+    """A file of clients, read."""
+    return read_clients(json.dumps({"clients": entries}).encode(), "clients.yaml")
+
+
+def entry(observer: str = "gw-1", **fields: Any) -> dict[str, Any]:
+    """An entry with a token, unless it has something else."""
+    return {"observer_id": observer, "servers": ["time"], "token": hash_of(TOKEN)} | fields
+
+
+def refused(known: KnownClients, *authorization: str, names: tuple[str, ...] = (), now_us: int = NOW_US) -> str:
+    """Why nobody is known."""
+    with pytest.raises(Unauthorized) as caught:
+        known.of(authorization, names, now_us=now_us)
+    return str(caught.value)
+
+
+def test_a_token_names_its_client() -> None:
+    """By its hash, whatever the case of the scheme."""
+    known = clients(entry(), entry("gw-2", token=hash_of(OTHER)))
+    for scheme in ("Bearer", "bearer", "BEARER"):
+        assert known.of([f"{scheme} {OTHER}"], [], now_us=NOW_US).observer_id == "gw-2"
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [
+        (),
+        ("",),
+        ("Bearer",),
+        (TOKEN,),
+        (f"Basic {TOKEN}",),
+        (f"Bearer {TOKEN}x",),
+        (f"Bearer {TOKEN[:-1]}",),
+        (f"Bearer {hash_of(TOKEN)}",),
+        (f"Bearer {new_token()}",),
+        (f"Bearer {TOKEN}", f"Bearer {TOKEN}"),
+        (f"Bearer {TOKEN}, Bearer {TOKEN}",),
+    ],
+)
+def test_nothing_else_names_it(authorization: tuple[str, ...]) -> None:
+    """The hash in the file is no token, and a field that stands there twice is none either. No text quotes anything."""
+    assert TOKEN[:8] not in refused(clients(entry()), *authorization)
+
+
+def test_a_token_counts_until_it_expires() -> None:
+    """To the microsecond, by the time of the request."""
+    known = clients(entry(expires="2027-01-15T08:00:00Z"))
+    end_us = 1_800_000_000_000_000
+    assert known.of([f"Bearer {TOKEN}"], [], now_us=end_us - 1).observer_id == "gw-1"
+    assert "expired" in refused(known, f"Bearer {TOKEN}", now_us=end_us)
+
+
+def test_a_certificate_names_its_client_too() -> None:
+    """By an alternative name; two clients at once are nobody."""
+    known = clients(entry(), {"observer_id": "gw-2", "servers": ["*"], "certificate": "DNS:gw-2.internal"})
+    names = ("DNS:other", "DNS:gw-2.internal")
+    assert known.of([], names, now_us=NOW_US).observer_id == "gw-2"
+    refused(known, names=("DNS:other",))
+    assert "different" in refused(known, f"Bearer {TOKEN}", names=names)
+
+
+def test_a_client_reports_on_its_servers_only() -> None:
+    """Names and globs, whole names."""
+    client = clients(entry(servers=["time", "git-*"])).of([f"Bearer {TOKEN}"], [], now_us=NOW_US)
+    assert [client.may_report_on(name) for name in ("time", "git-hub", "git-", "times", "atime", "", "mail")] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"token": TOKEN},
+        {"token": None},
+        {"token": "sha256:0"},
+        {"certificate": "DNS:a"},
+        {"servers": []},
+        {"servers": "time"},
+        {"servers": ["[a"]},
+        {"servers": [["time"]]},
+        {"observer_id": " "},
+        {"observer_id": ["gw"]},
+        {"expires": "tomorrow"},
+        {"expires": "2027-01-01T00:00:00"},
+        {"server": "time"},
+    ],
+)
+def test_a_wrong_entry_is_named_and_not_quoted(bad: dict[str, Any]) -> None:
+    """A token that somebody wrote there must not get into a log."""
+    with pytest.raises(ConfigurationError) as caught:
+        clients(entry("gw-0", token=hash_of(OTHER)), entry(**bad))
+    assert caught.value.code == "bad_clients"
+    assert "entry 2" in caught.value.message
+    assert TOKEN not in caught.value.message
+
+
+@pytest.mark.parametrize("raw", [b"", b"[]", b"clients: []", b"clients: {}", b"{", b"\xff", b"clients: []\nmore: 1"])
+def test_a_file_without_clients_is_refused(raw: bytes) -> None:
+    """An empty one would let nobody in, and nobody would notice."""
+    with pytest.raises(ConfigurationError):
+        read_clients(raw, "clients.yaml")
+
+
+def test_one_token_is_one_client() -> None:
+    """Two entries of one token would make it a matter of order who is meant."""
+    with pytest.raises(ConfigurationError):
+        clients(entry(), entry("gw-2"))

@@ -1,0 +1,271 @@
+"""The HTTP service under clients that are slow, gone, hostile or mistaken."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import zlib
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from assay_stream.ingest.clients import hash_of, new_token, read_clients
+from assay_stream.ingest.events import EventJudge
+from assay_stream.ingest.service import IngestService
+from assay_stream.ingest.window import AcceptedWindow
+from assay_stream.ingest.writer import EventWriter
+from assay_stream.limits import INGEST_LIMITS, IngestLimits
+from assay_stream.model.record import TOPIC_NAMES, Role
+from assay_stream.observe.http.tap import Listener
+from tests.support.deployment import free_port
+from tests.support.ingest import BATCH, STRUCTURED, a_call, a_list, batch, until
+from tests.support.producers import FakeProducer, Sent
+from tests.support.raw_http import connect, exchange
+
+TOKEN = new_token()
+CLIENTS = read_clients(
+    json.dumps({"clients": [{"observer_id": "gw-1", "servers": ["time"], "token": hash_of(TOKEN)}]}).encode(), "clients"
+)
+
+
+@dataclass
+class Served:
+    """A service that runs, and the Kafka behind it."""
+
+    url: str
+    sent: Sent
+    writer: EventWriter
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def count(self, events: Mapping[str, int]) -> None:
+        for what, number in events.items():
+            self.counts[what] = self.counts.get(what, 0) + number
+
+    async def send(self, body: bytes, *fields: str, kind: str = STRUCTURED) -> tuple[int, bytes, Any]:
+        """Send a request: status, head and content of the answer."""
+        status, head, content = await exchange(self.url, a_request(body, *fields, kind=kind))
+        return status, head, json.loads(content)
+
+
+def a_request(body: bytes, *fields: str, kind: str = STRUCTURED, length: int | None = None) -> bytes:
+    """A request with a token."""
+    head = ["POST /v1/events HTTP/1.1", "Host: 127.0.0.1", f"Authorization: Bearer {TOKEN}", *fields]
+    head += [f"Content-Type: {kind}"] if kind else []
+    return "\r\n".join([*head, f"Content-Length: {len(body) if length is None else length}", "", ""]).encode() + body
+
+
+@asynccontextmanager
+async def serving(limits: IngestLimits = INGEST_LIMITS, *, is_restored: bool = True) -> AsyncIterator[Served]:
+    """A service on loopback."""
+    sent = Sent()
+    sent.answers.set()
+    port = free_port()
+    writer = EventWriter(lambda: FakeProducer(sent), TOPIC_NAMES, AcceptedWindow(limits), limits=limits)
+    served = Served(f"http://127.0.0.1:{port}/v1/events", sent, writer)
+    service = IngestService(
+        writer,
+        lambda: CLIENTS,
+        EventJudge(),
+        is_restored=lambda: is_restored,
+        count=served.count,
+        listener=Listener(port=port),
+        limits=limits,
+    )
+    tasks = [asyncio.create_task(writer.run()), asyncio.create_task(service.run())]
+    await until(lambda: writer.ready and service.ready)
+    try:
+        yield served
+        assert service._room.left_bytes == limits.pending_bytes_max, "room was lost"
+    finally:
+        service.stop()
+        await tasks[1]
+        writer.stop()
+        await tasks[0]
+
+
+async def test_a_batch_says_what_became_of_each_event() -> None:
+    """Some accepted: 207; none: the gravest refusal; all: 202."""
+    async with serving() as served:
+        wrong = a_call(2).value.replace(b'"allow"', b'"perhaps"')
+        body = b"[" + b",".join((a_call(1).value, wrong, a_call(1).value, a_call(3, server="mail").value)) + b"]"
+        status, _, content = await served.send(body, kind=BATCH)
+        assert status == 207
+        assert [each["outcome"] for each in content["outcomes"]] == ["accepted", "refused", "duplicate", "refused"]
+        assert [each.get("error", {}).get("code") for each in content["outcomes"]] == [
+            None,
+            "unknown_value",
+            None,
+            "not_yours",
+        ]
+        assert (await served.send(b"[" + wrong + b"," + a_call(3, server="mail").value + b"]", kind=BATCH))[0] == 403
+        assert (await served.send(b"[" + wrong + b"]", kind=BATCH))[0] == 422
+        assert (await served.send(batch(a_call(1), a_call(9)), kind=BATCH))[0] == 202
+        assert served.counts == {"accepted": 2, "duplicate": 2, "refused:unknown_value": 3, "refused:not_yours": 2}
+
+
+async def test_nothing_is_accepted_that_is_not_acknowledged() -> None:
+    """503 with Retry-After; what was on its way is waited for when it comes again, and room is held meanwhile."""
+    limits = replace(INGEST_LIMITS, ack_limit_s=0.2)
+    async with serving(limits) as served:
+        served.sent.answers.clear()
+        status, head, content = await served.send(batch(a_call(1), a_call(2)), kind=BATCH)
+        assert (status, b"Retry-After: 10" in head) == (503, True)
+        assert [each["outcome"] for each in content["outcomes"]] == ["unavailable", "unavailable"]
+        # Kafka does not answer: nobody waits for it any more.
+        assert (await served.send(a_call(3).value))[0] == 503
+        served.sent.answers.set()
+        await until(lambda: served.writer.pending == 0)
+        status, _, content = await served.send(batch(a_call(1), a_call(2), a_call(3)), kind=BATCH)
+        assert [each["outcome"] for each in content["outcomes"]] == ["duplicate", "duplicate", "accepted"]
+        assert len(served.sent.of(Role.CALLS)) == 3
+
+
+async def test_too_much_gets_429() -> None:
+    """Of one client and of all; once it is through, there is room again."""
+    limits = replace(INGEST_LIMITS, client_bytes_max=3 * len(a_call(1).value))
+    async with serving(limits) as served:
+        served.sent.answers.clear()
+        first = asyncio.create_task(served.send(a_call(1).value))
+        await until(lambda: served.writer.pending == 1)
+        status, head, content = await served.send(a_call(2).value)
+        assert (status, b"Retry-After: 1" in head, content["error"]["code"]) == (429, True, "too_many_requests")
+        served.sent.answers.set()
+        assert (await first)[0] == 202
+        assert (await served.send(a_call(2).value))[0] == 202
+
+
+async def test_before_its_window_is_restored_nothing_is_taken() -> None:
+    """It could not tell what was accepted before."""
+    async with serving(is_restored=False) as served:
+        assert (await served.send(a_call(1).value))[0] == 503
+        assert served.sent.values == {}
+
+
+@pytest.mark.parametrize("packed", [gzip.compress, zlib.compress], ids=["gzip", "deflate"])
+async def test_bodies_may_be_compressed(packed: Any) -> None:
+    """What is published is what was compressed."""
+    name = "gzip" if packed is gzip.compress else "deflate"
+    async with serving() as served:
+        assert (await served.send(packed(a_call(1).value), f"Content-Encoding: {name}"))[0] == 202
+        assert served.sent.of(Role.CALLS) == [a_call(1).value]
+
+
+BOMB = gzip.compress(b" " * (64 * 2**20))
+HOSTILE: dict[str, tuple[bytes, tuple[str, ...], str, int]] = {
+    "a bomb": (BOMB, ("Content-Encoding: gzip",), STRUCTURED, 413),
+    "half a member": (gzip.compress(a_call(1).value)[:-9], ("Content-Encoding: gzip",), STRUCTURED, 413),
+    "two members": (gzip.compress(a_call(1).value) * 2, ("Content-Encoding: gzip",), STRUCTURED, 413),
+    "another encoding": (a_call(1).value, ("Content-Encoding: br",), STRUCTURED, 415),
+    "two encodings": (a_call(1).value, ("Content-Encoding: gzip", "Content-Encoding: gzip"), STRUCTURED, 415),
+    "encodings in one field": (a_call(1).value, ("Content-Encoding: gzip, gzip",), STRUCTURED, 415),
+    "no content type": (a_call(1).value, (), "", 415),
+    "two content types": (a_call(1).value, (f"Content-Type: {BATCH}",), STRUCTURED, 400),
+    "a form": (a_call(1).value, (), "application/x-www-form-urlencoded", 415),
+    "plain JSON": (a_call(1).value, (), "application/json", 415),
+    "two tokens": (a_call(1).value, (f"Authorization: Bearer {TOKEN}",), STRUCTURED, 401),
+    "another host": (a_call(1).value, ("Host: evil.example",), STRUCTURED, 400),
+    "two lengths": (a_call(1).value, ("Content-Length: 3",), STRUCTURED, 400),
+    "length and chunks": (a_call(1).value, ("Transfer-Encoding: chunked",), STRUCTURED, 400),
+    "a broken field name": (a_call(1).value, ("Content-Length : 3",), STRUCTURED, 400),
+    "equal keys": (a_call(1).value.replace(b'"id"', b'"id":"x","id"'), (), STRUCTURED, 422),
+    "no JSON": (b"\xff\xfe", (), STRUCTURED, 422),
+    "no events": (b"[]", (), BATCH, 422),
+    "too many events": (b"[" + b"1," * 1_000 + b"1]", (), BATCH, 413),
+    "deep": (b"[" * 100_000, (), BATCH, 422),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_hostile_requests_get_a_status_and_publish_nothing(name: str) -> None:
+    """And the next one is served."""
+    body, fields, kind, expected = HOSTILE[name]
+    async with serving() as served:
+        status, _, _ = await exchange(served.url, a_request(body, *fields, kind=kind))
+        assert status == expected
+        assert served.sent.values == {}
+        assert (await served.send(a_call(7).value))[0] == 202
+
+
+async def test_a_hundred_megabytes_are_refused_before_they_are_read() -> None:
+    """By the stated length, and without one as soon as there are too many."""
+    async with serving() as served:
+        status, _, _ = await exchange(served.url, a_request(b"", length=100 * 2**20))
+        assert status == 413
+        reader, writer = await connect(served.url)
+        head = a_request(b"").replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
+        writer.write(head)
+        chunk = b"100000\r\n" + b" " * 0x100000 + b"\r\n"
+        for _ in range(17):
+            writer.write(chunk)
+        assert (await reader.readuntil(b"\r\n")).split()[1] == b"413"
+        writer.close()
+
+
+async def test_a_slow_client_is_told_so_and_one_that_leaves_costs_nothing() -> None:
+    """Half a body, and then silence, or the end of the connection."""
+    async with serving(replace(INGEST_LIMITS, read_limit_s=0.2)) as served:
+        half = a_request(a_call(1).value)[:-20]
+        reader, writer = await connect(served.url)
+        writer.write(half)
+        assert (await reader.readuntil(b"\r\n")).split()[1] == b"408"
+        writer.close()
+        _, writer = await connect(served.url)
+        writer.write(half)
+        await writer.drain()
+        writer.close()
+        assert (await served.send(a_call(2).value))[0] == 202
+        assert len(served.sent.of(Role.CALLS)) == 1
+        await asyncio.sleep(0.3)
+
+
+async def test_an_event_whose_client_left_is_published_once() -> None:
+    """It comes again with the same id."""
+    async with serving() as served:
+        served.sent.answers.clear()
+        _, writer = await connect(served.url)
+        writer.write(a_request(a_call(1).value))
+        await until(lambda: served.writer.pending == 1)
+        writer.close()
+        await asyncio.sleep(0.05)
+        again = asyncio.create_task(served.send(a_call(1).value))
+        await asyncio.sleep(0.05)
+        served.sent.answers.set()
+        assert (await again)[2]["outcomes"] == [{"index": 0, "outcome": "duplicate"}]
+        assert len(served.sent.of(Role.CALLS)) == 1
+
+
+@pytest.mark.parametrize(
+    ("start", "status"),
+    [
+        ("POST /v1/events?x=1 HTTP/1.1", 202),
+        ("POST /v2/events HTTP/1.1", 404),
+        ("GET /v1/events HTTP/1.1", 405),
+        ("OPTIONS /v1/events HTTP/1.1", 405),
+    ],
+)
+async def test_there_is_one_path_and_one_method(start: str, status: int) -> None:
+    """Nothing can be read here."""
+    async with serving() as served:
+        request = a_request(a_call(1).value).replace(b"POST /v1/events HTTP/1.1", start.encode())
+        assert (await exchange(served.url, request))[0] == status
+
+
+async def test_another_host_is_not_served_on_loopback() -> None:
+    """A page whose name was bound to this address."""
+    async with serving() as served:
+        request = a_request(a_call(1).value).replace(b"Host: 127.0.0.1", b"Host: evil.example")
+        assert (await exchange(served.url, request))[0] == 421
+
+
+async def test_a_large_list_does_not_hold_up_other_clients() -> None:
+    """It is judged by a thread."""
+    tools = [{"name": f"tool-{n}", "description": "d" * 2_000, "inputSchema": {"type": "object"}} for n in range(1_000)]
+    async with serving() as served:
+        large = asyncio.create_task(served.send(a_list(1, *tools).value))
+        assert (await served.send(a_call(1).value))[0] == 202
+        assert (await large)[0] == 202
+        assert len(served.sent.of(Role.SNAPSHOTS)) == 1

@@ -1,0 +1,119 @@
+"""Events on their way into Kafka: acknowledged, noted, and then accepted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from assay_stream.ingest.window import AcceptedWindow
+from assay_stream.ingest.writer import EventWriter, NotDelivered
+from assay_stream.model.ingest import mark_of, read_accepted
+from assay_stream.model.record import TOPIC_NAMES, Role
+from assay_stream.observe.events import Observation
+from tests.support.ingest import a_call, until
+from tests.support.producers import FakeProducer, Sent
+
+
+def marked(observation: Observation) -> tuple[bytes, Observation]:
+    """An event with what tells it from others."""
+    return mark_of("gw-1", "s", observation.value.decode()), observation
+
+
+@asynccontextmanager
+async def writing(sent: Sent) -> AsyncIterator[EventWriter]:
+    """A writer that runs."""
+    writer = EventWriter(lambda: FakeProducer(sent), TOPIC_NAMES, AcceptedWindow())
+    running = asyncio.create_task(writer.run())
+    await until(lambda: writer.ready)
+    try:
+        yield writer
+    finally:
+        writer.stop()
+        await running
+
+
+async def test_an_event_is_accepted_once_it_is_noted() -> None:
+    """Not when its own topic has it: a crash between the two would double it."""
+    sent = Sent()
+    released: list[bool] = []
+    async with writing(sent) as writer:
+        events = [marked(a_call(number)) for number in range(3)]
+        waits = writer.write(events, lambda: released.append(True))
+        await asyncio.sleep(0)
+        assert [writer.waiting(mark) for mark, _ in events] == waits
+        assert not any(writer.is_accepted(mark) for mark, _ in events)
+        sent.answers.set()
+        await asyncio.gather(*waits)
+        assert sent.of(Role.CALLS) == [observation.value for _, observation in events]
+        assert [mark for value in sent.of(Role.INGESTED) for mark in read_accepted(value)] == [m for m, _ in events]
+        assert all(writer.is_accepted(mark) for mark, _ in events)
+        await until(lambda: released == [True])
+        assert writer.pending == 0
+
+
+async def test_what_kafka_refuses_is_not_accepted() -> None:
+    """One that is too large does not hold up the others."""
+
+    class MessageSizeTooLargeError(Exception):
+        pass
+
+    sent = Sent(fails=lambda _, value: MessageSizeTooLargeError() if b"call-1" in value else None)
+    sent.answers.set()
+    async with writing(sent) as writer:
+        waits = writer.write([marked(a_call(number)) for number in range(3)], lambda: None)
+        outcomes = await asyncio.gather(*waits, return_exceptions=True)
+        assert [isinstance(each, NotDelivered) and each.is_too_large for each in outcomes] == [False, True, False]
+        assert len(sent.of(Role.CALLS)) == 2
+        assert sent.started == 1
+
+
+async def test_an_event_that_could_not_be_noted_is_not_accepted_and_not_doubled() -> None:
+    """Its client tries again, and is told that it is there."""
+    failing = [True]
+
+    def fails(topic: str, value: bytes) -> Exception | None:
+        return RuntimeError("planted") if topic == TOPIC_NAMES[Role.INGESTED] and failing[0] else None
+
+    sent = Sent(fails=fails)
+    sent.answers.set()
+    async with writing(sent) as writer:
+        event = marked(a_call(1))
+        [wait] = writer.write([event], lambda: None)
+        with pytest.raises(NotDelivered):
+            await wait
+        assert writer.is_accepted(event[0])
+
+
+async def test_a_client_that_fails_beyond_repair_is_replaced() -> None:
+    """What it held counts as not delivered, what it held of notes is noted by the next."""
+    failing = [True]
+    sent = Sent(fails=lambda topic, _: RuntimeError("planted") if failing[0] and "call" in topic else None)
+    async with writing(sent) as writer:
+        released: list[bool] = []
+        [wait] = writer.write([marked(a_call(1))], lambda: released.append(True))
+        sent.answers.set()
+        with pytest.raises(NotDelivered):
+            await wait
+        failing[0] = False
+        await until(lambda: sent.started == 2 and writer.ready)
+        [wait] = writer.write([marked(a_call(1))], lambda: None)
+        await wait
+        assert released == [True]
+        assert len(sent.of(Role.CALLS)) == 1
+
+
+async def test_what_hangs_is_let_go_when_the_client_is_replaced() -> None:
+    """Otherwise its room would be lost, and the process never be ready again."""
+    sent = Sent()
+    async with writing(sent) as writer:
+        released: list[bool] = []
+        [wait] = writer.write([marked(a_call(1))], lambda: released.append(True))
+        await asyncio.sleep(0.01)
+        writer._broken.set()
+        with pytest.raises(NotDelivered):
+            await wait
+        await until(lambda: released == [True])
+        assert writer.waiting_s == 0
