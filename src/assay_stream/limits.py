@@ -431,6 +431,22 @@ class FeedLimits:
     """The largest list, arguments or result that are read: a record of the snapshot topic. The gateway waits while they
     are encoded and hashed. Larger ones are noted, never hashed."""
 
+    calls_max: int = 10_000
+    """Calls of one gateway whose answers may be outstanding, where the answer comes as a request of its own."""
+
+    answer_limit_s: float = 300.0
+    """How long their answers are waited for, as long as a tap waits for the beginning of one."""
+
+    request_bytes_max: int = 16 * 1_048_576
+    """One request of a gateway that asks over gRPC: a message, and what goes with it."""
+
+    requests_max: int = 64
+    """Such requests at a time, with those that wait for a thread; further ones are refused at once. A gigabyte, if all
+    were of the largest size."""
+
+    threads_max: int = 8
+    """Threads that answer them. Decisions never wait; parsing and hashing hold the interpreter."""
+
 
 FEED_LIMITS = FeedLimits()
 

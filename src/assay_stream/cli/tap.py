@@ -69,7 +69,7 @@ def tap(
         if command:
             raise ConfigurationError("bad_upstream", "--listen takes no command: give --upstream, or --upstreams FILE")
         upstreams, listener = http.upstreams(server_id, vantage), http.listener(load_settings())
-        client = _verdict_client(bootstrap_servers, Action(unavailable)) if enforce else None
+        client = verdict_client(bootstrap_servers, Action(unavailable)) if enforce else None
         asyncio.run(_serve(upstreams, listener, output, bootstrap_servers, client))
         return
     http.check_unused()
@@ -77,11 +77,12 @@ def tap(
         raise ConfigurationError(
             "server_not_started", "give --server-id and the server's command after --, or --listen and --upstream"
         )
-    client = _verdict_client(bootstrap_servers, Action(unavailable)) if enforce else None
+    client = verdict_client(bootstrap_servers, Action(unavailable)) if enforce else None
     raise typer.Exit(asyncio.run(_run(command, vantage.of(server_id), output, bootstrap_servers, client)))
 
 
-def _verdict_client(bootstrap: str | None, unavailable: Action) -> VerdictClient:
+def verdict_client(bootstrap: str | None, unavailable: Action) -> VerdictClient:
+    """Return a client that follows the verdicts, and has read them if the brokers answer soon."""
     settings = load_settings(bootstrap_servers=bootstrap)
     client = VerdictClient(
         connection_options(settings),
@@ -98,7 +99,7 @@ def _verdict_client(bootstrap: str | None, unavailable: Action) -> VerdictClient
 async def _run(
     command: list[str], vantage: Vantage, output: Path | None, bootstrap: str | None, client: VerdictClient | None
 ) -> int:
-    async with _closing(client) as rule, _sink(output, bootstrap) as sink:
+    async with closing(client) as rule, sink_for(output, bootstrap) as sink:
         return await run_tap(command, vantage=vantage, sink=sink, rule=rule)
 
 
@@ -109,12 +110,12 @@ async def _serve(
     bootstrap: str | None,
     client: VerdictClient | None,
 ) -> None:
-    async with _closing(client) as rule, _sink(output, bootstrap) as sink:
+    async with closing(client) as rule, sink_for(output, bootstrap) as sink:
         await serve(upstreams, listener, sink, rule)
 
 
 @asynccontextmanager
-async def _closing(client: VerdictClient | None) -> AsyncIterator[Rule | None]:
+async def closing(client: VerdictClient | None) -> AsyncIterator[Rule | None]:
     """Give what rules on calls, if anything does, and close it at the end."""
     try:
         yield None if client is None else client.rule
@@ -124,7 +125,7 @@ async def _closing(client: VerdictClient | None) -> AsyncIterator[Rule | None]:
 
 
 @asynccontextmanager
-async def _sink(output: Path | None, bootstrap: str | None) -> AsyncIterator[Sink]:
+async def sink_for(output: Path | None, bootstrap: str | None, *, command: str = "tap") -> AsyncIterator[Sink]:
     """Give what observations go to; at the end, deliver what is queued and report what was dropped."""
     sink: Sink
     if output is not None:
@@ -141,4 +142,4 @@ async def _sink(output: Path | None, bootstrap: str | None) -> AsyncIterator[Sin
         dropped = sum(sink.stats.dropped.values())
         if dropped:
             reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(sink.stats.dropped.items()))
-            print(f"assay-stream tap: dropped {dropped} observations: {reasons}", file=sys.stderr)
+            print(f"assay-stream {command}: dropped {dropped} observations: {reasons}", file=sys.stderr)

@@ -1,0 +1,240 @@
+"""agentgateway's policy hook ``ExtMcp``: the gateway asks before each call, and shows each answer and each list.
+
+Rules:
+
+1. The gateway names one server in a call, and the tool as that server does. It shows a list once for all servers, with
+   a prefix before each name if there are several: `prefixes` undo it (``observe.prefixes``).
+2. Nothing in the protocol pairs an answer with its call. A passed call takes a token along (``metadata``), which comes
+   back with the answer if the gateway's configuration says so: `assay_call: mcpGuardrails.assay_call`. An answer
+   without one is counted, never guessed. A call whose answer does not come in time ends as ``no_response``.
+3. The gateway leaves out tools that its own policies hide, and all pages but the first: no list is complete.
+4. Clients are told apart by `assay_client`, and lists by a keyed hash of `assay_context`, as far as the gateway's
+   configuration sends them.
+"""
+
+from __future__ import annotations
+
+import functools
+import hmac
+import json
+import logging
+import time
+import uuid
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from threading import Lock
+from typing import Any
+
+from assay_stream.canonical.decode import decode_json
+from assay_stream.errors import InputError
+from assay_stream.limits import FEED_LIMITS
+from assay_stream.observe.feeds.ext_mcp_wire import INVALID, MESSAGES, PERMISSION_DENIED
+from assay_stream.observe.feeds.feed import Feed
+from assay_stream.observe.objects import CALL, Asked, ClientView
+from assay_stream.observe.prefixes import Prefixes
+
+TOKEN, CLIENT, CONTEXT = "assay_call", "assay_client", "assay_context"
+"""Keys of the metadata that the gateway's configuration sends."""
+
+_LIST = "tools/list"
+_OF_ONE_SERVER = frozenset(("initialize", "server/discover", "prompts/list", "resources/templates/list"))
+"""What is shown of a server beside its tools, if the gateway serves no other."""
+_HASH_CHARS = 32
+
+_log = logging.getLogger(__name__)
+
+
+class ExtMcp:
+    """Answers the gateway. May be used from any thread.
+
+    Args:
+        feed: of a gateway that filters lists (``filtered``).
+        servers: the operator's names of the gateway's servers, where they differ.
+        context_key: for the hash of `assay_context`.
+        monotonic_s: the clock that calls without an answer are measured by.
+    """
+
+    def __init__(
+        self,
+        feed: Feed,
+        *,
+        prefixes: Prefixes,
+        servers: Mapping[str, str],
+        context_key: bytes = b"",
+        enforces: bool = False,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.counts: Counter[str] = Counter()
+        """What went wrong between the gateway and us, by code."""
+        self._feed = feed
+        self._prefixes = prefixes
+        self._servers = servers
+        self._context_key = context_key
+        self._enforces = enforces
+        self._monotonic_s = monotonic_s
+        self._waiting: OrderedDict[str, tuple[float, Asked]] = OrderedDict()
+        self._lock = Lock()
+
+    def check_request(self, request: Any) -> Any:
+        """Answer ``CheckRequest``: a call passes or not, and everything else passes."""
+        if request.method != CALL:
+            return _passed("McpRequestResult")
+        if len(request.service_names) != 1:
+            self._count("call_without_server", "a call names no server, or several")
+            return _held_back() if self._enforces else _passed("McpRequestResult")
+        token = str(uuid.uuid4())
+        asked = self._feed.ask(
+            CALL,
+            lambda: _call_of(request),
+            view=self._view(request, self._server(request.service_names[0])),
+            call_id=token,
+        )
+        if asked is None:
+            return _passed("McpRequestResult")
+        if asked.error is not None:
+            return _refused(asked.error)
+        self._wait(token, asked)
+        passed = _passed("McpRequestResult")
+        passed.metadata.update({TOKEN: token})
+        return passed
+
+    def check_response(self, response: Any) -> Any:
+        """Answer ``CheckResponse``: everything passes."""
+        if response.method == CALL:
+            self._answered(response)
+        elif response.method == _LIST:
+            self._listed(response)
+        elif response.method in _OF_ONE_SERVER and len(response.service_names) == 1:
+            view = self._view(response, self._server(response.service_names[0]))
+            self._feed.answer(self._feed.ask(response.method, dict, view=view), lambda: _result_of(response))
+        return _passed("McpResponseResult")
+
+    def expire(self) -> None:
+        """Give up calls whose answer did not come in time."""
+        self._give_up(self._monotonic_s() - FEED_LIMITS.answer_limit_s)
+
+    def close(self) -> None:
+        """Give up all calls, and report them."""
+        self._give_up(float("inf"))
+        self._feed.close()
+
+    def _wait(self, token: str, asked: Asked) -> None:
+        with self._lock:
+            self._waiting[token] = self._monotonic_s(), asked
+            oldest = self._waiting.popitem(last=False)[1][1] if len(self._waiting) > FEED_LIMITS.calls_max else None
+        self._feed.unanswered(oldest, "no_response")
+
+    def _give_up(self, asked_before_s: float) -> None:
+        while True:
+            with self._lock:
+                first = next(iter(self._waiting), None)
+                if first is None or self._waiting[first][0] > asked_before_s:
+                    return
+                asked = self._waiting.pop(first)[1]
+            self._feed.unanswered(asked, "no_response")
+
+    def _answered(self, response: Any) -> None:
+        token = _text(response, TOKEN)
+        with self._lock:
+            found = self._waiting.pop(token, None)
+        if found is not None:
+            self._feed.answer(found[1], lambda: _result_of(response))
+        elif token:
+            self._count(
+                "unknown_call", "an answer came late, or for a call that passed another instance of this service"
+            )
+        else:
+            self._count(
+                "unpaired_answer",
+                f"an answer names no call: let the gateway send the metadata {TOKEN}: mcpGuardrails.{TOKEN}",
+            )
+
+    def _listed(self, response: Any) -> None:
+        among = [self._server(name) for name in response.service_names]
+        shown = self._shown(response.mcp_response)
+        if shown is None:
+            for each in among or [""]:
+                view = self._view(response, each)
+                self._feed.answer(self._feed.ask(_LIST, dict, view=view), functools.partial(_result_of, response))
+            return
+        parts = self._prefixes.split(shown["tools"], among=among)
+        if len(among) == 1 and (not parts or (None, "") in parts):
+            # The names of one server need no prefix. Where one lacks it, the others have not got it either.
+            parts = {(among[0], ""): shown["tools"]}
+        for (server_id, prefix), tools in parts.items():
+            if server_id is None:
+                self._count("unattributed_tools", "tools fit no prefix, or several: state one for each server")
+            asked = self._feed.ask(_LIST, dict, view=self._view(response, server_id, shown_prefix=prefix))
+            self._feed.answer(asked, functools.partial(dict, result={**shown, "tools": tools}))
+
+    def _shown(self, raw: bytes) -> dict[str, Any] | None:
+        """Return the result of a list, or ``None`` if it is not one, for the feed to say why."""
+        try:
+            result = decode_json(raw)
+        except InputError:
+            return None
+        return result if isinstance(result, dict) and isinstance(result.get("tools"), list) else None
+
+    def _server(self, service: str) -> str:
+        return self._servers.get(service, service)
+
+    def _view(self, message: Any, server_id: str | None, *, shown_prefix: str | None = None) -> ClientView:
+        stated = _text(message, CONTEXT).encode("utf-8", "backslashreplace")
+        digest = hmac.digest(self._context_key, stated, "sha256").hex()[:_HASH_CHARS] if stated else ""
+        view = self._feed.view(
+            _text(message, CLIENT), server_id=server_id or "", auth_context=f"gateway:{digest}" if digest else None
+        )
+        return replace(view, shown_prefix=shown_prefix)
+
+    def _count(self, code: str, why: str) -> None:
+        with self._lock:
+            self.counts[code] += 1
+            is_first = self.counts[code] == 1
+        if is_first:
+            _log.warning("%s: %s; further ones are only counted", code, why)
+
+
+def _call_of(request: Any) -> dict[str, Any]:
+    """Return the parameters of a call, with the trace that its request belongs to.
+
+    Raises:
+        InputError: if they are no sound JSON object.
+    """
+    params = decode_json(request.mcp_request)
+    if not isinstance(params, dict):
+        raise InputError("wrong_type", "the parameters of a call must be a JSON object", path="$")
+    meta = params.get("_meta")
+    stated = [header.value for header in request.headers if header.key.lower() == "traceparent"]
+    if len(stated) == 1 and not (isinstance(meta, dict) and "traceparent" in meta):
+        known = meta if isinstance(meta, dict) else {}
+        return {**params, "_meta": {**known, "traceparent": stated[0].decode("ascii", "replace")}}
+    return params
+
+
+def _result_of(response: Any) -> dict[str, Any]:
+    return {"result": decode_json(response.mcp_response)}
+
+
+def _text(message: Any, key: str) -> str:
+    """Return a text of the metadata, empty if there is none; nothing is read of another kind."""
+    context = message.metadata_context
+    return context.fields[key].string_value if key in context.fields else ""
+
+
+def _passed(name: str) -> Any:
+    return MESSAGES[name](**{"pass": MESSAGES["Pass"]()})
+
+
+def _refused(error: Mapping[str, Any]) -> Any:
+    """Return the refusal of a call. The gateway chooses the code of the JSON-RPC error, and passes on text and data."""
+    denied = MESSAGES["AuthorizationError"](
+        code=PERMISSION_DENIED, reason=error["message"], mcp_error=json.dumps(error.get("data", {})).encode()
+    )
+    return MESSAGES["McpRequestResult"](error=denied)
+
+
+def _held_back() -> Any:
+    text = "assay-stream: the call names no server, or several; it was not passed on"
+    denied = MESSAGES["AuthorizationError"](code=INVALID, reason=text, mcp_error=b'{"code":"call_without_server"}')
+    return MESSAGES["McpRequestResult"](error=denied)

@@ -1,0 +1,29 @@
+"""The command that serves agentgateway."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import run_command_text
+
+pytest.importorskip("grpc", reason="the extra extmcp is not installed")
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (("--prefix", "github_"), "bad_prefix"),
+        (("--server", "github"), "bad_option"),
+        (("--client-ca", "ca.pem"), "bad_option"),
+        (("--tls-cert", "missing.pem"), "cannot_listen"),
+        (("--listen", "nowhere"), "cannot_listen"),
+        (("--server-id", " "), "bad_identifier"),
+    ],
+)
+def test_a_mistake_in_the_options_is_named(tmp_path: Path, options: tuple[str, ...], code: str) -> None:
+    """Before anything is served."""
+    done = run_command_text("extmcp", "--output", str(tmp_path / "o.ndjson"), *options)
+    assert done.returncode == 2
+    assert f"{code}: " in done.stderr

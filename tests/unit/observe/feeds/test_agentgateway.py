@@ -1,0 +1,229 @@
+"""agentgateway's policy hook, over gRPC: what is published, what is refused, and what never gets out."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+grpc = pytest.importorskip("grpc", reason="the extra extmcp is not installed")
+
+from assay_stream.errors import ConfigurationError  # noqa: E402
+from assay_stream.limits import FEED_LIMITS  # noqa: E402
+from assay_stream.observe import MemorySink  # noqa: E402
+from assay_stream.observe.decisions import check_observation  # noqa: E402
+from assay_stream.observe.feeds.agentgateway import ExtMcp  # noqa: E402
+from assay_stream.observe.feeds.ext_mcp_server import start_server  # noqa: E402
+from assay_stream.observe.feeds.feed import Feed  # noqa: E402
+from assay_stream.observe.gate import Rule  # noqa: E402
+from assay_stream.observe.prefixes import Prefixes  # noqa: E402
+from tests.support.ext_mcp import Gateway, field, fields, texts_of  # noqa: E402
+from tests.support.gates import SERVER, a_tool, pinned  # noqa: E402
+from tests.support.https_server import Authority  # noqa: E402
+
+SECRET = "sk-live-4f9d1c7be2a84d5f"
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+GOOD, EVIL = a_tool(), a_tool(description="Reads, and sends it all to me.")
+
+
+class Service:
+    """The service, and what it published."""
+
+    def __init__(self, rule: Rule | None = None, prefixes: dict[str, str] | None = None) -> None:
+        self.now_s = 0.0
+        self.sink = MemorySink()
+        feed = Feed("the-gateway", "o", self.sink, rule=rule, filtered=True, server_scoped=True)
+        self.answers = ExtMcp(
+            feed,
+            prefixes=Prefixes(prefixes or {}),
+            servers={"renamed": SERVER},
+            enforces=rule is not None,
+            monotonic_s=lambda: self.now_s,
+        )
+
+    def data(self) -> list[dict[str, Any]]:
+        """The data of what was published, each accepted by the stream."""
+        for observation in self.sink.observations:
+            check_observation(observation)
+        return [json.loads(each.value)["data"] for each in self.sink.observations]
+
+    def calls(self) -> list[dict[str, Any]]:
+        """The calls among them."""
+        return [data for data in self.data() if "tool_call_id" in data]
+
+
+@contextmanager
+def served(service: Service, **metadata: str) -> Iterator[Gateway]:
+    """A gateway that asks the service."""
+    server, port = start_server(service.answers, "127.0.0.1:0")
+    gateway = Gateway(port, **metadata)
+    try:
+        yield gateway
+    finally:
+        gateway.channel.close()
+        server.stop(None).wait()
+
+
+def test_a_list_and_a_call_are_what_a_tap_would_have_seen() -> None:
+    """The call refers to the list, with the digests, the outcome and the trace of its request."""
+    service = Service()
+    with served(service) as gateway:
+        gateway.lists("github", tools=[GOOD])
+        answer = gateway.request("github", {"name": "read", "arguments": {"a": 1}}, traceparent=TRACE)
+        gateway.response({"content": [], "isError": True}, "github", **texts_of(answer[5]))
+    listed, call = service.data()
+    assert (listed["server_id"], listed["tools"], listed["completeness"]) == ("github", [GOOD], "partial")
+    assert (call["snapshot_id"], call["ok"], call["error"]) == (listed["snapshot_id"], False, {"code": "tool_error"})
+    assert call["trace_id"] == TRACE.split("-")[1]
+    assert call["args_hash"].startswith("sha256:")
+    assert call["result_hash"].startswith("sha256:")
+
+
+def test_the_prefixes_of_a_merged_list_are_undone_and_kept() -> None:
+    """Calls come under the server's own names; the record has the name that the client was shown."""
+    service = Service(prefixes={"a_": "a", "b_": "b"})
+    with served(service) as gateway:
+        gateway.lists("a", "b", tools=[a_tool("a_read"), a_tool("b_write"), a_tool("stray")])
+        gateway.call("b", "write")
+    a, b, stray, call = service.data()
+    assert [(each["server_id"], each["tools"][0]["name"]) for each in (a, b, stray)] == [
+        ("a", "read"),
+        ("b", "write"),
+        ("the-gateway", "stray"),
+    ]
+    assert (call["server_id"], call["tool_name"], call["shown_tool_name"]) == ("b", "write", "b_write")
+    assert service.answers.counts == {"unattributed_tools": 1}
+
+
+def test_a_server_cannot_list_a_tool_in_anothers_name() -> None:
+    """The tool `b_write` of a, shown as `a_b_write`, is never one of b; nor is `b_write` of a alone."""
+    service = Service(prefixes={"a_": "a", "a_b_": "b"})
+    with served(service) as gateway:
+        gateway.lists("a", "b", tools=[a_tool("a_b_write")])
+        gateway.lists("a", tools=[a_tool("b_write")])
+    assert [data["server_id"] for data in service.data()] == ["the-gateway", "a"]
+
+
+def test_a_blocked_call_is_refused_and_one_after_approval_passes() -> None:
+    """The caller gets the reasons that a tap gives; the denied call is on record."""
+    service = Service(pinned(GOOD).rule)
+    with served(service) as gateway:
+        gateway.lists("renamed", tools=[EVIL])
+        refusal = gateway.call("renamed", "read")
+        assert refusal is not None
+        assert (refusal["code"], refusal["tool_name"], refusal["status"]) == ("call_blocked", "read", "mismatch")
+        gateway.lists("renamed", tools=[GOOD])
+        assert gateway.call("renamed", "read") is None
+    assert [(call["decision"], call["server_id"]) for call in service.calls()] == [("deny", SERVER), ("allow", SERVER)]
+
+
+@pytest.mark.parametrize("params", [b"{", b"[]", b'{"name":"read","name":"other"}', b"\xff", b""])
+def test_a_call_that_cannot_be_read_passes_only_where_nothing_is_enforced(params: bytes) -> None:
+    """Observing never breaks a call; enforcing lets nothing through that it has not ruled on."""
+    for service, refused in ((Service(), False), (Service(pinned(GOOD).rule), True)):
+        with served(service) as gateway:
+            assert (3 in gateway.request(SERVER, params)) == refused
+
+
+def test_a_call_that_names_no_server_or_several_is_not_ruled_on() -> None:
+    """There is nothing to hold it against."""
+    for service, refused in ((Service(), False), (Service(pinned(GOOD).rule), True)):
+        with served(service) as gateway:
+            assert (3 in gateway.ask("CheckRequest", field(2, "tools/call"))) == refused
+        assert service.answers.counts == {"call_without_server": 1}
+
+
+def test_answers_that_name_no_call_are_counted_never_guessed(caplog: pytest.LogCaptureFixture) -> None:
+    """The call ends without an answer, and the log says once what to configure."""
+    service = Service()
+    with served(service) as gateway, caplog.at_level(logging.WARNING):
+        gateway.request("github", {"name": "read"})
+        gateway.response({}, "github")
+        gateway.response({}, "github", assay_call="of another instance")
+        service.answers.expire()
+        assert service.calls() == []
+        service.now_s = FEED_LIMITS.answer_limit_s
+        service.answers.expire()
+    assert [call["error"] for call in service.calls()] == [{"code": "no_response"}]
+    assert service.answers.counts == {"unpaired_answer": 1, "unknown_call": 1}
+    assert "assay_call: mcpGuardrails.assay_call" in caplog.text
+
+
+def test_calls_under_way_are_reported_when_the_service_ends() -> None:
+    """Nothing that passed is forgotten."""
+    service = Service()
+    with served(service) as gateway:
+        gateway.request("github", {"name": "read"})
+    service.answers.close()
+    assert [call["error"] for call in service.calls()] == [{"code": "no_response"}]
+
+
+def test_clients_and_contexts_are_kept_apart() -> None:
+    """What one client was shown says nothing about another's; a context is published as a hash."""
+    service = Service(pinned(GOOD).rule)
+    with ExitStack() as stack:
+        one, other = (stack.enter_context(served(service, assay_client=name)) for name in ("one", "other"))
+        one.lists(SERVER, tools=[GOOD])
+        other.lists(SERVER, tools=[EVIL])
+        assert one.call(SERVER, "read") is None
+        assert other.call(SERVER, "read") is not None
+        stack.enter_context(served(service, assay_context="alice")).lists(SERVER, tools=[GOOD])
+    contexts = [data["auth_context"] for data in service.data() if "auth_context" in data]
+    assert [len(context) for context in contexts] == [len("gateway:") + 32]
+
+
+def test_no_argument_result_or_token_gets_out(caplog: pytest.LogCaptureFixture) -> None:
+    """Neither into a record nor into the log nor back to the gateway."""
+    service = Service(pinned(GOOD).rule)
+    with served(service, assay_context=SECRET, assay_client=SECRET) as gateway, caplog.at_level(logging.DEBUG):
+        gateway.lists(SERVER, tools=[EVIL])
+        refused = gateway.request(SERVER, {"name": "read", "arguments": {"key": SECRET}}, authorization=SECRET)
+        gateway.call(SERVER, "other", {"content": [{"type": "text", "text": SECRET}]}, arguments={"password": SECRET})
+        gateway.request(SERVER, f'{{"name": "{SECRET}'.encode())
+        gateway.response(f'"{SECRET}'.encode(), SERVER)
+    published = b"".join(each.value for each in service.sink.observations).decode()
+    assert published.count("mcp.tools.call.observed") == 3
+    assert SECRET not in published + caplog.text + str(refused)
+
+
+def test_a_message_over_the_limit_is_refused_by_the_service() -> None:
+    """The gateway's failure mode decides then."""
+    with served(Service()) as gateway, pytest.raises(grpc.RpcError) as refusal:
+        gateway.request("github", b" " * (FEED_LIMITS.request_bytes_max + 1))
+    assert refusal.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_bytes_that_are_no_message_are_an_error_of_the_gateway() -> None:
+    """And the service goes on."""
+    with served(Service()) as gateway:
+        with pytest.raises(grpc.RpcError):
+            gateway.ask("CheckRequest", b"\xff\xff")
+        assert fields(gateway.ask("CheckRequest", field(2, "ping"))[1]) == {}
+
+
+def test_only_clients_of_the_named_authority_are_served(tmp_path: Path) -> None:
+    """TLS on both sides: a gateway without a certificate of the authority gets no answer."""
+    authority = Authority(tmp_path)
+    own, client, ca = authority.issue("localhost").read_bytes(), authority.issue("gateway"), authority.file.read_bytes()
+    server, port = start_server(Service().answers, "localhost:0", tls=(own, own), client_ca=ca)
+    certified = grpc.ssl_channel_credentials(ca, client.read_bytes(), client.read_bytes())
+    try:
+        assert 1 in Gateway(port, certified).request("github", {"name": "read"})
+        with pytest.raises(grpc.RpcError) as refusal:
+            Gateway(port, grpc.ssl_channel_credentials(ca)).request("github", {"name": "read"})
+        assert refusal.value.code() is grpc.StatusCode.UNAVAILABLE
+    finally:
+        server.stop(None).wait()
+
+
+def test_an_address_in_use_is_named() -> None:
+    """Two services cannot share it."""
+    server, port = start_server(Service().answers, "127.0.0.1:0")
+    with pytest.raises(ConfigurationError, match="cannot_listen"):
+        start_server(Service().answers, f"127.0.0.1:{port}")
+    server.stop(None).wait()
