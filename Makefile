@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo run test check lint types layers unit coverage integration chaos chaos-short audit lock confusables sbom fuzz bench bench-peers bench-latency bench-curves bench-docs alert-quality alert-quality-docs train-scorer benign-releases schemas docs samples clean
+.PHONY: help setup demo run test check lint types layers unit coverage integration gateways chaos chaos-short audit lock confusables sbom fuzz bench bench-peers bench-latency bench-curves bench-docs alert-quality alert-quality-docs train-scorer benign-releases schemas docs samples clean
 
 help: ## Show this help.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -63,6 +63,12 @@ coverage: $(VENV)/.ready ## Branch coverage of the tests that need no broker, wi
 integration: $(VENV)/.ready ## Tests on real Kafka brokers and real MCP servers.
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal --durations=15 -m "(kafka or servers) and not chaos"
 
+GATEWAYS := fastmcp
+
+gateways: $(VENV)/.ready ## Carry a thousand calls through each gateway that has a feed (GATEWAYS=...).
+	$(BIN)/python -m deploy.local.gateways $(GATEWAYS)
+	ASSAY_GATEWAY_CALLS=1000 $(BIN)/python -m pytest -q --durations=15 --timeout 1800 tests/integration/test_gateways.py
+
 chaos-short: $(VENV)/.ready ## One round of faults of workers and one of brokers, on three brokers: alone on the machine.
 	$(BIN)/python -m pytest -q --durations=15 -m chaos
 
@@ -76,12 +82,13 @@ LOCK := $(VENV)-tools/bin/uv pip compile --quiet --universal --python-version 3.
 	--custom-compile-command "make lock" --override deploy/requirements/overrides.in
 
 lock: $(VENV)-tools/.ready ## Regenerate every lock; pins that still fit stay (LOCK_OPTIONS=--upgrade).
-	$(LOCK) $(LOCK_OPTIONS) pyproject.toml deploy/requirements/dev.in --all-extras --output-file requirements.lock
+	$(LOCK) $(LOCK_OPTIONS) pyproject.toml deploy/requirements/dev.in $(foreach extra,cli tap worker parquet zstd dev,--extra $(extra)) --output-file requirements.lock
 	$(LOCK) $(LOCK_OPTIONS) pyproject.toml --extra worker --extra tap --constraint requirements.lock --output-file deploy/requirements/image.lock
 	$(LOCK) $(LOCK_OPTIONS) deploy/requirements/tools.in --output-file deploy/requirements/tools.lock
 	$(LOCK) $(LOCK_OPTIONS) bench/requirements.txt --output-file bench/requirements.lock
 	$(subst 3.11,3.11.4,$(LOCK)) $(LOCK_OPTIONS) bench/scanner.in --output-file bench/scanner.lock
 	$(LOCK) $(LOCK_OPTIONS) bench/training.in --output-file bench/training.lock
+	for each in $(GATEWAYS); do $(LOCK) $(LOCK_OPTIONS) --override deploy/gateways/overrides.in deploy/gateways/$$each.in --output-file deploy/gateways/$$each.lock; done
 
 confusables: $(VENV)/.ready ## Generate the table of look-alike characters from Unicode's confusables.txt (FROM=path).
 	$(BIN)/python deploy/confusables.py $(FROM)
@@ -169,5 +176,5 @@ docs: $(VENV)/.ready ## Regenerate the generated pages of docs/.
 samples: $(VENV)/.ready ## Regenerate the sample logs of the Sigma rules.
 	$(BIN)/python -m deploy.sigma.make_samples --write deploy/sigma/samples
 
-clean: ## Remove what was built and run; keeps the fetched Kafka and servers.
+clean: ## Remove what was built and run; keeps the fetched Kafka, servers and gateways.
 	rm -rf .run dist build .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -53,11 +53,11 @@ def python_server(package: str, version: str, *, besides: Sequence[str] | None =
     home = _home("python", package, version)
 
     def install() -> None:
-        _run([sys.executable, "-m", "venv", str(home)], f"make a virtual environment in {home}")
+        run([sys.executable, "-m", "venv", str(home)], f"make a virtual environment in {home}")
         pip = [str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-input"]
-        _run([*pip, f"{package}=={version}", *besides], f"install {package}=={version}")
+        run([*pip, f"{package}=={version}", *besides], f"install {package}=={version}")
 
-    _once(home, install)
+    once(home, install)
     script = home / "bin" / package
     if not script.exists():
         raise ServerError(f"{package} {version} has no command {script}: it is another kind of package")
@@ -82,9 +82,9 @@ def node_server(package: str, version: str) -> list[str]:
     def install() -> None:
         home.mkdir(parents=True)
         quiet = ["--no-audit", "--no-fund", "--loglevel=error"]
-        _run([npm, "install", "--prefix", str(home), *quiet, f"{package}@{version}"], f"install {package}")
+        run([npm, "install", "--prefix", str(home), *quiet, f"{package}@{version}"], f"install {package}")
 
-    _once(home, install)
+    once(home, install)
     folder = home / "node_modules" / package
     commands = json.loads((folder / "package.json").read_text(encoding="utf-8")).get("bin")
     script = commands if isinstance(commands, str) else next(iter((commands or {}).values()), None)
@@ -97,7 +97,7 @@ def _home(kind: str, package: str, version: str) -> Path:
     return ROOT / ".servers" / kind / f"{package.replace('/', '-')}@{version}"
 
 
-def _once(home: Path, install: Callable[[], None]) -> None:
+def once(home: Path, install: Callable[[], None]) -> None:
     """Install unless it is done. Scripts carry their folder's name, so nothing is moved afterwards."""
     if (home / _COMPLETE).exists():
         return
@@ -117,7 +117,7 @@ def _locked(home: Path) -> Iterator[None]:
         yield
 
 
-def _run(command: Sequence[str], what: str) -> None:
+def run(command: Sequence[str], what: str) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     try:
         done = subprocess.run(

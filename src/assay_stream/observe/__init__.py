@@ -15,7 +15,9 @@ from assay_stream.errors import needing_extra
 if TYPE_CHECKING:
     from assay_stream.observe.delivery import PublisherLimits
     from assay_stream.observe.events import Observation, Vantage, call_event, list_changed_event, snapshot_event
+    from assay_stream.observe.feeds.feed import Feed
     from assay_stream.observe.mcp_wire import WireObserver
+    from assay_stream.observe.prefixes import Prefixes
     from assay_stream.observe.publisher import ObservationPublisher
     from assay_stream.observe.recorded import from_assay_log, from_mcp_wire, from_observations
     from assay_stream.observe.sinks import FileSink, MemorySink, Sink, SinkStats
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
 _NAMES = {
     "delivery": ("PublisherLimits",),
     "events": ("Observation", "Vantage", "call_event", "list_changed_event", "snapshot_event"),
+    "feeds.feed": ("Feed",),
     "mcp_wire": ("WireObserver",),
+    "prefixes": ("Prefixes",),
     "publisher": ("ObservationPublisher",),
     "recorded": ("from_assay_log", "from_mcp_wire", "from_observations"),
     "sinks": ("FileSink", "MemorySink", "Sink", "SinkStats"),
@@ -37,10 +41,12 @@ _NAMES = {
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
+    "Feed",
     "FileSink",
     "MemorySink",
     "Observation",
     "ObservationPublisher",
+    "Prefixes",
     "PublisherLimits",
     "Sink",
     "SinkStats",

@@ -9,7 +9,8 @@ Rules:
 1. What strict decoding would refuse (NaN, a lone surrogate, too much of anything) is noted and never hashed.
 2. Lists that a gateway may have filtered are partial, never complete.
 3. A call that is reported after it ended refers to a snapshot only if that was seen before the call began.
-4. A gateway's names are its own: ``named`` tells the server and the tool behind each.
+4. A gateway's names are its own: ``named`` tells the server and the tool behind each. A name that it gives to no server
+   is taken, as it is, for one of the view's server.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class ObjectObserver:
         named: Named | None = None,
         filtered: bool = False,
         retrospective: bool = False,
-        server_scoped: bool = False,
+        server_scoped: bool = True,
         limits: FeedLimits = FEED_LIMITS,
     ) -> None:
         self._observer_id = observer_id
@@ -177,10 +178,10 @@ class ObjectObserver:
             observations += self._outward(view, part, at)
         return observations
 
-    def unanswered(self, asked: Asked, code: str, at: datetime) -> list[Observation]:
-        """Note that nothing will answer a request; ``code`` says why."""
+    def unanswered(self, asked: Asked, code: str, at: datetime, *, ok: bool | None = None) -> list[Observation]:
+        """Note that the answer to a request will not be seen; ``code`` says why, ``ok`` whether it means success."""
         key, followed = request_key(asked.message["id"]), self._followed.get(asked.view)
-        return [] if key is None or followed is None else followed.wire.unanswered(key, code, at)
+        return [] if key is None or followed is None else followed.wire.unanswered(key, code, at, ok=ok)
 
     def changed(self, view: ClientView, at: datetime) -> list[Observation]:
         """Note that a client was told of a change of the tools."""

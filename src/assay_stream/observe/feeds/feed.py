@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any
 from assay_stream.errors import AssayStreamError
 from assay_stream.observe.events import Observation, Vantage
 from assay_stream.observe.jsonrpc import BLOCKED_CODE, NOT_RULED_ON
-from assay_stream.observe.objects import CALL, Asked, ClientView, Named, ObjectObserver
+from assay_stream.observe.objects import CALL, Asked, ClientView, ObjectObserver
 from assay_stream.observe.sinks import Sink
 from assay_stream.observe.wire import WireStats
 
 if TYPE_CHECKING:
     from assay_stream.observe.gate import Rule
+    from assay_stream.observe.prefixes import Prefixes
 
 _log = logging.getLogger(__name__)
 
@@ -34,11 +35,12 @@ class Feed:
     """Reports what passes through one gateway. May be used from any thread.
 
     Args:
-        server_id: the server behind the gateway, or, of several, the one of names that ``named`` does not undo.
+        server_id: the server behind the gateway, or, of several, the one of names that fit no prefix.
         observer_id: the gateway.
         sink: gets the observations, such as an ``ObservationPublisher`` that was started.
         rule: what to do with a call (``VerdictClient.rule``); without it every call passes.
-        named, filtered, retrospective, server_scoped: see ``ObjectObserver``.
+        prefixes: what the gateway puts before the tools of each server.
+        filtered, retrospective, server_scoped: see ``ObjectObserver``.
 
     Raises:
         ConfigurationError: ``bad_identifier``.
@@ -52,10 +54,10 @@ class Feed:
         *,
         auth_context: str | None = None,
         rule: Rule | None = None,
-        named: Named | None = None,
+        prefixes: Prefixes | None = None,
         filtered: bool = False,
         retrospective: bool = False,
-        server_scoped: bool = False,
+        server_scoped: bool = True,
         clock: Callable[[], datetime] | None = None,
         new_id: Callable[[], str] | None = None,
     ) -> None:
@@ -72,7 +74,7 @@ class Feed:
             observer_id,
             new_id=new_id or (lambda: str(uuid.uuid4())),
             rule=rule,
-            named=named,
+            named=None if prefixes is None else lambda _, shown: prefixes.own(shown),
             filtered=filtered,
             retrospective=retrospective,
             server_scoped=server_scoped,
@@ -96,7 +98,7 @@ class Feed:
         method: str,
         params: Callable[[], Mapping[str, Any]],
         *,
-        view: ClientView | None = None,
+        view: ClientView | Callable[[], ClientView] | None = None,
         at: datetime | None = None,
         call_id: str = "",
     ) -> Asked | None:
@@ -104,19 +106,21 @@ class Feed:
 
         Args:
             params: returns its parameters as JSON-RPC has them; what goes wrong there counts as ours.
+            view: whose request it is, or what returns that; without it all clients are one.
             at: when it was made; now if not given.
             call_id: the gateway's own id of the call.
         """
-        view, given = view or self._view, dict[str, Any]()
+        client, given = self._view, dict[str, Any]()
         try:
             given = dict(params())
+            client = view() if callable(view) else view or client
             with self._lock:
-                asked = self._observer.ask(view, method, given, at or self._clock(), call_id=call_id)
+                asked = self._observer.ask(client, method, given, at or self._clock(), call_id=call_id)
         except Exception as error:  # noqa: BLE001 - no failure of the observer may reach the call
             self._note(error)
             if not self._enforces or method != CALL:
                 return None
-            asked = self._held_back(Asked(view=view, message={"id": None, "method": method, "params": given}))
+            asked = self._held_back(Asked(view=client, message={"id": None, "method": method, "params": given}))
         if asked.error is not None:
             self.refused += 1
         elif asked.warned:
@@ -144,10 +148,10 @@ class Feed:
                 self._observer.doubt(asked.view)
         self._publish(observations)
 
-    def unanswered(self, asked: Asked | None, code: str) -> None:
-        """Note that nothing will answer a request; ``code`` says why."""
+    def unanswered(self, asked: Asked | None, code: str, *, ok: bool | None = None) -> None:
+        """Note that the answer to a request will not be seen; ``code`` says why, ``ok`` whether it means success."""
         if asked is not None and asked.error is None:
-            self._run(lambda: self._observer.unanswered(asked, code, self._clock()))
+            self._run(lambda: self._observer.unanswered(asked, code, self._clock(), ok=ok))
 
     def changed(self, view: ClientView | None = None) -> None:
         """Note that a client was told of a change of the tools."""

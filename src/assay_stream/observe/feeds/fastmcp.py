@@ -1,0 +1,152 @@
+"""The feed of FastMCP: middleware for a proxy (``create_proxy``) or any other FastMCP server, and what it refuses.
+
+    server.add_middleware(FastMCPFeed(Feed("docs", "gateway-1", publisher)))
+
+Add it first: middleware that is added later is nearer to the tools, so this one sees what clients are shown. Lists and
+results are read in the form in which they go on the wire under the revision of MCP that the client speaks.
+
+A client is its session; where there are none (MCP 2026-07-28) it is whoever has its access token, and without tokens
+all clients are one. A list that no client asked for is not reported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from assay_stream.errors import needing_extra
+from assay_stream.observe.feeds.feed import Feed
+from assay_stream.observe.objects import CALL, Asked, ClientView
+
+with needing_extra("fastmcp"):
+    import mcp_types
+    from fastmcp.exceptions import DisabledError, FastMCPError, McpError, NotFoundError
+    from fastmcp.server.dependencies import get_access_token
+    from fastmcp.server.middleware import Middleware
+    from fastmcp.tools.base import InputRequiredToolResult, ToolResult
+    from fastmcp.utilities.versions import dedupe_with_versions
+    from mcp_types.methods import serialize_server_result
+    from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+if TYPE_CHECKING:
+    from fastmcp.server.middleware import CallNext, MiddlewareContext
+
+_PROCESS_KEY = secrets.token_bytes(32)
+
+
+class FastMCPFeed(Middleware):  # type: ignore[misc]  # the extra brings its types
+    """Reports lists, calls and instructions to a feed, and refuses the calls that its rule blocks."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+
+    async def on_initialize(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
+        """Report what the server says of itself."""
+        return await self._greeted(context, call_next, "initialize")
+
+    async def on_discover(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
+        """Report the same under MCP 2026-07-28."""
+        return await self._greeted(context, call_next, "server/discover")
+
+    async def _greeted(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any], method: str) -> Any:
+        result = await call_next(context)
+        if result is not None:
+            asked = self._ask(context, method)
+            self._feed.answer(asked, lambda: {"result": _dumped(result)})
+        return result
+
+    async def on_list_tools(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
+        """Report the list that a client is shown."""
+        asked = None if _request(context) is None else self._ask(context, "tools/list")
+        tools = await call_next(context)
+        self._feed.answer(asked, lambda: {"result": _listed(context, tools)})
+        return tools
+
+    async def on_call_tool(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
+        """Report a call and what became of it.
+
+        Raises:
+            McpError: the refusal of a call that the rule of the feed blocks, as the tap words it.
+        """
+        asked = self._ask(context, CALL)
+        if asked is not None and asked.error is not None:
+            error = asked.error
+            raise McpError(code=error["code"], message=error["message"], data=error.get("data"))
+        try:
+            result = await call_next(context)
+        except asyncio.CancelledError:
+            self._feed.unanswered(asked, "cancelled")
+            raise
+        except McpError as error:
+            code = error.error.code
+            self._feed.answer(asked, lambda: {"error": {"code": code}})
+            raise
+        except Exception as error:
+            # FastMCP makes a result of these. Its words are not known here, so nothing is hashed.
+            is_result = isinstance(error, FastMCPError | NotFoundError | DisabledError)
+            self._feed.unanswered(asked, "tool_error" if is_result else "jsonrpc_error", ok=False)
+            raise
+        self._feed.answer(asked, lambda: {"result": _called(context, result)})
+        return result
+
+    def _ask(self, context: MiddlewareContext[Any], method: str) -> Asked | None:
+        return self._feed.ask(method, lambda: _params(context, method), view=lambda: self._view(context))
+
+    def _view(self, context: MiddlewareContext[Any]) -> ClientView:
+        request = _request(context)
+        if request is not None and request.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            token = get_access_token()
+            return self._feed.view(
+                "" if token is None else hmac.digest(_PROCESS_KEY, token.token.encode(), "sha256").hex()
+            )
+        return self._feed.view(getattr(context.fastmcp_context, "session_id", ""))
+
+
+def _request(context: MiddlewareContext[Any]) -> Any:
+    """Return the request of a client that something is done for, if it is one."""
+    return None if context.fastmcp_context is None else context.fastmcp_context.request_context
+
+
+def _params(context: MiddlewareContext[Any], method: str) -> dict[str, Any]:
+    request = _request(context)
+    meta = {} if request is None else dict(request.meta or {})
+    if request is not None:
+        meta.setdefault(mcp_types.PROTOCOL_VERSION_META_KEY, request.protocol_version)
+    params: dict[str, Any] = {"_meta": meta}
+    if method == CALL:
+        params["name"] = context.message.name
+        if context.message.arguments is not None:
+            params["arguments"] = context.message.arguments
+    return params
+
+
+def _listed(context: MiddlewareContext[Any], tools: Sequence[Any]) -> dict[str, Any]:
+    shown = [tool.to_mcp_tool(name=tool.name) for tool in dedupe_with_versions(list(tools), lambda tool: tool.name)]
+    return _on_wire(context, "tools/list", mcp_types.ListToolsResult(tools=shown))
+
+
+def _called(context: MiddlewareContext[Any], result: Any) -> dict[str, Any]:
+    if isinstance(result, InputRequiredToolResult):
+        return _dumped(result.input_required)
+    if not isinstance(result, ToolResult):
+        return _dumped(result)  # an extension's, such as the handle of a task
+    said = result.to_mcp_result()
+    if not isinstance(said, mcp_types.CallToolResult):
+        content, structured = said if isinstance(said, tuple) else (said, None)
+        said = mcp_types.CallToolResult(content=content, structured_content=structured)
+    return _on_wire(context, CALL, said)
+
+
+def _on_wire(context: MiddlewareContext[Any], method: str, result: Any) -> dict[str, Any]:
+    request = _request(context)
+    dumped = _dumped(result)
+    return dumped if request is None else dict(serialize_server_result(method, request.protocol_version, dumped))
+
+
+def _dumped(result: Any) -> dict[str, Any]:
+    if isinstance(result, Mapping):
+        return dict(result)
+    return dict(result.model_dump(by_alias=True, mode="json", exclude_none=True))
