@@ -217,6 +217,9 @@ def _describe(server: ServerBindings | None, server_id: str, tool_name: str, bin
     found = binding.fingerprint
     if found is not None:
         rests_on["full_digest"] = found.full
+        # What another observer hid from its client says nothing about this one's.
+        if binding.scope is not Scope.SERVER and binding.seen and (tool_name, found.full) in binding.seen.hidden:
+            rests_on["hidden"] = True
         digest = found.definition_digest()
         if "assay.schema_hash" in found.schemes:
             named: ToolIdentity = {

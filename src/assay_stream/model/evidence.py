@@ -133,7 +133,10 @@ class SignatureField(TypedDict, total=False):
 
 
 class BindingField(TypedDict, total=False):
-    """The rule that found the definition, and the observation that the answer rests on."""
+    """The rule that found the definition, and the observation that the answer rests on.
+
+    ``hidden``: the proxy kept that definition from its client.
+    """
 
     scope: Required[Scope | Literal["none"]]
     snapshot_id: str
@@ -141,6 +144,7 @@ class BindingField(TypedDict, total=False):
     catalogue_digest: DigestText
     server_scoped: bool
     full_digest: DigestText
+    hidden: Literal[True]
 
 
 class ErrorCode(TypedDict):

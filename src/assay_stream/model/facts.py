@@ -168,6 +168,7 @@ class Seen(BaseFact):
         instructions: the same of the server's instructions.
         auth_context: digest of the name of the rights under which the server was asked. Only the digest is kept:
             what a proxy puts there may be a credential.
+        hidden: name (empty if it has none) and full digest of each definition that the client was not shown, sorted.
         attributed: whether a header of its record named the observer; such a list is not ended by a rejection
             that names none.
         rationed: whether its analysis was rationed: what it changed is still to be compared (``registry.list_drift``).
@@ -185,6 +186,7 @@ class Seen(BaseFact):
     templates: DigestText | None = None
     instructions: DigestText | None = None
     auth_context: BareHex | None = None
+    hidden: Annotated[tuple[tuple[str, str], ...], rows(tuple[str, DigestText])] = ()
     attributed: bool = False
     rationed: bool = False
 

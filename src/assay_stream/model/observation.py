@@ -9,10 +9,12 @@ from typing import Annotated, Any, Literal, NamedTuple, Required
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, with_config
 from typing_extensions import TypedDict
 
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.fields import (
     Completeness,
     Count,
     Decision,
+    DigestText,
     HashText,
     Identifier,
     Instructions,
@@ -49,11 +51,19 @@ class Envelope(Model):
     traceparent: Annotated[str, StringConstraints(pattern=r"^[0-9a-f-]{1,64}$")] | None = None
 
 
+class HiddenTool(Model):
+    """An offered definition that a proxy kept from its client: its name (empty if it has none) and full digest."""
+
+    name: Annotated[str, StringConstraints(max_length=DEFAULT_LIMITS.identifier_chars_max)]
+    digest: DigestText
+
+
 class SnapshotData(Model):
     """What one server offered to one observer: the answer to ``tools/list``, exactly as received.
 
     ``instructions`` are those of its answer to ``initialize`` or ``server/discover``; empty, it is known to give none.
     Where a gateway put ``shown_prefix`` before the names of the tools, ``tools`` has them without it.
+    ``hidden`` names the tools among them that the client was not shown.
     """
 
     server_id: Identifier
@@ -65,6 +75,7 @@ class SnapshotData(Model):
     shown_prefix: Prefix | None = None
     protocol_version: ShortText | None = None
     tools: list[dict[str, Any]]
+    hidden: list[HiddenTool] | None = None
     prompts: list[dict[str, Any]] | None = None
     resource_templates: list[dict[str, Any]] | None = None
     instructions: Instructions | None = None

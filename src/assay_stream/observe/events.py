@@ -7,7 +7,7 @@ arguments and results only as digests.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypedDict, Unpack
@@ -157,6 +157,7 @@ def snapshot_event(
     prompts: list[Any] | None = None,
     resource_templates: list[Any] | None = None,
     instructions: Any = None,
+    hidden: Sequence[Mapping[str, str]] = (),
     signatures: Mapping[str, Any] | None = None,
     ttl_ms: int | None = None,
     traceparent: str | None = None,
@@ -170,6 +171,7 @@ def snapshot_event(
         tools: the tools exactly as received (whatever their JSON type), or a ``RawMessage``.
         instructions: what the server tells every model that uses it, as received; ``""`` if it is known to say
             nothing, ``None`` if that is not known.
+        hidden: ``name`` and full ``digest`` of each of the tools that the client was not shown.
         ttl_ms: for how long the server lets clients cache the list, in milliseconds.
     """
     data: dict[str, Any] = {
@@ -184,6 +186,7 @@ def snapshot_event(
         "prompts": prompts,
         "resource_templates": resource_templates,
         "instructions": instructions,
+        "hidden": list(hidden) or None,
         "signatures": signatures,
         "ttl_ms": ttl_ms,
     }

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import chain
 
 from assay_stream.canonical.digest import Canonicalized, jcs_digest
+from assay_stream.errors import InputError
 from assay_stream.model.cloudevents import check_observer, event_time_us
 from assay_stream.model.control_facts import Signatures
 from assay_stream.model.definition import definition_record
@@ -46,7 +47,8 @@ def apply_snapshot(registry: Registry, record: Record, event: SnapshotEvent) -> 
     """Apply a snapshot, and return what is to be published; nothing for one that was published before.
 
     Raises:
-        InputError: if a definition is beyond the limits, or the observer is not the one that the header names.
+        InputError: if a definition is beyond the limits, what was hidden is not in the list, or the observer is not
+            the one that the header names.
     """
     data, limits = event.data, registry.limits
     attributed = check_observer(record, data.observer_id, limits=limits)
@@ -144,8 +146,20 @@ def _observation(
         prompts=stated.get(Subject.PROMPT),
         templates=stated.get(Subject.TEMPLATE),
         instructions=stated.get(Subject.INSTRUCTIONS),
+        hidden=_hidden(event, offer),
         attributed=attributed,
     )
+
+
+def _hidden(event: SnapshotEvent, offer: Offer) -> tuple[tuple[str, str], ...]:
+    """Return what the client was not shown, each of which the server must have offered under that name."""
+    for index, tool in enumerate(event.data.hidden or ()):
+        named = offer.definitions[tool.digest].get("name") if tool.digest in offer.definitions else None
+        if tool.digest not in offer.definitions or (named if isinstance(named, str) else "") != tool.name:
+            raise InputError(
+                "hidden_not_offered", "no tool of the list has this name and digest", path=f"$.data.hidden[{index}]"
+            )
+    return tuple(sorted({(tool.name, tool.digest) for tool in event.data.hidden or ()}))
 
 
 def _compare(

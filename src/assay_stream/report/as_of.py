@@ -118,9 +118,10 @@ def _tools(server: ServerBindings, seen: Seen, time_us: int, tool_name: str | No
         found = None if full is None else server.fingerprint_of(catalogue, full)
         evaluation = pin_evaluation_of(server, seen, found, name, time_us)
         signature = evaluation.signature
+        is_hidden = all((name, each) in seen.hidden for each in catalogue.definitions_of(name))
         yield {
             "what": "tool",
-            "state": "ambiguous" if full is None else "offered",
+            "state": "hidden" if is_hidden else "ambiguous" if full is None else "offered",
             "tool_name": name,
             "observer_id": seen.observer_id,
             "value": None if found is None else found.definition_digest(),

@@ -85,21 +85,22 @@ def observed(server: ServerBindings, *, tool_name: str | None = None) -> Iterato
         for seen in timeline:
             changed = _changed_tools(server, before, seen)
             count = f"{len(changed)} tools" if before is None else f"{len(changed)} tools differ"
-            if changed if tool_name is None else tool_name in changed:
-                yield (
-                    seen.time_us,
-                    {
-                        "what": "snapshot",
-                        "kind": "first_look" if before is None else "list_changed",
-                        "observer_id": seen.observer_id,
-                        "snapshot_id": seen.snapshot_id,
-                        "tool_name": tool_name,
-                        "tools": changed if tool_name is None else [tool_name],
-                        "detail": count if tool_name is None else None,
-                        "value": seen.catalogue,
-                        "origin": seen.origin.as_json(),
-                    },
-                )
+            shown_otherwise = {name for name, _ in {*seen.hidden} ^ {*(before.hidden if before else ())}}
+            concerned = {*changed, *shown_otherwise}
+            if concerned if tool_name is None else tool_name in concerned:
+                row = {
+                    "what": "snapshot",
+                    "kind": "first_look" if before is None else "list_changed",
+                    "observer_id": seen.observer_id,
+                    "snapshot_id": seen.snapshot_id,
+                    "tool_name": tool_name,
+                    "tools": changed if tool_name is None else [tool_name],
+                    "detail": count if tool_name is None else None,
+                    "value": seen.catalogue,
+                    "origin": seen.origin.as_json(),
+                }
+                hidden = sorted({name for name, _ in seen.hidden if tool_name in (None, name)})
+                yield seen.time_us, row | ({"hidden": hidden} if hidden else {})
             before = seen
     for end in server.endings:
         row = {"what": "announcement", "observer_id": end.observer_id, "origin": end.origin.as_json()}
