@@ -113,7 +113,8 @@ def _enforcing(source: int, target: int) -> tuple[Pump, Callable[[], None]]:
     gate = Gate(VANTAGE, observer, _table(tools).rule)
     enforcer = Enforcer(gate, server_input=target, client=ClientOutput(target), publish=_ignore, clock=_now)
     gate.inward(b'{"id":"list","method":"tools/list"}', _now())
-    gate.outward(orjson.dumps({"id": "list", "result": {"tools": tools}}), _now())
+    gate.show(orjson.dumps({"id": "list", "result": {"tools": tools}}), _now())
+    gate.delivered()
 
     def end() -> None:
         assert enforcer.blocked == enforcer.failures == 0

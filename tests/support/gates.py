@@ -10,7 +10,9 @@ import orjson
 import pytest
 
 from assay_stream.observe import WireObserver
-from assay_stream.observe.gate import Gate, Passage
+from assay_stream.observe.gate import Passage
+from assay_stream.observe.hiding import gate_class
+from assay_stream.observe.shown import Shown
 from assay_stream.observe.verdicts import Ruling, VerdictTable
 from assay_stream.registry.pins import PinsInForce, check_pins
 from assay_stream.registry.verdicts import verdict_key
@@ -74,11 +76,11 @@ def pinned(tool: dict[str, Any], **options: Any) -> VerdictTable:
 class Connection:
     """A client and a server with a gate between them."""
 
-    def __init__(self, table: VerdictTable | None = None) -> None:
+    def __init__(self, table: VerdictTable | None = None, *, hide: bool = False) -> None:
         self.table = table or VerdictTable()
         ids = itertools.count(1)
         self.observer = WireObserver(THE_VANTAGE, session_id="session", new_id=lambda: f"id-{next(ids)}")
-        self.gate = Gate(THE_VANTAGE, self.observer, self.rule)
+        self.gate = gate_class(hide)(THE_VANTAGE, self.observer, self.rule)
         self.asked: list[tuple[str, Fingerprint | None]] = []
 
     def rule(self, server_id: str, tool_name: str, definition: Fingerprint | None) -> Ruling:
@@ -91,9 +93,15 @@ class Connection:
         return self.gate.inward(message if isinstance(message, bytes) else json.dumps(message).encode(), START)
 
     def server(self, message: object) -> list[dict[str, Any]]:
-        """The server says something; the data of what is observed."""
+        """The server says something, and the client gets it; the data of what is observed."""
+        shown = self.shows(message)
+        self.gate.delivered()
+        return [json.loads(each.value)["data"] for each in shown.observations]
+
+    def shows(self, message: object) -> Shown:
+        """The server says something that has not reached the client yet."""
         line = message if isinstance(message, bytes) else json.dumps(message).encode()
-        return [json.loads(each.value)["data"] for each in self.gate.outward(line, START)]
+        return self.gate.show(line, START)
 
     def asks_list(self, number: object = 1, **params: Any) -> None:
         """The client asks for a list."""

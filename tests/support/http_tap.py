@@ -42,6 +42,7 @@ async def http_tap(
     listener: Listener | None = None,
     *,
     rule: Rule | None = None,
+    hide: bool = False,
     limits: HttpLimits = HTTP_LIMITS,
 ) -> AsyncIterator[Tap]:
     """A tap in front of a server. All observations are there after the block."""
@@ -49,8 +50,9 @@ async def http_tap(
     listener = listener or Listener(port=0)
     sink, stop = MemorySink(), asyncio.Event()
     port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    options: dict[str, Any] = {"rule": rule, "hide": hide, "limits": limits}
     task = asyncio.create_task(
-        run_http_tap(upstreams, listener, sink=sink, stop=stop, ready=port.set_result, rule=rule, limits=limits)
+        run_http_tap(upstreams, listener, sink=sink, stop=stop, ready=port.set_result, **options)
     )
     task.add_done_callback(lambda _: port.done() or port.cancel())  # it failed before it listened
     scheme = "http" if listener.tls is None else "https"

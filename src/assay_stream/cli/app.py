@@ -60,7 +60,7 @@ app.command()(looking_back.timeline)
 app.command()(looking_back.trace)
 app.command()(coverage.coverage)
 app.command("conformance", hidden=True)(handshake.check)  # the former name
-app.command(context_settings={"allow_interspersed_args": False})(tap.tap)
+app.command(cls=tap.TapCommand, context_settings={"allow_interspersed_args": False})(tap.tap)
 app.command()(extmcp.extmcp)
 app.add_typer(schemapin.schemapin_app, name="schemapin")
 app.add_typer(handshake.handshake_app, name="handshake")

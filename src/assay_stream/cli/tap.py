@@ -9,9 +9,10 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer.core import TyperCommand
 
 from assay_stream.cli.options import Bootstrap, VantageOptions, grouped
 from assay_stream.cli.shared import InertFormatter
@@ -32,6 +33,18 @@ if TYPE_CHECKING:
 _VERDICTS_WAIT_S = 5.0
 
 
+class TapCommand(TyperCommand):
+    """The command, whose ``--enforce`` may stand without a value."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the command line; ``--enforce`` without a value means calls."""
+        own = args[: args.index("--")] if "--" in args else args
+        for place, word in enumerate(own):
+            if word == "--enforce" and own[place + 1 : place + 2] not in (["calls"], ["hide"]):
+                args = [*args[: place + 1], "calls", *args[place + 1 :]]
+        return super().parse_args(ctx, args)
+
+
 @grouped
 def tap(
     http: HttpOptions,
@@ -39,7 +52,10 @@ def tap(
     command: Annotated[list[str] | None, typer.Argument(help="The MCP server's command, after `--`.")] = None,
     server_id: Annotated[str | None, typer.Option(help="Your name for the server (not what it calls itself).")] = None,
     output: Annotated[Path | None, typer.Option(help="Append observations to this NDJSON file, not to Kafka.")] = None,
-    enforce: Annotated[bool, typer.Option("--enforce", help="Refuse calls that the digest policy blocks.")] = False,
+    enforce: Annotated[
+        Literal["calls", "hide"] | None,
+        typer.Option(help="Refuse calls that the digest policy blocks; with hide, keep such tools out of lists too."),
+    ] = None,
     unavailable: Annotated[
         Literal["allow", "block"],
         typer.Option("--enforce-unavailable", help="What to do with calls until the verdicts have been read."),
@@ -56,7 +72,8 @@ def tap(
     servers that speak Streamable HTTP, and runs until it is stopped. Tokens pass, and are never kept or published.
 
     With --enforce it follows the stream's verdicts and checks the definitions it sees against the pins. A blocked
-    call never reaches the server; its caller gets a JSON-RPC error that says why.
+    call never reaches the server; its caller gets a JSON-RPC error that says why. With --enforce hide, such tools are
+    also dropped from lists, so that no model reads their descriptions.
 
     Examples: assay-stream tap --server-id time -- uvx mcp-server-time
 
@@ -70,7 +87,7 @@ def tap(
             raise ConfigurationError("bad_upstream", "--listen takes no command: give --upstream, or --upstreams FILE")
         upstreams, listener = http.upstreams(server_id, vantage), http.listener(load_settings())
         client = verdict_client(bootstrap_servers, Action(unavailable)) if enforce else None
-        asyncio.run(_serve(upstreams, listener, output, bootstrap_servers, client))
+        asyncio.run(_serve(upstreams, listener, output, bootstrap_servers, client, hide=enforce == "hide"))
         return
     http.check_unused()
     if server_id is None or not command:
@@ -78,7 +95,8 @@ def tap(
             "server_not_started", "give --server-id and the server's command after --, or --listen and --upstream"
         )
     client = verdict_client(bootstrap_servers, Action(unavailable)) if enforce else None
-    raise typer.Exit(asyncio.run(_run(command, vantage.of(server_id), output, bootstrap_servers, client)))
+    run = _run(command, vantage.of(server_id), output, bootstrap_servers, client, hide=enforce == "hide")
+    raise typer.Exit(asyncio.run(run))
 
 
 def verdict_client(bootstrap: str | None, unavailable: Action) -> VerdictClient:
@@ -97,10 +115,16 @@ def verdict_client(bootstrap: str | None, unavailable: Action) -> VerdictClient:
 
 
 async def _run(
-    command: list[str], vantage: Vantage, output: Path | None, bootstrap: str | None, client: VerdictClient | None
+    command: list[str],
+    vantage: Vantage,
+    output: Path | None,
+    bootstrap: str | None,
+    client: VerdictClient | None,
+    *,
+    hide: bool,
 ) -> int:
     async with closing(client) as rule, sink_for(output, bootstrap) as sink:
-        return await run_tap(command, vantage=vantage, sink=sink, rule=rule)
+        return await run_tap(command, vantage=vantage, sink=sink, rule=rule, hide=hide)
 
 
 async def _serve(
@@ -109,9 +133,11 @@ async def _serve(
     output: Path | None,
     bootstrap: str | None,
     client: VerdictClient | None,
+    *,
+    hide: bool,
 ) -> None:
     async with closing(client) as rule, sink_for(output, bootstrap) as sink:
-        await serve(upstreams, listener, sink, rule)
+        await serve(upstreams, listener, sink, rule, hide=hide)
 
 
 @asynccontextmanager

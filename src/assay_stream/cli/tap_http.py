@@ -157,8 +157,10 @@ def _decoded(file: Path) -> object:
         raise ConfigurationError("bad_upstream", f"{file}: {error.message}") from None
 
 
-async def serve(upstreams: Sequence[Upstream], listener: Listener, sink: Sink, rule: Rule | None) -> None:
-    """Serve until SIGTERM or SIGINT; ``rule`` says what to do with a call.
+async def serve(
+    upstreams: Sequence[Upstream], listener: Listener, sink: Sink, rule: Rule | None, *, hide: bool
+) -> None:
+    """Serve until SIGTERM or SIGINT; ``rule`` says what to do with a call, ``hide`` whether refused tools are shown.
 
     Raises:
         ConfigurationError: ``cannot_listen``.
@@ -178,4 +180,4 @@ async def serve(upstreams: Sequence[Upstream], listener: Listener, sink: Sink, r
         for upstream in upstreams:
             say(f"{scheme}://{host}:{port}{upstream.path} -> {upstream.url} ({upstream.vantage.server_id})")
 
-    await run_http_tap(upstreams, listener, sink=sink, stop=stop, ready=ready, rule=rule)
+    await run_http_tap(upstreams, listener, sink=sink, stop=stop, ready=ready, rule=rule, hide=hide)

@@ -4,9 +4,10 @@ Rules:
 
 1. A ``tools/call`` whose ruling is ``block`` never reaches the server. Its caller gets a JSON-RPC error that says
    why, and the call is published as denied.
-2. The definitions that count are the latest this client was offered under the name (``observe.offered``); of
-   several, the one with the worst ruling. While a list is in doubt, every pinned tool counts as unreadable. So does a
-   pinned tool missing from the list that follows an announced change; until that list nothing changes.
+2. The definitions that count are the latest this client was given under the name (``observe.offered``), and those on
+   their way to it; of several, the one with the worst ruling. While a list is in doubt, every pinned tool counts as
+   unreadable. So does a pinned tool missing from the list that follows an announced change; until that list nothing
+   changes.
 3. A line from the client that is not sound JSON, not made of messages, or ambiguous does not pass: a server that
    reads it differently could be made to obey a call that was never ruled on.
 4. Nothing passes of a batch with a blocked call: every request in it is answered with an error.
@@ -18,7 +19,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -38,8 +39,11 @@ from assay_stream.observe.jsonrpc import (
     params_of,
 )
 from assay_stream.observe.mcp_wire import WireObserver
+from assay_stream.observe.offered import HiddenTool
+from assay_stream.observe.shown import Shown
 from assay_stream.observe.verdicts import UNREADABLE, WITHDRAWN, Ruling, gravity
-from assay_stream.schemes.fingerprint import Fingerprint, fingerprint
+from assay_stream.registry.offers import content_key
+from assay_stream.schemes.fingerprint import ContentCache, Fingerprint, fingerprint
 from assay_stream.schemes.hangar import Action
 
 Rule = Callable[[str, str, Fingerprint | None], Ruling]
@@ -54,7 +58,7 @@ _UNCLEAR = {
     "not_a_message": "the line is not made of JSON-RPC messages",
     "tool_not_named": "the call names no tool",
 }
-_NAMES_KEPT = 256
+_DEFINITIONS_KEPT = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +85,17 @@ class Gate:
         over_http: whether messages are bodies and server-sent events instead of lines.
     """
 
+    hides = False
+    """Whether messages from the server must be held until it is known what the client gets of them."""
+
     def __init__(self, vantage: Vantage, observer: WireObserver, rule: Rule, *, over_http: bool = False) -> None:
+        self._breaks = EVENT_BREAK if over_http else LINE_BREAK
         self._over_http = over_http
         self._vantage = vantage
         self._observer = observer
         self._rule = rule
-        self._digested: dict[str, tuple[tuple[dict[str, Any], ...], tuple[Fingerprint, ...]]] = {}
+        self._digested: ContentCache[Fingerprint] = ContentCache(_DEFINITIONS_KEPT)
+        observer.offered.deferred = True
 
     def inward(self, raw: bytes, at: datetime, take: Take | None = None) -> Passage:
         """Rule on a line from the client; ``take`` observes it in place of the connection's observer."""
@@ -96,7 +105,7 @@ class Gate:
         unclear = _unclear(line, raw, None if self._over_http else LINE_BREAK)
         if unclear is not None:
             observations = self._observer.refuse(line, lambda _: unclear, at)
-            error = _error(
+            error = error_of(
                 INVALID_REQUEST_CODE, f"assay-stream: {_UNCLEAR[unclear]}; it was not passed on", unclear, {}
             )
             reply = _refusals(line, lambda _: error)
@@ -119,7 +128,7 @@ class Gate:
         """Hold back a line from the client whose ruling failed."""
         line = self._observer.read(raw)
         observations = self._observer.refuse(line, lambda _: "not_ruled_on", at)
-        error = _error(BLOCKED_CODE, f"assay-stream: {NOT_RULED_ON}", "not_ruled_on", {})
+        error = error_of(BLOCKED_CODE, f"assay-stream: {NOT_RULED_ON}", "not_ruled_on", {})
         return Passage(forward=False, reply=_refusals(line, lambda _: error), observations=observations)
 
     def contradicted(self, raw: bytes, header: str, at: datetime) -> Passage:
@@ -127,18 +136,44 @@ class Gate:
         line = self._observer.read(raw)
         observations = self._observer.refuse(line, lambda _: "header_mismatch", at)
         text = f"assay-stream: {header} does not say what the message says; it was not passed on"
-        error = _error(HEADER_MISMATCH_CODE, text, "header_mismatch", {})
+        error = error_of(HEADER_MISMATCH_CODE, text, "header_mismatch", {})
         reply = _refusals(line, lambda _: error)
         return Passage(forward=False, reply=reply, observations=observations, is_bad_request=True)
 
-    def outward(self, raw: bytes, at: datetime, *, exchange: int = 0) -> list[Observation]:
-        """Inspect a line from the server."""
+    def show(self, raw: bytes, at: datetime, *, exchange: int = 0) -> Shown:
+        """Inspect a message from the server; ``delivered`` says when the client has it."""
         if not raw.strip(BLANKS):
-            return []
-        line = self._observer.read(raw)
-        breaks = EVENT_BREAK if self._over_http else LINE_BREAK
-        is_doubtful = self._observer.awaits_list_in(exchange) and (not line.exact or is_ambiguous(line, raw, breaks))
-        observations = self._observer.take("server->client", line, raw, at, exchange=exchange)
+            return Shown(raw)
+        return Shown(raw, self._look(self._observer.read(raw), raw, at, exchange))
+
+    def missed_line(self, at: datetime, *, exchange: int = 0) -> Shown:
+        """Take note of a message from the server that could not be inspected."""
+        return Shown(b"", self.missed(at, exchange=exchange))
+
+    def delivered(self, exchange: int = 0) -> None:
+        """Note that the client was given what was shown in an exchange."""
+        self._observer.offered.delivered(exchange)
+
+    def awaits_delivery(self, exchange: int) -> bool:
+        """Tell whether a list was shown in an exchange that the client was not given yet."""
+        return self._observer.offered.awaits_delivery(exchange)
+
+    def cut_off(self, exchange: int) -> None:
+        """Note that an exchange ended: what was shown in it and not delivered may have been read."""
+        self._observer.offered.cut_off(exchange)
+
+    def _look(
+        self,
+        line: Line,
+        raw: bytes,
+        at: datetime,
+        exchange: int,
+        hidden: Mapping[int, Sequence[HiddenTool]] | None = None,
+    ) -> list[Observation]:
+        is_doubtful = self._observer.awaits_list_in(exchange) and (
+            not line.exact or is_ambiguous(line, raw, self._breaks)
+        )
+        observations = self._observer.take("server->client", line, raw, at, exchange=exchange, hidden=hidden or {})
         if is_doubtful and self._observer.awaits_list_in(exchange):
             observations += self.missed(at, exchange=exchange)
         elif is_doubtful and self._over_http:
@@ -158,30 +193,32 @@ class Gate:
         rulings = [self._rule(self._vantage.server_id, name, each) for each in self._definitions(name)]
         return max(rulings, key=lambda ruling: gravity(ruling.action))
 
-    def _definitions(self, name: str) -> tuple[Fingerprint | None, ...]:
-        if self._observer.offered.in_doubt:
-            return (UNREADABLE,)
-        if self._observer.offered.is_withdrawn(name):
-            return (WITHDRAWN,)
-        tools = self._observer.offered.of(name)
-        if not tools:
-            return (None,)
-        known = self._digested.get(name)
-        if known is None or known[0] is not tools:
-            if len(self._digested) >= _NAMES_KEPT:
-                self._digested.clear()
-            known = self._digested[name] = tools, tuple(self._fingerprint(tool) for tool in tools)
-        return known[1]
+    def _definitions(self, name: str) -> list[Fingerprint | None]:
+        offered = self._observer.offered
+        if offered.in_doubt:
+            return [UNREADABLE]
+        if offered.is_withdrawn(name):
+            return [WITHDRAWN]
+        given = offered.of(name)
+        prints = [self._fingerprint(tool) for tool in (*given, *offered.on_the_way(name))]
+        return [*prints] if given else [None, *prints]
 
     def _fingerprint(self, tool: dict[str, Any]) -> Fingerprint:
-        try:
-            return fingerprint(tool, server_id=self._vantage.server_id if self._vantage.server_scoped else None)
-        except InputError:
-            return UNREADABLE
+        scope = self._vantage.server_id if self._vantage.server_scoped else None
+        content = content_key(tool, scope)
+        found = self._digested.get(content) if content else None
+        if found is None:
+            try:
+                found = fingerprint(tool, server_id=scope)
+            except InputError:
+                found = UNREADABLE
+            if content:
+                self._digested.put(content, found)
+        return found
 
     def _why(self, message: Mapping[str, Any], ruling: Ruling | None) -> dict[str, Any]:
         if ruling is None or ruling.action is not Action.BLOCK:
-            return _error(BLOCKED_CODE, "assay-stream: another call of this batch is blocked", "batch_blocked", {})
+            return error_of(BLOCKED_CODE, "assay-stream: another call of this batch is blocked", "batch_blocked", {})
         detail: dict[str, Any] = {} if ruling.result is None else dict(ruling.result.as_json())
         detail |= {
             "server_id": self._vantage.server_id,
@@ -195,7 +232,7 @@ class Gate:
                 f"the digest policy blocks this call ({ruling.reason_code}). An operator can review the change "
                 "(assay-stream pins diff) and approve it (assay-stream pins approve)"
             )
-        return _error(BLOCKED_CODE, f"assay-stream: {text}", "call_blocked", detail)
+        return error_of(BLOCKED_CODE, f"assay-stream: {text}", "call_blocked", detail)
 
 
 def _is_call(message: Mapping[str, Any]) -> bool:
@@ -217,7 +254,7 @@ def _unclear(line: Line, raw: bytes, breaks: re.Pattern[bytes] | None) -> str | 
 def _refusals(line: Line, why: Callable[[Mapping[str, Any]], dict[str, Any]]) -> bytes:
     """Return the answers to every request of a line that does not pass, as a batch if it came as one."""
     answers = [
-        {"jsonrpc": "2.0", "id": _answerable(message["id"]), "error": why(message)}
+        {"jsonrpc": "2.0", "id": answerable(message["id"]), "error": why(message)}
         for message in line.messages
         if "method" in message and "id" in message
     ]
@@ -230,12 +267,13 @@ def _refusals(line: Line, why: Callable[[Mapping[str, Any]], dict[str, Any]]) ->
     return json.dumps(answers if line.batch and line.messages else answers[0], allow_nan=False).encode() + b"\n"
 
 
-def _answerable(value: object) -> object:
+def answerable(value: object) -> int | float | str | None:
     """Return an id as an answer may carry it: null unless it is a string or a finite number."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _error(code: int, message: str, name: str, detail: dict[str, Any]) -> dict[str, Any]:
+def error_of(code: int, message: str, name: str, detail: dict[str, Any]) -> dict[str, Any]:
+    """Return the error of an answer of ours, with its name and what is known of it."""
     return {"code": code, "message": message, "data": {"code": name, **detail}}

@@ -131,6 +131,7 @@ class Enforcer:
     ) -> None:
         self.failures = 0
         self.blocked = 0
+        self.withheld = 0
         self._gate = gate
         self._server_input = server_input
         self.client = client
@@ -152,14 +153,22 @@ class Enforcer:
             self._rule(line, b"")
 
     def from_server(self, data: bytes) -> None:
-        """Inspect bytes of the server before they reach the client."""
-        for line in self._outward.feed(data):
-            self._look(line)
+        """Inspect bytes of the server, then pass them on: as they come, or in whole lines if the gate hides tools.
+
+        A line means nothing to a client before its end, so holding it back delays nothing.
+        """
+        lines = [self._look(line, b"\n") for line in self._outward.feed(data)]
+        self._give(b"".join(lines) if self._gate.hides else data)
 
     def server_ended(self) -> None:
         """Inspect the server's last line, if it has no line feed."""
-        for line in self._outward.end():
-            self._look(line)
+        lines = [self._look(line, b"") for line in self._outward.end()]
+        self._give(b"".join(lines) if self._gate.hides else b"")
+
+    def _give(self, data: bytes) -> None:
+        self.client.pass_on(data)
+        with self._lock:
+            self._gate.delivered()
 
     def end(self, close: Callable[[datetime], list[Observation]]) -> None:
         """Pass nothing on from now; publish the unanswered calls that ``close`` returns."""
@@ -168,16 +177,24 @@ class Enforcer:
             observations = close(self._clock())
         self._hand_on(observations)
 
-    def _look(self, line: bytes | None) -> None:
-        observations: list[Observation] = []
+    def _look(self, line: bytes | None, end: bytes) -> bytes:
+        """Return what the client gets of a line, if the gate hides tools."""
         with self._lock:
+            shown = None
             try:
                 at = self._clock()
-                observations = self._gate.missed(at) if line is None else self._gate.outward(line, at)
+                shown = self._gate.missed_line(at) if line is None else self._gate.show(line, at)
             except Exception:  # noqa: BLE001 - what the server says must reach its client all the same
                 self._note_failure()
                 self._gate.doubt()
-        self._hand_on(observations)
+        if shown is None:
+            self.withheld += self._gate.hides
+            return _failure("a line of the server could not be inspected; it was not passed on")
+        self._hand_on(shown.observations)
+        self.withheld += shown.is_withheld
+        if shown.hidden:
+            _log.warning("the digest policy hides tools from a list: %s", shown.hidden_text)
+        return shown.text + end
 
     def _rule(self, line: bytes | None, end: bytes) -> None:
         if line is None:

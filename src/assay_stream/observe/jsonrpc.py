@@ -34,6 +34,10 @@ _MEMBERS = frozenset(
     ("id", "method", "params", "result", "error", "name", "arguments", "cursor", "tools", "nextCursor")
 )
 _FOLDED_MEMBERS = frozenset(name.casefold() for name in _MEMBERS)
+_TOOL_MEMBERS = frozenset(
+    ("name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons", "execution", "_meta")
+)
+_FOLDED_TOOL_MEMBERS = frozenset(name.casefold() for name in _TOOL_MEMBERS)
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
@@ -85,7 +89,31 @@ def is_ambiguous(line: Line, raw: bytes, breaks: re.Pattern[bytes] | None = LINE
 
 def _has_case_variants(message: Mapping[str, Any]) -> bool:
     inner = [part for part in (message.get("params"), message.get("result")) if isinstance(part, dict)]
-    return any(key not in _MEMBERS and key.casefold() in _FOLDED_MEMBERS for part in (message, *inner) for key in part)
+    return any(_folds(part, _MEMBERS, _FOLDED_MEMBERS) for part in (message, *inner)) or any(
+        _folds(tool, _TOOL_MEMBERS, _FOLDED_TOOL_MEMBERS) for tool in listed_in(message) or () if isinstance(tool, dict)
+    )
+
+
+def _folds(part: Mapping[str, Any], names: frozenset[str], folded: frozenset[str]) -> bool:
+    return any(key not in names and key.casefold() in folded for key in part)
+
+
+def listed_in(message: Mapping[str, Any]) -> list[Any] | None:
+    """Return the list of tools in a response, whichever request it answers; ``None`` if there is none."""
+    result = message.get("result")
+    tools = result.get("tools") if isinstance(result, dict) else None
+    return tools if isinstance(tools, list) else None
+
+
+_MAY_LIST = re.compile(
+    rb'"(?:t|\\u00[57]4)(?:(?:o|\\u00[46]f)){2}(?:l|\\u00[46]c)(?:s|\xc5\xbf|\\u00[57]3|\\u017f)"|\0', re.IGNORECASE
+)
+"""A member that some program may take for ``tools``, in any spelling, or a body that is not UTF-8 at all."""
+
+
+def may_list(raw: bytes) -> bool:
+    """Tell whether some program may find a list of tools in a message, however it reads JSON."""
+    return _MAY_LIST.search(raw) is not None
 
 
 def request_key(value: object, exchange: int = 0) -> RequestKey | None:

@@ -19,7 +19,7 @@ Rules:
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -37,7 +37,7 @@ from assay_stream.observe.jsonrpc import (
     read_line,
     request_key,
 )
-from assay_stream.observe.offered import Offered
+from assay_stream.observe.offered import HiddenTool, Offered
 from assay_stream.observe.wire import WireConnection, WireStats
 from assay_stream.observe.wire_calls import CallObserver
 from assay_stream.observe.wire_lists import LIST_CHANGED, METHODS, ListObserver
@@ -49,6 +49,7 @@ LINE_BYTES_MAX = 4 * DEFAULT_LIMITS.record_bytes_max
 """The longest line that is read. Tool results carry files, so they are larger than any list of tools."""
 
 _VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
+_NOTHING: Mapping[int, Sequence[HiddenTool]] = {}
 _GREETINGS = ("initialize", "server/discover")
 """Requests whose result says what the server is, and instructs the model. The second came with MCP 2026-07-28."""
 
@@ -95,6 +96,10 @@ class WireObserver:
         """Whether the client asked for a list of tools that has not been answered yet."""
         return self._lists.awaited
 
+    def awaited_lists(self, exchange: int) -> list[int | float | str]:
+        """Return the ids of the requests for tools that a response in an exchange may answer; 0 stands for any."""
+        return self._lists.awaited_ids(exchange)
+
     def awaits_list_in(self, exchange: int) -> bool:
         """Whether a response in an exchange may be a list of tools that the client asked for."""
         return self._lists.awaited_in(exchange)
@@ -108,13 +113,21 @@ class WireObserver:
         return read_line(raw.strip(BLANKS), self._line_limits)
 
     def take(
-        self, direction: Direction, line: Line, raw: bytes, observed_at: datetime, *, exchange: int = 0
+        self,
+        direction: Direction,
+        line: Line,
+        raw: bytes,
+        observed_at: datetime,
+        *,
+        exchange: int = 0,
+        hidden: Mapping[int, Sequence[HiddenTool]] = _NOTHING,
     ) -> list[Observation]:
         """Do as ``feed`` with a line that was parsed already.
 
         Args:
             exchange: number of the HTTP exchange that the line came in: request ids are unique within it only. 0 if
                 they are unique on the connection.
+            hidden: by the ``id`` of a message's object, what the client does not get of the list in it.
         """
         raw = raw.strip(BLANKS)
         self._count(line)
@@ -124,7 +137,9 @@ class WireObserver:
                 if "method" in message:
                     observations += self._request(message, line.exact, observed_at, exchange)
             elif "method" not in message:
-                observations += self._response(message, raw, line.exact, observed_at, exchange)
+                observations += self._response(
+                    message, raw, line.exact, observed_at, exchange, hidden.get(id(message), ())
+                )
             elif message["method"] == LIST_CHANGED:
                 # By itself, or on a stream that subscriptions/listen opened.
                 observations += self._lists.changed(observed_at)
@@ -216,7 +231,13 @@ class WireObserver:
         return observations
 
     def _response(
-        self, message: Mapping[str, Any], raw: bytes, exact: bool, at: datetime, exchange: int
+        self,
+        message: Mapping[str, Any],
+        raw: bytes,
+        exact: bool,
+        at: datetime,
+        exchange: int,
+        hidden: Sequence[HiddenTool],
     ) -> list[Observation]:
         same_id = request_key(message.get("id"))
         for key in answer_keys(message.get("id"), exchange):
@@ -225,7 +246,9 @@ class WireObserver:
                 return self._lists.greeted(message.get("result"), exact, at)
             observations = self._calls.response(key, message, exact, at)
             if observations is None:
-                observations = self._lists.response(key, message, raw, exact, at, same_id=key[:2] == same_id)
+                observations = self._lists.response(
+                    key, message, raw, exact, at, same_id=key[:2] == same_id, exchange=exchange, hidden=hidden
+                )
             if observations is not None:
                 return observations
         self._wire.stats.unmatched_responses += 1

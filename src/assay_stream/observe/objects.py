@@ -263,7 +263,9 @@ class ObjectObserver:
         if not raw and followed.wire.awaits_list:
             return observations + followed.wire.missed("server->client", at)
         if followed.gate is not None and raw:
-            return observations + followed.gate.outward(raw, at)
+            shown = followed.gate.show(raw, at)
+            followed.gate.delivered()
+            return observations + shown.observations
         return observations + self._take(followed.wire, "server->client", message, raw, at)
 
     def _encoded(self, message: dict[str, Any]) -> bytes:

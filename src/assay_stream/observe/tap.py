@@ -51,6 +51,7 @@ async def run_tap(
     clock: Callable[[], datetime] | None = None,
     new_id: Callable[[], str] | None = None,
     rule: Rule | None = None,
+    hide: bool = False,
 ) -> int:
     """Run a server behind the tap until it ends, and return its exit code (128 + n after signal n).
 
@@ -58,6 +59,7 @@ async def run_tap(
         stdin: descriptor that the client writes to; reads as ended afterwards.
         stdout: descriptor that the client reads from; released when the server's output ends.
         rule: what to do with a call (``VerdictClient.rule``); without it everything passes.
+        hide: whether tools whose calls would be refused are dropped from lists.
 
     Raises:
         ConfigurationError: ``server_not_started`` if there is no such program.
@@ -77,10 +79,10 @@ async def run_tap(
         eyes.start()
     else:
         # Imported here: a tap that does not enforce starts faster without the schemes.
-        from assay_stream.observe.gate import Gate
+        from assay_stream.observe.hiding import gate_class
 
         eyes = Enforcer(
-            Gate(vantage, observer, rule),
+            gate_class(hide)(vantage, observer, rule),
             server_input=_descriptor(process.stdin),
             client=ClientOutput(stdout),
             publish=publish,
@@ -145,7 +147,8 @@ def _pumps(
 
     def outward_done() -> None:
         if isinstance(eyes, Enforcer):
-            eyes.server_ended()
+            with contextlib.suppress(OSError):  # the client is gone
+                eyes.server_ended()
         _close(process.stdout)
         _let_go(stdout, os.O_WRONLY)
         ended()
@@ -162,10 +165,10 @@ def _pumps(
     outward = Pump(
         _descriptor(process.stdout),
         stdout,
-        see=functools.partial(eyes.see, "server->client") if isinstance(eyes, Watch) else eyes.from_server,
+        see=functools.partial(eyes.see, "server->client") if isinstance(eyes, Watch) else lambda _: None,
         done=outward_done,
         name="assay-stream server->client",
-        write=None if isinstance(eyes, Watch) else eyes.client.pass_on,
+        write=None if isinstance(eyes, Watch) else eyes.from_server,
     )
     return inward, outward
 
@@ -257,3 +260,5 @@ def _report(observer: WireObserver, eyes: Watch | Enforcer) -> None:
         _log.warning("not everything could be observed: %s", counts | {"failures": eyes.failures})
     if isinstance(eyes, Enforcer) and eyes.blocked:
         _log.warning("%d lines were not passed on", eyes.blocked)
+    if isinstance(eyes, Enforcer) and eyes.withheld:
+        _log.warning("%d lines of the server were withheld", eyes.withheld)

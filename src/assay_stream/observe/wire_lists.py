@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from assay_stream.observe.events import EVENT_BYTES_MAX, Observation, RawMessage, list_changed_event, snapshot_event
 from assay_stream.observe.jsonrpc import RequestKey, meta_of, trace_of
-from assay_stream.observe.offered import Assembly, Lister, Offered
+from assay_stream.observe.offered import Assembly, HiddenTool, Lister, Offered, Snapshot
 from assay_stream.observe.wire import WireConnection
 
 _TOOLS = "tools/list"
@@ -59,8 +59,6 @@ class ListObserver:
 
     def __init__(self, wire: WireConnection) -> None:
         self._wire = wire
-        self._latest: tuple[str, datetime] | None = None
-        """The latest snapshot, accepted or not; ``None`` from an announced change until the next snapshot."""
         self.offered = Offered()
         """What the client was offered."""
         self._latest_doubts = 0
@@ -77,9 +75,16 @@ class ListObserver:
 
     def snapshot_before(self, at: datetime) -> str | None:
         """Return the id of the snapshot that a call of a time refers to."""
-        if self._latest is None or (self._wire.retrospective and self._latest[1] > at):
-            return None
-        return self._latest[0]
+        latest = self.offered.snapshot
+        return None if latest is None or (self._wire.retrospective and latest[1] > at) else latest[0]
+
+    def awaited_ids(self, exchange: int) -> list[int | float | str]:
+        """Return the ids of the requests for tools that a message in an exchange may answer; 0 stands for any."""
+        return [
+            key[1]
+            for key, request in self._pending.items()
+            if request.method == _TOOLS and (not exchange or len(key) == 2 or key[2] == exchange)
+        ]
 
     @property
     def awaited(self) -> bool:
@@ -152,8 +157,15 @@ class ListObserver:
         at: datetime,
         *,
         same_id: bool = True,
+        exchange: int = 0,
+        hidden: Iterable[HiddenTool] = (),
     ) -> list[Observation] | None:
-        """Return what a response yields; ``None`` if it does not answer a list request."""
+        """Return what a response yields; ``None`` if it does not answer a list request.
+
+        Args:
+            exchange: in which the client gets it.
+            hidden: what the client does not get of it.
+        """
         request = self._pending.pop(key, None)
         if request is None:
             return None
@@ -166,19 +178,23 @@ class ListObserver:
         result = message["result"]
         lister = self._listers[request.method]
         sound = exact and isinstance(result, dict)
-        assembly = lister.result(request.base, result, size_bytes=len(raw)) if sound else lister.unreadable(result)
+        if sound:
+            assembly = lister.result(request.base, result, size_bytes=len(raw), hidden=hidden)
+        else:
+            assembly = lister.unreadable(result)
         if request.method != _TOOLS:
             return self._with_companions(request.traceparent, at)
         self._reported = None
-        readable = sound and isinstance(result.get(_MEMBERS[_TOOLS]), list)
-        self._note_offered(assembly, readable=readable, doubts=request.doubts)
         self._wire.stats.snapshots += 1
-        if not exact:
-            return [self._refused(RawMessage(raw), request.traceparent, at)]
-        page = result.get("tools") if sound else _NO_RESULT
-        if not isinstance(page, list):
-            return [self._refused(page, request.traceparent, at)]
-        return [self._snapshot(assembly, request.traceparent, at)]
+        page = result.get("tools") if sound else RawMessage(raw) if not exact else _NO_RESULT
+        before = self.offered.snapshot
+        if isinstance(page, list):
+            observation = self._snapshot(assembly, request.traceparent, at)
+        else:
+            observation = self._refused(page, request.traceparent, at)
+        new, self.offered.snapshot = self.offered.snapshot, before
+        self._note_offered(assembly, isinstance(page, list), request.doubts, exchange, new)
+        return [observation]
 
     def changed(self, at: datetime) -> list[Observation]:
         """Note that the server announced a change of its tools, and return what that yields.
@@ -187,7 +203,6 @@ class ListObserver:
         list again goes on with it.
         """
         self._wire.stats.list_changes += 1
-        self._latest = None
         self._reported = None
         self._listers[_TOOLS].outdate()
         for key, request in self._pending.items():
@@ -218,15 +233,15 @@ class ListObserver:
         self._listers[_TOOLS].unreadable(None)
         return [self._refused(_MISSED, asked[-1].traceparent, at)]
 
-    def _note_offered(self, assembly: Assembly, *, readable: bool, doubts: int) -> None:
+    def _note_offered(
+        self, assembly: Assembly, readable: bool, doubts: int, exchange: int, snapshot: Snapshot | None
+    ) -> None:
         self._latest_doubts = doubts
         readable = readable and not assembly.too_large and len(assembly.items) <= self._wire.limits.tools_max
         if not readable:
             self.offered.doubt()
-        self.offered.take(assembly.items)
-        if readable and assembly.completeness == "complete":
-            self.offered.settle(doubts)
-            self.offered.whole()
+        settles = doubts if readable and assembly.completeness == "complete" else None
+        self.offered.take(assembly.items, settles=settles, exchange=exchange, snapshot=snapshot)
 
     def _with_companions(self, traceparent: str | None, at: datetime) -> list[Observation]:
         """Return the tools again if something became known that did not go with them yet."""
@@ -269,7 +284,7 @@ class ListObserver:
         at: datetime,
         companions: _Companions = _Companions(),  # noqa: B008 - immutable
     ) -> Observation:
-        self._latest = identity[0], at
+        self.offered.snapshot = identity[0], at
         self._announced_at = None
         return snapshot_event(
             self._wire.vantage,
@@ -282,6 +297,7 @@ class ListObserver:
             tools=tools,
             protocol_version=self._protocol_version,
             **companions._asdict(),
+            hidden=[tool._asdict() for tool in assembly.hidden],
             ttl_ms=assembly.ttl_ms,
             traceparent=traceparent,
         )

@@ -16,8 +16,9 @@ import pytest
 
 from assay_stream.observe import Observation, WireObserver
 from assay_stream.observe.inspection import ClientOutput, Enforcer, Watch
-from assay_stream.observe.jsonrpc import NOT_RULED_ON
+from assay_stream.observe.jsonrpc import BLOCKED_CODE, NOT_RULED_ON
 from assay_stream.observe.mcp_wire import LINE_BYTES_MAX
+from assay_stream.observe.pumps import LineSplitter
 from tests.support.gates import Connection, a_call, a_tool, pinned
 from tests.support.mcp_dialogue import START, THE_VANTAGE
 
@@ -149,7 +150,6 @@ class Bench:
     def serve(self, data: bytes) -> None:
         """The server says some bytes."""
         self.enforcer.from_server(data)
-        self.output.pass_on(data)
 
     def close(self) -> None:
         """Close the pipes."""
@@ -361,7 +361,7 @@ def test_a_failure_while_looking_at_the_server_is_not_felt_but_leaves_its_lists_
     def fail(*_: Any) -> Any:
         raise RuntimeError
 
-    with patch.object(bench.connection.gate, "outward", fail):
+    with patch.object(bench.connection.gate, "show", fail):
         bench.serve(b"anything\n")
     assert bench.at_client() == b"anything\n"
     bench.enforcer.from_client(CALL_enforcing)
@@ -429,3 +429,88 @@ def test_a_warned_call_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> 
     assert bench.at_server() != b""
     assert r"'re\nad'" in caplog.text
     bench.close()
+
+
+@pytest.fixture(name="hiding")
+def _hiding() -> Iterator[Bench]:
+    bench = Bench(Connection(pinned(GOOD), hide=True))
+    yield bench
+    bench.close()
+
+
+ANSWER = b'{"jsonrpc":"2.0","id":1,"result":{"tools":[%s]}}'
+HIDDEN = b'{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}\n'
+
+
+class TestHiding:
+    """A tap over stdio that drops refused tools from lists."""
+
+    def test_no_part_of_a_refused_tool_reaches_the_client_however_it_arrives(self, hiding: Bench) -> None:
+        """Byte by byte, and begun before the client asked: the id is easy to guess."""
+        line = ANSWER % json.dumps(EVIL).encode() + b"\n"
+        for place, byte in enumerate(line):
+            if place == len(line) - 1:
+                hiding.enforcer.from_client(LIST)
+            assert hiding.at_client() == b""
+            hiding.serve(bytes([byte]))
+        assert hiding.at_client() == HIDDEN
+
+    def test_other_lines_pass_byte_for_byte(self, hiding: Bench) -> None:
+        """Blank ones, broken ones, those with a carriage return, and the last one without a line feed."""
+        said = b'\n \r\n{"jsonrpc":"2.0" ,"method":"x"}\r\n{broken\n' + ANSWER % json.dumps(GOOD).encode() + b"\n{"
+        hiding.serve(said)
+        hiding.enforcer.server_ended()
+        assert hiding.at_client() == said
+
+    def test_a_line_that_fails_to_be_inspected_is_withheld(self, hiding: Bench) -> None:
+        """And counted."""
+
+        def fail(*_: Any) -> None:
+            raise RuntimeError("boom")
+
+        with patch.object(hiding.connection.gate, "show", fail):
+            hiding.serve(ANSWER % json.dumps(EVIL).encode() + b"\n")
+        assert b"IMPORTANT" not in (said := hiding.at_client())
+        assert json.loads(said)["error"]["code"] == BLOCKED_CODE
+        assert (hiding.enforcer.failures, hiding.enforcer.withheld) == (1, 1)
+
+    def test_a_line_too_long_is_withheld(self, hiding: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Whoever waits for a list gets an error."""
+        monkeypatch.setattr(hiding.enforcer, "_outward", LineSplitter(60))
+        hiding.enforcer.from_client(LIST)
+        hiding.serve(ANSWER % json.dumps(EVIL).encode() + b"\n" + b"{}\n")
+        said, rest = hiding.at_client().splitlines()
+        assert (json.loads(said)["id"], rest) == (1, b"{}")
+
+    def test_the_log_names_what_is_hidden(self, hiding: Bench, caplog: pytest.LogCaptureFixture) -> None:
+        """A few names of many."""
+        tools = [a_tool(f"{EVIL['name']}", description=f"{number}") for number in range(7)]
+        hiding.serve(ANSWER % ",".join(map(json.dumps, tools)).encode() + b"\n")
+        [record] = caplog.records
+        assert record.getMessage().endswith("'read', 'read', 'read', 'read', 'read' and 2 more")
+
+
+def test_a_call_that_races_a_new_list_is_decided_by_the_one_that_the_client_has(bench: Bench) -> None:
+    """The client has not read the new list: its pipe is full. What it may have read half of counts as well."""
+    gate = bench.connection.gate
+    bench.connection.table = pinned(GOOD)
+    bench.connection.lists(GOOD)
+    bench.connection.asks_list(2)
+    begun, may_end = threading.Event(), threading.Event()
+
+    def blocked(_: int, data: bytes) -> None:
+        begun.set()
+        may_end.wait(10)
+
+    with patch("assay_stream.observe.inspection.write_all", blocked):
+        line = json.dumps({"jsonrpc": "2.0", "id": 2, "result": {"tools": [EVIL]}}).encode() + b"\n"
+        writing = threading.Thread(target=bench.serve, args=(line,))
+        assert gate.inward(json.dumps(a_call()).encode(), START).forward, "before it begins to pass, the old one counts"
+        writing.start()
+        begun.wait(10)
+        assert not gate.inward(json.dumps(a_call(number=8)).encode(), START).forward, "either may have been read"
+        bench.connection.table = pinned(EVIL)
+        assert not gate.inward(json.dumps(a_call(number=9)).encode(), START).forward, "nor the old one"
+        may_end.set()
+        writing.join(10)
+    assert gate.inward(json.dumps(a_call(number=10)).encode(), START).forward, "now the new one counts alone"

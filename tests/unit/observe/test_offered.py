@@ -9,6 +9,7 @@ import pytest
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.observe import offered
 from assay_stream.observe.offered import Assembly, Lister, Offered
+from tests.support.mcp_dialogue import START
 
 
 def page(lister: Lister, items: list[str], *, cursor: object = None, after: object = None) -> Assembly:
@@ -114,11 +115,11 @@ def test_a_doubt_ends_only_by_a_list_asked_for_after_it() -> None:
     assert not told.in_doubt
     before = told.doubts
     told.doubt()
-    told.settle(before)
+    told.take([], settles=before)
     assert told.in_doubt
-    told.settle(told.doubts)
+    told.take([], settles=told.doubts)
     assert not told.in_doubt
-    told.settle(before)
+    told.take([], settles=before)
     assert not told.in_doubt
 
 
@@ -139,3 +140,70 @@ def test_the_longest_time_to_live_of_the_pages_counts(lister: Lister) -> None:
         latest = lister.result(latest, {"tools": [], "nextCursor": "x", "ttlMs": stated}, size_bytes=1)
         assert latest.ttl_ms == longest
     assert page(lister, ["a"]).ttl_ms is None
+
+
+def of_version(version: int, *more: str) -> list[dict[str, object]]:
+    """The entries of a list: a tool in some version, and further ones."""
+    tools: list[dict[str, object]] = [{"name": name} for name in more]
+    return [{"name": "a", "x": version}, *tools]
+
+
+def test_a_list_counts_once_the_client_was_given_it() -> None:
+    """Until then the one before does, and the client may have read the new one already."""
+    told = Offered()
+    told.deferred = True
+    told.take(of_version(1), exchange=1, snapshot=("s1", START))
+    told.delivered(1)
+    told.take(of_version(2), exchange=2, snapshot=("s2", START))
+    assert (told.of("a"), told.on_the_way("a"), told.snapshot) == ((of_version(1)[0],), of_version(2), ("s1", START))
+    told.delivered(2)
+    assert (told.of("a"), told.on_the_way("a"), told.snapshot) == ((of_version(2)[0],), [], ("s2", START))
+
+
+def test_lists_count_in_the_order_in_which_the_client_is_given_them() -> None:
+    """Not in that in which the server answered."""
+    told = Offered()
+    told.deferred = True
+    for version in (1, 2):
+        told.take(of_version(version), exchange=version)
+    told.delivered(2)
+    told.delivered(1)
+    assert told.of("a") == (of_version(1)[0],)
+
+
+def test_a_list_that_was_cut_off_may_have_been_read_until_the_next_whole_one() -> None:
+    """Both definitions count."""
+    told = Offered()
+    told.deferred = True
+    told.take(of_version(1), exchange=1)
+    told.cut_off(1)
+    told.take(of_version(2), exchange=2)
+    told.delivered(2)
+    assert told.on_the_way("a") == of_version(1)
+    told.take(of_version(3), exchange=3, settles=0)
+    told.delivered(3)
+    assert (told.of("a"), told.on_the_way("a")) == ((of_version(3)[0],), [])
+
+
+def test_a_tool_is_withdrawn_and_doubts_end_only_when_the_client_has_the_list() -> None:
+    """What the server says to nobody changes nothing."""
+    told = Offered()
+    told.deferred = True
+    told.take(of_version(1, "b"), exchange=1, settles=0)
+    told.delivered(1)
+    told.outdate()
+    told.doubt()
+    told.take(of_version(1), exchange=2, settles=1)
+    assert (told.in_doubt, told.is_withdrawn("b")) == (True, False)
+    told.delivered(2)
+    assert (told.in_doubt, told.is_withdrawn("b")) == (False, True)
+
+
+def test_lists_on_their_way_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest counts as given."""
+    monkeypatch.setattr(offered, "ON_THE_WAY_MAX", 2)
+    told = Offered()
+    told.deferred = True
+    for version in range(3):
+        told.take(of_version(version), exchange=version + 1)
+    assert (told.of("a"), told.on_the_way("a")) == ((of_version(0)[0],), of_version(1) + of_version(2))

@@ -10,10 +10,10 @@ import zlib
 from collections.abc import Iterator
 from typing import Protocol
 
-_LINE_END = re.compile(rb"\r\n|\r|\n")
+LINE_END = re.compile(rb"\r\n|\r|\n")
 _BOM = b"\xef\xbb\xbf"
 _NAMES = (b"data", b"event")
-_ODD_BREAK = re.compile(rb"[\x0b\x0c\x1c-\x1e]|\xc2\x85|\xe2\x80[\xa8\xa9]")
+ODD_BREAK = re.compile(rb"[\x0b\x0c\x1c-\x1e]|\xc2\x85|\xe2\x80[\xa8\xa9]")
 """What is no end of a line, but one to clients that split lines as Python's ``splitlines`` does."""
 
 _IDENTITY = "identity"
@@ -94,12 +94,17 @@ class EventStream:
     def kept_bytes(self) -> int:
         return self._event_bytes if self._data or self._line else 0
 
+    @property
+    def is_between(self) -> bool:
+        """Whether nothing has come of the next event."""
+        return not self._line and not self._event_bytes
+
     def feed(self, data: bytes) -> Iterator[bytes | None]:
         if self._after_cr and data:
             self._after_cr = False
             data = data.removeprefix(b"\n")
         start = 0
-        for end in _LINE_END.finditer(data):
+        for end in LINE_END.finditer(data):
             self._grow(data[start : end.start()])
             start = end.end()
             yield from self._line_ends()
@@ -125,7 +130,7 @@ class EventStream:
             self._begun = True
             line = line.removeprefix(_BOM)
         if line:
-            if line.partition(b":")[0] != b"data" and _ODD_BREAK.search(line):
+            if line.partition(b":")[0] != b"data" and ODD_BREAK.search(line):
                 yield None
             self._field(line)
             return
@@ -135,7 +140,7 @@ class EventStream:
             yield None
         elif data and kind in (b"", b"message"):
             yield b"\n".join(data)
-        elif any(_ODD_BREAK.search(part) for part in data):
+        elif any(ODD_BREAK.search(part) for part in data):
             yield None
 
     def _field(self, line: bytes) -> None:

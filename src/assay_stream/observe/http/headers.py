@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,6 +21,8 @@ _OF_ONE_HOP = frozenset(
     ("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer")
 ).union(("transfer-encoding", "upgrade"))
 _NOT_FORWARDED = frozenset(("host", "expect", "accept-encoding"))
+_CHARSET = re.compile(r"charset\s*=\s*[\"']?([^\"';\s]*)", re.IGNORECASE)
+_UTF_8 = frozenset(("utf-8", "utf8", "us-ascii", "ascii"))
 _NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 
@@ -31,8 +34,12 @@ def passed_on(fields: HeaderFields) -> list[tuple[str, str]]:
     return [(name, value) for name, value in fields if name.lower() not in _OF_ONE_HOP | named]
 
 
-def forwarded(fields: HeaderFields) -> list[tuple[str, str]]:
-    """Return a client's fields as the server gets them; encodings that cannot be read here are not offered to it."""
+def forwarded(fields: HeaderFields, *, plain: bool = False) -> list[tuple[str, str]]:
+    """Return a client's fields as the server gets them; encodings that cannot be read here are not offered to it.
+
+    Args:
+        plain: whether to offer no encoding at all.
+    """
     kept = [(name, value) for name, value in passed_on(fields) if name.lower() not in _NOT_FORWARDED]
     offered = [
         part.strip()
@@ -41,7 +48,7 @@ def forwarded(fields: HeaderFields) -> list[tuple[str, str]]:
         for part in value.split(",")
         if part.partition(";")[0].strip().lower() in READABLE_ENCODINGS
     ]
-    return [*kept, ("Accept-Encoding", ", ".join(offered) or "identity")]
+    return [*kept, ("Accept-Encoding", "identity" if plain else ", ".join(offered) or "identity")]
 
 
 def is_host_served(host: str, served: Collection[str]) -> bool:
@@ -107,10 +114,17 @@ def first(fields: Iterable[tuple[str, str]], name: str) -> str | None:
 def is_body_unclear(fields: HeaderFields) -> bool:
     """Tell whether programs differ in how they read a body, by what its headers say of it."""
     types, encodings = values_of(fields, "content-type"), values_of(fields, "content-encoding")
+    if any((found := _CHARSET.search(each)) is not None and found[1].lower() not in _UTF_8 for each in types):
+        return True
     if len(types) > 1 or len(encodings) > 1 or any("," in each or not each.isascii() for each in types + encodings):
         return True
     # Some clients look for the name anywhere in the field.
     return any("text/event-stream" in each.lower() and not is_event_stream(fields) for each in types)
+
+
+def is_plain(fields: HeaderFields) -> bool:
+    """Tell whether a body is not compressed, and programs agree about what it is."""
+    return not is_body_unclear(fields) and (first(fields, "content-encoding") or "identity").lower() == "identity"
 
 
 def is_event_stream(fields: HeaderFields) -> bool:

@@ -24,15 +24,22 @@ from assay_stream.observe.http.headers import (
     is_event_stream,
     is_host_served,
     is_origin_served,
+    is_plain,
     passed_on,
 )
 from assay_stream.observe.http.problems import HttpProblem, answer_of
 from assay_stream.observe.http.traffic import Ending
 from assay_stream.observe.http.upload import Holding, Upload
 from assay_stream.observe.http.upstreams import Upstream
+from assay_stream.observe.mcp_wire import LINE_BYTES_MAX
 
 _METHODS = frozenset(("GET", "POST", "DELETE", "OPTIONS", "HEAD"))
 _READING = frozenset(("GET", "HEAD", "OPTIONS"))
+_OK = range(200, 300)
+_OF_LENGTH = frozenset(("content-length",))
+_OF_CONTENT = _OF_LENGTH.union(("content-encoding", "content-digest", "repr-digest", "digest", "content-md5", "etag"))
+"""What says something of a body's bytes."""
+
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 
 _log = logging.getLogger(__name__)
@@ -53,6 +60,10 @@ class Eyes(Protocol):
     def rules(self) -> bool:
         """Whether a request passes only once it was ruled on as a whole."""
 
+    @property
+    def hides(self) -> bool:
+        """Whether a response passes only once it is known what the client gets of it."""
+
     async def ruled(self, body: bytes) -> Refusal | None:
         """Return what the client gets instead if a request must not pass."""
 
@@ -62,8 +73,14 @@ class Eyes(Protocol):
     def answered(self, status: int, fields: HeaderFields) -> None:
         """The head of the response."""
 
-    async def from_server(self, data: bytes | None) -> None:
-        """Bytes of the response's body before they pass, ``None`` for its end."""
+    async def from_server(self, data: bytes | None) -> bytes:
+        """Bytes of the response's body before they pass, ``None`` for its end; returns what may pass now."""
+
+    async def whole(self, body: bytes) -> bytes:
+        """A whole body before it passes; returns what passes in its place, nothing if it cannot be inspected."""
+
+    def passed(self) -> None:
+        """What was returned so far has passed."""
 
     def closed(self, ending: Ending) -> None:
         """The end of the exchange."""
@@ -73,6 +90,7 @@ class _Blind:
     """For what is no MCP: documents about authorisation."""
 
     rules = False
+    hides = False
 
     async def ruled(self, body: bytes) -> Refusal | None:  # noqa: ARG002 - the protocol's
         return None
@@ -83,7 +101,13 @@ class _Blind:
     def answered(self, status: int, fields: HeaderFields) -> None:
         pass
 
-    async def from_server(self, data: bytes | None) -> None:
+    async def from_server(self, data: bytes | None) -> bytes:
+        return data or b""
+
+    async def whole(self, body: bytes) -> bytes:
+        return body
+
+    def passed(self) -> None:
         pass
 
     def closed(self, ending: Ending) -> None:
@@ -91,10 +115,14 @@ class _Blind:
 
 
 class _Passed(web.StreamResponse):
-    """A response with the server's headers only."""
+    """A response with the server's headers only.
 
-    def __init__(self, answer: ResponseHead) -> None:
-        headers = CIMultiDict(passed_on(answer.fields))
+    Args:
+        without: those that say something of a body that is not passed on as it came.
+    """
+
+    def __init__(self, answer: ResponseHead, without: Collection[str] = ()) -> None:
+        headers = CIMultiDict((name, value) for name, value in passed_on(answer.fields) if name.lower() not in without)
         super().__init__(status=answer.status, reason=answer.reason or None, headers=headers)
         self.added = {"Server", "Content-Type"} - {name.title() for name in headers}
 
@@ -186,7 +214,8 @@ class Proxy:
                 if refusal is not None:
                     kind = "application/json" if refusal.body else None
                     return web.Response(status=refusal.status, body=refusal.body, content_type=kind)
-            answer = await self._send(request, f"{url}?{query}" if query else url, fields, upload)
+            sent = forwarded(fields, plain=eyes.hides)
+            answer = await self._send(request, f"{url}?{query}" if query else url, sent, upload)
             eyes.answered(answer.status, passed_on(answer.fields))
             self._note_reached(url, None)
             if answer.status in _REDIRECTS:
@@ -213,7 +242,7 @@ class Proxy:
                 if not request.body_exists:
                     upload.end()
                 body = upload.here() or aiter(upload) if request.body_exists else None
-                answer = await self._client.send(request.method, url, forwarded(fields), body)
+                answer = await self._client.send(request.method, url, fields, body)
                 upload.starts(None)
                 return answer
         except TimeoutError:
@@ -237,28 +266,58 @@ class Proxy:
         self, request: web.Request, answer: ResponseHead, eyes: Eyes
     ) -> tuple[web.StreamResponse, bool]:
         """Pass a response on, and return it with whether it came whole."""
-        response = _Passed(answer)
+        fields, is_held = passed_on(answer.fields), eyes.hides and answer.status in _OK
+        if is_held and not is_event_stream(fields):
+            return await self._pass_whole(request, answer, eyes), True
+        if is_held and not is_plain(fields):
+            raise HttpProblem("answer_unreadable")
+        response = _Passed(answer, without=_OF_LENGTH if is_held else ())
         await response.prepare(request)
-        # A body that is one message must be read to its end before its end passes.
-        holds_back = eyes.rules and not is_event_stream(passed_on(answer.fields))
-        held = b""
         try:
             async for chunk in answer.chunks():
-                await eyes.from_server(chunk)
-                passing, held = (held, chunk) if holds_back else (chunk, b"")
-                if passing:
+                if passing := await eyes.from_server(chunk):
                     await response.write(passing)
+                    eyes.passed()
         except UpstreamError:
             # No end of the body is written: the client must see that something is missing.
             response.force_close()
             if request.transport is not None:
                 request.transport.close()
             return response, False
-        await eyes.from_server(None)
-        if held:
-            await response.write(held)
+        if passing := await eyes.from_server(None):
+            await response.write(passing)
         await response.write_eof()
+        eyes.passed()
         return response, True
+
+    async def _pass_whole(self, request: web.Request, answer: ResponseHead, eyes: Eyes) -> web.StreamResponse:
+        """Pass a response on once its whole body was read and inspected."""
+        parts: list[bytes] = []
+        held_bytes = 0
+        try:
+            async for chunk in answer.chunks():
+                self._holding.take(len(chunk))
+                held_bytes += len(chunk)
+                parts.append(chunk)
+                if held_bytes > LINE_BYTES_MAX:
+                    raise HttpProblem("answer_too_long")
+            body = b"".join(parts)
+            shown = await eyes.whole(body)
+            if body and not shown:
+                raise HttpProblem("answer_unreadable")
+            response = _Passed(answer, without=() if shown == body else _OF_CONTENT)
+            if shown != body:
+                response.content_length = len(shown)
+            await response.prepare(request)
+            if shown:
+                await response.write(shown)
+            await response.write_eof()
+            eyes.passed()
+            return response
+        except UpstreamError:
+            raise HttpProblem("upstream_unreachable") from None
+        finally:
+            self._holding.give(held_bytes)
 
 
 async def _only_theirs(_: web.Request, response: web.StreamResponse) -> None:

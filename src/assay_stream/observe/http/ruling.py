@@ -1,7 +1,8 @@
 """What an enforcing tap does with each exchange: it rules on requests before they pass, and reads responses before.
 
 A thread for each server does so, in order. If it fails on a request, the request is held back; if it fails on a
-response, the failure is counted, the bytes pass, and the server's tools are in doubt until the next whole list.
+response, the failure is counted, the bytes pass (not through a tap that hides tools), and the server's tools are in
+doubt until the next whole list.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from assay_stream.observe.events import Observation
-from assay_stream.observe.http.headers import HeaderFields
+from assay_stream.observe.http.headers import HeaderFields, is_event_stream
 from assay_stream.observe.http.proxy import Refusal
 from assay_stream.observe.http.traffic import Ending, Exchange, Traffic
+from assay_stream.observe.shown import Shown
 
 if TYPE_CHECKING:
     from assay_stream.observe.gate import Passage
@@ -40,6 +42,7 @@ class HttpEnforcer:
     ) -> None:
         self.failures = 0
         self.blocked = 0
+        self.withheld = 0
         self._threads: Mapping[Traffic, ThreadPoolExecutor] = {
             each: ThreadPoolExecutor(1, "assay-stream rule") for each in traffic
         }
@@ -63,16 +66,18 @@ class HttpEnforcer:
 
     def inspect(
         self, traffic: Traffic, step: Callable[[datetime], list[Observation]], failed: Callable[[], None] | None = None
-    ) -> Future[None]:
-        """Run a step that yields observations; ``failed`` follows if it raises."""
+    ) -> Future[bool]:
+        """Run a step that yields observations, and tell whether it succeeded; ``failed`` follows if it raises."""
 
-        def guarded(at: datetime) -> None:
+        def guarded(at: datetime) -> bool:
             try:
                 self.hand_on(step(at))
             except Exception:  # noqa: BLE001 - what the server says must reach its client all the same
                 self.note_failure()
                 if failed is not None:
                     failed()
+                return False
+            return True
 
         return self.run(traffic, guarded)
 
@@ -96,6 +101,10 @@ class Ruled:
     def __init__(
         self, enforcer: HttpEnforcer, traffic: Traffic, number: int, method: str, fields: HeaderFields
     ) -> None:
+        self.hides = traffic.hides
+        self._holds_back = False
+        self._held = b""
+        self._gives_list = False
         self._enforcer = enforcer
         self._traffic = traffic
         self._fields = fields
@@ -122,17 +131,49 @@ class Ruled:
 
     def answered(self, status: int, fields: HeaderFields) -> None:
         """Take the head of the response."""
+        # A body that is one message must be read to its end before its end passes.
+        self._holds_back = not is_event_stream(fields)
         self._inspect(lambda exchange, at: self._traffic.answered(exchange, status, fields, at))
 
-    async def from_server(self, data: bytes | None) -> None:
-        """Inspect bytes of the response before they pass."""
-        await asyncio.wrap_future(self._inspect(lambda exchange, at: self._traffic.from_server(exchange, data, at)))
+    async def from_server(self, data: bytes | None) -> bytes:
+        """Inspect bytes of the response, ``None`` for its end, and return what may pass of it now."""
+        passing = await self._show(lambda exchange, at: self._traffic.shown(exchange, data, at), data or b"")
+        if self._holds_back:
+            passing, self._held = self._held, passing
+        return passing
+
+    async def whole(self, body: bytes) -> bytes:
+        """Return what passes in place of a whole body; nothing if it cannot be inspected."""
+        return await self._show(lambda exchange, at: [self._traffic.shown_whole(exchange, body, at)], body)
+
+    def passed(self) -> None:
+        """Note that the client was given what passed so far."""
+        if self._gives_list:
+            self._gives_list = False
+            self._inspect(lambda exchange, _: self._traffic.delivered(exchange))
 
     def closed(self, ending: Ending) -> None:
         """Note the end of the exchange."""
         self._inspect(lambda exchange, at: self._traffic.closed(exchange, ending, at))
 
-    def _inspect(self, step: Callable[[Exchange, datetime], list[Observation]]) -> Future[None]:
+    async def _show(self, step: Callable[[Exchange, datetime], list[Shown]], data: bytes) -> bytes:
+        shown: list[Shown] = []
+
+        def look(exchange: Exchange, at: datetime) -> list[Observation]:
+            shown.extend(step(exchange, at))
+            self._gives_list = self._traffic.awaits_delivery(exchange)
+            return [observation for each in shown for observation in each.observations]
+
+        inspected = await asyncio.wrap_future(self._inspect(look))
+        self._enforcer.withheld += sum(each.is_withheld for each in shown)
+        for each in shown:
+            if each.hidden:
+                _log.warning("the digest policy hides tools from a list: %s", each.hidden_text)
+        if self.hides:
+            return b"".join(each.text for each in shown) if inspected else b""
+        return data
+
+    def _inspect(self, step: Callable[[Exchange, datetime], list[Observation]]) -> Future[bool]:
         def doubt() -> None:
             if self._exchange is not None:
                 self._traffic.doubt(self._exchange)

@@ -90,6 +90,7 @@ async def run_http_tap(
     clock: Callable[[], datetime] | None = None,
     new_id: Callable[[], str] | None = None,
     rule: Rule | None = None,
+    hide: bool = False,
     limits: HttpLimits = HTTP_LIMITS,
 ) -> None:
     """Run the tap until ``stop`` is set.
@@ -97,6 +98,7 @@ async def run_http_tap(
     Args:
         ready: gets the port once the tap listens.
         rule: what to do with a call (``VerdictClient.rule``); without it everything passes.
+        hide: whether tools whose calls would be refused are dropped from lists.
 
     Raises:
         ConfigurationError: ``bad_upstream``, ``cannot_listen``.
@@ -111,7 +113,8 @@ async def run_http_tap(
             upstream.vantage,
             Contexts(key, process_key, default=upstream.vantage.auth_context),
             new_id=new_id,
-            gate=None if rule is None else _gates(rule),
+            gate=None if rule is None else _gates(rule, hide),
+            hides=hide,
             limits=limits,
         )
         for upstream in upstreams
@@ -151,11 +154,11 @@ async def run_http_tap(
             _report(inspector, traffic, proxy)
 
 
-def _gates(rule: Rule) -> Callable[[Vantage, WireObserver], Gate]:
+def _gates(rule: Rule, hide: bool) -> Callable[[Vantage, WireObserver], Gate]:
     # Imported here: a tap that does not enforce starts faster without the schemes.
-    from assay_stream.observe.gate import Gate
+    from assay_stream.observe.hiding import gate_class
 
-    return functools.partial(Gate, rule=rule, over_http=True)
+    return functools.partial(gate_class(hide), rule=rule, over_http=True)
 
 
 def _finish(inspector: HttpWatch | HttpEnforcer) -> None:
@@ -216,5 +219,7 @@ def _report(inspector: HttpWatch | HttpEnforcer, traffic: dict[str, Traffic], pr
         _log.warning("%d exchanges were not observed, %d failures", missed, inspector.failures)
     if isinstance(inspector, HttpEnforcer) and inspector.blocked:
         _log.warning("%d requests were not passed on", inspector.blocked)
+    if isinstance(inspector, HttpEnforcer) and inspector.withheld:
+        _log.warning("%d messages of servers were withheld", inspector.withheld)
     if proxy.failures:
         _log.warning("%d requests failed in the tap", proxy.failures)

@@ -26,9 +26,11 @@ from assay_stream.limits import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.events import Observation, Vantage
 from assay_stream.observe.http.bodies import Body, Opaque, Unreadable, body_of, plain_body
 from assay_stream.observe.http.credentials import Context, Contexts
-from assay_stream.observe.http.headers import HeaderFields, first, is_body_unclear, mismatch, values_of
+from assay_stream.observe.http.headers import HeaderFields, first, is_body_unclear, is_event_stream, mismatch, values_of
+from assay_stream.observe.http.held import HeldEvents
 from assay_stream.observe.jsonrpc import Direction, Line, RequestKey, request_key
 from assay_stream.observe.mcp_wire import LINE_BYTES_MAX, WireObserver
+from assay_stream.observe.shown import Shown
 from assay_stream.observe.wire import WireStats
 
 if TYPE_CHECKING:
@@ -68,6 +70,8 @@ class Exchange:
     connection: _Connection
     request: Body
     response: Body = field(default_factory=Opaque)
+    events: HeldEvents | None = None
+    """A response that is held back event by event."""
     status: int | None = None
     asked: list[RequestKey] = field(default_factory=list)
     """Requests that this exchange has to answer."""
@@ -86,6 +90,7 @@ class Traffic:
     Args:
         vantage: who observes which server; its ``auth_context`` is that of requests without credentials.
         gate: what rules on calls of a connection; without it everything passes.
+        hides: whether the gates hide tools.
     """
 
     def __init__(
@@ -95,6 +100,7 @@ class Traffic:
         *,
         new_id: Callable[[], str],
         gate: Callable[[Vantage, WireObserver], Gate] | None = None,
+        hides: bool = False,
         limits: HttpLimits = HTTP_LIMITS,
         message_bytes_max: int = LINE_BYTES_MAX,
     ) -> None:
@@ -102,6 +108,7 @@ class Traffic:
         self._contexts = contexts
         self._new_id = new_id
         self._gate = gate
+        self.hides = hides
         self._kept_bytes = 0
         """What the bodies of all exchanges keep."""
         self._limits = limits
@@ -148,8 +155,11 @@ class Traffic:
         observations: list[Observation] = []
         exchange.status = status
         exchange.response = self._body_of(fields)
+        gate = exchange.connection.gate
+        if gate is not None and gate.hides and status in _OK and is_event_stream(fields):
+            exchange.events = HeldEvents(self._message_bytes_max)
         is_unclear = isinstance(exchange.response, Opaque) or is_body_unclear(fields)
-        if exchange.connection.gate is not None and status in _OK and is_unclear:
+        if gate is not None and status in _OK and is_unclear:
             # Some client may take it for messages all the same, or for others.
             exchange.response = Unreadable()
         if exchange.session_id is None and (session_id := first(fields, SESSION)) is not None:
@@ -172,18 +182,60 @@ class Traffic:
             if message is None:
                 observations += self.lost(exchange, "server->client", at)
             elif (gate := exchange.connection.gate) is not None:
-                observations += gate.outward(message, at, exchange=exchange.number)
+                observations += gate.show(message, at, exchange=exchange.number).observations
             elif message.strip():
                 line = exchange.connection.observer.read(message)
                 observations += self._take(exchange, "server->client", line, message, at)
         return observations
+
+    def shown(self, exchange: Exchange, data: bytes | None, at: datetime) -> list[Shown]:
+        """Do as ``from_server``, and return what the client gets instead of the bytes; they may be held back."""
+        if exchange.events is None:
+            return [Shown(data or b"", self.from_server(exchange, data, at))]
+        if data is None:
+            return []
+        gate, events, shown = gate_of(exchange), exchange.events, []
+        self._kept_bytes -= events.kept_bytes
+        for event in events.feed(data):
+            if None in event.messages:
+                found = gate.missed_line(at, exchange=exchange.number)
+            elif event.messages:
+                found = gate.show(event.messages[0] or b"", at, exchange=exchange.number)
+            else:
+                found = Shown(event.raw)
+            unchanged = not event.messages or found.text is event.messages[0]
+            shown.append(replace(found, text=event.raw if unchanged else event.saying(found.text)))
+        if self._kept_bytes + events.kept_bytes > self._limits.kept_bytes_max:
+            events.lose()
+        self._kept_bytes += events.kept_bytes
+        return shown
+
+    def shown_whole(self, exchange: Exchange, body: bytes, at: datetime) -> Shown:
+        """Return what the client gets of a whole body: nothing if it cannot be read for certain."""
+        gate, shown = gate_of(exchange), Shown(body)
+        for part in (body, None):
+            for message in self._read(exchange, "server->client", part):
+                if message is None:
+                    return Shown(b"", self.lost(exchange, "server->client", at), is_withheld=True)
+                found = gate.show(message, at, exchange=exchange.number)
+                shown = found if found.text is not message else replace(found, text=body)
+        return shown
+
+    def awaits_delivery(self, exchange: Exchange) -> bool:
+        """Tell whether a list was shown in an exchange that the client was not given yet."""
+        return gate_of(exchange).awaits_delivery(exchange.number)
+
+    def delivered(self, exchange: Exchange) -> list[Observation]:
+        """Note that the client was given what was shown in an exchange; that yields nothing."""
+        gate_of(exchange).delivered(exchange.number)
+        return []
 
     def rule(self, exchange: Exchange, body: bytes, fields: HeaderFields, at: datetime) -> Passage:
         """Rule on the whole body of a request; the connection must have a gate.
 
         Whatever the headers say that it is, some server may take it for messages.
         """
-        gate = _gate_of(exchange)
+        gate = gate_of(exchange)
         encodings = values_of(fields, "content-encoding")
         if len(encodings) > 1:
             return gate.not_ruled_on(b"", at)
@@ -202,11 +254,11 @@ class Traffic:
     def doubt(self, exchange: Exchange) -> None:
         """Note that inspecting a response failed."""
         if not exchange.is_refused:
-            _gate_of(exchange).doubt()
+            gate_of(exchange).doubt()
 
     def not_ruled_on(self, exchange: Exchange, body: bytes, at: datetime) -> Passage:
         """Hold back a request whose ruling failed."""
-        return _gate_of(exchange).not_ruled_on(body, at)
+        return gate_of(exchange).not_ruled_on(body, at)
 
     def _contradicted(self, exchange: Exchange, raw: bytes, fields: HeaderFields) -> str | None:
         """Return the header that contradicts a message, if there is one: programs differ in which of them counts."""
@@ -223,6 +275,11 @@ class Traffic:
         exchange.asked = []
         self._kept_bytes -= exchange.request.kept_bytes + exchange.response.kept_bytes
         exchange.request = exchange.response = Opaque()
+        if exchange.events is not None:
+            self._kept_bytes -= exchange.events.kept_bytes
+            exchange.events = None
+        if exchange.connection.gate is not None:
+            exchange.connection.gate.cut_off(exchange.number)
         failed = exchange.is_refused
         if exchange.method == "DELETE" and exchange.status in _OK:
             return self._end(exchange.connection, at) if exchange.session_id is not None else []
@@ -314,7 +371,7 @@ class Traffic:
         return observations
 
 
-def _gate_of(exchange: Exchange) -> Gate:
+def gate_of(exchange: Exchange) -> Gate:
     if exchange.connection.gate is None:
         raise RuntimeError("this traffic is only observed")
     return exchange.connection.gate

@@ -85,6 +85,7 @@ class Watched:
     """
 
     rules = False
+    hides = False
 
     def __init__(self, watch: HttpWatch, traffic: Traffic, number: int, method: str, fields: HeaderFields) -> None:
         self._watch = watch
@@ -110,11 +111,19 @@ class Watched:
         """Note the head of the response."""
         self._guard(lambda: self._note(lambda exchange, at: self._traffic.answered(exchange, status, fields, at)))
 
-    async def from_server(self, data: bytes | None) -> None:
-        """Note bytes of the response's body, ``None`` for its end."""
+    async def from_server(self, data: bytes | None) -> bytes:
+        """Note bytes of the response's body, ``None`` for its end; all of them pass."""
         self._guard(lambda: self._bytes("server->client", data))
         if data is not None:
             self._guard(self._pass_on)
+        return data or b""
+
+    async def whole(self, body: bytes) -> bytes:
+        """Let every body pass."""
+        return body
+
+    def passed(self) -> None:
+        """Do nothing: nobody is ruled on by what the client was given."""
 
     def closed(self, ending: Ending) -> None:
         """Note the end of the exchange."""

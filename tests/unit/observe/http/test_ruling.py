@@ -217,7 +217,7 @@ async def test_a_gate_that_fails_holds_requests_back_and_lets_responses_pass(mon
 
     server = Server()
     async with enforced(server, pinned(GOOD)) as tap:
-        monkeypatch.setattr("assay_stream.observe.gate.Gate.outward", fail)
+        monkeypatch.setattr("assay_stream.observe.gate.Gate.show", fail)
         assert (await exchange(tap.url, a_post(LIST)))[2] == a_list(GOOD)
         monkeypatch.setattr("assay_stream.observe.gate.Gate.inward", fail)
         status, _, body = await exchange(tap.url, a_post(CALL))
