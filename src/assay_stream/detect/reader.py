@@ -43,7 +43,10 @@ _OWN_BUSINESS = {rule.id: frozenset(rule.own_business.split()) for rule in RULES
 _HANDED_ON = re.compile(
     r"\b(?:pass|put|include|send|add|attach|argument|parameter|note|context|field)\b", re.IGNORECASE
 )
+_ORDERED = frozenset(["before", "first", "silently", "secretly", "prefix", "prepend", "precede"])
+"""Words with which a text says when something is to run, and not only what a tool runs."""
 _OPENING_CHARS = 80
+_SAYS_WHAT_IT_DOES = frozenset(["name", "title", "description"])
 _SWITCH_CHARS_MAX = 160
 _MATCHES_MAX = 200
 _LEVEL_HIGH, _LEVEL_MEDIUM = 4, 3
@@ -147,16 +150,24 @@ class Reader:
         if self._place is None or not words:
             return match.rule == "other_tool_steered"
         holder, key = self._place
-        if key != "description" or match.start > _OPENING_CHARS:
+        if key not in _SAYS_WHAT_IT_DOES or match.start > _OPENING_CHARS:
             return False
         if match.rule == "approval_bypassed":
             return not words.isdisjoint(_switch_at(holder, match.text))
         said = " ".join(match.key)
         is_named = any(word.removesuffix("s") in words and word in said for word in self._others.own_words)
-        if holder is not None or not is_named:
+        if not is_named or not (holder is None or (key == "title" and self._is_own_name(match.text))):
             return False
+        if match.rule == "code_run_asked":
+            return _ORDERED.isdisjoint(match.key)
         self._work.spend(len(match.text) // _CHARS_PER_UNIT)
-        return _HANDED_ON.search(match.text) is None
+        # "Add an SSH key" adds one to the server; "add them to the note" comes before or after what is asked for.
+        return not (_HANDED_ON.search(match.text[: match.start]) or _HANDED_ON.search(match.text, match.end))
+
+    def _is_own_name(self, title: str) -> bool:
+        """Tell whether a title is the definition's own name, as generators of schemas write it: ``run_itArguments``."""
+        own = self._others.own_words
+        return name_words(title)[: len(own)] == own
 
     @staticmethod
     def _is_stated(match: Match, stated: Set[tuple[str, _Key]]) -> bool:

@@ -18,7 +18,7 @@ from assay_stream.detect.symbols import Sentence
 from assay_stream.work import Work
 
 _CLASS = re.compile(r"\$(\w+)(\{\d+,\d+\})?")
-_GAP = re.compile(r"~(\d+)")
+_GAP = re.compile(r"~(\d+)(?:!(\w+))?")
 _CALL = "$call"
 _UNITS_PER_SENTENCE = 10
 _UNITS_PER_SEARCH = 20
@@ -98,7 +98,8 @@ def _regex(terms: Sequence[str], classes: Mapping[str, frozenset[str]]) -> re.Pa
     for term in terms:
         gap, named = _GAP.fullmatch(term), _CLASS.fullmatch(term)
         if gap is not None:
-            parts.append(rf"(?:\S+ ){{0,{gap[1]}}}?")
+            barred = f"(?!(?:{'|'.join(sorted(classes[gap[2]]))}) )" if gap[2] else ""
+            parts.append(rf"(?:{barred}\S+ ){{0,{gap[1]}}}?")
             continue
         words = "|".join(map(re.escape, sorted(_words_of(term, classes))))
         parts.append(f"(?:(?:{words}) ){named[2]}" if named is not None and named[2] else f"(?:{words}) ")

@@ -208,7 +208,8 @@ def _parse(chunk: str) -> _Parts:
         if kind == "name":
             items += _named(chunk, token)
         elif kind == "path":
-            items.append("<secret>" if _SECRET_PATH.search(token[0]) else "<path>")
+            is_route = chunk.startswith("{", token.end())  # /token/{id}/holders is an address of an API, and no file
+            items.append("<secret>" if not is_route and _SECRET_PATH.search(token[0]) else "<path>")
         elif kind == "end":
             items.append(_END)
         else:
