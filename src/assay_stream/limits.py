@@ -218,6 +218,18 @@ class Limits:
     announcements_max: int = 64
     """Announced changes in a row, without a list that lasts, that are a finding however fast they come."""
 
+    open_call_limit_s: int = 3_600
+    """How long a proxy waits for the next message of a call: an answer, the end of its task, the input it asked for.
+    The record of a call comes with its outcome, so this bounds for how long a server can put off an alert."""
+
+    held_calls_max: int = 1_000
+    """Calls of one connection that wait for a task or for input, at under a kilobyte each. Agents have a few; the
+    record of the one that waits for longest is published when there are more."""
+
+    call_inputs_max: int = 64
+    """Requests of a server to its client that are counted and hashed in one call. Clients of the SDK give up after ten
+    rounds of input."""
+
     signature_chars_max: int = 1_024
     """Characters of one signature. A P-256 signature has 96 in base64."""
 

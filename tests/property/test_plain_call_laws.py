@@ -50,6 +50,7 @@ ODD: st.SearchStrategy[Any] = st.one_of(
     TEXTS, NUMBERS, st.none(), st.booleans(), st.just([]), st.just({"a": [1, {"b": "c"}]})
 )
 
+DIGESTS = st.just("sha256:" + "0a" * 32)
 PLAIN = st.sampled_from(["a", "x" * 128, "é", "a b", "\x7f", "\u2028"])
 MOMENTS = st.sampled_from(["2026-03-01T10:00:05Z", "2026-03-01T10:00:05.123Z", "2026-03-01T10:00:05.123456Z"])
 FIELDS: dict[str, st.SearchStrategy[Any]] = {
@@ -62,7 +63,13 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "delegation_depth": st.integers(0, 2**53),
     "error": st.fixed_dictionaries({"code": PLAIN}, optional={"kind": PLAIN, "message": PLAIN}),
     "idempotency": st.just("IDEMPOTENT"),
+    "inputs": st.fixed_dictionaries(
+        {"requests_hash": DIGESTS},
+        optional={"elicitation_url": st.integers(0, 2**53), "declined": st.just(1), "more": st.booleans(), "x": PLAIN},
+    ),
     "ok": st.booleans(),
+    "rounds": st.integers(0, 2**53),
+    "task": st.fixed_dictionaries({"id_hash": DIGESTS, "status": st.sampled_from(["working", "failed"])}),
     "profile": st.just("assay"),
     "side_effect": st.just("READ"),
     "snapshot_id": st.sampled_from(["snapshot-1", "unknown"]),
@@ -86,6 +93,8 @@ ODD_FIELDS: dict[str, st.SearchStrategy[Any]] = {
     **dict.fromkeys(("unbound_reason", "tool_definition_digest", "server_id", "tool_name", "tool_call_id"), TEXTS),
     "actor": st.fixed_dictionaries({"kind": WORDS}, optional={"agent_id": ODD, "x": ODD}),
     "error": st.fixed_dictionaries({}, optional={"code": ODD, "kind": ODD, "message": ODD, "x": ODD}),
+    "inputs": st.fixed_dictionaries({}, optional={"requests_hash": DIGESTS | ODD, "sampling": NUMBERS, "more": ODD}),
+    "task": st.fixed_dictionaries({}, optional={"id_hash": DIGESTS | ODD, "status": WORDS | ODD}),
     "timing": st.fixed_dictionaries(
         {}, optional={"duration_ms": NUMBERS, "started_at": TIMES, "ended_at": TIMES, "x": ODD}
     ),

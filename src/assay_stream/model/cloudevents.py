@@ -143,7 +143,7 @@ def _without_nulls(given: CallData) -> CallData:
     data: dict[str, Any] = {
         name: value for name, value in given.items() if value is not None or name in ("args", "result")
     }
-    for name in ("error", "timing", "actor"):
+    for name in ("error", "timing", "actor", "inputs", "task"):
         if name in data:
             data[name] = {key: value for key, value in data[name].items() if value is not None}
     return cast(CallData, data)

@@ -5,8 +5,9 @@ order of JCS (RFC 8785), as msgspec writes them in theirs, and what depends on t
 that were canonicalised once. The fast reader (``model.plain_call``) decodes into the same object.
 """
 
+from collections.abc import Mapping
 from types import UnionType
-from typing import Annotated, Any, Literal, NamedTuple, Required, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, Required, Union, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, defstruct
@@ -82,11 +83,13 @@ DecisionFields: Any = _struct(
     _CALL,
 )
 """What a call reports and what its evidence says, in one object."""
-_Timing, _Actor, _Error = (
-    next(part for part in get_args(DecisionFields.__annotations__[name]) if part is not UnsetType)
-    for name in ("timing", "actor", "error")
-)
-_COPIED = _hints(DecisionPayload).keys() & _CALL.keys() - _NOT_TAKEN - {"error", "timing", "actor"}
+_NESTED: dict[str, Any] = {
+    name: next(part for part in get_args(DecisionFields.__annotations__[name]) if part is not UnsetType)
+    for name, hint in _CALL.items()
+    if is_typeddict(get_args(hint)[0] if get_args(hint) else hint)
+}
+"""The fields of a call that are objects."""
+_COPIED = _hints(DecisionPayload).keys() & _CALL.keys() - _NOT_TAKEN - _NESTED.keys()
 _ENCODER = msgspec.json.Encoder()
 _CANONICALIZATION = assay.CLUSTER_CONSTANTS["tool_definition_canonicalization"]
 _ALGORITHM = assay.CLUSTER_CONSTANTS["tool_definition_digest_alg"]
@@ -131,15 +134,16 @@ def fields_of(data: CallData, redaction: Redaction) -> Any:
     if not redaction.is_default and ("args" in data or "result" in data):
         given["redaction"] = redaction.id
     if "error" in data:
-        given["error"] = _Error(code=data["error"]["code"])  # type: ignore[index]
-    if "actor" in data:
-        given["actor"] = _Actor(**data["actor"])  # type: ignore[arg-type]
+        given["error"] = _NESTED["error"](code=data["error"]["code"])  # type: ignore[index]
+    for name in ("actor", "inputs", "task"):
+        if (value := data.get(name)) is not None:
+            given[name] = _NESTED[name](**cast("Mapping[str, Any]", value))
     if "timing" in data:
         timing: dict[str, Any] = {**data["timing"]}  # type: ignore[dict-item]
         if "duration_ms" in timing:
             duration_ms = timing["duration_ms"]
             timing["duration_ms"] = int(duration_ms) if duration_ms.is_integer() else Raw(canonicalize(duration_ms))
-        given["timing"] = _Timing(**timing)
+        given["timing"] = _NESTED["timing"](**timing)
     return DecisionFields(tool=data["tool_name"], tool_name=UNSET, **given)
 
 

@@ -30,6 +30,9 @@ from assay_stream.model.fields import (
 CallProfile = Literal["assay", "handshake"]
 """What a call must hold: the fields below as they are, or everything that Handshake's FR-EVT-007 asks for."""
 
+TaskStatus = Literal["working", "input_required", "completed", "failed", "cancelled", "unknown"]
+"""What MCP says of a task; ``unknown`` is any other word."""
+
 
 _as_given = with_config(ConfigDict(strict=True, extra="ignore"))
 
@@ -133,6 +136,33 @@ class Actor(TypedDict, total=False):
     model_id: ShortText | None
 
 
+@_as_given
+class Inputs(TypedDict, total=False):
+    """What a server asked of its client during a call: how often, by kind. Never what was asked, nor the answers.
+
+    ``requests_hash`` is the SHA-256 of a text with a line for each request: its method, a space, the digest of its
+    redacted parameters. ``more``: these are the first ones only.
+    """
+
+    elicitation_form: Count | None
+    elicitation_url: Count | None
+    sampling: Count | None
+    roots: Count | None
+    other: Count | None
+    accepted: Count | None
+    declined: Count | None
+    requests_hash: Required[DigestText]
+    more: bool | None
+
+
+@_as_given
+class CallTask(TypedDict, total=False):
+    """The MCP task that a call became: the SHA-256 of its id, and the latest status that was seen."""
+
+    id_hash: Required[DigestText]
+    status: Required[TaskStatus]
+
+
 class Reported(TypedDict, total=False):
     """What a proxy reports of a call and its evidence repeats."""
 
@@ -165,6 +195,11 @@ class Reported(TypedDict, total=False):
     tool_version: ShortText | None
     delegated_from: ShortText | None
     delegation_depth: Count | None
+    rounds: Count | None
+    unmatched_retry: bool | None
+    progress_count: Count | None
+    inputs: Inputs | None
+    task: CallTask | None
 
 
 @_as_given

@@ -143,6 +143,11 @@ class CallFields(TypedDict, total=False):
     tool_version: str | None
     delegated_from: str | None
     delegation_depth: int | None
+    rounds: int | None
+    unmatched_retry: bool | None
+    progress_count: int | None
+    inputs: Mapping[str, Any] | None
+    task: Mapping[str, Any] | None
 
 
 def snapshot_event(

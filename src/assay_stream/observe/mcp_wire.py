@@ -7,8 +7,7 @@ Rules:
 1. Every ``tools/list`` result yields a snapshot of the list assembled so far (``observe.offered``).
 2. A result that strict decoding refuses still yields a snapshot, as unsound as it came: the registry must hear of it
    and reject it, or a malformed list could keep an old one in force.
-3. Every ``tools/call`` yields one call event: when it is answered, cancelled, displaced by another request with its
-   id, evicted by too many others, or when the wire closes.
+3. Every call yields one call event, with its outcome or the reason why there is none (``observe.wire_calls``).
 4. A call refers to the latest snapshot before it, accepted or not; to none if the server has since announced that
    its tools changed (``notifications/tools/list_changed``).
 5. String ids and number ids are distinct, but a response nobody waits for is tried as a number too.
@@ -41,6 +40,7 @@ from assay_stream.observe.offered import HiddenTool, Offered
 from assay_stream.observe.wire import WireConnection, WireStats
 from assay_stream.observe.wire_calls import CallObserver
 from assay_stream.observe.wire_lists import LIST_CHANGED, METHODS, ListObserver
+from assay_stream.observe.wire_tasks import TASK_METHODS
 
 PENDING_MAX = 10_000
 """Unanswered requests of a kind. A client has a few at a time; each costs under a kilobyte."""
@@ -104,6 +104,11 @@ class WireObserver:
         """Whether a response in an exchange may be a list of tools that the client asked for."""
         return self._lists.awaited_in(exchange)
 
+    @property
+    def open_calls(self) -> int:
+        """How many calls have no outcome yet."""
+        return self._calls.open_calls
+
     def feed(self, direction: Direction, raw: bytes, observed_at: datetime) -> list[Observation]:
         """Take one line and return the observations to publish, in order."""
         return self.take(direction, self.read(raw), raw, observed_at) if raw.strip(BLANKS) else []
@@ -131,11 +136,13 @@ class WireObserver:
         """
         raw = raw.strip(BLANKS)
         self._count(line)
-        observations: list[Observation] = []
+        observations = self._calls.expire(observed_at)
         for message in line.messages:
             if direction == "client->server":
                 if "method" in message:
                     observations += self._request(message, line.exact, observed_at, exchange)
+                else:
+                    self._calls.answered_by_client(message)
             elif "method" not in message:
                 observations += self._response(
                     message, raw, line.exact, observed_at, exchange, hidden.get(id(message), ())
@@ -143,6 +150,8 @@ class WireObserver:
             elif message["method"] == LIST_CHANGED:
                 # By itself, or on a stream that subscriptions/listen opened.
                 observations += self._lists.changed(observed_at)
+            else:
+                observations += self._calls.said(message, line.exact, observed_at, exchange)
         return observations
 
     def refuse(
@@ -196,8 +205,16 @@ class WireObserver:
             self._greetings[key[:2]] = None
         return self._calls.orphan(key, observed_at)
 
+    def forget_task_request(self, key: RequestKey) -> None:
+        """Note that a request was refused on its way: its answer says nothing of the task that it is about."""
+        self._calls.forget_task_request(key)
+
+    def expire(self, observed_at: datetime) -> list[Observation]:
+        """Return the calls that have been open for too long; every line that is taken does so first."""
+        return self._calls.expire(observed_at)
+
     def close(self, observed_at: datetime) -> list[Observation]:
-        """Return the calls that will never be answered, oldest first, when the wire closes."""
+        """Return the calls whose outcome will never be seen, when the wire closes."""
         return self._calls.close(observed_at)
 
     def _count(self, line: Line) -> None:
@@ -223,6 +240,8 @@ class WireObserver:
             observations += self._calls.request(key, params, snapshot_id=snapshot_id, exact=exact, at=at)
         elif key is not None and isinstance(method, str) and method in METHODS:
             self._lists.request(method, key, params)
+        elif key is not None and isinstance(method, str) and method in TASK_METHODS:
+            self._calls.task_request(method, key, params)
         elif key is not None and method in _GREETINGS:
             self._greetings[key] = None
             if len(self._greetings) > self._wire.pending_max:

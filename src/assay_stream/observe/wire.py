@@ -20,6 +20,7 @@ class WireStats:
         refused_snapshots: snapshots the registry is meant to reject.
         unmatched_responses: answers to requests not followed here, such as pings.
         evicted_requests: given up because too many others came after them.
+        unlinked_requests: of the server to its client, in no call or in one of several.
     """
 
     lines: int = 0
@@ -32,6 +33,7 @@ class WireStats:
     refused_snapshots: int = 0
     unmatched_responses: int = 0
     evicted_requests: int = 0
+    unlinked_requests: int = 0
 
     def as_dict(self) -> dict[str, int]:
         return asdict(self)

@@ -1,34 +1,46 @@
-"""Tool calls and their outcomes: what becomes a call event.
+"""Tool calls and their outcomes: what becomes a call event. One call, one event, however many messages it takes.
 
-Arguments and results are hashed after redaction and dropped at once; none of the server's text enters an event.
+Rules:
+
+1. A call ends with its answer, unless that is the handle of a task, or asks for input.
+2. The outcome of a task is the call's: its result, its error, or why there is neither.
+3. A call that waits for input goes on with the retry that names the same tool, arguments and ``requestState``. Of
+   calls that do not differ, the one that waits for longest goes on. A retry of no call known here is a call of its own.
+4. What the server asks of the client meanwhile, and progress, belong to the call that they name, that they share an
+   HTTP exchange with, or that is the only one without an answer. Otherwise they belong to none, and are counted.
+5. Calls are open within bounds of number and time. Whatever ends first, each yields its event, with a reason.
+
+Arguments, results and what is asked are hashed after redaction and dropped at once; none of the server's text, no
+task id and no ``requestState`` enters an event.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
-from hashlib import sha256
+from collections.abc import Hashable, Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
-from assay_stream.canonical.redaction import redacted_digest
-from assay_stream.errors import InputError
-from assay_stream.observe.events import Decision, Observation, call_event, rfc3339
-from assay_stream.observe.jsonrpc import RequestKey, meta_of, trace_of
+from assay_stream.observe.call_record import CallIds, record_of
+from assay_stream.observe.events import Decision, Observation
+from assay_stream.observe.jsonrpc import RequestKey, meta_of, params_of, trace_of
+from assay_stream.observe.open_call import INPUT_METHODS, InputCounter, OpenCall, digest_of
+from assay_stream.observe.open_calls import HeldCalls, PendingCalls
 from assay_stream.observe.wire import WireConnection
+from assay_stream.observe.wire_inputs import InputObserver
+from assay_stream.observe.wire_tasks import (
+    INVALID_PARAMS,
+    TASK_NOTIFICATIONS,
+    Outcome,
+    is_retry,
+    outcome_of,
+    retry_key,
+    status_of,
+    task_hash,
+    task_of,
+)
 
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    tool_name: str
-    tool_call_id: str
-    reason_code: str
-    started_at: datetime
-    snapshot_id: str | None
-    args_hash: str | None
-    trace: tuple[str, str] | None
-    decision: Decision = "allow"
+_PROGRESS = "notifications/progress"
 
 
 class CallObserver:
@@ -36,23 +48,33 @@ class CallObserver:
 
     def __init__(self, wire: WireConnection) -> None:
         self._wire = wire
-        self._pending: OrderedDict[RequestKey, _Call] = OrderedDict()
-        self._highest_id: float | None = None
+        self._open_limit = timedelta(seconds=wire.limits.open_call_limit_s)
+        self._pending = PendingCalls()
+        self._held = HeldCalls()
+        self._inputs = InputObserver(wire, self._pending, self._held)
+        self._task_requests: OrderedDict[RequestKey, tuple[str, bytes]] = OrderedDict()
+        self._ids = CallIds(wire)
+        self._is_closed = False
+
+    @property
+    def open_calls(self) -> int:
+        """How many calls have no outcome yet."""
+        return len(self._pending) + len(self._held)
 
     def request(
         self, key: RequestKey | None, params: Mapping[str, Any], *, snapshot_id: str | None, exact: bool, at: datetime
     ) -> list[Observation]:
-        """Note a call and return what it evicted."""
+        """Note a call, or that one goes on, and return what it evicted."""
         reason_code = "forwarded" if exact else "forwarded_inexact_json"
-        call = self._call(key, params, reason_code, "allow", snapshot_id=snapshot_id, exact=exact, at=at)
+        call = self._begun(key, params, reason_code, "allow", snapshot_id=snapshot_id, exact=exact, at=at)
         if key is None:
-            return [self._event(call, at, None, "no_response")]
-        self._pending[key] = call
-        if len(self._pending) <= self._wire.pending_max:
+            return [self._event(call, at, Outcome(None, "no_response"))]
+        self._pending.put(key, call)
+        self._inputs.begin(call, params, key[2] if len(key) == 3 else 0)
+        if len(self._pending) <= self._wire.pending_max or (oldest := self._pending.oldest()) is None:
             return []
         self._wire.stats.evicted_requests += 1
-        _, oldest = self._pending.popitem(last=False)
-        return [self._event(oldest, at, None, "no_response")]
+        return self.give_up(oldest[0], "no_response", at)
 
     def refused(
         self,
@@ -65,10 +87,111 @@ class CallObserver:
         at: datetime,
     ) -> Observation:
         """Return the event of a call that was not passed on; ``reason_code`` says why, the rest as in ``request``."""
-        call = self._call(key, params, reason_code, "deny", snapshot_id=snapshot_id, exact=exact, at=at)
-        return self._event(call, at, None, "not_passed_on")
+        call = self._begun(key, params, reason_code, "deny", snapshot_id=snapshot_id, exact=exact, at=at)
+        return self._event(call, at, Outcome(None, "not_passed_on"))
 
-    def _call(
+    def task_request(self, method: str, key: RequestKey, params: Mapping[str, Any]) -> None:
+        """Note a request about a task (one of ``TASK_METHODS``)."""
+        id_hash = task_hash(params)
+        if id_hash is None:
+            return
+        if method == "tasks/update" and (call := self._held.get(("task", id_hash))) is not None:
+            call.inputs.answer_all(params.get("inputResponses"))
+        self._task_requests[key] = method, id_hash
+        if len(self._task_requests) > self._wire.pending_max:
+            self._task_requests.popitem(last=False)
+            self._wire.stats.evicted_requests += 1
+
+    def response(
+        self, key: RequestKey, message: Mapping[str, Any], exact: bool, at: datetime
+    ) -> list[Observation] | None:
+        """Return what a response yields; ``None`` if it answers neither a call nor a request about a task."""
+        asked = self._task_requests.pop(key, None)
+        if asked is not None:
+            return self._task_answered(*asked, message, exact, at)
+        call = self._pending.take(key)
+        if call is None:
+            return None
+        result = message.get("result")
+        if isinstance(result, dict):
+            if result.get("resultType") == "input_required":
+                call.inputs.ask_all(result.get("inputRequests"), exact)
+                return self._hold(retry_key(call.tool_name, call.args_hash, result.get("requestState")), call, at)
+            handle = task_of(result, wanted=call.wants_task)
+            if handle is not None:
+                call.task, state = handle
+                ended = self._advance(call, state, exact, at)
+                return ended or self._hold(("task", call.task.id_hash), call, at)
+        return [self._result(call, message, exact, at)]
+
+    def said(self, message: Mapping[str, Any], exact: bool, at: datetime, exchange: int) -> list[Observation]:
+        """Return what a request or notification of the server yields."""
+        method, params = message["method"], params_of(message)
+        if not isinstance(method, str):
+            return []
+        if method in TASK_NOTIFICATIONS:
+            id_hash = task_hash(params)
+            return [] if id_hash is None else self._task_state(id_hash, params, exact, at)
+        if method == _PROGRESS:
+            self._inputs.progress(params, exchange)
+        elif method in INPUT_METHODS:
+            self._inputs.ask(message, exact, exchange)
+        return []
+
+    def answered_by_client(self, message: Mapping[str, Any]) -> None:
+        """Note the client's answer to a request of the server."""
+        self._inputs.answer(message)
+
+    def forget_task_request(self, key: RequestKey) -> None:
+        """Pass over what answers a request, if that is about a task: it comes from whoever refused the request."""
+        self._task_requests.pop(key, None)
+
+    def give_up(self, key: RequestKey, code: str, at: datetime, *, ok: bool | None = None) -> list[Observation]:
+        """Return the pending call with this id, if any, as unanswered; ``code`` says why."""
+        self.forget_task_request(key)
+        call = self._pending.take(key)
+        return [] if call is None else [self._event(call, at, Outcome(ok, code))]
+
+    def cancelled(self, key: RequestKey, at: datetime) -> list[Observation]:
+        """Return the call that a client cancels. Over HTTP it does so in another exchange than that of the call."""
+        return self.give_up(self._pending.with_id(key), "cancelled", at)
+
+    def orphan(self, key: RequestKey, at: datetime) -> list[Observation]:
+        """Let another exchange answer the request with this id, and return the call that it displaces."""
+        asked = self._task_requests.pop(key, None)
+        if asked is not None:
+            self._task_requests[key[:2]] = asked
+        if self._is_closed:
+            return self.give_up(key, "no_response", at)
+        call = self._pending.take(key)
+        if call is None:
+            return []
+        displaced = self.give_up(key[:2], "id_reused", at)
+        self._pending.put(key[:2], call)
+        self._inputs.share(call)
+        return displaced
+
+    def expire(self, at: datetime) -> list[Observation]:
+        """Return the calls that have been open for too long."""
+        expired = []
+        while (pending := self._pending.oldest()) is not None and at - pending[1].since > self._open_limit:
+            expired += self.give_up(pending[0], "timed_out", at)
+        while (held := self._held.oldest()) is not None and at - held.since > self._open_limit:
+            expired.append(self._unfinished(self._held.take_oldest(), at))
+        return expired
+
+    def close(self, at: datetime) -> list[Observation]:
+        """Return all open calls when the connection ends: those without an answer first, each oldest first."""
+        # Exchanges of HTTP may outlast their connection: what they still answer is final.
+        self._is_closed = True
+        ended = self.expire(at)
+        while (pending := self._pending.oldest()) is not None:
+            ended += self.give_up(pending[0], "no_response", at)
+        while len(self._held):
+            ended.append(self._unfinished(self._held.take_oldest(), at))
+        return ended
+
+    def _begun(
         self,
         key: RequestKey | None,
         params: Mapping[str, Any],
@@ -78,120 +201,111 @@ class CallObserver:
         snapshot_id: str | None,
         exact: bool,
         at: datetime,
-    ) -> _Call:
-        self._wire.stats.calls += 1
+    ) -> OpenCall:
+        """Return the call that a request begins, or goes on with."""
         name = params.get("name")
-        return _Call(
-            # A name over the limit is rejected downstream for its length; one character over suffices.
-            tool_name=name[: self._wire.limits.identifier_chars_max + 1] if isinstance(name, str) else "",
-            tool_call_id=self._tool_call_id(key),
+        # A name over the limit is rejected downstream for its length; one character over suffices.
+        tool_name = name[: self._wire.limits.identifier_chars_max + 1] if isinstance(name, str) else ""
+        args_hash = digest_of(params["arguments"]) if exact and "arguments" in params else None
+        resumes = is_retry(params)
+        call = self._held.take(retry_key(tool_name, args_hash, params.get("requestState"))) if resumes else None
+        if call is not None:
+            call.rounds += 1
+            call.since, call.reason_code, call.decision = at, reason_code, decision
+            call.inputs.answer_all(params.get("inputResponses"))
+            return call
+        self._wire.stats.calls += 1
+        return OpenCall(
+            tool_name=tool_name,
+            tool_call_id=self._ids.of(key),
             reason_code=reason_code,
             started_at=at,
+            since=at,
             snapshot_id=snapshot_id,
-            args_hash=_digest(params["arguments"]) if exact and "arguments" in params else None,
+            args_hash=args_hash,
             trace=trace_of(meta_of(params).get("traceparent")),
+            inputs=InputCounter(self._wire.limits.call_inputs_max),
+            wants_task=isinstance(params.get("task"), dict),
             decision=decision,
+            is_unmatched=resumes,
         )
 
-    def response(
-        self, key: RequestKey, message: Mapping[str, Any], exact: bool, at: datetime
-    ) -> list[Observation] | None:
-        """Return what a response yields; ``None`` if it does not answer a call."""
-        call = self._pending.pop(key, None)
-        if call is None:
-            return None
-        ok, code = _outcome(message)
-        result_hash = _digest(message["result"]) if exact and "result" in message else None
-        return [self._event(call, at, ok, code, result_hash)]
+    def _hold(self, key: Hashable, call: OpenCall, at: datetime) -> list[Observation]:
+        """Keep a call open after an answer, and return what that ends."""
+        if self._is_closed or at - call.started_at > self._open_limit:
+            return [self._unfinished(call, at)]
+        ended = []
+        displaced = self._held.take(key) if call.task is not None else None
+        if displaced is not None:
+            ended.append(self._event(displaced, at, Outcome(None, "task_id_reused")))
+        call.since = at
+        self._inputs.share(call)
+        self._held.put(key, call)
+        if len(self._held) > self._wire.limits.held_calls_max:
+            self._wire.stats.evicted_requests += 1
+            ended.append(self._unfinished(self._held.take_oldest(), at))
+        return ended
 
-    def give_up(self, key: RequestKey, code: str, at: datetime, *, ok: bool | None = None) -> list[Observation]:
-        """Return the pending call with this id, if any, as unanswered; ``code`` says why."""
-        call = self._pending.pop(key, None)
-        return [] if call is None else [self._event(call, at, ok, code)]
+    def _task_answered(
+        self, method: str, id_hash: bytes, message: Mapping[str, Any], exact: bool, at: datetime
+    ) -> list[Observation]:
+        call = self._held.get(("task", id_hash))
+        if call is None or call.task is None:
+            return []
+        result = message.get("result")
+        if method == "tasks/result":
+            outcome = outcome_of(message)
+            # The call's own error, unless the server says that it does not know the task.
+            is_final = "result" in message or outcome.code != INVALID_PARAMS or call.task.status == "failed"
+            if call.task.is_inline or not is_final:
+                return []
+            self._held.take(("task", id_hash))
+            return [self._result(call, message, exact, at)]
+        if method == "tasks/update" or not isinstance(result, dict):
+            return []
+        call.task.is_cancelled |= method == "tasks/cancel"
+        return self._task_state(id_hash, result, exact, at, is_answer=True) if "status" in result else []
 
-    def cancelled(self, key: RequestKey, at: datetime) -> list[Observation]:
-        """Return the call that a client cancels. Over HTTP it does so in another exchange than that of the call."""
-        if key not in self._pending:
-            same_id = [pending for pending in self._pending if pending[:2] == key]
-            key = same_id[0] if len(same_id) == 1 else key
-        return self.give_up(key, "cancelled", at)
-
-    def orphan(self, key: RequestKey, at: datetime) -> list[Observation]:
-        """Let another exchange answer the call with this id, and return the call that it displaces."""
-        call = self._pending.pop(key, None)
+    def _task_state(
+        self, id_hash: bytes, state: Mapping[str, Any], exact: bool, at: datetime, *, is_answer: bool = False
+    ) -> list[Observation]:
+        call = self._held.get(("task", id_hash))
         if call is None:
             return []
-        displaced = self.give_up(key[:2], "id_reused", at)
-        self._pending[key[:2]] = call
-        return displaced
+        if is_answer and task_hash(state) not in (None, id_hash):
+            self._held.take(("task", id_hash))
+            return [self._event(call, at, Outcome(None, "task_id_mismatch"))]
+        ended = self._advance(call, state, exact, at)
+        if ended:
+            self._held.take(("task", id_hash))
+        return ended
 
-    def close(self, at: datetime) -> list[Observation]:
-        """Return the unanswered calls, oldest first, when the connection ends."""
-        calls = list(self._pending.values())
-        self._pending.clear()
-        return [self._event(call, at, None, "no_response") for call in calls]
+    def _advance(self, call: OpenCall, state: Mapping[str, Any], exact: bool, at: datetime) -> list[Observation]:
+        """Note the state of a call's task, and return what it yields if that is its end."""
+        task = call.task
+        if task is None:
+            return []
+        task.status = status_of(state)
+        if task.status == "cancelled":
+            return [self._event(call, at, Outcome(None, "cancelled"))]
+        if task.is_inline:
+            if task.status == "input_required":
+                call.inputs.ask_all(state.get("inputRequests"), exact, once=True)
+            member = {"completed": "result", "failed": "error"}.get(task.status)
+            if member is not None and member in state:
+                return [self._result(call, {member: state[member]}, exact, at)]
+        return []
 
-    def _tool_call_id(self, key: RequestKey | None) -> str:
-        if key is None:
-            return f"{self._wire.session_id}:#{self._wire.stats.calls}"
-        is_text, value = key[:2]
-        text = f'"{value}"' if is_text else str(value)
-        if len(text) > self._wire.limits.identifier_chars_max // 2 or not text.isprintable():
-            text = "sha256:" + sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
-        call_id = f"{self._wire.session_id}:{text}"
-        # Ids that count up are new, which needs no memory of them all. Any other id may have been used before, so
-        # the call's number is appended.
-        if not isinstance(value, str) and (self._highest_id is None or value > self._highest_id):
-            self._highest_id = value
-            return call_id
-        return f"{call_id}#{self._wire.stats.calls}"
+    def _unfinished(self, call: OpenCall, at: datetime) -> Observation:
+        return self._event(call, at, Outcome(*call.unfinished()))
 
-    def _event(
-        self, call: _Call, at: datetime, ok: bool | None, code: str | None, result_hash: str | None = None
-    ) -> Observation:
-        duration_us = max(0, round((at - call.started_at).total_seconds() * 1_000_000))
-        return call_event(
-            self._wire.vantage,
-            event_id=self._wire.new_id(),
-            observed_at=call.started_at,
-            tool_name=call.tool_name,
-            tool_call_id=call.tool_call_id,
-            decision=call.decision,
-            reason_code=call.reason_code,
-            traceparent=None if call.trace is None else call.trace[0],
-            trace_id=None if call.trace is None else call.trace[1],
-            snapshot_id=call.snapshot_id,
-            args_hash=call.args_hash,
-            result_hash=result_hash,
-            ok=ok,
-            error=None if code is None else {"code": code},
-            timing={
-                "started_at": rfc3339(call.started_at),
-                "ended_at": rfc3339(at),
-                "duration_ms": duration_us / 1_000,
-            },
-        )
+    def _result(self, call: OpenCall, message: Mapping[str, Any], exact: bool, at: datetime) -> Observation:
+        """Return the event of a call with its result; a task that was cancelled may have one, but is no success."""
+        outcome = outcome_of(message)
+        if call.task is not None and call.task.is_cancelled:
+            outcome = Outcome(None, "cancelled")
+        return self._event(call, at, outcome, digest_of(message["result"]) if exact and "result" in message else None)
 
-
-def _outcome(message: Mapping[str, Any]) -> tuple[bool | None, str | None]:
-    """Return whether a response means success, and an error code of our own: never the server's words."""
-    if "result" not in message:
-        error = message.get("error")
-        code = error.get("code") if isinstance(error, dict) else None
-        is_number = isinstance(code, int) and not isinstance(code, bool) and abs(code) < 2**53
-        return False, f"jsonrpc_{code}" if is_number else "jsonrpc_error"
-    result = message["result"]
-    if not isinstance(result, dict):
-        return False, "bad_result"
-    kind = result.get("resultType", "complete")
-    if kind != "complete":
-        # Not final: the client sends another request with the input that the server wants.
-        return None, "input_required" if kind == "input_required" else "interim_result"
-    return (False, "tool_error") if result.get("isError") is True else (True, None)
-
-
-def _digest(value: Any) -> str | None:
-    try:
-        return str(redacted_digest(value))
-    except InputError:
-        return None
+    def _event(self, call: OpenCall, at: datetime, outcome: Outcome, result_hash: str | None = None) -> Observation:
+        self._inputs.end(call)
+        return record_of(call, self._wire, at, ok=outcome.ok, code=outcome.code, result_hash=result_hash)

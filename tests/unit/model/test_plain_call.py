@@ -118,7 +118,7 @@ def test_narrower_limits_are_left_to_the_model(limits: Limits) -> None:
 
 def test_the_fields_that_are_written_stand_in_the_order_of_jcs() -> None:
     """msgspec writes them as they stand, also those of the objects within."""
-    for written in (DecisionFields, evidence_writer._Timing, evidence_writer._Actor, evidence_writer._Error):
+    for written in (DecisionFields, *evidence_writer._NESTED.values()):
         fields = written.__struct_fields__
         assert list(fields) == sorted(fields, key=lambda name: name.encode("utf-16-be"))
 

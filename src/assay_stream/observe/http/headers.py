@@ -23,7 +23,9 @@ _OF_ONE_HOP = frozenset(
 _NOT_FORWARDED = frozenset(("host", "expect", "accept-encoding"))
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([^\"';\s]*)", re.IGNORECASE)
 _UTF_8 = frozenset(("utf-8", "utf8", "us-ascii", "ascii"))
-_NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"} | dict.fromkeys(
+    ("tasks/get", "tasks/update", "tasks/cancel"), "taskId"
+)
 
 
 def passed_on(fields: HeaderFields) -> list[tuple[str, str]]:

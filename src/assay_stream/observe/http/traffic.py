@@ -16,7 +16,6 @@ Rules:
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -25,6 +24,7 @@ from typing import TYPE_CHECKING, Literal
 from assay_stream.limits import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.events import Observation, Vantage
 from assay_stream.observe.http.bodies import Body, Opaque, Unreadable, body_of, plain_body
+from assay_stream.observe.http.connections import Connection, Connections
 from assay_stream.observe.http.credentials import Context, Contexts
 from assay_stream.observe.http.headers import HeaderFields, first, is_body_unclear, is_event_stream, mismatch, values_of
 from assay_stream.observe.http.held import HeldEvents
@@ -44,16 +44,6 @@ _CLOSING_CANCELS = "2026-07-28"
 Ending = Literal["complete", "client_left", "upstream_failed"]
 
 
-_Key = tuple[str | None, str | None, bytes]
-
-
-@dataclass(slots=True)
-class _Connection:
-    key: _Key
-    observer: WireObserver
-    gate: Gate | None
-
-
 @dataclass(slots=True)
 class Exchange:
     """One request and its response.
@@ -67,7 +57,7 @@ class Exchange:
     context: Context
     session_id: str | None
     closing_cancels: bool
-    connection: _Connection
+    connection: Connection
     request: Body
     response: Body = field(default_factory=Opaque)
     events: HeldEvents | None = None
@@ -104,33 +94,30 @@ class Traffic:
         limits: HttpLimits = HTTP_LIMITS,
         message_bytes_max: int = LINE_BYTES_MAX,
     ) -> None:
-        self._vantage = vantage
         self._contexts = contexts
-        self._new_id = new_id
-        self._gate = gate
         self.hides = hides
         self._kept_bytes = 0
         """What the bodies of all exchanges keep."""
         self._limits = limits
         self._message_bytes_max = message_bytes_max
-        self._connections: OrderedDict[_Key, _Connection] = OrderedDict()
-        self._unconfirmed: OrderedDict[_Key, _Connection] = OrderedDict()
-        """Those for which the server has answered no request yet: made-up sessions displace no others."""
-        self._ended = WireStats()
-        """Counts of the connections that are no longer followed."""
-        self.evicted_connections = 0
+        self._connections = Connections(vantage, new_id=new_id, gate=gate, limits=limits)
 
     @property
     def stats(self) -> WireStats:
         """Counts of all connections together."""
-        connections = (*self._connections.values(), *self._unconfirmed.values())
-        return sum((connection.observer.stats for connection in connections), self._ended)
+        return self._connections.stats
+
+    @property
+    def evicted_connections(self) -> int:
+        """How many connections were forgotten because there were too many."""
+        return self._connections.evicted
 
     def open(self, number: int, method: str, fields: HeaderFields, at: datetime) -> tuple[Exchange, list[Observation]]:
         """Begin an exchange with the head of its request, and return what that yields."""
         context = self._contexts.of(first(fields, "authorization"))
         session_id = first(fields, SESSION)
-        connection, observations = self._connection(context, session_id, at)
+        connection, observations = self._connections.of(context, session_id, at)
+        observations += self._connections.expire(at)
         version = first(fields, _VERSION)
         if version is not None:
             connection.observer.note_version(version)
@@ -155,6 +142,9 @@ class Traffic:
         observations: list[Observation] = []
         exchange.status = status
         exchange.response = self._body_of(fields)
+        if exchange.is_refused:
+            for key in exchange.asked:
+                exchange.connection.observer.forget_task_request(key)
         gate = exchange.connection.gate
         if gate is not None and gate.hides and status in _OK and is_event_stream(fields):
             exchange.events = HeldEvents(self._message_bytes_max)
@@ -164,9 +154,9 @@ class Traffic:
             exchange.response = Unreadable()
         if exchange.session_id is None and (session_id := first(fields, SESSION)) is not None:
             exchange.session_id = session_id
-            exchange.connection, observations = self._connection(exchange.context, session_id, at)
+            exchange.connection, observations = self._connections.of(exchange.context, session_id, at)
         if status in _OK:
-            observations += self._confirm(exchange.connection, at)
+            observations += self._connections.confirm(exchange.connection, at)
         if exchange.greeting is not None:
             line, raw, asked_at = exchange.greeting
             exchange.greeting = None
@@ -282,7 +272,7 @@ class Traffic:
             exchange.connection.gate.cut_off(exchange.number)
         failed = exchange.is_refused
         if exchange.method == "DELETE" and exchange.status in _OK:
-            return self._end(exchange.connection, at) if exchange.session_id is not None else []
+            return self._connections.end(exchange.connection, at) if exchange.session_id is not None else []
         if exchange.session_id is not None and exchange.status in _OK:
             return [each for key in asked for each in observer.orphaned(key, at)]
         code = "no_response"
@@ -297,8 +287,7 @@ class Traffic:
 
     def close(self, at: datetime) -> list[Observation]:
         """Return the calls that will never be answered, when the tap ends."""
-        connections = [*self._connections.values(), *self._unconfirmed.values()]
-        return [each for connection in connections for each in self._end(connection, at)]
+        return self._connections.close(at)
 
     def _body_of(self, fields: HeaderFields) -> Body:
         kind, encoding = first(fields, "content-type"), first(fields, "content-encoding")
@@ -334,41 +323,6 @@ class Traffic:
             keys = (request_key(each.get("id"), exchange.number) for each in line.messages if "method" in each)
             exchange.asked += [key for key in keys if key is not None]
         return exchange.connection.observer.take(direction, line, raw, at, exchange=exchange.number)
-
-    def _connection(
-        self, context: Context, session_id: str | None, at: datetime
-    ) -> tuple[_Connection, list[Observation]]:
-        # A session goes on when an opaque credential is refreshed.
-        key = (session_id, context.label, b"" if session_id is not None else context.client)
-        for known in (self._connections, self._unconfirmed):
-            if key in known:
-                known.move_to_end(key)
-                return known[key], []
-        vantage = replace(self._vantage, auth_context=context.label)
-        observer = WireObserver(vantage, session_id=self._new_id(), new_id=self._new_id)
-        gate = None if self._gate is None else self._gate(vantage, observer)
-        connection = self._unconfirmed[key] = _Connection(key, observer, gate)
-        return connection, self._bounded(self._unconfirmed, at)
-
-    def _confirm(self, connection: _Connection, at: datetime) -> list[Observation]:
-        if self._unconfirmed.get(connection.key) is not connection:
-            return []
-        self._connections[connection.key] = self._unconfirmed.pop(connection.key)
-        return self._bounded(self._connections, at)
-
-    def _bounded(self, connections: OrderedDict[_Key, _Connection], at: datetime) -> list[Observation]:
-        if len(connections) <= self._limits.connections_max:
-            return []
-        self.evicted_connections += 1
-        return self._end(next(iter(connections.values())), at)
-
-    def _end(self, connection: _Connection, at: datetime) -> list[Observation]:
-        observations = connection.observer.close(at)
-        for known in (self._connections, self._unconfirmed):
-            if known.get(connection.key) is connection:
-                del known[connection.key]
-                self._ended += connection.observer.stats
-        return observations
 
 
 def gate_of(exchange: Exchange) -> Gate:

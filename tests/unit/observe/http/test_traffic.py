@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.limits import HTTP_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS, HTTP_LIMITS
 from assay_stream.observe import Observation
 from assay_stream.observe.http.credentials import Contexts
 from assay_stream.observe.http.traffic import Ending, Exchange, Traffic
@@ -293,3 +293,110 @@ def test_someone_who_knows_a_session_cannot_answer_for_it() -> None:
     wire.ends(forged)
     wire.answers(mine, result(2))
     assert [(each["tool_name"], each["ok"]) for each in wire.observed] == [("other", False), ("echo", True)]
+
+
+def test_a_task_is_followed_through_the_exchanges_of_its_context() -> None:
+    """And of no other: somebody else's answers about a task of the same id change nothing."""
+    wire = Wire()
+    handle = {"resultType": "task", "taskId": "t", "status": "working"}
+    done = {"taskId": "t", "status": "completed", "result": {}}
+    mine, other = MODERN | {"Authorization": "Bearer mine"}, MODERN | {"Authorization": "Bearer other"}
+    wire.round(call(1), handle, **mine)
+    wire.round(ask("tasks/get", 2, taskId="t"), done, **other)
+    wire.round(ask("tasks/cancel", 3, taskId="t"), {}, **other)
+    wire.round(call(4), {"resultType": "input_required", "requestState": "s"}, **mine)
+    wire.round(call(5) | {"params": {"name": "echo", "arguments": {}, "requestState": "s"}}, {}, **other)
+    assert [each.get("unmatched_retry") for each in wire.observed] == [True], "a state of another context"
+    stream = wire.posts(ask("subscriptions/listen", 6), **mine)
+    wire.answers(stream, {"jsonrpc": "2.0", "method": "notifications/tasks", "params": done})
+    assert (wire.observed[-1]["ok"], wire.observed[-1]["task"]["status"]) == (True, "completed")
+    wire.closes()
+    assert errors(wire) == [None, None, "input_required"]
+
+
+def test_equal_ids_of_requests_about_tasks_are_told_apart() -> None:
+    """Stateless clients count from 1, in one context."""
+    wire = Wire()
+    for number, task in enumerate("ab", 1):
+        wire.round(call(number, task), {"resultType": "task", "taskId": task, "status": "working"}, **MODERN)
+    polls = [wire.posts(ask("tasks/get", 9, taskId=task), **MODERN) for task in "ab"]
+    for task, poll in zip("ba", reversed(polls), strict=True):
+        wire.answers(poll, result(9, taskId=task, status="completed", result={"isError": task == "b"}))
+        wire.ends(poll)
+    assert [(each["tool_name"], each["ok"]) for each in wire.observed] == [("b", False), ("a", True)]
+
+
+def test_a_refused_request_about_a_task_says_nothing_of_its_outcome() -> None:
+    """An expired session or token is no error of the tool."""
+    wire = Wire()
+    asks = ask("tools/call", 1, name="echo", task={})
+    wire.round(asks, {"task": {"taskId": "t", "status": "working"}}, Mcp_Session_Id="s")
+    refused = wire.posts(ask("tasks/result", 2, taskId="t"), Mcp_Session_Id="s")
+    wire.answers(refused, status=404, Content_Type="application/json")
+    wire.passes(refused, json.dumps({"jsonrpc": "2.0", "id": 2, "error": {"code": -32001, "message": "no"}}).encode())
+    wire.ends(refused)
+    assert wire.observed == []
+    wire.round(ask("tasks/result", 3, taskId="t"), {"content": []}, Mcp_Session_Id="s")
+    assert [each["ok"] for each in wire.observed] == [True]
+
+
+def test_a_request_about_a_task_may_be_answered_on_a_later_stream() -> None:
+    """``tasks/result`` waits for long, and its stream may break."""
+    wire = Wire()
+    asks = ask("tools/call", 1, name="echo", task={}, _meta={"progressToken": 1})
+    wire.round(asks, {"task": {"taskId": "t", "status": "working"}}, Mcp_Session_Id="s")
+    broken = wire.posts(ask("tasks/result", 2, taskId="t"), Mcp_Session_Id="s")
+    wire.answers(broken)
+    wire.ends(broken, "upstream_failed")
+    resumed = wire.posts(None, method="GET", Mcp_Session_Id="s", Last_Event_ID="7")
+    progress = {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": 1, "progress": 1}}
+    wire.answers(resumed, progress, result(2, content=[]))
+    [evidence] = wire.observed
+    assert (evidence["ok"], evidence["task"]["status"], evidence["progress_count"]) == (True, "working", 1)
+
+
+def test_what_is_asked_on_the_stream_of_a_call_belongs_to_it() -> None:
+    """However many others are in progress; the answer comes in an exchange of its own."""
+    wire = Wire()
+    one, two = wire.posts(call(1, "one"), Mcp_Session_Id="s"), wire.posts(call(2, "two"), Mcp_Session_Id="s")
+    wire.answers(one, ask("elicitation/create", 1, mode="url", url="https://phish.example"))
+    answer = wire.posts(result(1, action="accept"), Mcp_Session_Id="s")
+    wire.answers(answer, status=202)
+    wire.ends(answer)
+    wire.answers(two, result(2))
+    wire.answers(one, result(1))
+    second, first = wire.observed
+    assert "inputs" not in second
+    assert (first["inputs"]["elicitation_url"], first["inputs"]["accepted"]) == (1, 1)
+
+
+def test_calls_of_a_connection_that_rests_are_recorded_after_an_hour() -> None:
+    """When anything passes on another one; each once."""
+    wire = Wire()
+    wire.round(call(1), {"resultType": "task", "taskId": "t", "status": "working"}, **MODERN)
+    wire.posts(call(2), Mcp_Session_Id="s")
+    wire.now += timedelta(seconds=DEFAULT_LIMITS.open_call_limit_s + 1)
+    wire.posts(ask("ping", 3), Mcp_Session_Id="other")
+    assert errors(wire) == ["task_unfinished", "timed_out"]
+    wire.now += timedelta(days=1)
+    wire.posts(ask("ping", 3), Mcp_Session_Id="other")
+    wire.closes()
+    assert len(wire.observed) == 2
+
+
+def test_a_connection_that_is_forgotten_leaves_no_call_without_a_record() -> None:
+    """Nor do its exchanges that go on."""
+    wire = Wire(connections_max=1)
+    wire.round(call(1), {"resultType": "task", "taskId": "t", "status": "working"}, Mcp_Session_Id="a")
+    late, broken = (wire.posts(None, method="POST", Mcp_Session_Id="a") for _ in range(2))
+    wire.round(ask("tools/list", 2), {"tools": []}, Mcp_Session_Id="b")
+    assert errors(wire) == ["task_unfinished"]
+    observer = late.connection.observer
+    for number, exchange in ((3, late), (4, broken)):
+        line = json.dumps(call(number)).encode()
+        observer.take("client->server", observer.read(line), line, wire.now, exchange=exchange.number)
+        exchange.asked.append((False, number, exchange.number))
+        wire.answers(exchange)
+    wire.answers(late, result(3, resultType="input_required", requestState="s"))
+    wire.ends(broken, "upstream_failed")
+    assert errors(wire)[1:] == ["input_required", "no_response"]

@@ -1,0 +1,128 @@
+"""The connections of all clients with one server: sessions, and clients without one, within a bound."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from assay_stream.limits import DEFAULT_LIMITS, HttpLimits
+from assay_stream.observe.events import Observation, Vantage
+from assay_stream.observe.http.credentials import Context
+from assay_stream.observe.mcp_wire import WireObserver
+from assay_stream.observe.wire import WireStats
+
+if TYPE_CHECKING:
+    from assay_stream.observe.gate import Gate
+
+_OPEN_LIMIT = timedelta(seconds=DEFAULT_LIMITS.open_call_limit_s)
+_Key = tuple[str | None, str | None, bytes]
+
+
+@dataclass(slots=True)
+class Connection:
+    """What belongs together: a session under one authorisation context, or whatever shares the context."""
+
+    key: _Key
+    observer: WireObserver
+    gate: Gate | None
+
+
+class Connections:
+    """Keeps the connections of one server.
+
+    Args:
+        vantage: who observes which server; its ``auth_context`` is that of requests without credentials.
+        gate: what rules on calls of a connection; without it everything passes.
+    """
+
+    def __init__(
+        self,
+        vantage: Vantage,
+        *,
+        new_id: Callable[[], str],
+        gate: Callable[[Vantage, WireObserver], Gate] | None,
+        limits: HttpLimits,
+    ) -> None:
+        self.evicted = 0
+        self._vantage = vantage
+        self._new_id = new_id
+        self._gate = gate
+        self._limits = limits
+        self._confirmed: OrderedDict[_Key, Connection] = OrderedDict()
+        self._unconfirmed: OrderedDict[_Key, Connection] = OrderedDict()
+        """Those for which the server has answered no request yet: made-up sessions displace no others."""
+        self._used: OrderedDict[_Key, tuple[datetime, Connection]] = OrderedDict()
+        """Those that may have open calls, with when a request came; the one that rests for longest comes first."""
+        self._ended = WireStats()
+        """Counts of the connections that are no longer followed."""
+
+    @property
+    def stats(self) -> WireStats:
+        """Counts of all connections together."""
+        connections = (*self._confirmed.values(), *self._unconfirmed.values())
+        return sum((connection.observer.stats for connection in connections), self._ended)
+
+    def of(self, context: Context, session_id: str | None, at: datetime) -> tuple[Connection, list[Observation]]:
+        """Return the connection of a request, and what making room for it yields."""
+        # A session goes on when an opaque credential is refreshed.
+        key = (session_id, context.label, b"" if session_id is not None else context.client)
+        for known in (self._confirmed, self._unconfirmed):
+            if key in known:
+                known.move_to_end(key)
+                self._use(known[key], at)
+                return known[key], []
+        vantage = replace(self._vantage, auth_context=context.label)
+        observer = WireObserver(vantage, session_id=self._new_id(), new_id=self._new_id)
+        gate = None if self._gate is None else self._gate(vantage, observer)
+        connection = self._unconfirmed[key] = Connection(key, observer, gate)
+        self._use(connection, at)
+        return connection, self._bounded(self._unconfirmed, at)
+
+    def confirm(self, connection: Connection, at: datetime) -> list[Observation]:
+        """Note that the server answered a request of a connection, and return what that displaces."""
+        if self._unconfirmed.get(connection.key) is not connection:
+            return []
+        self._confirmed[connection.key] = self._unconfirmed.pop(connection.key)
+        return self._bounded(self._confirmed, at)
+
+    def expire(self, at: datetime) -> list[Observation]:
+        """Return the calls that were open for too long where nothing passes any more."""
+        expired: list[Observation] = []
+        while self._used:
+            used_at, connection = next(iter(self._used.values()))
+            if at - used_at <= _OPEN_LIMIT:
+                break
+            expired += connection.observer.expire(at)
+            if connection.observer.open_calls:
+                self._use(connection, at)
+            else:
+                del self._used[connection.key]
+        return expired
+
+    def end(self, connection: Connection, at: datetime) -> list[Observation]:
+        """End a connection, and return its open calls."""
+        observations = connection.observer.close(at)
+        self._used.pop(connection.key, None)
+        for known in (self._confirmed, self._unconfirmed):
+            if known.get(connection.key) is connection:
+                del known[connection.key]
+                self._ended += connection.observer.stats
+        return observations
+
+    def close(self, at: datetime) -> list[Observation]:
+        """End all connections."""
+        connections = [*self._confirmed.values(), *self._unconfirmed.values()]
+        return [each for connection in connections for each in self.end(connection, at)]
+
+    def _use(self, connection: Connection, at: datetime) -> None:
+        self._used[connection.key] = at, connection
+        self._used.move_to_end(connection.key)
+
+    def _bounded(self, connections: OrderedDict[_Key, Connection], at: datetime) -> list[Observation]:
+        if len(connections) <= self._limits.connections_max:
+            return []
+        self.evicted += 1
+        return self.end(next(iter(connections.values())), at)
