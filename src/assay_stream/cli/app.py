@@ -19,6 +19,7 @@ from assay_stream.cli import (
     fingerprint,
     handshake,
     ingest,
+    list_watch,
     looking_back,
     operating,
     pins,
@@ -62,6 +63,7 @@ app.command()(coverage.coverage)
 app.command("conformance", hidden=True)(handshake.check)  # the former name
 app.command(cls=tap.TapCommand, context_settings={"allow_interspersed_args": False})(tap.tap)
 app.command()(extmcp.extmcp)
+app.command()(list_watch.list_watch)
 app.add_typer(schemapin.schemapin_app, name="schemapin")
 app.add_typer(handshake.handshake_app, name="handshake")
 app.add_typer(operating.topics_app, name="topics")

@@ -22,6 +22,7 @@ class AccessRole(StrEnum):
 
     PROXY = "proxy"
     INGEST = "ingest"
+    LISTER = "lister"
     REGISTRY = "registry"
     JOIN = "join"
     ALERTS = "alerts"

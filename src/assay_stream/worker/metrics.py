@@ -47,6 +47,8 @@ class Metrics:
         self.state_entries = gauge("state_entries", "What a stage keeps in memory.", "stage")
         self.brokers_silent_seconds = gauge("brokers_silent_seconds", "Since a broker last answered.")
         self.agent_late = gauge("agent_records_late", "Records that agents got out of order.", "stage")
+        self.list_age = gauge("list_age_seconds", "Since list-watch listed a server.", "server")
+        self.servers_failing = gauge("servers_failing", "Servers that list-watch could not list when it last tried.")
         self.stage_ready = gauge("stage_ready", "1 while a stage does its work, as /readyz says.", "stage")
 
     def on_scrape(self, note: Callable[[], None]) -> None:

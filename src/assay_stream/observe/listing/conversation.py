@@ -1,0 +1,320 @@
+"""One connection to a server: asks for its lists as a client does, and lets the taps' own observer watch it.
+
+Rules:
+
+1. Definitions reach the observer as the bytes that came; no model of ours stands in between.
+2. ``server/discover`` (2026-07-28) is tried first; whatever does not answer it is greeted with ``initialize``.
+3. Tools are asked for last, so that one snapshot has everything. Of the pages of a list only the last state is
+   published: whole, or as incomplete as it was when the server stopped, failed or reached a bound.
+4. An announced change is published at once, behind what was seen before it.
+5. What the server asks of its client is refused, but for a ping.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Protocol
+
+from assay_stream import __version__
+from assay_stream.limits import LISTING_LIMITS, ListingLimits
+from assay_stream.observe.events import Observation
+from assay_stream.observe.jsonrpc import BLANKS, request_key
+from assay_stream.observe.mcp_wire import WireObserver
+
+MODERN, LEGACY = "2026-07-28", "2025-11-25"
+_THREAD_FROM_BYTES = 64 * 1024
+"""Longer messages are read by a thread: one server's must not keep the others waiting."""
+_COMPANIONS = {"prompts": "prompts/list", "resources": "resources/templates/list"}
+_CHANGES = {f"notifications/{what}/list_changed" for what in ("tools", "prompts", "resources")}
+_CLIENT = {"name": "assay-stream", "version": __version__}
+_METHOD_UNKNOWN = {"code": -32601, "message": "this client only lists"}
+
+
+class ListingError(Exception):
+    """A server could not be listed.
+
+    Args:
+        reason: a stable code, without anything that the server said.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class ServerRefusedError(ListingError):
+    """The server answered with an error."""
+
+
+class Transport(Protocol):
+    """Carries messages to one server, and what comes back to ``Conversation.heard``."""
+
+    async def send(self, raw: bytes, *, method: str | None, version: str | None, expects_answer: bool) -> None:
+        """Send a message; of a request, also hear what answers it, as far as that comes with it.
+
+        Args:
+            method: of a request or notification.
+            version: the protocol revision in use, ``None`` until that is known.
+
+        Raises:
+            ListingError: if the server cannot be reached, or does not answer as MCP servers do.
+        """
+
+    async def listen(self, version: str) -> None:
+        """Hear what the server sends by itself, until it ends.
+
+        Raises:
+            ListingError: as ``send``.
+        """
+
+    async def close(self) -> None:
+        """End the connection, within a bound."""
+
+
+class Conversation:
+    """A connection from its greeting to its end.
+
+    Args:
+        observer: of this server, for all connections: it remembers whether there were instructions.
+        number: the first id of a request; ids are unique over all connections of the observer.
+        modern: ``False`` to greet as before 2026-07-28 at once.
+    """
+
+    def __init__(
+        self,
+        observer: WireObserver,
+        *,
+        publish: Callable[[Observation], object],
+        clock: Callable[[], datetime],
+        number: int = 1,
+        modern: bool = True,
+        limits: ListingLimits = LISTING_LIMITS,
+    ) -> None:
+        self.number = number
+        self.version: str | None = None
+        self.changed = asyncio.Event()
+        """Set when the server announces a change."""
+        self.ttl_s: float | None = None
+        """For how long the server lets clients cache its tools."""
+        self.published = 0
+        """Snapshots that were published."""
+        self.transport: Transport | None = None
+        self._observer = observer
+        self._publish = publish
+        self._clock = clock
+        self._modern = modern
+        self.limits = limits
+        self._capabilities: Mapping[str, Any] = {}
+        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._held: Observation | None = None
+        self._bytes = self._messages = 0
+
+    @property
+    def can_listen(self) -> bool:
+        """Whether the server says that it announces changes of its tools."""
+        tools = self._capabilities.get("tools")
+        return isinstance(tools, dict) and tools.get("listChanged") is True
+
+    async def list_all(self) -> None:
+        """Greet the server unless that was done, ask for all its lists, and publish them.
+
+        Raises:
+            ListingError: what was seen until then is published all the same.
+        """
+        try:
+            await self._greet()
+            for capability, method in _COMPANIONS.items():
+                if capability in self._capabilities:
+                    try:
+                        await self._pages(method)
+                    except ServerRefusedError:
+                        continue  # it has none after all
+            try:
+                await self._pages("tools/list")
+            except ServerRefusedError:
+                if "tools" in self._capabilities:
+                    raise
+        finally:
+            self._flush()
+
+    async def listen(self) -> None:
+        """Hear announced changes until the connection ends; ``changed`` says so.
+
+        Raises:
+            ListingError: if the server does not offer that, or breaks off.
+        """
+        if self._modern:
+            wanted = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
+            await self._ask("subscriptions/listen", {"notifications": wanted}, limit_s=None)
+        elif self.transport is not None:
+            await self.transport.listen(self.version or LEGACY)
+
+    async def heard(self, raw: bytes | None) -> bool:
+        """Take a message from the server, ``None`` for one that cannot be read; return whether it was an answer.
+
+        Raises:
+            ListingError: ``too_much``.
+        """
+        self._messages += 1
+        self._bytes += 0 if raw is None else len(raw)
+        if self._messages > self.limits.connection_messages_max or self._bytes > self.limits.connection_bytes_max:
+            raise ListingError("too_much")
+        at = self._clock()
+        if raw is None or len(raw) > self.limits.message_bytes_max:
+            self._hold(self._observer.missed("server->client", at))
+            self._fail("unreadable")
+            return True
+        if not raw.strip(BLANKS):
+            return False
+        if len(raw) < _THREAD_FROM_BYTES:
+            line = self._observer.read(raw)
+        else:
+            line = await asyncio.to_thread(self._observer.read, raw)
+        is_announced = any(message.get("method") in _CHANGES for message in line.messages)
+        if is_announced:
+            self._flush()
+        observations = self._observer.take("server->client", line, raw, at)
+        if is_announced:
+            for observation in observations:
+                self._publish(observation)
+            self.changed.set()
+        else:
+            self._hold(observations)
+        answered = False
+        for message in line.messages:
+            if "method" not in message:
+                answered = self._resolve(message) or answered
+            elif "id" in message:
+                await self._answer(message)
+        return answered
+
+    def end(self, reason: str = "ended") -> None:
+        """Note that the connection is over: what waits gets no answer, and the reason."""
+        for number in list(self._waiting):
+            key = request_key(number)
+            if key is not None:
+                self._observer.unanswered(key, "upstream_failed", self._clock())
+        self._fail(reason)
+        self._flush()
+
+    async def _greet(self) -> None:
+        if self._modern:
+            try:
+                found = await self._ask("server/discover", {}, limit_s=self.limits.probe_limit_s)
+            except ServerRefusedError:
+                found = {}
+            except ListingError as error:
+                if error.reason not in ("silent", "http_400", "http_404", "http_405", "http_406"):
+                    raise
+                found = {}
+            versions = found.get("supportedVersions")
+            if isinstance(versions, list) and MODERN in versions:
+                self.version = MODERN
+                self._note_capabilities(found)
+                return
+            self._modern = False
+        if self.version is not None:
+            return
+        greeting = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": _CLIENT}
+        found = await self._ask("initialize", greeting)
+        version = found.get("protocolVersion")
+        if not isinstance(version, str) or len(version) > 64 or not version.isascii() or not version.isprintable():
+            raise ListingError("not_mcp")
+        self.version = version
+        self._note_capabilities(found)
+        await self._send({"jsonrpc": "2.0", "method": "notifications/initialized"}, "notifications/initialized")
+
+    @property
+    def is_modern(self) -> bool:
+        """Whether the server speaks MCP 2026-07-28, as far as is known."""
+        return self._modern
+
+    def _note_capabilities(self, result: Mapping[str, Any]) -> None:
+        found = result.get("capabilities")
+        self._capabilities = found if isinstance(found, dict) else {}
+
+    async def _pages(self, method: str) -> None:
+        params: dict[str, Any] = {}
+        seen: set[str] = set()
+        for _ in range(self.limits.pages_max):
+            result = await self._ask(method, params)
+            ttl_ms, cursor = result.get("ttlMs"), result.get("nextCursor")
+            if method == "tools/list" and isinstance(ttl_ms, int) and not isinstance(ttl_ms, bool) and ttl_ms >= 0:
+                self.ttl_s = ttl_ms / 1_000
+            if not isinstance(cursor, str) or cursor in seen:
+                return
+            seen.add(cursor)
+            params = {"cursor": cursor}
+
+    async def _ask(self, method: str, params: dict[str, Any], *, limit_s: float | None = -1.0) -> dict[str, Any]:
+        """Send a request and return its result; without ``limit_s`` it may take for ever."""
+        number, self.number = self.number, self.number + 1
+        if self._modern:
+            prefix = "io.modelcontextprotocol/"
+            meta = {"protocolVersion": MODERN, "clientInfo": _CLIENT, "clientCapabilities": {}}
+            params = {**params, "_meta": {prefix + name: value for name, value in meta.items()}}
+        message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = answer
+        try:
+            async with asyncio.timeout(self.limits.answer_limit_s if limit_s == -1.0 else limit_s):
+                await self._send(message, method)
+                response = await answer
+        except TimeoutError:
+            raise ListingError("silent") from None
+        finally:
+            self._waiting.pop(number, None)
+            key = request_key(number)
+            if not answer.done() and key is not None:
+                self._observer.unanswered(key, "no_response", self._clock())
+            elif answer.done() and not answer.cancelled():
+                answer.exception()  # whoever asked may be gone
+        if "error" in response:
+            raise ServerRefusedError("refused")
+        result = response.get("result")
+        if not isinstance(result, dict):
+            raise ListingError("not_mcp")
+        return result
+
+    async def _send(self, message: Mapping[str, Any], method: str | None) -> None:
+        raw = json.dumps(message, separators=(",", ":")).encode()
+        self._observer.feed("client->server", raw, self._clock())
+        version = MODERN if self._modern else self.version
+        if self.transport is None:
+            raise AssertionError("nothing to send with")
+        expects_answer = method is not None and "id" in message
+        await self.transport.send(raw, method=method, version=version, expects_answer=expects_answer)
+
+    async def _answer(self, request: Mapping[str, Any]) -> None:
+        reply: dict[str, Any] = {"jsonrpc": "2.0", "id": request["id"]}
+        reply |= {"result": {}} if request.get("method") == "ping" else {"error": _METHOD_UNKNOWN}
+        await self._send(reply, None)
+
+    def _resolve(self, message: dict[str, Any]) -> bool:
+        number = message.get("id")
+        # A server may write the id of a request as a text.
+        number = int(number) if isinstance(number, str) and number.isdecimal() and len(number) < 16 else number
+        answer = self._waiting.get(number) if isinstance(number, int) and not isinstance(number, bool) else None
+        if answer is None or answer.done():
+            return False
+        answer.set_result(message)
+        return True
+
+    def _fail(self, reason: str) -> None:
+        for answer in self._waiting.values():
+            if not answer.done():
+                answer.set_exception(ListingError(reason))
+
+    def _hold(self, observations: list[Observation]) -> None:
+        """Keep the latest snapshot until the list is whole: the states before it say less."""
+        if observations:
+            self._held = observations[-1]
+
+    def _flush(self) -> None:
+        held, self._held = self._held, None
+        if held is not None:
+            self._publish(held)
+            self.published += 1

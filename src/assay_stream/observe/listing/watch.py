@@ -1,0 +1,233 @@
+"""Lists servers again and again: when the server says so, when its list is out of date, or after an interval.
+
+1. Each server has a task of its own; nothing that one does or leaves undone holds up another for longer than its
+   place among ``listings_max`` listings, which ``listing_limit_s`` bounds.
+2. A listing opens a connection, and closes it unless the server announces changes. What it announces is listed on the
+   same connection, at most every ``announced_gap_s``.
+3. The next listing is due after the interval, or earlier by the list's ``ttlMs``; after failures sooner at first, then
+   at pauses that double. Every pause is shortened by up to a tenth, so that servers drift apart.
+4. No state outlives the process but what it published.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import secrets
+import time
+import uuid
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from assay_stream.limits import LISTING_LIMITS, ListingLimits
+from assay_stream.observe.events import Observation
+from assay_stream.observe.listing.conversation import Conversation, ListingError, Transport
+from assay_stream.observe.listing.servers import ListedServer
+from assay_stream.observe.listing.stdio import StdioTransport
+from assay_stream.observe.mcp_wire import WireObserver
+
+if TYPE_CHECKING:
+    from assay_stream.observe.http.client import Client
+
+_log = logging.getLogger(__name__)
+
+_PARTS = 1_000
+_PAUSE_MIN_S = 0.5
+_NOT_OFFERED = frozenset({"refused", "not_mcp", "redirects"})
+"""How a server says that it has no stream of announcements."""
+
+
+@dataclass(slots=True)
+class Watched:
+    """What is known of one server.
+
+    Args:
+        failing: why its latest listing failed, ``None`` if it did not, or there was none yet.
+        listed_s: when it was listed last, by the monotonic clock.
+        modern: whether it may speak MCP 2026-07-28.
+    """
+
+    server: ListedServer
+    observer: WireObserver
+    failing: str | None = None
+    failures: int = 0
+    breaks: int = 0
+    listed_s: float | None = None
+    modern: bool = True
+    number: int = 1
+    counts: Counter[str] = field(default_factory=Counter)
+
+
+class ListWatch:
+    """Lists servers until it is stopped.
+
+    Args:
+        publish: takes each observation, and never blocks.
+        client: of servers with a URL; ``None`` if there are none.
+    """
+
+    def __init__(
+        self,
+        servers: Sequence[ListedServer],
+        *,
+        publish: Callable[[Observation], object],
+        client: Client | None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        limits: ListingLimits = LISTING_LIMITS,
+    ) -> None:
+        self._publish = publish
+        self._client = client
+        self._clock = clock
+        self._limits = limits
+        self._listings = asyncio.Semaphore(limits.listings_max)
+        self._hosts: defaultdict[str, asyncio.Semaphore] = defaultdict(
+            lambda: asyncio.Semaphore(limits.listings_per_host_max)
+        )
+        self.watched = [
+            Watched(
+                server, WireObserver(server.vantage, session_id=str(uuid.uuid4()), new_id=lambda: str(uuid.uuid4()))
+            )
+            for server in servers
+        ]
+
+    @property
+    def ready(self) -> bool:
+        """Whether every server was listed, or tried, once."""
+        return all(each.failures or each.listed_s is not None for each in self.watched)
+
+    async def run(self) -> None:
+        """List all servers until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for each in self.watched:
+                tasks.create_task(self._follow(each))
+
+    async def once(self) -> None:
+        """List all servers once."""
+        async with asyncio.TaskGroup() as tasks:
+            for each in self.watched:
+                tasks.create_task(self._visit(each, stays=False))
+
+    async def _follow(self, watched: Watched) -> None:
+        await asyncio.sleep(_shortened(min(watched.server.interval_s, len(self.watched) / 100)) * 0.999)
+        while True:
+            pause_s = await self._visit(watched, stays=watched.server.listen)
+            await asyncio.sleep(_shortened(max(pause_s, _PAUSE_MIN_S)))
+
+    async def _visit(self, watched: Watched, *, stays: bool) -> float:
+        """List a server, and again while it stays connected and announces changes; return the pause until it is due."""
+        conversation = Conversation(
+            watched.observer,
+            publish=self._publish,
+            clock=self._clock,
+            number=watched.number,
+            modern=watched.modern,
+            limits=self._limits,
+        )
+        due_s = time.monotonic() + watched.server.interval_s
+        listening: asyncio.Task[None] | None = None
+        try:
+            async with AsyncExitStack() as stack:
+                while True:
+                    conversation.changed.clear()
+                    await self._list(watched, conversation, stack)
+                    due_s = min(due_s, time.monotonic() + self._ttl_s(conversation))
+                    if not stays or not conversation.can_listen:
+                        break
+                    if listening is None:
+                        listening = asyncio.create_task(conversation.listen())
+                        stack.push_async_callback(_end, listening)
+                    await asyncio.sleep(self._limits.announced_gap_s)
+                    if not await _changed(conversation, listening, due_s):
+                        break
+        except ListingError as error:
+            return self._failed(watched, error.reason)
+        except TimeoutError:
+            return self._failed(watched, "silent")
+        except Exception as error:  # noqa: BLE001 - whatever one server brings about, the others are listed
+            return self._failed(watched, f"internal:{type(error).__name__}")
+        finally:
+            watched.number = conversation.number
+            conversation.end()
+        return min(due_s - time.monotonic(), self._broken_s(watched, listening))
+
+    async def _list(self, watched: Watched, conversation: Conversation, stack: AsyncExitStack) -> None:
+        async with self._hosts[watched.server.host], self._listings, asyncio.timeout(self._limits.listing_limit_s):
+            if conversation.transport is None:
+                conversation.transport = await self._opened(watched.server, conversation)
+                stack.push_async_callback(_closed, conversation.transport)
+            await conversation.list_all()
+        watched.modern, watched.listed_s, watched.failures = conversation.is_modern, time.monotonic(), 0
+        watched.counts["listed"] += 1
+        if watched.failing is not None:
+            _log.warning("%s: listed again", watched.server.vantage.server_id)
+            watched.failing = None
+
+    async def _opened(self, server: ListedServer, conversation: Conversation) -> Transport:
+        if server.url is None:
+            return await StdioTransport.open(server, conversation)
+        from assay_stream.observe.listing.streamable import HttpTransport  # comes with an extra
+
+        if self._client is None:
+            raise AssertionError("a server with a URL needs a client")
+        return await HttpTransport.open(server, self._client, conversation)
+
+    def _ttl_s(self, conversation: Conversation) -> float:
+        return math.inf if conversation.ttl_s is None else max(conversation.ttl_s, self._limits.ttl_min_s)
+
+    def _broken_s(self, watched: Watched, listening: asyncio.Task[None] | None) -> float:
+        """Return the pause after a stream of announcements that broke off, endless if none did."""
+        if listening is None or not listening.done() or listening.cancelled():
+            watched.breaks = 0
+            return math.inf
+        error = listening.exception()
+        if isinstance(error, ListingError) and (error.reason in _NOT_OFFERED or error.reason.startswith("http_4")):
+            return math.inf
+        watched.breaks += 1
+        return self._limits.retry_first_s * 2.0 ** min(watched.breaks, 32)
+
+    def _failed(self, watched: Watched, reason: str) -> float:
+        watched.failures += 1
+        watched.modern = True
+        watched.counts[f"failed:{reason}"] += 1
+        if watched.failing != reason:
+            _log.warning("%s: cannot be listed: %s", watched.server.vantage.server_id, reason)
+            watched.failing = reason
+        return min(self._limits.retry_first_s * 2.0 ** min(watched.failures - 1, 32), watched.server.interval_s)
+
+
+async def _changed(conversation: Conversation, listening: asyncio.Task[None], until_s: float) -> bool:
+    """Wait until the server announces a change; ``False`` if the list is due before, or the server stops listening."""
+    waiting = asyncio.create_task(conversation.changed.wait())
+    try:
+        limit_s = max(until_s - time.monotonic(), 0.0)
+        await asyncio.wait({waiting, listening}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+        return conversation.changed.is_set()
+    finally:
+        waiting.cancel()
+
+
+async def _closed(transport: Transport) -> None:
+    """Close a connection to its end, also while being stopped: a process half closed would live on."""
+    closing = asyncio.create_task(transport.close())
+    try:
+        await asyncio.shield(closing)
+    except asyncio.CancelledError:
+        await asyncio.wait([closing])
+        raise
+
+
+async def _end(listening: asyncio.Task[None]) -> None:
+    listening.cancel()
+    await asyncio.wait([listening])
+    if not listening.cancelled():
+        listening.exception()  # seen in ``_broken_s``
+
+
+def _shortened(pause_s: float) -> float:
+    """Return a pause less up to a tenth of it."""
+    return pause_s * (1 - secrets.randbelow(_PARTS) / _PARTS / 10)

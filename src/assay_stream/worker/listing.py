@@ -1,0 +1,106 @@
+"""The process that lists servers: ``observe.listing`` under a host, with its pages and metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+from assay_stream.config import Settings
+from assay_stream.kafka.connection import connection_options
+from assay_stream.kafka.topics import topic_names
+from assay_stream.limits import HTTP_LIMITS
+from assay_stream.model.record import Role
+from assay_stream.observe.http.client import Http1Client
+from assay_stream.observe.listing.servers import ListedServer
+from assay_stream.observe.listing.watch import ListWatch
+from assay_stream.observe.publisher import ObservationPublisher
+from assay_stream.observe.sinks import Sink
+from assay_stream.worker.host import Host, PartitionCounts, run_host
+from assay_stream.worker.metrics import Metrics, PrometheusStage
+
+_STAGE = "list-watch"
+
+
+def run_list_watch(
+    settings: Settings, servers: Sequence[ListedServer], *, tls: ssl.SSLContext, web_port: int | None
+) -> None:
+    """List servers and publish what they offer until SIGTERM or SIGINT.
+
+    Raises:
+        ConfigurationError: ``topic_missing``, ``web_port_taken``.
+        OperatingError: ``broker_unreachable``.
+    """
+
+    def build(host: Host, _: PartitionCounts) -> None:
+        part = ListingPart(settings, servers, tls)
+        note = ListingMetrics(part, host.metrics).note
+        host.add(_STAGE, part, note_gauges=note)
+
+    run_host(settings, {Role.SNAPSHOTS}, build, web_port=web_port)
+
+
+class ListingPart:
+    """Lists servers while the process runs."""
+
+    def __init__(self, settings: Settings, servers: Sequence[ListedServer], tls: ssl.SSLContext) -> None:
+        self._settings = settings
+        self._servers = servers
+        self._tls = tls
+        self._stopping = asyncio.Event()
+        self.watch: ListWatch | None = None
+        self.sink: Sink | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether every server was listed, or tried, once."""
+        return self.watch is not None and self.watch.ready
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """List until stopped; deliver what is queued at the end."""
+        publisher = ObservationPublisher(connection_options(self._settings), topics=topic_names(self._settings))
+        publisher.start()
+        client = Http1Client(HTTP_LIMITS, self._tls)
+        self.sink = publisher
+        self.watch = ListWatch(self._servers, publish=publisher.publish, client=client)
+        running, stopping = asyncio.create_task(self.watch.run()), asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            running.cancel()
+            stopping.cancel()
+            await asyncio.wait({running, stopping})
+            await client.close()
+            await publisher.aclose()
+        if not running.cancelled():
+            running.result()
+
+
+class ListingMetrics:
+    """Copies the counts of a watch to the metrics."""
+
+    def __init__(self, part: ListingPart, metrics: Metrics) -> None:
+        self._part = part
+        self._metrics = metrics
+        self._stage = PrometheusStage(metrics, _STAGE)
+        self._counted: Counter[str] = Counter()
+
+    def note(self) -> None:
+        watch, sink = self._part.watch, self._part.sink
+        if watch is None or sink is None:
+            return
+        counts: Counter[str] = Counter({f"dropped:{reason}": count for reason, count in sink.stats.dropped.items()})
+        for watched in watch.watched:
+            counts += watched.counts
+            if watched.listed_s is not None:
+                age_s = time.monotonic() - watched.listed_s
+                self._metrics.list_age.labels(watched.server.vantage.server_id).set(age_s)
+        new = counts - self._counted
+        self._counted = counts
+        self._stage.done(new["listed"], new)
+        self._metrics.servers_failing.set(sum(watched.failing is not None for watched in watch.watched))

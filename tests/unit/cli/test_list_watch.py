@@ -1,0 +1,74 @@
+"""``assay-stream list-watch``: its configuration, and one round without a broker."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.observe import Vantage
+from assay_stream.observe.listing.servers import listed_servers
+from assay_stream.schemes.yaml_text import decode_yaml
+from tests.support.command import run_command_text
+
+ROOT = Path(__file__).parents[3]
+SCRIPTED = [sys.executable, str(ROOT / "tests" / "support" / "scripted_lister_server.py")]
+
+
+def a_config(tmp_path: Path, *behaviours: str) -> str:
+    """A file that names servers that behave so."""
+    file = tmp_path / "servers.yaml"
+    servers = [{"server_id": each, "command": [*SCRIPTED, each]} for each in behaviours]
+    file.write_text(json.dumps({"servers": servers}), encoding="utf-8")
+    return str(file)
+
+
+def test_one_round_lists_every_server_and_says_which_failed(tmp_path: Path) -> None:
+    """Exit code 1 for the one that fails; the other is published, under a name of the lister's own."""
+    output = tmp_path / "observations.ndjson"
+    command = [sys.executable, "-m", "assay_stream", "list-watch", "--config", a_config(tmp_path, "good", "failing")]
+    done = subprocess.run([*command, "--once", "--output", str(output)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "assay-stream list-watch: failing: cannot be listed: refused\n"
+    [event] = [json.loads(line) for line in output.read_bytes().splitlines()]
+    assert event["data"]["server_id"] == "good"
+    assert event["data"]["observer_id"].endswith("-lister")
+
+
+def test_one_round_of_servers_that_can_be_listed_is_a_success(tmp_path: Path) -> None:
+    """So that a build can check a configuration."""
+    output = tmp_path / "observations.ndjson"
+    done = run_command_text("list-watch", "--config", a_config(tmp_path, "good"), "--once", "--output", str(output))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("content", "code"), [("servers: [", "bad_servers"), ("servers: []", "bad_servers"), (None, "bad_servers")]
+)
+def test_a_configuration_that_cannot_be_used_is_named(tmp_path: Path, content: str | None, code: str) -> None:
+    """With the file, and before anything is started."""
+    file = tmp_path / "servers.yaml"
+    if content is not None:
+        file.write_text(content, encoding="utf-8")
+    done = run_command_text("list-watch", "--config", str(file), "--once")
+    assert done.returncode == 2
+    assert f"assay-stream: {code}: " in done.stderr
+    assert str(file) in done.stderr
+
+
+def test_the_configuration_of_the_documentation_can_be_used() -> None:
+    """As it stands on its page."""
+    page = (ROOT / "docs" / "list-watch.md").read_text(encoding="utf-8")
+    [written] = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    content = decode_yaml(written.encode(), limits=DEFAULT_LIMITS)
+    servers = listed_servers(content, "servers.yaml", Vantage(server_id="-", observer_id="lister"))
+    assert [(each.vantage.server_id, each.interval_s, each.listen) for each in servers] == [
+        ("docs", 3_600, True),
+        ("tickets", 600, False),
+        ("time", 3_600, True),
+    ]

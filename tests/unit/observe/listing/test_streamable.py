@@ -1,0 +1,174 @@
+"""Servers over HTTP that misbehave, and credentials that go nowhere else."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay_stream.limits import LISTING_LIMITS
+from tests.support.listing import following, listed_once
+from tests.support.raw_http import Serve, a_response, answering, body_of, raw_server
+
+QUICK = replace(
+    LISTING_LIMITS,
+    announced_gap_s=0.05,
+    retry_first_s=0.1,
+    answer_limit_s=2.0,
+    probe_limit_s=1.0,
+    message_bytes_max=100_000,
+    connection_bytes_max=400_000,
+)
+TOOL = {"name": "echo", "description": "Echoes.", "inputSchema": {"type": "object"}}
+
+
+def modern(seen: list[bytes], **more: Any) -> Serve:
+    """A stateless server of MCP 2026-07-28 that notes the heads of requests."""
+
+    async def serve(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        message = json.loads(await body_of(head, reader))
+        seen.append(head)
+        result: dict[str, Any] = {"tools": [TOOL], **more}
+        if message["method"] == "server/discover":
+            result = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "instructions": "Be good."}
+        body = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode()
+        writer.write(a_response(body))
+        await writer.drain()
+
+    return serve
+
+
+async def test_a_stateless_server_is_asked_as_the_revision_says() -> None:
+    """With its headers, and without a session."""
+    seen: list[bytes] = []
+    async with raw_server(modern(seen)) as url:
+        listing = await listed_once({"url": url}, limits=QUICK)
+    [snapshot] = listing.data()
+    assert (snapshot["protocol_version"], snapshot["instructions"]) == ("2026-07-28", "Be good.")
+    assert [b"Mcp-Method: tools/list" in head for head in seen] == [False, True]
+    assert all(b"MCP-Protocol-Version: 2026-07-28" in head for head in seen)
+
+
+@pytest.mark.parametrize(
+    ("content", "header", "sent"),
+    [
+        ("abc\n", "Authorization", b"Authorization: Bearer abc\r\n"),
+        ("Basic abc\n", "Authorization", b"Authorization: Basic abc\r\n"),
+        ("abc", "X-Api-Key", b"X-Api-Key: abc\r\n"),
+    ],
+)
+async def test_a_credential_comes_from_its_file(tmp_path: Path, content: str, header: str, sent: bytes) -> None:
+    """In the header that is configured."""
+    file, seen = tmp_path / "token", list[bytes]()
+    file.write_text(content)
+    async with raw_server(modern(seen)) as url:
+        listing = await listed_once({"url": url, "token_file": str(file), "token_header": header}, limits=QUICK)
+    assert listing.watched.failing is None
+    assert all(sent in head for head in seen)
+
+
+async def test_a_credential_that_is_replaced_counts_from_the_next_listing_on(tmp_path: Path) -> None:
+    """Without a restart."""
+    file, seen = tmp_path / "token", list[bytes]()
+    file.write_text("old-one")
+    async with (
+        raw_server(modern(seen)) as url,
+        following({"url": url, "token_file": str(file), "interval_s": "1"}, limits=QUICK) as listing,
+    ):
+        await listing.wait_for(1)
+        file.write_text("new-one")
+        await listing.wait_for(3)
+    assert b"Bearer old-one" in seen[0]
+    assert b"Bearer new-one" in seen[-1]
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"two\nlines", "schlüssel".encode(), b"x" * 70_000, None])
+async def test_a_file_that_holds_no_credential_is_a_failure_of_its_server(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    """Nothing is sent."""
+    file, seen = tmp_path / "token", list[bytes]()
+    if content is not None:
+        file.write_bytes(content)
+    async with raw_server(modern(seen)) as url:
+        listing = await listed_once({"url": url, "token_file": str(file)}, limits=QUICK)
+    assert (listing.watched.failing, seen) == ("credentials", [])
+
+
+async def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
+    """Neither to another host nor to another path: the token stays where it belongs."""
+    file, seen = tmp_path / "token", list[bytes]()
+    file.write_text("the-token")
+    async with raw_server(modern(seen)) as elsewhere:
+        response = a_response(b"", f"Location: {elsewhere}", status="307 Temporary Redirect")
+        async with raw_server(answering(response)) as url:
+            listing = await listed_once({"url": url, "token_file": str(file)}, limits=QUICK)
+    assert (listing.watched.failing, seen) == ("redirects", [])
+
+
+def page(body: bytes, **options: str) -> Serve:
+    """A server that answers every request so."""
+    return answering(a_response(body, **options))
+
+
+@pytest.mark.parametrize(
+    ("serve", "reason"),
+    [
+        (page(b"", status="401 Unauthorized"), "http_401"),
+        (page(b"oh", status="503 Service Unavailable"), "http_503"),
+        (page(b"oh", status="404 Not Found", kind="text/plain"), "http_404"),
+        (page(b"<html>", kind="text/html"), "not_mcp"),
+        (page(b""), "ended"),
+        (page(b"x" * 150_000), "too_much"),
+        (page(b'{"jsonrpc":"2.0","id":77,"result":{}}'), "ended"),
+        (page(b": hello\n\n" * 9, kind="text/event-stream"), "ended"),
+        (answering(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{"), "silent"),
+        (answering(b"junk\r\n\r\n"), "unreachable"),
+    ],
+)
+async def test_an_answer_that_is_none_is_a_failure_with_its_reason(serve: Serve, reason: str) -> None:
+    """And no list is claimed."""
+    async with raw_server(serve) as url:
+        listing = await listed_once({"url": url}, limits=QUICK)
+    assert listing.watched.failing == reason
+    assert listing.data() == []
+
+
+async def test_a_body_without_an_end_is_cut() -> None:
+    """What is read of one connection is bounded, whatever it is."""
+    sent = 0
+
+    async def serve(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        await body_of(head, reader)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+        while True:
+            writer.write(b": " + b"x" * 10_000 + b"\n")
+            await writer.drain()
+            sent += 10_000
+
+    async with raw_server(serve) as url:
+        listing = await listed_once({"url": url}, limits=QUICK)
+    assert listing.watched.failing in ("too_much", "unreadable")
+    assert sent < 20_000_000
+
+
+async def test_a_server_says_for_how_long_its_list_holds() -> None:
+    """The interval is an hour; ``ttlMs`` is shorter."""
+    seen: list[bytes] = []
+    quick = replace(QUICK, ttl_min_s=0.1)
+    async with raw_server(modern(seen, ttlMs=200)) as url, following({"url": url}, limits=quick) as listing:
+        await listing.wait_for(3)
+    assert {snapshot["ttl_ms"] for snapshot in listing.data()} == {200}
+
+
+async def test_a_list_of_a_bad_form_is_published_for_the_registry_to_refuse() -> None:
+    """As behind a tap: a malformed list must not leave the one before in force."""
+    async with raw_server(modern([], tools={"no": "list"})) as url:
+        listing = await listed_once({"url": url}, limits=QUICK)
+    [snapshot] = listing.data()
+    assert snapshot["tools"] == {"no": "list"}
