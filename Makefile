@@ -60,7 +60,12 @@ COVERAGE_FLOOR_PERCENT := 96
 coverage: $(VENV)/.ready ## Branch coverage of the tests that need no broker, with a floor; processes that tests start do not count.
 	$(BIN)/python -m pytest -q -n logical --dist worksteal -m "not kafka and not servers" --cov --cov-report=term --cov-fail-under=$(COVERAGE_FLOOR_PERCENT)
 
-integration: $(VENV)/.ready ## Tests on real Kafka brokers and real MCP servers.
+.schemathesis-venv/.ready: deploy/requirements/schemathesis.lock
+	$(PYTHON) -m venv .schemathesis-venv
+	.schemathesis-venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
+	@touch $@
+
+integration: $(VENV)/.ready .schemathesis-venv/.ready ## Tests on real Kafka brokers and real MCP servers.
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal --durations=15 -m "(kafka or servers) and not chaos"
 
 GATEWAYS := fastmcp
@@ -85,6 +90,7 @@ lock: $(VENV)-tools/.ready ## Regenerate every lock; pins that still fit stay (L
 	$(LOCK) $(LOCK_OPTIONS) pyproject.toml deploy/requirements/dev.in $(foreach extra,cli tap worker parquet zstd dev,--extra $(extra)) --output-file requirements.lock
 	$(LOCK) $(LOCK_OPTIONS) pyproject.toml --extra worker --extra tap --constraint requirements.lock --output-file deploy/requirements/image.lock
 	$(LOCK) $(LOCK_OPTIONS) deploy/requirements/tools.in --output-file deploy/requirements/tools.lock
+	$(LOCK) $(LOCK_OPTIONS) deploy/requirements/schemathesis.in --output-file deploy/requirements/schemathesis.lock
 	$(LOCK) $(LOCK_OPTIONS) bench/requirements.txt --output-file bench/requirements.lock
 	$(subst 3.11,3.11.4,$(LOCK)) $(LOCK_OPTIONS) bench/scanner.in --output-file bench/scanner.lock
 	$(LOCK) $(LOCK_OPTIONS) bench/training.in --output-file bench/training.lock

@@ -494,6 +494,10 @@ class IngestLimits:
     away_retry_after_s: int = 10
     """When to try again after 503: a new leader for a partition, or a broker that starts again, takes that long."""
 
+    future_max_ms: int = 1_800_000
+    """How far an event may be ahead of the clock. Brokers refuse one that is an hour ahead, with all others of its
+    batch, which may be those of other clients."""
+
     window_ids_max: int = 1_000_000
     """Accepted events that are remembered: some 100 MB, and over three minutes at 5,000 a second."""
 

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import re
+import ssl
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Record, Role
 from assay_stream.observe.publisher import ObservationPublisher
+from deploy.local.kafka import QUICK_START, Broker
 from tests.support.deployment import Deployment
-from tests.support.ingest import BATCH, Ingest, a_call, a_list, batch, ingest_of
+from tests.support.https_server import Authority
+from tests.support.ingest import BATCH, STRUCTURED, Ingest, a_call, a_list, batch, ingest_of, until
 
 pytestmark = pytest.mark.kafka
 
@@ -157,3 +164,88 @@ async def test_no_token_is_in_a_topic_a_log_or_the_file(deployment: Deployment, 
         assert not any(secret in text for text in texts)
         for role in (Role.CALLS, Role.SNAPSHOTS, Role.INGESTED):
             assert not in_any(await deployment.read(role), secret)
+
+
+async def test_an_outage_of_the_brokers_accepts_nothing_that_is_lost(tmp_path: Path) -> None:
+    """While they are away every answer is 503 or 429; afterwards each accepted event is there, and each only once."""
+    with (
+        Broker(options=QUICK_START) as broker,
+        ingest_of(Deployment(broker.bootstrap, name="away"), tmp_path) as ingest,
+    ):
+        await ingest.deployment.apply_topics()
+        ingest.add_client()
+        address = await ingest.start()
+        accepted: set[bytes] = set()
+        statuses: Counter[int] = Counter()
+        stop = asyncio.Event()
+
+        async def client(number: int) -> None:
+            """Sends a batch until it is accepted, and then the next."""
+            for first in range(number * 100_000, number * 100_000 + 100_000, 10):
+                events = [a_call(each) for each in range(first, first + 10)]
+                while True:
+                    reply = await address.send(batch(*events), BATCH)
+                    statuses[reply.status] += 1
+                    if reply.status == 202:
+                        accepted.update(each.value for each in events)
+                        break
+                    assert reply.status in (429, 503)
+                    assert int(reply.headers["Retry-After"]) > 0
+                    if stop.is_set():
+                        return
+                    await asyncio.sleep(0.5)
+                if stop.is_set():
+                    return
+
+        clients = [asyncio.create_task(client(number)) for number in range(3)]
+        await until(lambda: len(accepted) >= 100)
+        await asyncio.to_thread(broker.kill)
+        await until(lambda: statuses[503] >= 3, limit_s=60)
+        assert address.process.get("/readyz")[0] == 503
+        await asyncio.to_thread(broker.start)
+        before = len(accepted)
+        await until(lambda: len(accepted) >= before + 100, limit_s=90)
+        stop.set()
+        await asyncio.gather(*clients)
+        values = [record.value for record in await ingest.deployment.read(Role.CALLS)]
+        assert accepted <= set(values)
+        assert len(values) == len(set(values)), "published twice"
+
+
+async def test_a_certificate_names_a_client(deployment: Deployment, tmp_path: Path) -> None:
+    """Over TLS, by an alternative name; without a certificate it is nobody."""
+    authority = Authority(tmp_path)
+    server, known, unknown = authority.issue("127.0.0.1"), authority.issue("gw-9.internal"), authority.issue("evil")
+    with ingest_of(deployment, tmp_path) as ingest:
+        (tmp_path / "clients.yaml").write_text(
+            "clients:\n  - observer_id: gw-9\n    servers: [time]\n    certificate: DNS:gw-9.internal\n"
+        )
+        address = await ingest.start("--tls-cert", str(server), "--client-ca", str(authority.file))
+        statuses = []
+        for certificate in (known, unknown, None):
+            context = ssl.create_default_context(cafile=str(authority.file))
+            if certificate is not None:
+                context.load_cert_chain(certificate)
+            async with httpx2.AsyncClient(verify=context) as client:
+                url = address.url.replace("http://", "https://")
+                headers = {"Content-Type": STRUCTURED}
+                answer = await client.post(url, content=a_call(1, observer="gw-9").value, headers=headers)
+                statuses.append(answer.status_code)
+        assert statuses == [202, 401, 401]
+
+
+async def test_the_line_of_the_readme_works(deployment: Deployment, ingest: Ingest) -> None:
+    """As it stands there, but for the port."""
+    [row] = [line for line in Path("README.md").read_text().splitlines() if line.startswith("| anything that can POST")]
+    command = re.findall("`(curl [^`]*)`", row)[0]
+    address = await ingest.start()
+    (ingest.folder / "event.json").write_bytes(a_call(1).value)
+    done = await asyncio.to_thread(
+        subprocess.run,
+        ["sh", "-c", f"{command} --silent --fail".replace(":8088", f":{address.port}")],
+        cwd=ingest.folder,
+        env=os.environ | {"TOKEN": ingest.tokens["gw-1"]},
+        capture_output=True,
+    )
+    assert (done.returncode, done.stdout) == (0, b'{"outcomes":[{"index":0,"outcome":"accepted"}]}')
+    assert [record.value for record in await deployment.read(Role.CALLS)] == [a_call(1).value]

@@ -30,7 +30,7 @@ def a_call(number: int, *, observer: str = "gw-1", server: str = "time", **field
     return call_event(
         Vantage(server_id=server, observer_id=observer),
         event_id=f"call-{number}",
-        observed_at=AT + timedelta(seconds=number),
+        observed_at=AT + timedelta(seconds=number % 86_400),
         tool_name="echo",
         tool_call_id=f"tool-call-{number}",
         decision="allow",

@@ -181,7 +181,7 @@ class EventJudge:
             timestamp_ms=time_ms,
         )
         error = None
-        if time_ms > now_ms + self._limits.future_max_ms:
+        if time_ms > now_ms + INGEST_LIMITS.future_max_ms:
             error = InputError("time_in_future", "the event time is ahead of the clock: correct it", path="$.time")
         elif observation.size_bytes > self._limits.record_bytes_max:
             error = InputError("too_large", f"{self._limits.record_bytes_max} bytes are allowed with key and headers")
@@ -205,7 +205,7 @@ class EventJudge:
         except (InputError, UnicodeDecodeError):
             return JudgedEvent(error=error)
         is_theirs &= dict(observation.headers).get(OBSERVER_HEADER) == client.observer_id.encode()
-        is_now = observation.timestamp_ms <= now_ms + self._limits.future_max_ms
+        is_now = observation.timestamp_ms <= now_ms + INGEST_LIMITS.future_max_ms
         fits = observation.size_bytes <= self._limits.record_bytes_max
         if observation.kind != "list" or not (is_theirs and is_now and fits):
             return JudgedEvent(error=error)

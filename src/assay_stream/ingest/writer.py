@@ -25,6 +25,8 @@ from assay_stream.observe.events import Observation
 _log = structlog.get_logger(__name__)
 
 _RESTART_PAUSE_S = 1.0
+_OF_RECORDS = frozenset(("InvalidTimestampError", "InvalidRecordError", "CorruptRecordException"))
+"""What Kafka has against records, not against their client."""
 
 
 class NotDelivered(Exception):  # noqa: N818 - an outcome
@@ -212,8 +214,8 @@ class EventWriter:
         if is_too_large(error):
             return
         self._tell(error)
-        is_theirs = "Authorization" in type(error).__name__  # of the operator, and the client is sound
-        if not getattr(error, "retriable", False) and not is_theirs:
+        name = type(error).__name__
+        if not getattr(error, "retriable", False) and "Authorization" not in name and name not in _OF_RECORDS:
             self._broken.set()
 
     def _tell(self, error: BaseException) -> None:

@@ -142,7 +142,7 @@ def test_an_unreadable_list_of_somebody_else_is_not_recorded(raw: bytes) -> None
 
 def test_an_event_may_not_be_ahead_of_the_clock() -> None:
     """Neither a valid one nor an unreadable list: both would count for the future."""
-    at_ms = a_list(1).timestamp_ms - DEFAULT_LIMITS.future_max_ms
+    at_ms = a_list(1).timestamp_ms - INGEST_LIMITS.future_max_ms
     assert judged(a_list(1).value, at_ms).error is None
     assert (code_of(a_list(1).value, at_ms - 1), judged(a_list(1).value, at_ms - 1).observation) == (
         "time_in_future",

@@ -117,3 +117,19 @@ async def test_what_hangs_is_let_go_when_the_client_is_replaced() -> None:
             await wait
         await until(lambda: released == [True])
         assert writer.waiting_s == 0
+
+
+async def test_a_record_that_kafka_refuses_leaves_the_client_as_it_is() -> None:
+    """One sender could otherwise have everybody's events fail again and again."""
+
+    class InvalidTimestampError(Exception):
+        pass
+
+    sent = Sent(fails=lambda _, value: InvalidTimestampError() if b"call-1" in value else None)
+    sent.answers.set()
+    async with writing(sent) as writer:
+        for number in (1, 2):
+            waits = writer.write([marked(a_call(number))], lambda: None)
+            await asyncio.gather(*waits, return_exceptions=True)
+        assert len(sent.of(Role.CALLS)) == 1
+        assert sent.started == 1
