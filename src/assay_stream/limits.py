@@ -186,6 +186,9 @@ class Limits:
     prefix_chars_max: int = 256
     """Characters that a gateway puts before a tool's name: the name of a server, and a separator."""
 
+    span_attributes_max: int = 256
+    """Attributes of a span: OpenTelemetry's SDKs keep 128 unless configured otherwise."""
+
     time_max_s: int = 4_102_444_800
     """Latest event time, seconds since the epoch: the year 2100. A clock that says more is broken."""
 

@@ -82,6 +82,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
         },
     ),
     "shown_tool_name": PLAIN,
+    "not_observed": st.lists(st.sampled_from(["arguments", "result", "outcome"]), max_size=9),
     "trace_id": PLAIN,
     "transport": st.just("mcp"),
     "tool_version": PLAIN,

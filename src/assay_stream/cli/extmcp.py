@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from assay_stream.cli.options import Bootstrap, VantageOptions, grouped
+from assay_stream.cli.options import Bootstrap, VantageOptions, grouped, stated_servers
 from assay_stream.cli.shared import InertFormatter, say
 from assay_stream.cli.tap import closing, sink_for, verdict_client
 from assay_stream.config import load_settings
@@ -63,7 +63,7 @@ def extmcp(
     with needing_extra("extmcp"):
         from assay_stream.observe.feeds.agentgateway import ExtMcp
         from assay_stream.observe.feeds.ext_mcp_server import start_server
-    prefixes, servers = stated_prefixes(prefix or ()), dict(_pair(each) for each in server or ())
+    prefixes, servers = stated_prefixes(prefix or ()), stated_servers(server or ())
     if tls_cert is None and (tls_key is not None or client_ca is not None):
         raise ConfigurationError("bad_option", "--tls-key and --client-ca need --tls-cert")
     tls = None if tls_cert is None else (_content(tls_key or tls_cert), _content(tls_cert))
@@ -102,13 +102,6 @@ def extmcp(
             answers.close()
 
     asyncio.run(serve())
-
-
-def _pair(stated: str) -> tuple[str, str]:
-    target, equals, server_id = stated.partition("=")
-    if not equals or not target or not server_id.strip():
-        raise ConfigurationError("bad_option", "write --server TARGET=SERVER")
-    return target, server_id
 
 
 def _content(file: Path) -> bytes:

@@ -50,6 +50,17 @@ def every_line(path: Path | None) -> Iterator[bytes]:
         yield from lines_of(file, name=str(path), bytes_max=EVENT_LINE_BYTES_MAX, too_long=lambda _: None)
 
 
+def pieces(path: Path | None) -> Iterator[bytes]:
+    """Yield a file that is no text, piece by piece.
+
+    Raises:
+        InputError: ``unreadable_file``.
+    """
+    with _opened(path) as file:
+        while piece := file.read(65_536):
+            yield piece
+
+
 def input_lines(path: Path | None) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of a file that are not blank, with their numbers, which start at 1.
 

@@ -2,7 +2,7 @@
 
 import inspect
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
@@ -12,7 +12,7 @@ import typer
 
 from assay_stream.cli.output import ReportFormat, RowFormat
 from assay_stream.config import Settings, command_settings
-from assay_stream.errors import InputError
+from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.model.cloudevents import time_us_of
 from assay_stream.observe import Vantage
 
@@ -119,3 +119,18 @@ class VantageOptions:
 
 def observer_or_host(observer_id: str | None) -> str:
     return observer_id if observer_id is not None else socket.gethostname()
+
+
+def stated_servers(pairs: Iterable[str]) -> dict[str, str]:
+    """Return the operator's names of servers by their names elsewhere, as options state them.
+
+    Raises:
+        ConfigurationError: ``bad_option``.
+    """
+    servers: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, server_id = pair.partition("=")
+        if not equals or not name or not server_id.strip():
+            raise ConfigurationError("bad_option", "write --server NAME=SERVER")
+        servers[name] = server_id
+    return servers

@@ -1,14 +1,16 @@
 """``assay-stream publish``: recorded traffic as observations, to Kafka or to a file."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, BinaryIO, Literal
+from typing import Annotated, BinaryIO, Literal, get_args
 
 import typer
 
-from assay_stream.cli.files import STANDARD_INPUT, Force, every_line, refuse_existing_file
-from assay_stream.cli.options import Bootstrap, VantageOptions, grouped
+from assay_stream.cli.files import STANDARD_INPUT, Force, every_line, pieces, refuse_existing_file
+from assay_stream.cli.options import Bootstrap, VantageOptions, grouped, stated_servers
 from assay_stream.cli.shared import on_kafka, show_refused
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
@@ -25,11 +27,38 @@ from assay_stream.observe import (
     from_mcp_wire,
     from_observations,
 )
+from assay_stream.observe.logs.calls import Whose
+from assay_stream.observe.logs.files import LogFormat, from_log
+from assay_stream.observe.logs.otlp import SpanKind
+from assay_stream.observe.prefixes import stated_prefixes
 
 _ROOM_PAUSE_S = 0.01
 
 
-CaptureFormat = Literal["mcp-wire", "assay-log", "observations"]
+CaptureFormat = Literal["mcp-wire", "assay-log", "observations", "toolhive", "hangar", "otlp-json", "otlp-proto"]
+_LOGS: dict[str, LogFormat] = {name: name for name in get_args(LogFormat)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """What the logs of others leave to say."""
+
+    server: Annotated[
+        list[str] | None, typer.Option(help="NAME=SERVER: your name for a server of the log. Repeatable.")
+    ] = None
+    prefix: Annotated[
+        list[str] | None,
+        typer.Option(help="PREFIX=SERVER: what a gateway puts before a server's tool names. Repeatable."),
+    ] = None
+    span_kind: Annotated[SpanKind, typer.Option(help="Whose spans are calls (otlp-*).")] = "server"
+
+    def whose(self, server_id: str | None, vantage: VantageOptions) -> Whose:
+        return Whose(
+            vantage=vantage.of(server_id or "-"),
+            has_default=server_id is not None,
+            servers=stated_servers(self.server or ()),
+            prefixes=stated_prefixes(self.prefix or ()),
+        )
 
 
 @grouped
@@ -40,10 +69,11 @@ def publish(
         typer.Option(
             "--from",
             help="mcp-wire: captured JSON-RPC lines {dir, ts, msg}; assay-log: Assay decision log; "
-            "observations: our own events.",
+            "observations: our own events; toolhive, hangar: their audit logs; otlp-*: OpenTelemetry spans.",
         ),
     ],
     vantage: VantageOptions,
+    logs: LogOptions,
     server_id: Annotated[str | None, typer.Option(help="Your name for the server (not for observations).")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write to --output; do not contact a broker.")] = False,
     output: Annotated[Path | None, typer.Option(help="With --dry-run: the new NDJSON file.")] = None,
@@ -57,18 +87,26 @@ def publish(
     """
     if dry_run != (output is not None):
         raise ConfigurationError("bad_option", "--dry-run and --output go together")
-    if source != "observations" and server_id is None:
+    if source in ("mcp-wire", "assay-log") and server_id is None:
         raise ConfigurationError("bad_option", f"--from {source} needs --server-id")
     if output is not None:
         refuse_existing_file(output, force=force)
     refused: list[str] = []
-    observations = _read(files, source, server_id, vantage, refused)
+    lacking: Counter[str] = Counter()
+    if source in _LOGS:
+        observations = _read_logs(files, _LOGS[source], logs, logs.whose(server_id, vantage), refused, lacking)
+    else:
+        observations = _read(files, source, server_id, vantage, refused)
     with Aside() as aside:
         target = None if output is None else aside.path(output)
         delivered = deliver(observations, target, bootstrap_servers)
         if output is not None and not delivered and output.exists():
             aside.drop()
     typer.echo(f"published {delivered}, refused {len(refused)}", err=True)
+    if lacking:
+        typer.echo(
+            f"not in the log: {', '.join(f'{name} {count}' for name, count in sorted(lacking.items()))}", err=True
+        )
     show_refused(refused)
 
 
@@ -97,6 +135,19 @@ def _read(
                 auth_context=seen.auth_context,
                 on_error=collect,
             )
+
+
+def _read_logs(
+    files: list[Path], source: LogFormat, logs: LogOptions, whose: Whose, refused: list[str], lacking: Counter[str]
+) -> Iterator[Observation]:
+    for path in files:
+        name = "standard input" if path == STANDARD_INPUT else str(path)
+
+        def collect(error: InputError, name: str = name) -> None:
+            refused.append(f"{name}: {error}")
+
+        content = pieces(path) if source == "otlp-proto" else every_line(path)
+        yield from from_log(source, content, whose, lacking, span_kind=logs.span_kind, on_error=collect)
 
 
 def deliver(observations: Iterable[Observation], output: Path | BinaryIO | None, bootstrap: str | None) -> int:

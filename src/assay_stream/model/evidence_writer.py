@@ -54,6 +54,8 @@ def plain_form(hint: Any, name: str = "") -> Any:
 def _bounds(given: StringConstraints | FieldInfo) -> Meta:
     if isinstance(given, FieldInfo):
         bounds = {type(bound).__name__.lower(): bound for bound in given.metadata}
+        if "maxlen" in bounds:
+            return Meta(max_length=bounds["maxlen"].max_length)
         return Meta(ge=bounds["ge"].ge, le=bounds["le"].le)
     pattern = None if given.pattern in (None, _ANY_TEXT_PATTERN) else str(given.pattern)
     if pattern is not None and pattern.endswith("$"):

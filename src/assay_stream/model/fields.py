@@ -60,6 +60,8 @@ Enforcement = Literal["audit", "warn", "block"]
 Unknown = Literal["allow_degraded", "warn", "block"]
 TriageAct = Literal["acknowledge", "assign", "comment", "close", "reopen"]
 """What a person does with an alert."""
+NotObserved = Literal["arguments", "call_id", "decision", "outcome", "result", "result_over_limit", "start_time"]
+"""What the log that a call was read from does not say; ``result_over_limit``: its result was too large for that log."""
 ActionText = Literal["allow", "warn", "block"]
 Completeness = Literal["complete", "partial", "unknown"]
 Decision = Literal["allow", "deny", "requires_approval", "error"]

@@ -18,6 +18,7 @@ from assay_stream.model.fields import (
     HashText,
     Identifier,
     Instructions,
+    NotObserved,
     Prefix,
     Reference,
     ShortText,
@@ -173,6 +174,7 @@ class Reported(TypedDict, total=False):
     reason_code: Required[ShortText]
     profile: CallProfile | None
     shown_tool_name: ShownName | None
+    not_observed: Annotated[list[NotObserved], Field(max_length=8)] | None
     trace_id: ShortText | None
     args_schema_hash: HashText | None
     args_hash: HashText | None

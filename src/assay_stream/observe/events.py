@@ -119,6 +119,7 @@ class CallFields(TypedDict, total=False):
 
     profile: str | None
     shown_tool_name: str | None
+    not_observed: list[str] | None
     trace_id: str | None
     snapshot_id: str | None
     args_schema_hash: str | None

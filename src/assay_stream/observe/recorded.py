@@ -142,7 +142,7 @@ class StableIds:
 
     def __call__(self) -> str:
         self._count += 1
-        return _stable_id(self._hash.hexdigest(), str(self._count))
+        return stable_id(self._hash.hexdigest(), str(self._count))
 
 
 def parse_rfc3339(text: object, *, path: str) -> datetime:
@@ -175,7 +175,7 @@ def numbered(lines: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
             yield number, raw
 
 
-def _stable_id(*parts: str) -> str:
+def stable_id(*parts: str) -> str:
     return str(uuid.uuid5(_NAMESPACE, "\0".join(parts)))
 
 
@@ -246,7 +246,7 @@ def _decision(vantage: Vantage, raw: bytes, new_id: StableIds) -> Observation | 
     event_id = new_id()
     if enveloped and isinstance(line.get("source"), str) and isinstance(line.get("id"), str):
         # The same decision in another copy of the log is the same observation.
-        event_id = _stable_id(vantage.server_id, vantage.observer_id, line["source"], line["id"])
+        event_id = stable_id(vantage.server_id, vantage.observer_id, line["source"], line["id"])
     trace = trace_of(line.get("traceparent", payload.get("traceparent")))
     return call_event(
         vantage,

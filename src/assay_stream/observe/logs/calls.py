@@ -1,0 +1,171 @@
+"""What the readers of all logs share: whose call it is, and the record of what a log says of it.
+
+A log's own words (messages, reasons, names of exceptions that are none) are not copied: they may quote arguments.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from assay_stream.canonical.redaction import redacted_digest
+from assay_stream.errors import InputError
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.observe.decisions import check_observation
+from assay_stream.observe.events import Decision, Observation, Vantage, call_event, rfc3339
+from assay_stream.observe.prefixes import Prefixes
+from assay_stream.observe.recorded import stable_id
+
+_DURATION_MAX_MS = 366 * 24 * 3_600 * 1_000
+_JSONRPC_CODE = re.compile(r"-?[0-9]{1,9}")
+_ERROR_CODE = re.compile(r"timeout|cancelled|tool_error|other|[A-Z][A-Za-z]{1,40}(Error|Exception|Timeout)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whose:
+    """Whose calls a log holds.
+
+    Args:
+        vantage: who wrote the log, and the server of calls that name none.
+        has_default: whether calls may name none.
+        servers: the operator's names of servers, by their names in the log, where they differ.
+    """
+
+    vantage: Vantage
+    has_default: bool = True
+    servers: Mapping[str, str] = field(default_factory=dict)
+    prefixes: Prefixes = field(default_factory=lambda: Prefixes({}))
+
+    def server(self, named: object) -> str | None:
+        """Return the operator's name of a server that a log names, if it does."""
+        return self.servers.get(named, named) if isinstance(named, str) and named.strip() else None
+
+    def of(self, shown: str, server_id: str | None) -> tuple[Vantage, str]:
+        """Return the vantage and the server's own name of a tool.
+
+        Raises:
+            InputError: ``missing_field`` if nothing says which server it is.
+        """
+        own = self.prefixes.own(shown, server_id=server_id)
+        if own.server_id is None and not self.has_default:
+            raise InputError("missing_field", "the line names no server: give --server-id or --prefix", path="$")
+        server = own.server_id or self.vantage.server_id
+        return replace(self.vantage, server_id=server, shown_prefix=own.prefix), own.tool_name
+
+
+@dataclass(slots=True, kw_only=True)
+class Logged:
+    """One call as a log has it.
+
+    Args:
+        name: the tool as the log names it.
+        server_id: the server, if the log says which.
+        identity: what tells this call from all others, in the log and in copies of it.
+        call_id: the log's own id of the call.
+        ended_at: when it ended; when it was logged, if that is all there is.
+        duration_ms: how long it took.
+        ok: whether it succeeded, if the log says so.
+        lacks: what the log does not say.
+    """
+
+    name: str
+    identity: tuple[str, ...]
+    ended_at: datetime
+    server_id: str | None = None
+    call_id: str | None = None
+    duration_ms: float | None = None
+    ok: bool | None = None
+    error_code: str | None = None
+    decision: Decision = "allow"
+    reason_code: str = "forwarded"
+    trace: tuple[str, str] | None = None
+    args_hash: str | None = None
+    result_hash: str | None = None
+    lacks: set[str] = field(default_factory=set)
+
+    def event(self, whose: Whose, counts: Counter[str]) -> Observation:
+        """Return the record of the call, and count what it lacks.
+
+        Raises:
+            InputError: what the stream would reject it for.
+        """
+        vantage, tool_name = whose.of(self.name, self.server_id)
+        event_id = stable_id(vantage.server_id, vantage.observer_id, *self.identity)
+        absent = {
+            "arguments": self.args_hash is None,
+            "result": self.result_hash is None and "result_over_limit" not in self.lacks,
+            "outcome": self.ok is None,
+            "call_id": self.call_id is None,
+            "start_time": self.duration_ms is None,
+        }
+        if self.decision == "deny":
+            # What did not happen cannot be lacking.
+            self.lacks -= {"result_over_limit"}
+            absent |= {"result": False, "outcome": False}
+        lacks = sorted(self.lacks | {name for name, is_absent in absent.items() if is_absent})
+        started_at = self.ended_at - timedelta(milliseconds=self.duration_ms or 0)
+        observation = call_event(
+            vantage,
+            event_id=event_id,
+            observed_at=started_at,
+            # A name over the limit is rejected for its length; one character over suffices.
+            tool_name=tool_name[: DEFAULT_LIMITS.identifier_chars_max + 1],
+            tool_call_id=self.call_id or event_id,
+            decision=self.decision,
+            reason_code=self.reason_code,
+            traceparent=None if self.trace is None else self.trace[0],
+            trace_id=None if self.trace is None else self.trace[1],
+            not_observed=lacks or None,
+            args_hash=self.args_hash,
+            result_hash=self.result_hash,
+            ok=self.ok,
+            error=None if self.error_code is None else {"code": self.error_code},
+            timing=None
+            if self.duration_ms is None
+            else {
+                "started_at": rfc3339(started_at),
+                "ended_at": rfc3339(self.ended_at),
+                "duration_ms": self.duration_ms,
+            },
+        )
+        check_observation(observation)
+        counts.update(lacks)
+        return observation
+
+
+def safe_error_code(stated: object) -> str:
+    """Return an error code that cannot quote anything: a JSON-RPC code, a known word, or the name of an exception."""
+    text = stated if isinstance(stated, str) else str(stated) if type(stated) is int else ""
+    if _JSONRPC_CODE.fullmatch(text):
+        return f"jsonrpc_{text}"
+    return text if _ERROR_CODE.fullmatch(text) else "error"
+
+
+def digest_of(value: Any) -> str | None:
+    """Return the digest of a value after redaction; ``None`` if it is not sound."""
+    try:
+        return str(redacted_digest(value))
+    except InputError:
+        return None
+
+
+def duration_of(stated: object) -> float | None:
+    """Return a duration in milliseconds, if it is one."""
+    is_number = isinstance(stated, int | float) and not isinstance(stated, bool)
+    return float(stated) if is_number and 0 <= stated <= _DURATION_MAX_MS else None  # type: ignore[operator, arg-type]
+
+
+def required_text(content: Mapping[str, Any], name: str, path: str = "$") -> str:
+    """Return a text that must be there.
+
+    Raises:
+        InputError: ``missing_field``.
+    """
+    value = content.get(name)
+    if not isinstance(value, str) or not value:
+        raise InputError("missing_field", "the field is required, as text", path=f"{path}.{name}")
+    return value

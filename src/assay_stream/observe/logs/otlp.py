@@ -1,0 +1,189 @@
+"""Spans of MCP calls (OpenTelemetry's conventions for generative AI and MCP), as the collector writes them.
+
+Read are ``ExportTraceServiceRequest`` messages, as OTLP JSON, one a line, or in protocol buffers. Rules:
+
+1. A call is a span with ``mcp.method.name`` = ``tools/call`` of one kind, the server's by default: client and server
+   both report it, and it must not be counted twice.
+2. Arguments and results are opt-in attributes. They are hashed where they are sound JSON, which a text that was cut
+   short is not. A span holds no list and no digest, so there is none.
+3. It failed if its status or ``error.type`` says so, as the conventions ask. Events and messages are not read: they
+   quote arguments.
+4. Nothing says whether somebody ruled on the call: ``decision`` is not observed.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+from assay_stream.canonical.decode import decode_json
+from assay_stream.errors import InputError, needing_extra
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.observe.events import Observation
+from assay_stream.observe.logs.calls import Logged, Whose, digest_of, safe_error_code
+
+SpanKind = Literal["server", "client"]
+
+_KINDS: dict[Any, SpanKind] = {2: "server", 3: "client", "SPAN_KIND_SERVER": "server", "SPAN_KIND_CLIENT": "client"}
+_FAILED = (2, "STATUS_CODE_ERROR")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TIME_MAX_NS = DEFAULT_LIMITS.time_max_s * 1_000_000_000
+_MESSAGE_BYTES_MAX = DEFAULT_LIMITS.record_bytes_max
+_NUMBER = re.compile(r"[0-9]{1,20}")
+
+
+def read(
+    request: Mapping[str, Any], whose: Whose, counts: Counter[str], *, kind: SpanKind = "server"
+) -> Iterator[Observation | InputError]:
+    """Yield the calls of one request, and the errors of spans that are left out.
+
+    Args:
+        request: the decoded message, with ids in hexadecimal digits.
+        counts: counts what spans do not say.
+        kind: which side's spans are read.
+    """
+    for number, (resource, span) in enumerate(_spans(request)):
+        if _KINDS.get(span.get("kind")) != kind:
+            continue
+        try:
+            attributes = _attributes(span.get("attributes"))
+            if attributes.get("mcp.method.name") == "tools/call":
+                yield _call(span, attributes, resource, whose).event(whose, counts)
+        except InputError as error:
+            yield InputError(error.code, f"span {number}: {error.message}", path=error.path)
+
+
+def from_protobuf(raw: bytes) -> dict[str, Any]:
+    """Return a request in protocol buffers as its JSON form has it.
+
+    Raises:
+        InputError: ``bad_format``; ConfigurationError: ``extra_missing``.
+    """
+    with needing_extra("otlp"):
+        from google.protobuf.json_format import MessageToDict
+        from google.protobuf.message import DecodeError
+        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+    try:
+        content: dict[str, Any] = MessageToDict(ExportTraceServiceRequest.FromString(raw), use_integers_for_enums=True)
+    except (DecodeError, ValueError, RecursionError):
+        raise InputError("bad_format", "this is no ExportTraceServiceRequest in protocol buffers", path="$") from None
+    for _, span in _spans(content):
+        for name in ("traceId", "spanId"):
+            if isinstance(span.get(name), str):
+                span[name] = base64.b64decode(span[name]).hex()
+    return content
+
+
+def protobuf_messages(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the messages of a file: one, or many with their lengths before them (four bytes, the highest first).
+
+    Raises:
+        InputError: ``bad_format`` where the file is cut short, ``too_large``.
+    """
+    held, rest = bytearray(), iter(pieces)
+
+    def has(size: int) -> bool:
+        while len(held) < size and (piece := next(rest, b"")):
+            held.extend(piece)
+        return len(held) >= size
+
+    is_one = has(1) and held[0] != 0  # a length begins with 0, a message never does
+    while held or has(1):
+        length = _MESSAGE_BYTES_MAX if is_one else int.from_bytes(held[:4], "big") if has(4) else 4
+        start = 0 if is_one else 4
+        if length > _MESSAGE_BYTES_MAX or (is_one and has(_MESSAGE_BYTES_MAX + 1)):
+            raise InputError("too_large", f"a message has at most {_MESSAGE_BYTES_MAX} bytes", path="$")
+        if not has(start + length) and not is_one:
+            raise InputError("bad_format", "the last message is cut short", path="$")
+        yield bytes(held[start : start + length])
+        del held[: start + length]
+
+
+def _spans(request: Mapping[str, Any]) -> Iterator[tuple[Any, dict[str, Any]]]:
+    for resource in _objects(request.get("resourceSpans")):
+        for scope in _objects(resource.get("scopeSpans")):
+            for span in _objects(scope.get("spans")):
+                yield resource.get("resource"), span
+
+
+def _call(span: Mapping[str, Any], attributes: Mapping[str, Any], resource: Any, whose: Whose) -> Logged:
+    trace_id, span_id = _id(span, "traceId", 32), _id(span, "spanId", 16)
+    name = attributes.get("gen_ai.tool.name")
+    if not isinstance(name, str) or not name:
+        raise InputError("missing_field", "the span names no tool (gen_ai.tool.name)", path="$.attributes")
+    ended_ns, started_ns = _time(span, "endTimeUnixNano"), _time(span, "startTimeUnixNano")
+    status = span.get("status")
+    code = status.get("code") if isinstance(status, dict) else None
+    error_type = attributes.get("error.type")
+    ok = code not in _FAILED and error_type is None
+    service = _attributes(resource.get("attributes")).get("service.name") if isinstance(resource, dict) else None
+    return Logged(
+        name=name,
+        # What a service calls itself is no stable name: it counts only where an operator says so.
+        server_id=whose.servers.get(service) if isinstance(service, str) else None,
+        identity=("otlp", trace_id, span_id),
+        call_id=f"{trace_id}:{span_id}",
+        ended_at=_EPOCH + timedelta(microseconds=ended_ns // 1_000),
+        duration_ms=max(0, ended_ns // 1_000 - started_ns // 1_000) / 1_000,
+        ok=ok,
+        error_code=None if ok else safe_error_code(error_type),
+        reason_code="span",
+        trace=(f"00-{trace_id}-{span_id}-01", trace_id),
+        args_hash=_digest(attributes.get("gen_ai.tool.call.arguments")),
+        result_hash=_digest(attributes.get("gen_ai.tool.call.result")),
+        lacks={"decision"},
+    )
+
+
+def _attributes(listed: Any) -> dict[str, Any]:
+    """Return attributes by name, as far as their values are texts.
+
+    Raises:
+        InputError: ``too_many``.
+    """
+    items = _objects(listed)
+    if len(items) > DEFAULT_LIMITS.span_attributes_max:
+        raise InputError(
+            "too_many", f"a span has at most {DEFAULT_LIMITS.span_attributes_max} attributes", path="$.attributes"
+        )
+    found: dict[str, Any] = {}
+    for item in items:
+        name, value = item.get("key"), item.get("value")
+        if isinstance(name, str) and isinstance(value, dict) and isinstance(value.get("stringValue"), str):
+            found[name] = value["stringValue"]
+    return found
+
+
+def _digest(text: object) -> str | None:
+    """Return the digest of a value that an attribute holds as JSON; ``None`` unless it is sound and whole."""
+    if not isinstance(text, str):
+        return None
+    try:
+        return digest_of(decode_json(text.encode()))
+    except (InputError, UnicodeEncodeError):
+        return None
+
+
+def _id(span: Mapping[str, Any], name: str, digits: int) -> str:
+    value = span.get(name)
+    text = value.lower() if isinstance(value, str) else ""
+    if not re.fullmatch(f"[0-9a-f]{{{digits}}}", text) or not text.strip("0"):
+        raise InputError("unknown_value", f"the id must be {digits} hexadecimal digits, not all 0", path=f"$.{name}")
+    return text
+
+
+def _time(span: Mapping[str, Any], name: str) -> int:
+    value = span.get(name)
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        value = int(value)
+    if type(value) is not int or not 0 < value <= _TIME_MAX_NS:
+        raise InputError("bad_time", "the time must be in nanoseconds since 1970", path=f"$.{name}")
+    return value
+
+
+def _objects(listed: Any) -> list[dict[str, Any]]:
+    return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []

@@ -1,0 +1,133 @@
+"""ToolHive's audit log (JSON lines): calls, and lists as far as it holds responses (``includeResponseData``).
+
+ToolHive decodes and encodes what it logs, so duplicate keys are gone; digests are those of what the log holds. It drops
+what exceeds ``maxDataSize``, of a stream in parts: then the record says that it was too large. Lists may have been
+filtered on their way, so none is complete.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from assay_stream.canonical.decode import decode_json
+from assay_stream.errors import InputError
+from assay_stream.observe.decisions import check_observation
+from assay_stream.observe.events import Observation, snapshot_event
+from assay_stream.observe.logs.calls import Logged, Whose, digest_of, duration_of, required_text, safe_error_code
+from assay_stream.observe.recorded import parse_rfc3339, stable_id
+
+_CALL, _LIST = "mcp_tool_call", "mcp_tools_list"
+_UNSEEN = {"unreadable": "too large for the log"}
+
+
+def read(line: Mapping[str, Any], identity: str, whose: Whose, counts: Counter[str]) -> Iterator[Observation]:  # noqa: ARG001
+    """Yield what a line holds: a call, or the lists of servers.
+
+    Args:
+        line: the decoded line.
+        identity: of the line within its log; audit events have ids of their own.
+        counts: counts what the log does not say.
+
+    Raises:
+        InputError: if the line is no sound record.
+    """
+    if line.get("msg") != "audit_event" or line.get("type") not in (_CALL, _LIST):
+        return
+    audit_id = required_text(line, "audit_id")
+    extra = _object(_object(line, "metadata"), "extra")
+    data = _object(line, "data")
+    duration_ms = duration_of(extra.get("duration_ms"))
+    ended_at = parse_rfc3339(line.get("logged_at"), path="$.logged_at")
+    response = _response(data.get("response"))
+    # The size is there wherever responses are logged at all.
+    over_limit = (
+        response is None and "response_size" in extra and line.get("outcome") in ("success", "application_error")
+    )
+    if line["type"] == _LIST:
+        yield from _lists(audit_id, ended_at, response, over_limit, whose, counts)
+        return
+    params = _object(_object(data, "request"), "params")
+    result = (response or {}).get("result")
+    call = Logged(
+        name=required_text(_object(line, "target"), "name", "$.target"),
+        server_id=whose.server(extra.get("backend_name")),
+        identity=("toolhive", audit_id),
+        call_id=audit_id,
+        ended_at=ended_at,
+        duration_ms=duration_ms,
+        args_hash=digest_of(params["arguments"]) if "arguments" in params else None,
+        result_hash=digest_of(result) if result is not None else None,
+        lacks={"result_over_limit"} if over_limit else set(),
+    )
+    _note_outcome(call, line.get("outcome"), response, extra)
+    yield call.event(whose, counts)
+
+
+def _note_outcome(call: Logged, outcome: object, response: Mapping[str, Any] | None, extra: Mapping[str, Any]) -> None:
+    result, error = (response or {}).get("result"), (response or {}).get("error")
+    if outcome == "denied":
+        call.decision, call.reason_code, call.error_code = "deny", "denied", "not_passed_on"
+    elif isinstance(result, dict):
+        call.ok = result.get("isError") is not True
+        call.error_code = None if call.ok else "tool_error"
+    elif isinstance(error, dict) or outcome == "application_error":
+        stated = error.get("code") if isinstance(error, dict) else extra.get("jsonrpc_error_code")
+        call.ok, call.error_code = False, safe_error_code(stated)
+    elif outcome != "success":
+        call.ok, call.error_code = False, "http_error"
+    # Otherwise HTTP succeeded, which says nothing about the tool.
+
+
+def _lists(
+    audit_id: str, at: Any, response: Mapping[str, Any] | None, over_limit: bool, whose: Whose, counts: Counter[str]
+) -> Iterator[Observation]:
+    result = (response or {}).get("result")
+    tools = result.get("tools") if isinstance(result, dict) else None
+    if not isinstance(tools, list):
+        counts["list_over_limit" if over_limit else "list"] += 1
+        if not over_limit or not whose.has_default:
+            return
+        # The registry must hear of a list that nobody can read, or an old one stays in force.
+        parts: dict[tuple[str | None, str], Any] = {(None, ""): _UNSEEN}
+    else:
+        parts = dict(whose.prefixes.split(tools)) or {(None, ""): []}
+    for (server_id, prefix), part in parts.items():
+        if server_id is None and not whose.has_default:
+            raise InputError("missing_field", "tools of a list fit no prefix: give --server-id or --prefix", path="$")
+        vantage = replace(whose.vantage, server_id=server_id or whose.vantage.server_id, shown_prefix=prefix)
+        identity = stable_id(vantage.server_id, vantage.observer_id, "toolhive", audit_id, prefix)
+        observation = snapshot_event(
+            vantage,
+            event_id=identity,
+            snapshot_id=identity,
+            observed_at=at,
+            completeness="unknown" if part is _UNSEEN else "partial",
+            tools=part,
+        )
+        if part is not _UNSEEN:
+            check_observation(observation)
+        yield observation
+
+
+def _response(logged: object) -> Mapping[str, Any] | None:
+    """Return the JSON-RPC response, logged as JSON or as server-sent events; ``None`` if it is not there whole."""
+    if isinstance(logged, dict):
+        return logged
+    found: Mapping[str, Any] | None = None
+    for line in logged.splitlines() if isinstance(logged, str) else ():
+        if line.startswith("data:"):
+            try:
+                message = decode_json(line[5:].strip().encode())
+            except InputError:
+                return None
+            if isinstance(message, dict) and ("result" in message or "error" in message):
+                found = message
+    return found
+
+
+def _object(content: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = content.get(name)
+    return found if isinstance(found, dict) else {}
