@@ -18,6 +18,7 @@ import functools
 import hmac
 import json
 import logging
+import math
 import time
 import uuid
 from collections import Counter, OrderedDict
@@ -27,8 +28,9 @@ from threading import Lock
 from typing import Any
 
 from assay_stream.canonical.decode import decode_json
+from assay_stream.canonical.lenient import read_leniently
 from assay_stream.errors import InputError
-from assay_stream.limits import FEED_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS, FEED_LIMITS
 from assay_stream.observe.feeds.ext_mcp_wire import INVALID, MESSAGES, PERMISSION_DENIED
 from assay_stream.observe.feeds.feed import Feed
 from assay_stream.observe.objects import CALL, Asked, ClientView
@@ -41,6 +43,11 @@ _LIST = "tools/list"
 _OF_ONE_SERVER = frozenset(("initialize", "server/discover", "prompts/list", "resources/templates/list"))
 """What is shown of a server beside its tools, if the gateway serves no other."""
 _HASH_CHARS = 32
+_MERGED = replace(
+    DEFAULT_LIMITS, record_bytes_max=FEED_LIMITS.request_bytes_max, containers_max=FEED_LIMITS.request_bytes_max
+)
+"""Limits of a merged list: each server's part is held to the usual ones, so that none takes the others' lists along."""
+_TOLD = ("name", "_meta", "isError", "resultType")
 
 _log = logging.getLogger(__name__)
 
@@ -86,7 +93,7 @@ class ExtMcp:
         token = str(uuid.uuid4())
         asked = self._feed.ask(
             CALL,
-            lambda: _call_of(request),
+            lambda: _call_of(request, strictly=self._enforces),
             view=self._view(request, self._server(request.service_names[0])),
             call_id=token,
         )
@@ -171,7 +178,7 @@ class ExtMcp:
     def _shown(self, raw: bytes) -> dict[str, Any] | None:
         """Return the result of a list, or ``None`` if it is not one, for the feed to say why."""
         try:
-            result = decode_json(raw)
+            result = decode_json(raw, limits=_MERGED)
         except InputError:
             return None
         return result if isinstance(result, dict) and isinstance(result.get("tools"), list) else None
@@ -195,13 +202,16 @@ class ExtMcp:
             _log.warning("%s: %s; further ones are only counted", code, why)
 
 
-def _call_of(request: Any) -> dict[str, Any]:
+def _call_of(request: Any, *, strictly: bool) -> dict[str, Any]:
     """Return the parameters of a call, with the trace that its request belongs to.
 
+    Args:
+        strictly: whether a call whose meaning is unclear must not pass.
+
     Raises:
-        InputError: if they are no sound JSON object.
+        InputError: if they are no JSON object, or not sound where that counts.
     """
-    params = decode_json(request.mcp_request)
+    params = decode_json(request.mcp_request) if strictly else _read(request.mcp_request)
     if not isinstance(params, dict):
         raise InputError("wrong_type", "the parameters of a call must be a JSON object", path="$")
     meta = params.get("_meta")
@@ -213,7 +223,20 @@ def _call_of(request: Any) -> dict[str, Any]:
 
 
 def _result_of(response: Any) -> dict[str, Any]:
-    return {"result": decode_json(response.mcp_response)}
+    return {"result": _read(response.mcp_response)}
+
+
+def _read(raw: bytes) -> Any:
+    """Return a JSON value; of one that is not sound, or too deep or large, what tells a call and its outcome.
+
+    That is then not sound either (NaN is no JSON), so that it is on record as such, and never hashed.
+    """
+    try:
+        return decode_json(raw)
+    except InputError:
+        known = read_leniently(raw)
+    told = {name: known[name] for name in _TOLD if name in known} if isinstance(known, dict) else {}
+    return {**told, "unsound": math.nan}
 
 
 def _text(message: Any, key: str) -> str:

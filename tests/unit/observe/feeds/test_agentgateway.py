@@ -14,7 +14,7 @@ import pytest
 grpc = pytest.importorskip("grpc", reason="the extra extmcp is not installed")
 
 from assay_stream.errors import ConfigurationError  # noqa: E402
-from assay_stream.limits import FEED_LIMITS  # noqa: E402
+from assay_stream.limits import DEFAULT_LIMITS, FEED_LIMITS  # noqa: E402
 from assay_stream.observe import MemorySink  # noqa: E402
 from assay_stream.observe.decisions import check_observation  # noqa: E402
 from assay_stream.observe.feeds.agentgateway import ExtMcp  # noqa: E402
@@ -128,6 +128,45 @@ def test_a_call_that_cannot_be_read_passes_only_where_nothing_is_enforced(params
     for service, refused in ((Service(), False), (Service(pinned(GOOD).rule), True)):
         with served(service) as gateway:
             assert (3 in gateway.request(SERVER, params)) == refused
+
+
+DEEP = b"[" * 200 + b"]" * 200
+
+
+def test_nobody_keeps_a_call_off_the_record_by_how_it_is_written() -> None:
+    """Arguments and results beyond our limits are on record as such, without a digest, and at once."""
+    service = Service()
+    with served(service) as gateway:
+        answer = gateway.request("github", b'{"name":"read","arguments":' + DEEP + b"}")
+        gateway.response(b'{"isError":true,"content":' + DEEP + b"}", "github", **texts_of(answer[5]))
+    [call] = service.calls()
+    assert (call["tool_name"], call["reason_code"], call["ok"]) == ("read", "forwarded_inexact_json", False)
+    assert not {"args_hash", "result_hash"} & call.keys()
+
+
+def test_a_list_that_cannot_be_read_ends_what_was_listed_before() -> None:
+    """The registry hears of it, and an enforcing service takes every pinned tool for unreadable."""
+    service = Service(pinned(GOOD).rule)
+    with served(service) as gateway:
+        gateway.lists(SERVER, tools=[GOOD])
+        assert gateway.call(SERVER, "read") is None
+        gateway.response(b'{"tools":' + DEEP + b"}", SERVER, method="tools/list")
+        refusal = gateway.call(SERVER, "read")
+    assert refusal is not None
+    assert refusal["code"] == "call_blocked"
+    lists = [json.loads(each.value)["data"]["tools"] for each in service.sink.observations if each.kind == "list"]
+    assert (lists[0], type(lists[1])) == ([GOOD], dict)
+
+
+def test_a_servers_excessive_list_does_not_take_anothers_along() -> None:
+    """In the merged list of both, only its own part is unreadable."""
+    service = Service(pinned(GOOD).rule, {"a_": "a", "b_": SERVER})
+    excess = a_tool("a_bomb", extra=[[]] * (DEFAULT_LIMITS.containers_max + 1))
+    with served(service) as gateway:
+        gateway.lists("a", SERVER, tools=[excess, {**GOOD, "name": "b_read"}])
+        assert gateway.call(SERVER, "read") is None
+    listed = [json.loads(each.value)["data"] for each in service.sink.observations if each.kind == "list"]
+    assert {data["server_id"]: type(data["tools"]) for data in listed} == {"a": dict, SERVER: list}
 
 
 def test_a_call_that_names_no_server_or_several_is_not_ruled_on() -> None:
