@@ -16,12 +16,12 @@ TAP = Path(__file__).with_name("mcp_tap.py")
 
 
 @asynccontextmanager
-async def tapped_client(command: list[str], output: Path, *, mode: str) -> AsyncIterator[Client]:
-    """A connected client. The observations are in ``output`` after the block."""
+async def tapped_client(command: list[str], output: Path, *, mode: str, **options: Any) -> AsyncIterator[Client]:
+    """A connected client, with more options of the SDK's. The observations are in ``output`` after the block."""
     through_tap = StdioServerParameters(
         command=sys.executable, args=[str(TAP), "the-server", "the-observer", str(output), *command]
     )
-    async with Client(stdio_client(through_tap), mode=mode) as client:
+    async with Client(stdio_client(through_tap), mode=mode, **options) as client:
         yield client
 
 
