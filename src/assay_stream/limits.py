@@ -551,6 +551,9 @@ class ListingLimits:
     announced_gap_s: float = 5.0
     """Between two listings for announced changes: a server may announce one after the other."""
 
+    announced_gap_max_s: float = 300.0
+    """That gap doubles up to here while changes are announced without a pause: 8 MB a time would add up."""
+
     retry_first_s: float = 5.0
     """Pause after a failure; it doubles with each further one, up to the interval."""
 

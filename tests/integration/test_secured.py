@@ -170,6 +170,27 @@ def test_a_tap_that_enforces_publishes_and_follows_the_verdicts(deployment: Secu
     )
 
 
+def test_a_lister_publishes_with_the_grants_of_its_role(
+    deployment: SecuredDeployment, worker: Worker, tmp_path: Path
+) -> None:
+    """It may write lists, and nothing else."""
+    config = tmp_path / "servers.yaml"
+    config.write_text(json.dumps({"servers": [{"server_id": "listed", "command": [sys.executable, "-c", SERVER]}]}))
+    lister = subprocess.Popen(
+        [sys.executable, "-m", "assay_stream", "list-watch", "--config", str(config)],
+        env=os.environ | deployment.env | deployment.env_of(AccessRole.LISTER),
+    )
+    try:
+        asyncio.run(
+            deployment.wait_for(Role.SNAPSHOTS, lambda lists: any(b"-lister" in (one.value or b"") for one in lists))
+        )
+        lister.terminate()
+        assert lister.wait(30) == 0
+    finally:
+        lister.kill()
+        lister.wait()
+
+
 def test_an_operator_decides_and_an_analyst_looks(deployment: SecuredDeployment, worker: Worker) -> None:
     """Decisions are written by the operator; whoever only reads can read all, and decide nothing."""
     rule = ["policy", "set", "--server-id", server_name(0), "--enforcement", "warn", "--reason", "test"]

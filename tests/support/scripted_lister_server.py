@@ -72,6 +72,8 @@ def main() -> None:
         method, number = message.get("method"), message.get("id")
         if behaviour == "hanging" or (behaviour == "deaf" and method == "server/discover"):
             continue
+        if behaviour == "fragile" and method == "server/discover":
+            return
         if rest and method is None and "result" in message:
             Path(rest[0]).write_text(line, encoding="utf-8")
         if number is None or method is None:

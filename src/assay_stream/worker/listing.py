@@ -95,11 +95,14 @@ class ListingMetrics:
         if watch is None or sink is None:
             return
         counts: Counter[str] = Counter({f"dropped:{reason}": count for reason, count in sink.stats.dropped.items()})
+        listed_s: dict[str, float] = {}
         for watched in watch.watched:
             counts += watched.counts
             if watched.listed_s is not None:
-                age_s = time.monotonic() - watched.listed_s
-                self._metrics.list_age.labels(watched.server.vantage.server_id).set(age_s)
+                server_id = watched.server.vantage.server_id
+                listed_s[server_id] = min(listed_s.get(server_id, watched.listed_s), watched.listed_s)
+        for server_id, at_s in listed_s.items():
+            self._metrics.list_age.labels(server_id).set(time.monotonic() - at_s)
         new = counts - self._counted
         self._counted = counts
         self._stage.done(new["listed"], new)

@@ -215,6 +215,8 @@ def raises(_event: Any, _memory: Any) -> list[Detection]:
         (lambda _event, _memory: 7, "agent_bad_output"),
         (lambda _event, _memory: ["a text"], "agent_bad_output"),
         (lambda _event, _memory: Detection(server_id=""), "agent_bad_output"),
+        (lambda _event, _memory: [Detection(about=["a list"])], "agent_bad_output"),  # type: ignore[arg-type]
+        (lambda _event, _memory: [Detection(about=("x",) * 9)], "agent_bad_output"),
         (lambda _event, _memory: [Detection(severity="urgent")], "agent_bad_output"),  # type: ignore[arg-type]
         (lambda _event, memory: memory.state.update(made={1, 2}), "agent_bad_state"),
         (lambda _event, memory: setattr(memory, "state", []), "agent_bad_state"),

@@ -16,7 +16,7 @@ SERVERS_MAX = 32
 """Servers remembered of each group. Whoever may publish can make up any number of names."""
 
 agent = Agent(
-    "unlisted_server", title="Calls on a server whose tools nobody lists", severity="low", forget_after_s=2 * AGAIN_S
+    "unlisted_server", title="Calls on a server without a list in force", severity="low", forget_after_s=2 * AGAIN_S
 )
 
 

@@ -99,13 +99,12 @@ class Conversation:
         """Set when the server announces a change."""
         self.ttl_s: float | None = None
         """For how long the server lets clients cache its tools."""
-        self.published = 0
-        """Snapshots that were published."""
         self.transport: Transport | None = None
         self._observer = observer
         self._publish = publish
         self._clock = clock
-        self._modern = modern
+        self.is_modern = modern
+        """Whether the server speaks MCP 2026-07-28, as far as is known."""
         self.limits = limits
         self._capabilities: Mapping[str, Any] = {}
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
@@ -117,6 +116,11 @@ class Conversation:
         """Whether the server says that it announces changes of its tools."""
         tools = self._capabilities.get("tools")
         return isinstance(tools, dict) and tools.get("listChanged") is True
+
+    @property
+    def is_probing(self) -> bool:
+        """Whether the server has not yet shown which era it speaks."""
+        return self.is_modern and self.version is None
 
     async def list_all(self) -> None:
         """Greet the server unless that was done, ask for all its lists, and publish them.
@@ -146,7 +150,7 @@ class Conversation:
         Raises:
             ListingError: if the server does not offer that, or breaks off.
         """
-        if self._modern:
+        if self.is_modern:
             wanted = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
             await self._ask("subscriptions/listen", {"notifications": wanted}, limit_s=None)
         elif self.transport is not None:
@@ -201,7 +205,7 @@ class Conversation:
         self._flush()
 
     async def _greet(self) -> None:
-        if self._modern:
+        if self.is_modern:
             try:
                 found = await self._ask("server/discover", {}, limit_s=self.limits.probe_limit_s)
             except ServerRefusedError:
@@ -215,7 +219,7 @@ class Conversation:
                 self.version = MODERN
                 self._note_capabilities(found)
                 return
-            self._modern = False
+            self.is_modern = False
         if self.version is not None:
             return
         greeting = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": _CLIENT}
@@ -226,11 +230,6 @@ class Conversation:
         self.version = version
         self._note_capabilities(found)
         await self._send({"jsonrpc": "2.0", "method": "notifications/initialized"}, "notifications/initialized")
-
-    @property
-    def is_modern(self) -> bool:
-        """Whether the server speaks MCP 2026-07-28, as far as is known."""
-        return self._modern
 
     def _note_capabilities(self, result: Mapping[str, Any]) -> None:
         found = result.get("capabilities")
@@ -252,7 +251,7 @@ class Conversation:
     async def _ask(self, method: str, params: dict[str, Any], *, limit_s: float | None = -1.0) -> dict[str, Any]:
         """Send a request and return its result; without ``limit_s`` it may take for ever."""
         number, self.number = self.number, self.number + 1
-        if self._modern:
+        if self.is_modern:
             prefix = "io.modelcontextprotocol/"
             meta = {"protocolVersion": MODERN, "clientInfo": _CLIENT, "clientCapabilities": {}}
             params = {**params, "_meta": {prefix + name: value for name, value in meta.items()}}
@@ -282,7 +281,7 @@ class Conversation:
     async def _send(self, message: Mapping[str, Any], method: str | None) -> None:
         raw = json.dumps(message, separators=(",", ":")).encode()
         self._observer.feed("client->server", raw, self._clock())
-        version = MODERN if self._modern else self.version
+        version = MODERN if self.is_modern else self.version
         if self.transport is None:
             raise AssertionError("nothing to send with")
         expects_answer = method is not None and "id" in message
@@ -317,4 +316,3 @@ class Conversation:
         held, self._held = self._held, None
         if held is not None:
             self._publish(held)
-            self.published += 1

@@ -3,7 +3,7 @@
 1. Each server has a task of its own; nothing that one does or leaves undone holds up another for longer than its
    place among ``listings_max`` listings, which ``listing_limit_s`` bounds.
 2. A listing opens a connection, and closes it unless the server announces changes. What it announces is listed on the
-   same connection, at most every ``announced_gap_s``.
+   same connection, at most every ``announced_gap_s``, and less and less often while that goes on.
 3. The next listing is due after the interval, or earlier by the list's ``ttlMs``; after failures sooner at first, then
    at pauses that double. Every pause is shortened by up to a tenth, so that servers drift apart.
 4. No state outlives the process but what it published.
@@ -113,7 +113,8 @@ class ListWatch:
                 tasks.create_task(self._visit(each, stays=False))
 
     async def _follow(self, watched: Watched) -> None:
-        await asyncio.sleep(_shortened(min(watched.server.interval_s, len(self.watched) / 100)) * 0.999)
+        # All at once would only wait for one another.
+        await asyncio.sleep(len(self.watched) / 100 * secrets.randbelow(_PARTS) / _PARTS)
         while True:
             pause_s = await self._visit(watched, stays=watched.server.listen)
             await asyncio.sleep(_shortened(max(pause_s, _PAUSE_MIN_S)))
@@ -129,6 +130,7 @@ class ListWatch:
             limits=self._limits,
         )
         due_s = time.monotonic() + watched.server.interval_s
+        gap_s = self._limits.announced_gap_s
         listening: asyncio.Task[None] | None = None
         try:
             async with AsyncExitStack() as stack:
@@ -141,7 +143,8 @@ class ListWatch:
                     if listening is None:
                         listening = asyncio.create_task(conversation.listen())
                         stack.push_async_callback(_end, listening)
-                    await asyncio.sleep(self._limits.announced_gap_s)
+                    await asyncio.sleep(min(gap_s, max(due_s - time.monotonic(), 0.0)))
+                    gap_s = self._next_gap_s(gap_s, is_restless=conversation.changed.is_set())
                     if not await _changed(conversation, listening, due_s):
                         break
         except ListingError as error:
@@ -158,14 +161,25 @@ class ListWatch:
     async def _list(self, watched: Watched, conversation: Conversation, stack: AsyncExitStack) -> None:
         async with self._hosts[watched.server.host], self._listings, asyncio.timeout(self._limits.listing_limit_s):
             if conversation.transport is None:
-                conversation.transport = await self._opened(watched.server, conversation)
-                stack.push_async_callback(_closed, conversation.transport)
-            await conversation.list_all()
+                await self._connect(watched.server, conversation, stack)
+            try:
+                await conversation.list_all()
+            except ListingError as error:
+                if error.reason != "ended" or watched.server.url is not None or not conversation.is_probing:
+                    raise
+                # Some servers of earlier revisions end at a question that they do not know.
+                conversation.is_modern = False
+                await self._connect(watched.server, conversation, stack)
+                await conversation.list_all()
         watched.modern, watched.listed_s, watched.failures = conversation.is_modern, time.monotonic(), 0
         watched.counts["listed"] += 1
         if watched.failing is not None:
             _log.warning("%s: listed again", watched.server.vantage.server_id)
             watched.failing = None
+
+    async def _connect(self, server: ListedServer, conversation: Conversation, stack: AsyncExitStack) -> None:
+        conversation.transport = await self._opened(server, conversation)
+        stack.push_async_callback(_closed, conversation.transport)
 
     async def _opened(self, server: ListedServer, conversation: Conversation) -> Transport:
         if server.url is None:
@@ -175,6 +189,10 @@ class ListWatch:
         if self._client is None:
             raise AssertionError("a server with a URL needs a client")
         return await HttpTransport.open(server, self._client, conversation)
+
+    def _next_gap_s(self, gap_s: float, *, is_restless: bool) -> float:
+        """Return the next pause after a listing: twice as long while changes are announced within it."""
+        return min(2 * gap_s, self._limits.announced_gap_max_s) if is_restless else self._limits.announced_gap_s
 
     def _ttl_s(self, conversation: Conversation) -> float:
         return math.inf if conversation.ttl_s is None else max(conversation.ttl_s, self._limits.ttl_min_s)

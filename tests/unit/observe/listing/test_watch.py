@@ -42,9 +42,9 @@ async def test_a_server_of_an_earlier_revision_is_greeted_after_it_refused_the_n
     assert listing.watched.failing is None
 
 
-@pytest.mark.parametrize("behaviour", ["deaf", "texts"])
+@pytest.mark.parametrize("behaviour", ["deaf", "fragile", "texts"])
 async def test_servers_that_bend_the_protocol_are_listed(behaviour: str) -> None:
-    """One that ignores a question it does not know, and one that makes texts of ids."""
+    """One that ignores a question it does not know, one that ends at it, and one that makes texts of ids."""
     listing = await listed_once(scripted(behaviour), limits=QUICK)
     assert [snapshot["completeness"] for snapshot in listing.data()] == ["complete"]
 
