@@ -168,15 +168,17 @@ async def test_a_pinned_tool_of_a_swapped_server_is_refused_until_it_is_approved
     await the_listings_say(deployment, pinned[TOOL], error["observed"])
 
 
-@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
-async def test_a_swapped_server_is_refused_over_http(deployment: Deployment, mode: str) -> None:
-    """Policy, pins, another server under the same address: its changed tool is refused."""
+@pytest.mark.parametrize(
+    ("mode", "options"), [("legacy", []), ("2026-07-28", []), ("legacy", ["hide"]), ("2026-07-28", ["hide"])]
+)
+async def test_a_swapped_server_is_refused_over_http(deployment: Deployment, mode: str, options: list[str]) -> None:
+    """Policy, pins, another server under the same address: its changed tool is refused, and hidden if that is asked."""
     worker = deployment.start_worker()
     await worker.wait_ready()
     reason, port, behind = ("--reason", "as reviewed"), free_port(), free_port()
     await ordered(deployment, "policy", "set", "--server-id", "web", "--enforcement", "block", *reason)
     listen = ["tap", "--listen", f"127.0.0.1:{port}", "--server-id", "web", "--observer-id", "proxy-1", "--enforce"]
-    command = [sys.executable, "-m", "assay_stream", *listen, "--upstream", f"http://127.0.0.1:{behind}/mcp"]
+    command = [sys.executable, "-m", "assay_stream", *listen, *options, "--upstream", f"http://127.0.0.1:{behind}/mcp"]
     async with listening(command, port, env=deployment.env):
         async with http_server(port=behind), Client(f"http://127.0.0.1:{port}/mcp", mode=mode) as client:
             await client.list_tools()
@@ -186,14 +188,16 @@ async def test_a_swapped_server_is_refused_over_http(deployment: Deployment, mod
             await wait_for_row(deployment, "pins", "list", tool_name="echo", comparison="match")
             assert not (await client.call_tool("echo", {"message": "m"})).is_error
         async with http_server("swapped", port=behind), Client(f"http://127.0.0.1:{port}/mcp", mode=mode) as client:
-            await client.list_tools()
+            shown = {tool.name for tool in (await client.list_tools()).tools}
             error = await refusal_of(client, "echo", {"message": "m"})
             assert not (await client.call_tool("slow", {"seconds": 0})).is_error, "another tool passes"
         called = b'"slow"'
         records = await deployment.wait_for(
             Role.EVIDENCE, lambda all_: any(called in (each.value or b"") for each in all_)
         )
-    assert [each["tool"] for each in map(payload, records) if each["decision"] == "deny"] == ["echo"]
+    [denied] = [each for each in map(payload, records) if each["decision"] == "deny"]
+    assert (denied["tool"], denied["binding"].get("hidden", False)) == ("echo", bool(options))
+    assert ("echo" in shown, "slow" in shown) == (not options, True)
     assert isinstance(error.data, dict)
     assert (error.code, error.data["reason_code"]) == (BLOCKED_CODE, "definition_mismatch")
 

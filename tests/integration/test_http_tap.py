@@ -14,9 +14,11 @@ import httpx2
 import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
 
 from deploy.local.servers import node_server
 from tests.support.deployment import free_port
+from tests.support.gates import blocking
 from tests.support.http_mcp_server import INSTRUCTIONS
 from tests.support.http_tap import Tap, http_server, http_tap, listening
 
@@ -58,6 +60,23 @@ async def test_a_server_is_observed_while_a_client_lists_and_calls(mode: str, fl
     assert len({call["tool_call_id"] for call in calls}) == 3
     assert calls[0]["args_hash"] != calls[1]["args_hash"]
     assert not any(b"a secret" in each.value for each in tap.sink.observations)
+
+
+@pytest.mark.parametrize("flags", [(), ("json",), ("stateless",)], ids=["sse", "json", "stateless"])
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_refused_tool_is_hidden_from_the_client(mode: str, flags: tuple[str, ...]) -> None:
+    """The client gets a sound list without it and calls the others; evidence has both."""
+    rule = blocking("echo")
+    async with http_server(*flags) as url, http_tap(url, rule=rule, hide=True) as tap, a_client(tap, mode) as client:
+        shown = [tool.name for tool in (await client.list_tools()).tools]
+        worked = await client.call_tool("work", {"steps": 3})
+        with pytest.raises(MCPError, match="blocks this call"):
+            await client.call_tool("echo", {"message": "m"})
+    snapshot = tap.data("list")[-1]
+    assert ("echo" in shown, "work" in shown, bool(worked.is_error)) == (False, True, False)
+    assert [tool["name"] for tool in snapshot["tools"] if tool["name"] not in shown] == ["echo"]
+    assert [each["name"] for each in snapshot["hidden"]] == ["echo"]
+    assert [(call["tool_name"], call["decision"]) for call in tap.data("call")] == [("work", "allow"), ("echo", "deny")]
 
 
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from assay_stream.observe import WireObserver
-from assay_stream.observe.gate import Passage
+from assay_stream.observe.gate import Passage, Rule
 from assay_stream.observe.hiding import gate_class
 from assay_stream.observe.shown import Shown
 from assay_stream.observe.verdicts import Ruling, VerdictTable
@@ -140,6 +140,11 @@ def denied(passage: Passage) -> list[tuple[str, str]]:
     events = [json.loads(each.value)["data"] for each in passage.observations]
     assert {event["decision"] for event in events} <= {"deny"}
     return [(event["tool_name"], event["reason_code"]) for event in events]
+
+
+def blocking(name: str) -> Rule:
+    """A rule that refuses one tool, whatever its definition."""
+    return lambda _, tool_name, __: BLOCK if tool_name == name else ALLOW
 
 
 BLOCK = Ruling(action=Action.BLOCK, reason_code="definition_mismatch")
