@@ -2,8 +2,9 @@
 
 python -m bench.bench_tap [--calls N] [--rounds N] [--streams N]
 
-Each program has a process of its own. Latency is that of one call at a time; the rate that of many at once. Processor
-time is the proxy's own, which a loaded machine distorts least.
+Each program has a process of its own. Latency is that of one call at a time, and of calls that are due at a fixed rate,
+counted from when each is due; the rate is that of many at once. Processor time is the proxy's own, which a loaded
+machine distorts least.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "e
 HEADERS = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "echo"}
 ANSWER = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": "x" * 800}]}}).encode()
 AT_ONCE = 32
+DUE_PER_S = 500
 WARM_UP = 50
 _START_LIMIT_S = 30.0
 
@@ -88,18 +90,31 @@ async def _latencies_ms(session: aiohttp.ClientSession, url: str, calls: int) ->
     return times
 
 
-async def _measured(url: str, calls: int, process: psutil.Popen) -> tuple[float, float, float, float]:
-    """Return p50 and p99 in ms, calls/s at once, and the program's microseconds of processor time per call."""
+async def _due(session: aiohttp.ClientSession, url: str, calls: int) -> list[float]:
+    """Return how many ms after it was due each call was answered."""
+
+    async def call(due_s: float) -> float:
+        await asyncio.sleep(max(0.0, due_s - time.perf_counter()))
+        await _latencies_ms(session, url, 1)
+        return (time.perf_counter() - due_s) * 1e3
+
+    start_s = time.perf_counter() + 0.1
+    return await asyncio.gather(*(call(start_s + number / DUE_PER_S) for number in range(calls)))
+
+
+async def _measured(url: str, calls: int, process: psutil.Popen) -> tuple[float, ...]:
+    """Return p50 and p99 in ms, p99 at a fixed rate, calls/s at once, and its processor time per call in us."""
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
         await _latencies_ms(session, url, WARM_UP)
         before = process.cpu_times()
         times = sorted(await _latencies_ms(session, url, calls))
+        due = sorted(await _due(session, url, calls))
         started_s = time.perf_counter()
         await asyncio.gather(*(_latencies_ms(session, url, calls // AT_ONCE) for _ in range(AT_ONCE)))
         rate = calls // AT_ONCE * AT_ONCE / (time.perf_counter() - started_s)
         after = process.cpu_times()
-    cpu_us = (after.user + after.system - before.user - before.system) * 1e6 / (calls + calls // AT_ONCE * AT_ONCE)
-    return statistics.median(times), times[int(len(times) * 0.99)], rate, cpu_us
+    cpu_us = (after.user + after.system - before.user - before.system) * 1e6 / (2 * calls + calls // AT_ONCE * AT_ONCE)
+    return statistics.median(times), times[int(calls * 0.99)], due[int(calls * 0.99)], rate, cpu_us
 
 
 async def _streams(url: str, count: int, process: psutil.Popen) -> list[float]:
@@ -141,14 +156,15 @@ def main() -> None:
     }
     running = {name: _start(command, ports[name]) for name, command in commands.items()}
     try:
-        rows: dict[str, list[tuple[float, float, float, float]]] = {name: [] for name in commands}
+        rows: dict[str, list[tuple[float, ...]]] = {name: [] for name in commands}
         for _ in range(options.rounds):
             for name, process in running.items():
                 rows[name].append(asyncio.run(_measured(urls[name], options.calls, process)))
-        print("| way | p50, ms | p99, ms | calls/s | µs processor time per call |\n|---|---|---|---|---|")
+        print(f"| way | p50, ms | p99, ms | p99 at {DUE_PER_S}/s, ms | calls/s at once | processor time per call, µs |")
+        print("|---|---|---|---|---|---|")
         for name, measured in rows.items():
-            p50, p99, rate, cpu = (statistics.median(column) for column in zip(*measured, strict=True))
-            print(f"| {name} | {p50:.2f} | {p99:.2f} | {rate:,.0f} | {cpu:,.0f} |")
+            p50, p99, due, rate, cpu = (statistics.median(column) for column in zip(*measured, strict=True))
+            print(f"| {name} | {p50:.2f} | {p99:.2f} | {due:.2f} | {rate:,.0f} | {cpu:,.0f} |")
         if options.streams:
             sizes = asyncio.run(_streams(urls["tap"], options.streams, running["tap"]))
             print(

@@ -405,6 +405,10 @@ class HttpLimits:
     """Parts of messages of one server that wait for their ends, and bodies to be ruled on: eight of the longest. What
     goes beyond is not read, or, if it is to be ruled on, refused."""
 
+    inspect_pause_s: float = 0.01
+    """How long what passed waits to be inspected together with what comes next. Records are that much later,
+    and the two threads take turns less often, which costs more than inspecting a small call."""
+
     exchange_cost_bytes: int = 4_096
     """What an exchange counts for in the backlog beside its bodies."""
 

@@ -196,7 +196,9 @@ async def test_a_swapped_server_is_refused_over_http(deployment: Deployment, mod
             Role.EVIDENCE, lambda all_: any(called in (each.value or b"") for each in all_)
         )
     [denied] = [each for each in map(payload, records) if each["decision"] == "deny"]
-    assert (denied["tool"], denied["binding"].get("hidden", False)) == ("echo", bool(options))
+    binding = denied["binding"]
+    assert isinstance(binding, dict)
+    assert (denied["tool"], binding.get("hidden", False)) == ("echo", bool(options))
     assert ("echo" in shown, "slow" in shown) == (not options, True)
     assert isinstance(error.data, dict)
     assert (error.code, error.data["reason_code"]) == (BLOCKED_CODE, "definition_mismatch")

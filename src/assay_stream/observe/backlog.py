@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable
 
 _log = logging.getLogger(__name__)
@@ -16,13 +17,16 @@ class Backlog(threading.Thread):
     Args:
         bytes_max: what may wait, by the size that each step is given.
         last: runs after everything else, once the backlog is finished.
+        pause_s: seconds to wait for more before each run of steps: two threads that take turns at every step spend
+            more on taking turns than on the steps.
     """
 
-    def __init__(self, name: str, *, bytes_max: int, last: Callable[[], None]) -> None:
+    def __init__(self, name: str, *, bytes_max: int, last: Callable[[], None], pause_s: float = 0.0) -> None:
         super().__init__(name=name, daemon=True)
         self.failures = 0
         self._bytes_max = bytes_max
         self._last = last
+        self._pause_s = pause_s
         self._steps: queue.SimpleQueue[tuple[int, Callable[[], None]] | None] = queue.SimpleQueue()
         self._bytes = 0
         self._lock = threading.Lock()
@@ -42,10 +46,18 @@ class Backlog(threading.Thread):
 
     def run(self) -> None:
         while (waiting := self._steps.get()) is not None:
-            size_bytes, step = waiting
-            with self._lock:
-                self._bytes -= size_bytes
-            self.guard(step)
+            if self._pause_s:
+                time.sleep(self._pause_s)
+            while waiting is not None:
+                size_bytes, step = waiting
+                with self._lock:
+                    self._bytes -= size_bytes
+                self.guard(step)
+                if self._steps.empty():
+                    break
+                waiting = self._steps.get()
+            else:
+                break
         self.guard(self._last)
 
     def guard(self, step: Callable[[], None]) -> None:
@@ -53,6 +65,10 @@ class Backlog(threading.Thread):
         try:
             step()
         except Exception:  # noqa: BLE001 - no failure of the observer may reach the connection
-            self.failures += 1
-            if self.failures == 1:
-                _log.exception("observing failed; the connection goes on, further failures are only counted")
+            self.note_failure()
+
+    def note_failure(self) -> None:
+        """Count the failure that is being handled; the first one is logged."""
+        self.failures += 1
+        if self.failures == 1:
+            _log.exception("observing failed; the connection goes on, further failures are only counted")

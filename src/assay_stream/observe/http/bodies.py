@@ -100,8 +100,9 @@ class EventStream:
         return not self._line and not self._event_bytes
 
     def feed(self, data: bytes) -> Iterator[bytes | None]:
-        if self._after_cr and data:
-            self._after_cr = False
+        if not data:
+            return
+        if self._after_cr:
             data = data.removeprefix(b"\n")
         start = 0
         for end in LINE_END.finditer(data):

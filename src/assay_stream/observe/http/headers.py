@@ -30,27 +30,29 @@ _NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri
 
 def passed_on(fields: HeaderFields) -> list[tuple[str, str]]:
     """Return the fields without those that are for one connection only (RFC 9110, section 7.6.1)."""
-    named = {
-        name.strip().lower() for field, value in fields if field.lower() == "connection" for name in value.split(",")
-    }
-    return [(name, value) for name, value in fields if name.lower() not in _OF_ONE_HOP | named]
+    dropped = _OF_ONE_HOP
+    for name, value in fields:
+        if name.lower() == "connection":
+            dropped = dropped.union(part.strip().lower() for part in value.split(","))
+    return [field for field in fields if field[0].lower() not in dropped]
 
 
 def forwarded(fields: HeaderFields, *, plain: bool = False) -> list[tuple[str, str]]:
     """Return a client's fields as the server gets them; encodings that cannot be read here are not offered to it.
 
     Args:
+        fields: as ``passed_on`` returns them.
         plain: whether to offer no encoding at all.
     """
-    kept = [(name, value) for name, value in passed_on(fields) if name.lower() not in _NOT_FORWARDED]
-    offered = [
-        part.strip()
-        for name, value in fields
-        if name.lower() == "accept-encoding"
-        for part in value.split(",")
-        if part.partition(";")[0].strip().lower() in READABLE_ENCODINGS
-    ]
-    return [*kept, ("Accept-Encoding", "identity" if plain else ", ".join(offered) or "identity")]
+    kept, offered = [], []
+    for field in fields:
+        name = field[0].lower()
+        if name not in _NOT_FORWARDED:
+            kept.append(field)
+        elif name == "accept-encoding" and not plain:
+            parts = (part.strip() for part in field[1].split(","))
+            offered += [part for part in parts if part.partition(";")[0].strip().lower() in READABLE_ENCODINGS]
+    return [*kept, ("Accept-Encoding", ", ".join(offered) or "identity")]
 
 
 def is_host_served(host: str, served: Collection[str]) -> bool:
@@ -105,7 +107,8 @@ def _decoded(value: str) -> str | None:
 def values_of(fields: Iterable[tuple[str, str]], name: str) -> list[str]:
     """Return the values of a field, in order."""
     name = name.lower()
-    return [value for field, value in fields if field.lower() == name]
+    length = len(name)
+    return [value for field, value in fields if len(field) == length and field.lower() == name]
 
 
 def first(fields: Iterable[tuple[str, str]], name: str) -> str | None:

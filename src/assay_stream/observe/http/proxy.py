@@ -121,8 +121,8 @@ class _Passed(web.StreamResponse):
         without: those that say something of a body that is not passed on as it came.
     """
 
-    def __init__(self, answer: ResponseHead, without: Collection[str] = ()) -> None:
-        headers = CIMultiDict((name, value) for name, value in passed_on(answer.fields) if name.lower() not in without)
+    def __init__(self, answer: ResponseHead, fields: HeaderFields, without: Collection[str] = ()) -> None:
+        headers = CIMultiDict((name, value) for name, value in fields if not without or name.lower() not in without)
         super().__init__(status=answer.status, reason=answer.reason or None, headers=headers)
         self.added = {"Server", "Content-Type"} - {name.title() for name in headers}
 
@@ -205,7 +205,8 @@ class Proxy:
     async def _exchange(self, request: web.Request, upstream: Upstream, url: str, query: str) -> web.StreamResponse:
         fields = list(request.headers.items())
         # What counts is what the server gets: a client can have any field taken out on the way.
-        eyes: Eyes = self._eyes(upstream, request.method, passed_on(fields)) if url == upstream.url else _Blind()
+        asked = passed_on(fields)
+        eyes: Eyes = self._eyes(upstream, request.method, asked) if url == upstream.url else _Blind()
         ending: Ending = "upstream_failed"
         upload = Upload(request, eyes.from_client, self._limits)
         try:
@@ -214,15 +215,16 @@ class Proxy:
                 if refusal is not None:
                     kind = "application/json" if refusal.body else None
                     return web.Response(status=refusal.status, body=refusal.body, content_type=kind)
-            sent = forwarded(fields, plain=eyes.hides)
+            sent = forwarded(asked, plain=eyes.hides)
             answer = await self._send(request, f"{url}?{query}" if query else url, sent, upload)
-            eyes.answered(answer.status, passed_on(answer.fields))
+            answered = passed_on(answer.fields)
+            eyes.answered(answer.status, answered)
             self._note_reached(url, None)
             if answer.status in _REDIRECTS:
                 await answer.release()
                 raise HttpProblem("upstream_redirects")
             try:
-                response, is_whole = await self._pass_back(request, answer, eyes)
+                response, is_whole = await self._pass_back(request, answer, answered, eyes)
                 ending = "complete" if is_whole else "upstream_failed"
                 return response
             finally:
@@ -263,15 +265,15 @@ class Proxy:
             _log.warning("a server cannot be reached: %s: %s", url, failure)
 
     async def _pass_back(
-        self, request: web.Request, answer: ResponseHead, eyes: Eyes
+        self, request: web.Request, answer: ResponseHead, fields: HeaderFields, eyes: Eyes
     ) -> tuple[web.StreamResponse, bool]:
         """Pass a response on, and return it with whether it came whole."""
-        fields, is_held = passed_on(answer.fields), eyes.hides and answer.status in _OK
+        is_held = eyes.hides and answer.status in _OK
         if is_held and not is_event_stream(fields):
-            return await self._pass_whole(request, answer, eyes), True
+            return await self._pass_whole(request, answer, fields, eyes), True
         if is_held and not is_plain(fields):
             raise HttpProblem("answer_unreadable")
-        response = _Passed(answer, without=_OF_LENGTH if is_held else ())
+        response = _Passed(answer, fields, without=_OF_LENGTH if is_held else ())
         await response.prepare(request)
         try:
             async for chunk in answer.chunks():
@@ -290,7 +292,9 @@ class Proxy:
         eyes.passed()
         return response, True
 
-    async def _pass_whole(self, request: web.Request, answer: ResponseHead, eyes: Eyes) -> web.StreamResponse:
+    async def _pass_whole(
+        self, request: web.Request, answer: ResponseHead, fields: HeaderFields, eyes: Eyes
+    ) -> web.StreamResponse:
         """Pass a response on once its whole body was read and inspected."""
         parts: list[bytes] = []
         held_bytes = 0
@@ -305,7 +309,7 @@ class Proxy:
             shown = await eyes.whole(body)
             if body and not shown:
                 raise HttpProblem("answer_unreadable")
-            response = _Passed(answer, without=() if shown == body else _OF_CONTENT)
+            response = _Passed(answer, fields, without=() if shown == body else _OF_CONTENT)
             if shown != body:
                 response.content_length = len(shown)
             await response.prepare(request)

@@ -6,10 +6,11 @@ import asyncio
 import functools
 import ipaddress
 import logging
+import os
 import secrets
 import ssl
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from aiohttp import web
 
 from assay_stream.errors import ConfigurationError
 from assay_stream.limits import HTTP_LIMITS, HttpLimits
-from assay_stream.observe.events import Observation, Vantage
+from assay_stream.observe.events import Vantage
 from assay_stream.observe.http.client import Client, Http1Client, Http2Client
 from assay_stream.observe.http.credentials import Contexts
 from assay_stream.observe.http.headers import LOOPBACK, HeaderFields
@@ -28,12 +29,14 @@ from assay_stream.observe.http.traffic import Traffic
 from assay_stream.observe.http.upstreams import Upstream, routes
 from assay_stream.observe.http.watching import HttpWatch
 from assay_stream.observe.mcp_wire import WireObserver
+from assay_stream.observe.outbox import Outbox
 from assay_stream.observe.sinks import Sink
 
 if TYPE_CHECKING:
     from assay_stream.observe.gate import Gate, Rule
 
 _WATCH_LIMIT_S = 30.0
+_IDS_DRAWN = 256
 
 _log = logging.getLogger(__name__)
 
@@ -104,15 +107,13 @@ async def run_http_tap(
         ConfigurationError: ``bad_upstream``, ``cannot_listen``.
     """
     clock = clock or functools.partial(datetime.now, UTC)
-    new_id = new_id or (lambda: str(uuid.uuid4()))
-    loop = asyncio.get_running_loop()
     by_path = routes(upstreams)
     key, process_key = listener.context_key or secrets.token_bytes(32), secrets.token_bytes(32)
     traffic = {
         upstream.path: Traffic(
             upstream.vantage,
             Contexts(key, process_key, default=upstream.vantage.auth_context),
-            new_id=new_id,
+            new_id=new_id or functools.partial(next, _random_ids()),
             gate=None if rule is None else _gates(rule, hide),
             hides=hide,
             limits=limits,
@@ -120,9 +121,7 @@ async def run_http_tap(
         for upstream in upstreams
     }
 
-    def publish(observation: Observation) -> None:
-        loop.call_soon_threadsafe(sink.publish, observation)
-
+    publish = Outbox(asyncio.get_running_loop(), sink.publish)
     inspector: HttpWatch | HttpEnforcer
     if rule is None:
         inspector = HttpWatch(traffic.values(), publish=publish, clock=clock, limits=limits)
@@ -152,6 +151,14 @@ async def run_http_tap(
             await asyncio.to_thread(_finish, inspector)
             await asyncio.sleep(0)  # what was published last
             _report(inspector, traffic, proxy)
+
+
+def _random_ids() -> Iterator[str]:
+    """Yield new ids, drawn many at a time: each draw lets another thread run first. For one thread."""
+    while True:
+        drawn = os.urandom(16 * _IDS_DRAWN)
+        for start in range(0, len(drawn), 16):
+            yield str(uuid.UUID(bytes=drawn[start : start + 16], version=4))
 
 
 def _gates(rule: Rule, hide: bool) -> Callable[[Vantage, WireObserver], Gate]:

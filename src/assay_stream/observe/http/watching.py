@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, NamedTuple
 
 from assay_stream.limits import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.backlog import Backlog
@@ -34,7 +34,9 @@ class HttpWatch(Backlog):
         clock: Callable[[], datetime],
         limits: HttpLimits = HTTP_LIMITS,
     ) -> None:
-        super().__init__("assay-stream watch", bytes_max=limits.backlog_bytes_max, last=self._end)
+        super().__init__(
+            "assay-stream watch", bytes_max=limits.backlog_bytes_max, last=self._end, pause_s=limits.inspect_pause_s
+        )
         self.missed_exchanges = 0
         """Those that began while the backlog was full."""
         self._traffic = tuple(traffic)
@@ -51,29 +53,30 @@ class HttpWatch(Backlog):
         """Return the time of what passes now."""
         return self._clock()
 
-    def look(self, steps: Iterable[Callable[[], Iterable[Observation]]]) -> None:
-        """Run steps, and publish what they yield; a step that fails is counted."""
-        for step in steps:
-            self.guard(functools.partial(self._hand_on, step))
-
-    def _hand_on(self, step: Callable[[], Iterable[Observation]]) -> None:
-        for observation in step():
-            self._publish(observation)
+    def inspect(self, step: Callable[..., Iterable[Observation]], *arguments: Any) -> None:
+        """Run a step, and publish what it yields; if it fails, that is counted."""
+        try:
+            for observation in step(*arguments):
+                self._publish(observation)
+        except Exception:  # noqa: BLE001 - no failure of the observer may reach the connection
+            self.note_failure()
 
     def _end(self) -> None:
         for traffic in self._traffic:
-            self.look([functools.partial(traffic.close, self._clock())])
+            self.inspect(traffic.close, self._clock())
 
 
-@dataclass(frozen=True, slots=True)
-class _Note:
+class _Note(NamedTuple):
     """Something that passed.
 
     Args:
+        step: what takes it: an exchange, what passed, and when.
         direction: of the bytes, if it is any.
     """
 
-    look: Callable[[Exchange], Iterable[Observation]]
+    step: Callable[..., Iterable[Observation]]
+    what: tuple[Any, ...]
+    at: datetime
     direction: Direction | None = None
 
 
@@ -96,26 +99,22 @@ class Watched:
         self._begun = False
         self._unobserved = False
         self._losing: set[Direction] = set()
-        self._guard(lambda: self._open(number, method, fields, watch.now()))
+        self._note(self._open, (number, method, fields))
 
     async def ruled(self, body: bytes) -> None:
         """Let every request pass."""
 
     def from_client(self, data: bytes | None) -> None:
         """Note bytes of the request's body, ``None`` for its end."""
-        self._guard(lambda: self._bytes("client->server", data))
-        if data is None:
-            self._guard(self._pass_on)
+        self._note(self._traffic.from_client, (data,), "client->server", is_last=data is None)
 
     def answered(self, status: int, fields: HeaderFields) -> None:
         """Note the head of the response."""
-        self._guard(lambda: self._note(lambda exchange, at: self._traffic.answered(exchange, status, fields, at)))
+        self._note(self._traffic.answered, (status, fields))
 
     async def from_server(self, data: bytes | None) -> bytes:
         """Note bytes of the response's body, ``None`` for its end; all of them pass."""
-        self._guard(lambda: self._bytes("server->client", data))
-        if data is not None:
-            self._guard(self._pass_on)
+        self._note(self._traffic.from_server, (data,), "server->client", is_last=data is not None)
         return data or b""
 
     async def whole(self, body: bytes) -> bytes:
@@ -127,35 +126,29 @@ class Watched:
 
     def closed(self, ending: Ending) -> None:
         """Note the end of the exchange."""
-        self._guard(lambda: self._note(lambda exchange, at: self._traffic.closed(exchange, ending, at)))
-        self._guard(self._pass_on)
-
-    def _guard(self, step: Callable[[], None]) -> None:
-        if not self._unobserved:
-            self._watch.guard(step)
-
-    def _open(self, number: int, method: str, fields: HeaderFields, at: datetime) -> None:
-        def step() -> list[Observation]:
-            self._exchange, observations = self._traffic.open(number, method, fields, at)
-            return observations
-
-        self._first = step
-
-    def _bytes(self, direction: Direction, data: bytes | None) -> None:
-        if direction in self._losing:
-            return  # the rest of a body says nothing without what was lost of it
-        read = self._traffic.from_client if direction == "client->server" else self._traffic.from_server
-        size_bytes = 0 if data is None else len(data)
-        self._note(lambda exchange, at: read(exchange, data, at), direction)
-        self._noted_bytes += size_bytes
-        if self._noted_bytes > _NOTED_BYTES_MAX:
-            self._pass_on()
+        self._note(self._traffic.closed, (ending,), is_last=True)
 
     def _note(
-        self, step: Callable[[Exchange, datetime], list[Observation]], direction: Direction | None = None
+        self,
+        step: Callable[..., Iterable[Observation]],
+        what: tuple[Any, ...],
+        direction: Direction | None = None,
+        *,
+        is_last: bool = False,
     ) -> None:
-        at = self._watch.now()
-        self._notes.append(_Note(lambda exchange: step(exchange, at), direction))
+        """Note something; the last of several is passed on with them."""
+        if self._unobserved:
+            return
+        try:
+            # The rest of a body says nothing without what was lost of it.
+            if direction is None or direction not in self._losing:
+                self._notes.append(_Note(step, what, self._watch.now(), direction))
+                if direction is not None:
+                    self._noted_bytes += len(what[0] or b"")
+            if is_last or self._noted_bytes > _NOTED_BYTES_MAX:
+                self._pass_on()
+        except Exception:  # noqa: BLE001 - no failure of the observer may reach the connection
+            self._watch.note_failure()
 
     def _pass_on(self) -> None:
         notes, self._notes = self._notes, []
@@ -166,21 +159,26 @@ class Watched:
         lost = dict.fromkeys(note.direction for note in notes if note.direction is not None)
         self._losing |= lost.keys()
         at = self._watch.now()
-        kept = [_Note(functools.partial(self._lost, each, at)) for each in lost]
-        if not self._add(cost_bytes, [*kept, *(note for note in notes if note.direction is None)]):
+        kept = [note for note in notes if note.direction is None]
+        # The exchange is opened before anything of it can be lost.
+        place = 0 if self._begun else 1
+        kept[place:place] = [_Note(self._traffic.lost, (each,), at) for each in lost]
+        if not self._add(cost_bytes, kept):
             self._unobserved = True
             self._watch.missed_exchanges += 1
 
     def _add(self, size_bytes: int, notes: list[_Note]) -> bool:
-        steps: list[Callable[[], Iterable[Observation]]] = [functools.partial(self._look, note) for note in notes]
-        if not self._begun:
-            steps.insert(0, self._first)
-        fits = self._watch.add(size_bytes, lambda: self._watch.look(steps))
+        fits = self._watch.add(size_bytes, functools.partial(self._look, notes))
         self._begun = self._begun or fits
         return fits
 
-    def _lost(self, direction: Direction, at: datetime, exchange: Exchange) -> list[Observation]:
-        return self._traffic.lost(exchange, direction, at)
+    # In the other thread
 
-    def _look(self, note: _Note) -> Iterable[Observation]:
-        return () if self._exchange is None else note.look(self._exchange)
+    def _look(self, notes: list[_Note]) -> None:
+        for note in notes:
+            if self._exchange is not None or note.step == self._open:
+                self._watch.inspect(note.step, self._exchange, *note.what, note.at)
+
+    def _open(self, _: None, number: int, method: str, fields: HeaderFields, at: datetime) -> list[Observation]:
+        self._exchange, observations = self._traffic.open(number, method, fields, at)
+        return observations

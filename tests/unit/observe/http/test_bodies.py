@@ -165,3 +165,10 @@ def test_a_bomb_is_inflated_no_further_than_its_limit() -> None:
     packed = gzip.compress(bytes(10**7))
     assert list(body.feed(packed[:3000])) == [None]
     assert read(body, b"whatever follows") == []
+
+
+def test_a_line_end_may_be_cut_in_two_with_nothing_in_between() -> None:
+    """A decompressor yields empty parts."""
+    stream = EventStream(100)
+    parts = (b"data: {}\r", b"", b"\n", b"\r", b"", b"\n")
+    assert [message for part in parts for message in stream.feed(part)] == [b"{}"]
