@@ -68,7 +68,7 @@ coverage: $(VENV)/.ready ## Branch coverage of the tests that need no broker, wi
 integration: $(VENV)/.ready .schemathesis-venv/.ready ## Tests on real Kafka brokers and real MCP servers.
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal --durations=15 -m "(kafka or servers) and not chaos"
 
-GATEWAYS := fastmcp
+GATEWAYS := fastmcp litellm
 
 gateways: $(VENV)/.ready ## Carry a thousand calls through each gateway that has a feed (GATEWAYS=...).
 	$(BIN)/python -m deploy.local.gateways $(GATEWAYS)
@@ -87,7 +87,7 @@ LOCK := $(VENV)-tools/bin/uv pip compile --quiet --universal --python-version 3.
 	--custom-compile-command "make lock" --override deploy/requirements/overrides.in
 
 lock: $(VENV)-tools/.ready ## Regenerate every lock; pins that still fit stay (LOCK_OPTIONS=--upgrade).
-	$(LOCK) $(LOCK_OPTIONS) pyproject.toml deploy/requirements/dev.in $(foreach extra,cli tap worker parquet zstd dev,--extra $(extra)) --output-file requirements.lock
+	$(LOCK) $(LOCK_OPTIONS) pyproject.toml deploy/requirements/dev.in $(foreach extra,cli tap extmcp otlp worker ingest parquet zstd dev,--extra $(extra)) --output-file requirements.lock
 	$(LOCK) $(LOCK_OPTIONS) pyproject.toml --extra worker --extra tap --constraint requirements.lock --output-file deploy/requirements/image.lock
 	$(LOCK) $(LOCK_OPTIONS) deploy/requirements/tools.in --output-file deploy/requirements/tools.lock
 	$(LOCK) $(LOCK_OPTIONS) deploy/requirements/schemathesis.in --output-file deploy/requirements/schemathesis.lock

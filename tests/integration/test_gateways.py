@@ -15,19 +15,21 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
 from assay_stream.kafka.topics import topic_table
-from assay_stream.model.record import Record, Role
+from assay_stream.model.record import TOPIC_NAMES, Record, Role
 from assay_stream.observe.jsonrpc import BLOCKED_CODE
-from deploy.local.gateways import gateway_python
-from deploy.local.servers import python_server
+from deploy.local.gateways import built, gateway_python
+from deploy.local.servers import node_server, python_server
 from tests.integration.test_enforcing import ordered, wait_for_row
 from tests.support.deployment import Deployment, free_port, payload
-from tests.support.http_tap import http_server
+from tests.support.http_tap import http_server, listening
 
 pytestmark = [pytest.mark.kafka, pytest.mark.servers]
 
@@ -102,15 +104,18 @@ async def evidence_of(deployment: Deployment, observers: set[str], count: int) -
     return by_observer(await deployment.wait_for(Role.EVIDENCE, enough, limit_s=120))
 
 
-async def assert_no_secret(deployment: Deployment, folder: Path) -> None:
-    """Neither topics nor the gateway's log have what was in arguments and results."""
+async def assert_no_secret(deployment: Deployment, folder: Path, *others: str) -> None:
+    """Neither topics nor our lines in the gateway's log have what was in arguments and results, or other secrets."""
+    secrets = (PLANTED, *others)
     for spec in topic_table(deployment.settings):
         for record in await deployment.read(spec.role):
             said = (record.value or b"") + (record.key or b"") + repr(record.headers).encode()
-            assert PLANTED.encode() not in said, spec.role
-    for file in folder.iterdir():
-        ours = [line for line in file.read_text(errors="replace").splitlines() if "assay" in line]
-        assert not [line for line in ours if PLANTED in line], file
+            assert not [each for each in secrets if each.encode() in said], spec.role
+    for file in (folder / "log", folder / "stats"):
+        if not file.exists():
+            continue
+        ours = [line for line in file.read_text(errors="replace").splitlines() if "assay_stream" in line]
+        assert not [line for line in ours for each in secrets if each in line], file
 
 
 class TestFastMCP:
@@ -198,6 +203,104 @@ class TestFastMCP:
             await client.call_tool("echo", {"message": "m"})
             for role in (Role.SNAPSHOTS, Role.CALLS):
                 await deployment.wait_until_written(role, 1)
+
+
+KEY = "sk-kJ8vN2qR7tX4wZ9bC3fH6mP1sL5yD0aG"
+"""What LiteLLM's client authenticates with."""
+
+START_LIMIT_S = 240.0
+"""LiteLLM takes half a minute on a quiet machine."""
+
+
+def documented(section: str, language: str, deployment: Deployment) -> str:
+    """A block of docs/gateways.md, as it stands there but for the broker and the names of its topics."""
+    page = (ROOT / "docs/gateways.md").read_text()
+    block = re.search(rf"^## {section}\n.*?```{language}\n(.*?)```", page, re.DOTALL | re.MULTILINE)
+    assert block is not None
+    topics = json.dumps({role: f"{deployment.name}.{name}" for role, name in TOPIC_NAMES.items()})
+    return block[1].replace(
+        '{"bootstrap_servers": "broker-1:9092"}', f'{{"bootstrap_servers": "{deployment.bootstrap}"}}, topics={topics}'
+    )
+
+
+def needed(gateway: str) -> Path:
+    """The Python of a gateway that is too large for every run of the tests."""
+    python = built(gateway)
+    if python is None:
+        pytest.skip(f"{gateway} is not installed: make gateways, or python -m deploy.local.gateways {gateway}")
+    return python
+
+
+class TestLiteLLM:
+    """The callback, in ``litellm --config``."""
+
+    @asynccontextmanager
+    async def gateway(self, deployment: Deployment, folder: Path, servers: dict[str, Any]) -> AsyncIterator[Client]:
+        """A client of LiteLLM's proxy, which runs the documented lines."""
+        python, port = needed("litellm"), free_port()
+        (folder / "assay_feed.py").write_text(documented("LiteLLM", "python", deployment))
+        settings = {"callbacks": ["assay_feed.handler"]}
+        config = {"mcp_servers": servers, "litellm_settings": settings, "general_settings": {"master_key": KEY}}
+        (folder / "config.yaml").write_text(json.dumps(config))
+        env = {
+            "PYTHONPATH": str(ROOT / "src"),
+            "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+            "LITELLM_ENABLE_MCP_STDIO": "true",
+            "LITELLM_MCP_STDIO_EXTRA_COMMANDS": "env",
+        }
+        command = [str(python.parent / "litellm"), "--config", str(folder / "config.yaml"), "--host", "127.0.0.1"]
+        http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {KEY}"}, timeout=120)
+        with (folder / "log").open("wb") as log:
+            async with listening([*command, "--port", str(port)], port, log=log, env=env, limit_s=START_LIMIT_S):
+                transport = streamable_http_client(f"http://127.0.0.1:{port}/mcp", http_client=http)
+                async with Client(transport, mode="legacy") as client:
+                    yield client
+
+    async def test_every_call_is_evidence_with_the_digest_of_a_tap_behind(
+        self, deployment: Deployment, tmp_path: Path
+    ) -> None:
+        """A server over stdio and one over HTTP, under their own names: LiteLLM passes definitions on as they are."""
+        needed("litellm")
+        worker = deployment.start_worker()
+        await worker.wait_ready()
+        own, behind = free_port(), free_port()
+        everything = [*node_server("@modelcontextprotocol/server-everything", "2026.8.31"), "streamableHttp"]
+        stated = ["--listen", f"127.0.0.1:{own}", "--server-id", "docs", "--observer-id", "behind"]
+        tap = [sys.executable, "-m", "assay_stream", "tap", *stated, "--upstream", f"http://127.0.0.1:{behind}/mcp"]
+        stdio = tapped(deployment, time_server())
+        servers = {
+            "time": {"transport": "stdio", "command": stdio[0], "args": stdio[1:]},
+            "docs": {"transport": "http", "url": f"http://127.0.0.1:{own}/mcp"},
+        }
+        async with (
+            listening(everything, behind, env={"PORT": str(behind)}),
+            listening(tap, own, env=deployment.env),
+            self.gateway(deployment, tmp_path, servers) as client,
+        ):
+            names = {tool.name for tool in (await client.list_tools()).tools}
+            assert {"time-get_current_time", "docs-echo"} <= names
+            for number in range(CALLS - 3):
+                await client.call_tool("docs-echo", {"message": f"{PLANTED}-{number}"})
+            for timezone in ("UTC", PLANTED, "UTC"):  # LiteLLM starts the server anew for each call
+                await client.call_tool("time-get_current_time", {"timezone": timezone})
+            seen = await evidence_of(deployment, {"gateway-1", "behind"}, CALLS)
+        assert {observer: len(each) for observer, each in seen.items()} == {"gateway-1": CALLS, "behind": CALLS}
+        for server, shown in (("docs", "docs-echo"), ("time", "time-get_current_time")):
+            ours, others = ([each for each in seen[observer] if each["server_id"] == server] for observer in seen)
+            assert {each["tool_definition_digest"] for each in ours} == {
+                each["tool_definition_digest"] for each in others
+            }
+            assert {each["binding"]["full_digest"] for each in ours} == {
+                each["binding"]["full_digest"] for each in others
+            }
+            assert {each["shown_tool_name"] for each in seen["gateway-1"] if each["server_id"] == server} == {shown}
+        assert {each["binding"]["scope"] for each in seen["gateway-1"]} == {"exact"}
+        assert [each["ok"] for each in seen["gateway-1"]].count(False) == 1
+        lists = [json.loads(each.value or b"")["data"] for each in await deployment.read(Role.SNAPSHOTS)]
+        assert {each["completeness"] for each in lists if each["observer_id"] == "gateway-1"} == {"partial"}
+        assert not changed_tools(await deployment.read(Role.FINDINGS), "gateway-1")
+        assert "observing failed" not in (tmp_path / "log").read_text()
+        await assert_no_secret(deployment, tmp_path, KEY)
 
 
 def changed_tools(findings: list[Record], observer_id: str) -> dict[str, set[str]]:

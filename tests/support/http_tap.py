@@ -65,12 +65,17 @@ async def http_tap(
 
 @asynccontextmanager
 async def listening(
-    command: Sequence[str], port: int, *, log: BinaryIO | None = None, env: Mapping[str, str] | None = None
+    command: Sequence[str],
+    port: int,
+    *,
+    log: BinaryIO | None = None,
+    env: Mapping[str, str] | None = None,
+    limit_s: float = _START_LIMIT_S,
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """A program that listens on a port; killed after the block. What it prints goes to a log, if there is one."""
     process = await asyncio.create_subprocess_exec(*command, env={**os.environ, **(env or {})}, stdout=log, stderr=log)
     try:
-        async with asyncio.timeout(_START_LIMIT_S):
+        async with asyncio.timeout(limit_s):
             while process.returncode is None:
                 with socket.socket() as probe:
                     probe.setblocking(False)

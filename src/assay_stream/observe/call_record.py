@@ -49,6 +49,7 @@ def record_of(
         decision=call.decision,
         reason_code=call.reason_code,
         traceparent=None if call.trace is None else call.trace[0],
+        shown_tool_name=call.shown_name,
         trace_id=None if call.trace is None else call.trace[1],
         snapshot_id=call.snapshot_id,
         args_hash=call.args_hash,

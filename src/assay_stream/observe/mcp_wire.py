@@ -126,6 +126,7 @@ class WireObserver:
         *,
         exchange: int = 0,
         hidden: Mapping[int, Sequence[HiddenTool]] = _NOTHING,
+        shown_name: str | None = None,
     ) -> list[Observation]:
         """Do as ``feed`` with a line that was parsed already.
 
@@ -133,6 +134,7 @@ class WireObserver:
             exchange: number of the HTTP exchange that the line came in: request ids are unique within it only. 0 if
                 they are unique on the connection.
             hidden: by the ``id`` of a message's object, what the client does not get of the list in it.
+            shown_name: what the client called the tool of a call, where a gateway says how the server calls it.
         """
         raw = raw.strip(BLANKS)
         self._count(line)
@@ -140,7 +142,7 @@ class WireObserver:
         for message in line.messages:
             if direction == "client->server":
                 if "method" in message:
-                    observations += self._request(message, line.exact, observed_at, exchange)
+                    observations += self._request(message, line.exact, observed_at, exchange, shown_name)
                 else:
                     self._calls.answered_by_client(message)
             elif "method" not in message:
@@ -223,7 +225,9 @@ class WireObserver:
         stats.malformed_lines += not line.messages
         stats.inexact_lines += bool(line.messages) and not line.exact
 
-    def _request(self, message: Mapping[str, Any], exact: bool, at: datetime, exchange: int) -> list[Observation]:
+    def _request(
+        self, message: Mapping[str, Any], exact: bool, at: datetime, exchange: int, shown_name: str | None
+    ) -> list[Observation]:
         method, params = message["method"], params_of(message)
         if method == "notifications/cancelled":
             cancelled = request_key(params.get("requestId"))
@@ -237,7 +241,9 @@ class WireObserver:
         self._lists.note_version(meta_of(params).get(_VERSION_KEY))
         if method == "tools/call":
             snapshot_id = self._lists.snapshot_before(at)
-            observations += self._calls.request(key, params, snapshot_id=snapshot_id, exact=exact, at=at)
+            observations += self._calls.request(
+                key, params, snapshot_id=snapshot_id, exact=exact, at=at, shown_name=shown_name
+            )
         elif key is not None and isinstance(method, str) and method in METHODS:
             self._lists.request(method, key, params)
         elif key is not None and isinstance(method, str) and method in TASK_METHODS:

@@ -123,13 +123,21 @@ class ObjectObserver:
         return sum((each.wire.stats for each in self._followed.values()), self._past)
 
     def ask(
-        self, view: ClientView, method: str, params: Mapping[str, Any], at: datetime, *, call_id: str = ""
+        self,
+        view: ClientView,
+        method: str,
+        params: Mapping[str, Any],
+        at: datetime,
+        *,
+        call_id: str = "",
+        shown_name: str | None = None,
     ) -> Asked:
         """Take a client's request, before it is passed on if it is to be ruled on.
 
         Args:
             params: as JSON-RPC has them: of a call, ``name``, ``arguments``, and ``_meta`` with a ``traceparent``.
             call_id: the gateway's own id of the call; the next number if it has none.
+            shown_name: what the client called the tool, where the gateway itself says how the server calls it.
         """
         params = dict(params)
         message = {"jsonrpc": "2.0", "id": call_id or next(self._numbers), "method": method, "params": params}
@@ -143,13 +151,13 @@ class ObjectObserver:
         followed, observations = self._follow(view, at)
         raw = self._encoded(message)
         if followed.gate is None:
-            observations += self._take(followed.wire, "client->server", message, raw, at)
+            observations += self._take(followed.wire, "client->server", message, raw, at, shown_name)
             return Asked(view=view, message=message, observations=observations)
         passage = followed.gate.inward(
             # Whether a call may pass does not depend on its arguments.
             raw or _encoded(_bare(message)),
             at,
-            lambda *_: self._take(followed.wire, "client->server", message, raw, at),
+            lambda *_: self._take(followed.wire, "client->server", message, raw, at, shown_name),
         )
         return _ruled(view, message, observations, passage)
 
@@ -274,10 +282,15 @@ class ObjectObserver:
 
     @staticmethod
     def _take(
-        wire: WireObserver, direction: Direction, message: dict[str, Any], raw: bytes, at: datetime
+        wire: WireObserver,
+        direction: Direction,
+        message: dict[str, Any],
+        raw: bytes,
+        at: datetime,
+        shown_name: str | None = None,
     ) -> list[Observation]:
         line = wire.read(raw) if raw else Line((message,), exact=False)
-        return wire.take(direction, line, raw, at)
+        return wire.take(direction, line, raw, at, shown_name=shown_name)
 
 
 def _ruled(view: ClientView, message: dict[str, Any], observations: list[Observation], passage: Passage) -> Asked:

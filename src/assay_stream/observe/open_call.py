@@ -118,6 +118,7 @@ class OpenCall:
         since: when its latest request passed, or the latest answer that leaves it open.
         wants_task: whether its request asks for a task, as before MCP 2026-07-28.
         token: what reports of its progress name.
+        shown_name: what the client called the tool, where a gateway says how the server calls it.
     """
 
     tool_name: str
@@ -136,6 +137,7 @@ class OpenCall:
     is_unmatched: bool = False
     progress_count: int = 0
     task: OpenTask | None = None
+    shown_name: str | None = None
 
     def course(self) -> dict[str, Any]:
         """Return what its record says of how it went, with ``None`` for what is not to be said."""

@@ -62,11 +62,19 @@ class CallObserver:
         return len(self._pending) + len(self._held)
 
     def request(
-        self, key: RequestKey | None, params: Mapping[str, Any], *, snapshot_id: str | None, exact: bool, at: datetime
+        self,
+        key: RequestKey | None,
+        params: Mapping[str, Any],
+        *,
+        snapshot_id: str | None,
+        exact: bool,
+        at: datetime,
+        shown_name: str | None = None,
     ) -> list[Observation]:
         """Note a call, or that one goes on, and return what it evicted."""
         reason_code = "forwarded" if exact else "forwarded_inexact_json"
         call = self._begun(key, params, reason_code, "allow", snapshot_id=snapshot_id, exact=exact, at=at)
+        call.shown_name = shown_name
         if key is None:
             return [self._event(call, at, Outcome(None, "no_response"))]
         self._pending.put(key, call)

@@ -160,6 +160,15 @@ class TestNames:
         gateway.lists(GOOD, view=replace(VIEW, shown_prefix=""))
         assert "shown_tool_name" not in gateway.calls()
 
+    def test_a_name_that_the_gateway_itself_resolves_is_kept_beside_the_servers_own(self) -> None:
+        """Where the two differ by more than a prefix."""
+        gateway = Gateway()
+        asked = gateway.observer.ask(
+            VIEW, "tools/call", {"name": "get_time"}, gateway.now(), shown_name="time-get-time"
+        )
+        [call] = data_of(gateway.observer.answer(asked, {"result": {}}, gateway.now()))
+        assert (call["tool_name"], call["shown_tool_name"]) == ("get_time", "time-get-time")
+
 
 class TestRuling:
     """What a feed refuses."""

@@ -120,6 +120,11 @@ def _params(context: MiddlewareContext[Any], method: str) -> dict[str, Any]:
         params["name"] = context.message.name
         if context.message.arguments is not None:
             params["arguments"] = context.message.arguments
+        # What a client sends again with the input that a server asked for (MCP 2026-07-28).
+        if (answers := context.fastmcp_context.input_responses) is not None:
+            params["inputResponses"] = {name: _dumped(answer) for name, answer in answers.items()}
+        if (state := context.fastmcp_context.request_state) is not None:
+            params["requestState"] = state
     return params
 
 

@@ -101,6 +101,7 @@ class Feed:
         view: ClientView | Callable[[], ClientView] | None = None,
         at: datetime | None = None,
         call_id: str = "",
+        shown_name: str | None = None,
     ) -> Asked | None:
         """Take a request of a client; ``None`` if that failed. If the result has an ``error``, it must not pass.
 
@@ -109,13 +110,16 @@ class Feed:
             view: whose request it is, or what returns that; without it all clients are one.
             at: when it was made; now if not given.
             call_id: the gateway's own id of the call.
+            shown_name: what the client called the tool, where the gateway itself says how the server calls it.
         """
         client, given = self._view, dict[str, Any]()
         try:
             given = dict(params())
             client = view() if callable(view) else view or client
             with self._lock:
-                asked = self._observer.ask(client, method, given, at or self._clock(), call_id=call_id)
+                asked = self._observer.ask(
+                    client, method, given, at or self._clock(), call_id=call_id, shown_name=shown_name
+                )
         except Exception as error:  # noqa: BLE001 - no failure of the observer may reach the call
             self._note(error)
             if not self._enforces or method != CALL:
@@ -148,10 +152,10 @@ class Feed:
                 self._observer.doubt(asked.view)
         self._publish(observations)
 
-    def unanswered(self, asked: Asked | None, code: str, *, ok: bool | None = None) -> None:
+    def unanswered(self, asked: Asked | None, code: str, *, ok: bool | None = None, at: datetime | None = None) -> None:
         """Note that the answer to a request will not be seen; ``code`` says why, ``ok`` whether it means success."""
         if asked is not None and asked.error is None:
-            self._run(lambda: self._observer.unanswered(asked, code, self._clock(), ok=ok))
+            self._run(lambda: self._observer.unanswered(asked, code, at or self._clock(), ok=ok))
 
     def changed(self, view: ClientView | None = None) -> None:
         """Note that a client was told of a change of the tools."""
@@ -160,6 +164,13 @@ class Feed:
     def close(self) -> None:
         """Report the calls that will never be answered. The sink stays open: it is its owner's to close."""
         self._run(lambda: self._observer.close(self._clock()))
+
+    def guard(self, step: Callable[[], None]) -> None:
+        """Run what a gateway's hook does besides, in the same way: a failure is counted and goes no further."""
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 - as above
+            self._note(error)
 
     def _held_back(self, asked: Asked) -> Asked:
         try:

@@ -138,6 +138,13 @@ def test_calls_without_an_answer_are_reported_at_the_end() -> None:
     assert [each.get("error") for each in data_of(sink)] == [{"code": "cancelled"}, None, {"code": "no_response"}]
 
 
+def test_what_a_hook_does_besides_is_guarded_in_the_same_way() -> None:
+    """Some gateways fail a call whose plugin fails."""
+    feed = Feed("s", "gateway", MemorySink())
+    feed.guard(lambda: [][0])
+    assert feed.failures == {"IndexError": 1}
+
+
 def test_a_name_that_no_record_may_carry_is_refused_at_once() -> None:
     """Before anything passes."""
     with pytest.raises(ConfigurationError, match="bad_identifier"):
