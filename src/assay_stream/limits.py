@@ -88,6 +88,17 @@ class Limits:
     """Definitions of these changes together: fewer than ``analysis_answers_max``, so that what is not charged
     again need not be worked out again either."""
 
+    short_pages_max: int = 4_096
+    """Texts of a few words that are kept with what was found out about them, in one process: those of some 50
+    servers. One takes some 2 KB."""
+
+    long_pages_max: int = 512
+    """Longer texts that are kept so: those of the definitions at hand."""
+
+    long_pages_chars_max: int = 65_536
+    """Characters that these have together, as they stand and as they are seen. With all that is kept of it, a
+    character takes some 50 bytes, and up to 200 where every other one is a word."""
+
     analysis_answers_max: int = 49_152
     """Answers kept about pairs of definitions, in one process: three for each of twice ``analysed_pairs_max``."""
 

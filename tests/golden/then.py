@@ -15,8 +15,9 @@ from typing import Any, cast
 from unittest.mock import patch
 
 from assay_stream.detect import catalog, decoders, reader, search
+from assay_stream.detect import page as pages
 from assay_stream.detect.decoders import View
-from assay_stream.detect.page import Page
+from assay_stream.detect.page import Page, Visit
 from assay_stream.detect.phrase_filter import PhraseFilter
 from assay_stream.detect.phrases import PhraseBook
 from assay_stream.drift import severity
@@ -35,20 +36,20 @@ def _views_of_then(text: str, work: Work, **options: Any) -> Iterator[View]:
 
 
 def _decoded_of_then(self: Any, page: Page, *, is_blob: bool) -> Iterator[reader.Match]:
-    page.read(self._readings)
+    visit = self._read(page)
     if is_blob:
         seen, level = page.seen, catalog.LEVELS["encoded_text"]
         yield reader.Match("encoded_text", level, seen, 0, len(seen), (page.raw,), self._place)
-        yield from self._as_it_stands(page)
+        yield from self._as_it_stands(visit)
     else:
-        yield from self._by_words(page)
+        yield from self._by_words(visit)
 
 
 _as_it_stands = reader.Reader._as_it_stands
 
 
-def _as_it_stood(self: Any, page: Page, *, is_raw: bool = True) -> Iterator[reader.Match]:
-    return _as_it_stands(self, page) if is_raw else self._by_words(page)
+def _as_it_stood(self: Any, visit: Visit, *, is_raw: bool = True) -> Iterator[reader.Match]:
+    return _as_it_stands(self, visit) if is_raw else self._by_words(visit)
 
 
 _RULES: dict[str, Any] = {
@@ -94,6 +95,8 @@ def decisions_of_then() -> Iterator[None]:
         stack.enter_context(patch.dict(severity._BY_CODE, levels))
         # Answers are kept across tests, and those of today are others.
         stack.enter_context(patch.object(comparison, "_ANSWERS", ContentCache(4_096)))
+        stack.callback(pages.forget)
+        pages.forget()
         # SARIF lists every kind that a report can have.
         stack.enter_context(patch.dict(KIND_TITLES))
         for kind in ("list_cached_long", "instructions_added", "instructions_removed", "instructions_changed"):

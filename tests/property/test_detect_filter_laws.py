@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from assay_stream.detect import RULES, DetectionRule, decoders
 from assay_stream.detect.decoders import backwards, rot13
 from assay_stream.detect.needles import Joined, lowered
-from assay_stream.detect.phrase_filter import AS_IT_STANDS, BACKWARDS, ROT13, PhraseFilter, WordReadings
+from assay_stream.detect.phrase_filter import AS_IT_STANDS, BACKWARDS, ROT13, PhraseFilter, WordReadings, vocabulary_of
 from assay_stream.detect.phrases import PhraseBook
 from assay_stream.detect.reader import FILTER
 from assay_stream.detect.surfaces import Texts
@@ -55,8 +55,8 @@ def test_needles_are_written_as_they_are_looked_for() -> None:
 def test_phrases_that_are_left_out_stand_nowhere(text: str) -> None:
     """The phrases that can stand in a text are all that do."""
     seen = visible(text)
-    readings = WordReadings(FILTER, Work(UNLIMITED)).of(forms_of(seen))
-    possible = FILTER.possible(readings, AS_IT_STANDS, {"tool"}, Work(UNLIMITED))
+    readings = WordReadings(FILTER, Work(UNLIMITED)).of(vocabulary_of(forms_of(seen)))
+    possible = FILTER.possible(readings.values(), AS_IT_STANDS, {"tool"}, Work(UNLIMITED))
     assert found(BOOK, seen, possible) == found(BOOK, seen, None)
 
 
@@ -66,8 +66,8 @@ def test_words_read_otherwise_are_those_of_the_text_read_otherwise(way: int, res
     """A disguised text is passed over only where its plain form holds no phrase."""
     assert callable(respell)
     disguised = respell(text)
-    readings = WordReadings(FILTER, Work(UNLIMITED)).of(plain_forms(disguised.lower()))
-    possible = FILTER.possible(readings, way, {"tool"}, Work(UNLIMITED))
+    readings = WordReadings(FILTER, Work(UNLIMITED)).of(vocabulary_of(plain_forms(disguised.lower())))
+    possible = FILTER.possible(readings.values(), way, {"tool"}, Work(UNLIMITED))
     assert found(BOOK, text, possible) == found(BOOK, text, None)
 
 
@@ -76,8 +76,9 @@ def test_phrases_too_far_apart_stand_nowhere(text: str) -> None:
     """The phrases that can stand in a part of a long text are all that stand in it."""
     readings = WordReadings(FILTER, Work(UNLIMITED))
     forms = forms_of(text)
-    possible = FILTER.possible(readings.of(forms), AS_IT_STANDS, {"tool"}, Work(UNLIMITED))
-    near = FILTER.possible_near(possible, readings.windows(forms, FILTER.reach), AS_IT_STANDS, Work(UNLIMITED))
+    read = readings.of(vocabulary_of(forms))
+    possible = FILTER.possible(read.values(), AS_IT_STANDS, {"tool"}, Work(UNLIMITED))
+    near = FILTER.possible_near(possible, readings.windows(forms, read), AS_IT_STANDS, Work(UNLIMITED))
     assert found(BOOK, text, near) == found(BOOK, text, None)
 
 
@@ -94,7 +95,7 @@ def test_forms_are_those_of_words(text: str) -> None:
 def test_a_closed_gate_hides_no_view(text: str) -> None:
     """A text is decoded in each way that gives anything."""
     work = Work(UNLIMITED)
-    gates = {way for way, places in decoders.gates_of(Joined(["x", text]), work).items() if 1 in places}
+    gates = {way for way, places in decoders.gates_of(Joined(["x", text])).items() if 1 in places}
     opened = list(decoders.hidden_views(text, work, gates=gates))
     assert opened == list(decoders.hidden_views(text, work))
 

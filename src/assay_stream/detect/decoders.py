@@ -25,6 +25,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _ROT13 = str.maketrans(
     _LETTERS + _LETTERS.upper(), _LETTERS[13:] + _LETTERS[:13] + (_LETTERS[13:] + _LETTERS[:13]).upper()
 )
+_URL_SAFE = str.maketrans("-_", "+/")
 _PRINTABLE_CHARS_MIN = 10
 _BASE64 = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{16,}+={0,2}(?:\s?\r?\n[A-Za-z0-9+/_-]{16,76}+={0,2}){0,200}")
 _BASE32 = re.compile(r"(?<![A-Za-z0-9])[A-Z2-7]{24,}+={0,6}")
@@ -57,14 +58,14 @@ _FORMAT = re.compile(
     "[\xad\u034f\u061c\u115f\u1160\u180b-\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0"
     "\U000e0000-\U000e01ef\r\n\t]+"
 )
-_GATES = {
+GATES: Final = {
     "spaced": re.compile(r"[ .\-_*·|]\w[ .\-_*·|]\w[ .\-_*·|]\w[ .\-_*·|]\w[ .\-_*·|]\w"),
     "morse": re.compile(r"[.-] (?:[/|] )?[.-]{1,5} (?:[/|] )?[.-]"),
-    "run": re.compile("[A-Za-z0-9+/_-]{16}"),
+    "run": re.compile("(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{16}"),
     "codes": re.compile(r"[ :,](?:[0-9a-fA-F]{2}|\d{3}|[01]{8})[ :,]{1,2}[0-9a-fA-F\d]{2}"),
 }
 """What every text has that one of these ways of decoding finds something in."""
-ALL_GATES: Final = frozenset(_GATES)
+ALL_GATES: Final = frozenset(GATES)
 _BLOBS = (
     (_BASE64, "base64", frozenset(["run"])),
     (_BASE32, "base32", frozenset(["run"])),
@@ -105,9 +106,9 @@ class View(NamedTuple):
     is_said: bool = True
 
 
-def gates_of(texts: Joined, work: Work) -> dict[str, set[int]]:
+def gates_of(texts: Joined) -> dict[str, set[int]]:
     """Return the indexes of the texts that each way of decoding may concern, for those that take some search."""
-    return {way: gated(gate, texts, work) for way, gate in _GATES.items()}
+    return {way: gated(gate, texts) for way, gate in GATES.items()}
 
 
 def hidden_views(
@@ -132,7 +133,7 @@ def hidden_views(
             inner = View(how, view.text, outer.is_blob or view.is_blob)
             if view.is_said:
                 yield inner
-            opened = [way for way, gate in _GATES.items() if gate.search(view.text)]
+            opened = [way for way, gate in GATES.items() if gate.search(view.text)]
             pending.append((inner, depth + 1, opened, True))
 
 
@@ -277,7 +278,7 @@ def _unpacked(raw: bytes, how: str, work: Work) -> Iterator[View]:
 def _decoded(blob: str, how: str) -> bytes:
     try:
         if how == "base64":
-            packed = "".join(blob.split()).rstrip("=").translate(str.maketrans("-_", "+/"))
+            packed = "".join(blob.split()).rstrip("=").translate(_URL_SAFE)
             return base64.b64decode(packed[: len(packed) // 4 * 4] + _base64_rest(packed))
         if how == "base32":
             packed = blob.rstrip("=")

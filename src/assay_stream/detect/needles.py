@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
 from itertools import accumulate
 from typing import Final
 
@@ -19,7 +20,8 @@ _SEPARATOR = "\x00"
 # Letters that a case-insensitive pattern takes for another one, though its lowercase is not that one.
 _OTHER_CASES = dict(zip("İıᲀᲁᲂᲃᲄᲅᲆᲇᲈ", "iiвдосттъѣꙋ", strict=True))
 _OTHER_CASE = re.compile(f"[{''.join(_OTHER_CASES)}]")
-_UNITS_PER_HIT = 3
+UNITS_PER_HIT: Final = 3
+"""Units of work for each needle that was found."""
 CHARS_PER_UNIT: Final = 5
 """Characters that one pass over texts looks at for one unit of work."""
 
@@ -57,15 +59,22 @@ class Needles:
         self._rules = list(rules.values())
         self._automaton = AhoCorasick(list(rules))
 
-    def rules_of(self, lowered: Joined, work: Work) -> dict[int, set[str]]:
-        """Return the rules that have a needle in a text, by the index of the text."""
-        work.spend(len(lowered.text) // CHARS_PER_UNIT)
-        hits = self._automaton.find_matches_as_indexes(lowered.text, overlapping=True)
-        work.spend(_UNITS_PER_HIT * len(hits))
+    def rules_of(self, lowered: str, work: Work) -> Set[str]:
+        """Return the rules that have a needle in a text."""
+        work.spend(len(lowered) // CHARS_PER_UNIT)
+        rules, hits = self.found_in(Joined([lowered]))
+        work.spend(UNITS_PER_HIT * hits[0])
+        return rules.get(0, frozenset())
+
+    def found_in(self, lowered: Joined) -> tuple[dict[int, set[str]], Counter[int]]:
+        """Return the rules that have a needle in a text, and how many needles it has, by the index of the text."""
         found: dict[int, set[str]] = {}
-        for needle, start, _ in hits:
-            found.setdefault(lowered.index_at(start), set()).update(self._rules[needle])
-        return found
+        hits: Counter[int] = Counter()
+        for needle, start, _ in self._automaton.find_matches_as_indexes(lowered.text, overlapping=True):
+            index = lowered.index_at(start)
+            hits[index] += 1
+            found.setdefault(index, set()).update(self._rules[needle])
+        return found, hits
 
 
 def lowered(seen: str) -> str:
@@ -75,9 +84,8 @@ def lowered(seen: str) -> str:
     return _OTHER_CASE.sub(lambda char: _OTHER_CASES[char[0]], seen).lower()
 
 
-def gated(gate: re.Pattern[str], texts: Joined, work: Work) -> set[int]:
+def gated(gate: re.Pattern[str], texts: Joined) -> set[int]:
     """Return the indexes of the texts in which a pattern matches that does not match U+0000."""
-    work.spend(len(texts.text) // CHARS_PER_UNIT)
     found = set()
     match = gate.search(texts.text)
     while match is not None:

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence, Set
-from typing import Final, NamedTuple
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence, Set
+from typing import Any, Final, NamedTuple
 
 from assay_stream.detect.catalog import RULES
-from assay_stream.detect.decoders import gates_of
-from assay_stream.detect.needles import CHARS_PER_UNIT, Joined, Needles, gated, lowered
-from assay_stream.detect.phrase_filter import Readings, WordReadings
-from assay_stream.detect.places import has_address
+from assay_stream.detect.decoders import GATES, backwards, gates_of, rot13
+from assay_stream.detect.needles import CHARS_PER_UNIT, UNITS_PER_HIT, Joined, Needles, gated, lowered
+from assay_stream.detect.phrase_filter import Readings, Vocabulary, WordReadings, vocabulary_of
+from assay_stream.detect.places import has_address, may_have_account
 from assay_stream.detect.steering import Steering, steering_in
-from assay_stream.detect.symbols import OfferedNames
+from assay_stream.detect.symbols import Name, OfferedNames, names_of
 from assay_stream.detect.tool_names import OtherTools
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.text.normalization import units_to_normalize
 from assay_stream.text.words import Words, forms_of, plain_forms, visible
-from assay_stream.work import Work
+from assay_stream.work import UNLIMITED, Work
 
 RULE_NEEDLES: Final = Needles({rule.id: rule.needles for rule in RULES})
 """The needles of all patterns."""
+SHORT_CHARS_MAX: Final = 64
+"""A text that is no longer may be the same in many definitions: a type, a name, a few words about a parameter."""
 _NULL = "\x00"
 _UNITS_PER_PAGE = 40
 _UNITS_PER_PAGE_CHAR = 1
@@ -61,48 +64,89 @@ NO_HINTS: Final = PageHints()
 
 
 class Page:
-    """One wording of a text, wherever it stands, and its readings.
+    """One wording of a text, whatever definition it stands in.
+
+    All of it follows from the text alone, so it is kept beyond the search that first met it, with what that cost.
 
     Args:
         raw: the text exactly as it stands.
         seen: the text as its reader sees it.
+        is_dressed: whether it may have to be undressed to be seen.
+        units: what that takes.
     """
 
     __slots__ = (
+        "_has_account",
         "_has_address",
-        "_has_beginning",
         "_is_respelt",
-        "_steering",
+        "_names",
+        "_respelt_words",
+        "_vocabulary",
         "_words",
         "asked",
         "forms",
         "hints",
+        "hits",
+        "is_dressed",
         "is_plain",
-        "lowered",
+        "lowered_chars",
+        "meetings",
+        "outcomes",
         "raw",
         "readings",
         "seen",
+        "units",
     )
 
-    def __init__(self, raw: str, seen: str) -> None:
+    def __init__(self, raw: str, seen: str, *, is_dressed: bool, units: int) -> None:
         self.raw = raw
         self.seen = seen
+        self.is_dressed = is_dressed
+        self.units = units
         self.hints = NO_HINTS
+        self.hits = 0
+        """How often it has a needle of a rule."""
         self.is_plain = (seen.isascii() and seen.isprintable()) or _NOT_PLAIN.search(seen) is None
         """Whether its words are ASCII, so that they can be read otherwise one by one."""
-        self.lowered = lowered(seen)
-        """The text as needles are looked for in it."""
-        self.forms = plain_forms(self.lowered) if self.is_plain else forms_of(seen)
+        small = lowered(seen)
+        self.lowered_chars = len(small)
+        """Its length as needles are looked for in it."""
+        self.forms = plain_forms(small) if self.is_plain else forms_of(seen)
         """Its words in their plain form."""
-        self.readings: Sequence[Readings] | None = None
+        self.readings: Mapping[str, Readings] | None = None
         """What its words give to phrases, once they were read."""
         self.asked = 0
         """The ways of reading it in which some phrase is looked up by one of its words, as bits."""
+        self.meetings = 0
+        """How often it was searched. What is met once is seldom met again, and not worth the keeping."""
+        self.outcomes: dict[Hashable, Any] = {}
+        """What searches of it gave; kept by the search."""
+        self._vocabulary: Vocabulary | None = None
+        self._has_account: bool | None = None
         self._has_address: bool | None = None
         self._is_respelt: bool | None = None
+        self._respelt_words: frozenset[str] | None = None
         self._words: Words | None = None
-        self._has_beginning: bool | None = None
-        self._steering: tuple[Steering, ...] | None = None
+        self._names: Sequence[Name] | None = None
+
+    @property
+    def is_short(self) -> bool:
+        """Whether many definitions may have the same text."""
+        return len(self.raw) <= SHORT_CHARS_MAX
+
+    @property
+    def lowered(self) -> str:
+        """The text as needles are looked for in it."""
+        return lowered(self.seen)
+
+    @property
+    def has_account(self) -> bool:
+        """Whether it may hold the number of an account."""
+        if self._has_account is None:
+            self._has_account = may_have_account(
+                self.seen, is_long=self.seen is not self.raw or "run" in self.hints.views
+            )
+        return self._has_account
 
     @property
     def has_address(self) -> bool:
@@ -118,54 +162,177 @@ class Page:
             self._is_respelt = _RESPELT.search(self.raw) is not None
         return self._is_respelt
 
-    def read(self, readings: WordReadings) -> Sequence[Readings]:
-        """Return what its words give to phrases. The work is spent each time."""
+    @property
+    def names(self) -> Sequence[Name]:
+        """The names that are one thing or another, depending on what is offered."""
+        if self._names is None:
+            self._names = names_of(self.seen)
+        return self._names
+
+    @property
+    def words(self) -> Words:
+        """Its words with their places."""
+        if self._words is None:
+            self._words = Words(self.seen)
+        return self._words
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """Its words, each once."""
+        if self._vocabulary is None:
+            self._vocabulary = vocabulary_of(self.forms)
+        return self._vocabulary
+
+    @property
+    def respelt_words(self) -> Set[str]:
+        """Its words backwards and as ROT13."""
+        if self._respelt_words is None:
+            words = " ".join(self.vocabulary.words)
+            self._respelt_words = frozenset((*backwards(words).split(), *rot13(words).split()))
+        return self._respelt_words
+
+    def read(self, readings: WordReadings) -> None:
+        """Find out what its words give to phrases. The work is spent each time."""
+        readings.spend(len(self.forms), self.vocabulary)
         if self.readings is None:
-            self.readings = readings.of(self.forms)
-            for each in self.readings:
+            self.readings = readings.of(self.vocabulary)
+            for each in self.readings.values():
                 self.asked |= each.asked
-        else:
-            readings.work.spend(len(self.forms))
-        return self.readings
+
+
+class Visit:
+    """A page where it is read for one definition.
+
+    Args:
+        page: the text.
+    """
+
+    __slots__ = ("_has_beginning", "_steering", "is_silent", "is_steered", "is_worded", "page")
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.is_silent: bool | None = None
+        """Whether it gives nothing; ``None`` until that is known."""
+        self.is_steered = False
+        """Whether what it does to a model was paid for."""
+        self.is_worded = False
+        """Whether its words with their places were paid for."""
+        self._has_beginning: bool | None = None
+        self._steering: tuple[Steering, ...] | None = None
 
     def names_tool(self, others: OtherTools, work: Work) -> bool:
         """Tell whether it has the words of some tool's name. The work is spent each time."""
         if self._has_beginning is None:
-            self._has_beginning = others.have_beginning(self.forms)
-        return self._has_beginning and others.may_be_named(self.forms, work)
+            self._has_beginning = others.have_beginning(self.page.vocabulary.words)
+        return self._has_beginning and others.is_named(self.page.forms, work)
 
     def words(self, work: Work) -> Words:
         """Return its words with their places. The work is spent once."""
-        if self._words is None:
-            work.spend(_UNITS_PER_WORD_OF_TEXT * len(self.forms) + len(self.seen) // _CHARS_PER_UNIT)
-            self._words = Words(self.seen)
-        return self._words
+        if not self.is_worded:
+            work.spend(_UNITS_PER_WORD_OF_TEXT * len(self.page.forms) + len(self.page.seen) // _CHARS_PER_UNIT)
+            self.is_worded = True
+        return self.page.words
 
     def steering(self, offered: OfferedNames, work: Work) -> tuple[Steering, ...]:
-        """Return what it does to a model. The work is spent once, since a page belongs to one definition."""
+        """Return what it does to a model. The work is spent once."""
         if self._steering is None:
-            self._steering = tuple(steering_in(self.seen, offered, work))
+            self._steering = tuple(steering_in(self.page.seen, offered, Work(UNLIMITED) if self.is_steered else work))
+            self.is_steered = True
         return self._steering
 
 
+class _Kept:
+    """Pages of texts that were read of late.
+
+    Nothing in them depends on what was read before, so what is kept changes no finding and no unit.
+
+    Args:
+        pages_max: how many.
+        chars_max: how many characters their texts have together.
+    """
+
+    def __init__(self, pages_max: int, chars_max: int) -> None:
+        self._pages: dict[str, Page] = {}
+        self._pages_max = pages_max
+        self._chars_max = chars_max
+        self._chars_left = chars_max
+        self.get = self._pages.get
+
+    def put(self, page: Page) -> None:
+        """Keep a page, and forget all others where there is no room."""
+        chars = len(page.raw) + len(page.seen)
+        if self._chars_left < chars or len(self._pages) >= self._pages_max:
+            self.forget()
+        if chars <= self._chars_max:
+            self._pages[page.raw] = page
+            self._chars_left -= chars
+
+    def forget(self) -> None:
+        """Forget all pages."""
+        self._pages.clear()
+        self._chars_left = self._chars_max
+
+
+# Lists share their short texts. A longer one is met again where a definition that changed is searched in whole.
+_SHORT = _Kept(DEFAULT_LIMITS.short_pages_max, DEFAULT_LIMITS.short_pages_max * SHORT_CHARS_MAX)
+_LONG = _Kept(DEFAULT_LIMITS.long_pages_max, DEFAULT_LIMITS.long_pages_chars_max)
+
+
+def forget() -> None:
+    """Forget all pages that are kept: what was found out about them holds for one set of rules."""
+    _SHORT.forget()
+    _LONG.forget()
+
+
+def _kept(raw: str) -> Page | None:
+    return (_SHORT if len(raw) <= SHORT_CHARS_MAX else _LONG).get(raw)
+
+
+def _keep(page: Page) -> None:
+    (_SHORT if page.is_short else _LONG).put(page)
+
+
 def pages_of(texts: Iterable[str], work: Work) -> dict[str, Page]:
-    """Return a page with hints for each text. One that stands in many places is read once."""
-    raws = list(dict.fromkeys(texts))
-    if not raws:
+    """Return a page for each text. One that stands in many places is read once."""
+    found = {text: _kept(text) for text in texts}
+    if not found:
         return {}
-    work.spend(_UNITS_PER_PAGE * len(raws) + _UNITS_PER_PAGE_CHAR * sum(map(len, raws)))
-    joined = Joined(raws)
-    dressed = gated(_DRESSED, joined, work) | _with_null(joined, raws)
-    pages = [Page(raw, shown(raw, work) if index in dressed else raw) for index, raw in enumerate(raws)]
-    _give_hints(pages, joined, work, is_dressed=bool(dressed))
-    return dict(zip(raws, pages, strict=True))
+    chars = sum(map(len, found))
+    work.spend(_UNITS_PER_PAGE * len(found) + _UNITS_PER_PAGE_CHAR * chars)
+    work.spend((chars + len(found) - 1) // CHARS_PER_UNIT)
+    new = [raw for raw, page in found.items() if page is None]
+    joined = Joined(new)
+    dressed = gated(_DRESSED, joined) | _with_null(joined, new)
+    made = [_dressed_page(raw, work) if index in dressed else _bare_page(raw) for index, raw in enumerate(new)]
+    work.spend(sum(page.units for page in found.values() if page is not None and page.is_dressed))
+    for page in made:
+        found[page.raw] = page
+    pages = {raw: page for raw, page in found.items() if page is not None}
+    _give_hints(made, pages.values(), work, is_dressed=any(page.is_dressed for page in pages.values()))
+    return pages
 
 
 def decoded_page(text: str, work: Work) -> Page:
-    """Return a page with hints for what a text says once it is decoded."""
-    page = Page(text, shown(text, work))
-    _give_hints([page], Joined([text]), work, is_dressed=True)
+    """Return a page for what a text says once it is decoded."""
+    page = _kept(text)
+    if page is not None:
+        work.spend(page.units)
+        _give_hints([], [page], work, is_dressed=True)
+        return page
+    is_dressed = _DRESSED.search(text) is not None or _NULL in text
+    page = _dressed_page(text, work, is_dressed=is_dressed)
+    _give_hints([page], [page], work, is_dressed=True)
     return page
+
+
+def _bare_page(raw: str) -> Page:
+    return Page(raw, raw, is_dressed=False, units=units_to_normalize(raw))
+
+
+def _dressed_page(raw: str, work: Work, *, is_dressed: bool = True) -> Page:
+    before = work.spent
+    seen = shown(raw, work)
+    return Page(raw, seen, is_dressed=is_dressed, units=work.spent - before)
 
 
 def shown(raw: str, work: Work) -> str:
@@ -177,24 +344,42 @@ def shown(raw: str, work: Work) -> str:
     return seen
 
 
-def _give_hints(pages: Sequence[Page], raws: Joined, work: Work, *, is_dressed: bool) -> None:
-    """Find out what can stand in pages, in a few passes over all of them together."""
-    rules = RULE_NEEDLES.rules_of(Joined([page.lowered for page in pages]), work)
-    unseen: set[int] = set()
-    if is_dressed:
-        unseen = gated(_UNSEEN, raws, work) | _with_null(raws, [page.raw for page in pages])
-    wide = _wide(raws, work) | gated(_EMPTY_LINES, raws, work)
-    views: dict[int, set[str]] = {}
-    for view, indexes in gates_of(raws, work).items():
-        for index in indexes:
-            views.setdefault(index, set()).add(view)
-    for index in rules.keys() | unseen | wide | views.keys():
-        pages[index].hints = PageHints(
-            rules=rules.get(index, frozenset()),
-            is_unseen=index in unseen,
-            is_wide=index in wide,
-            views=views.get(index, frozenset()),
-        )
+def _give_hints(new: Sequence[Page], pages: Collection[Page], work: Work, *, is_dressed: bool) -> None:
+    """Find out what can stand in new pages, in a few passes over all of them together. The work is spent for all.
+
+    Args:
+        new: pages that have no hints yet.
+        pages: these, and those that had been read before.
+        work: the budget.
+        is_dressed: whether characters that a reader does not see are looked for.
+    """
+    between = len(pages) - 1
+    work.spend((sum(page.lowered_chars for page in pages) + between) // CHARS_PER_UNIT)
+    passes = len(GATES) + 3 if is_dressed else len(GATES) + 2
+    work.spend(passes * ((sum(len(page.raw) for page in pages) + between) // CHARS_PER_UNIT))
+    if new:
+        raws = Joined([page.raw for page in new])
+        rules, hits = RULE_NEEDLES.found_in(Joined([page.lowered for page in new]))
+        unseen: set[int] = set()
+        if is_dressed:
+            unseen = gated(_UNSEEN, raws) | _with_null(raws, [page.raw for page in new])
+        wide = _wide(raws) | gated(_EMPTY_LINES, raws)
+        views: dict[int, set[str]] = {}
+        for view, indexes in gates_of(raws).items():
+            for index in indexes:
+                views.setdefault(index, set()).add(view)
+        for index in rules.keys() | unseen | wide | views.keys():
+            new[index].hints = PageHints(
+                rules=rules.get(index, frozenset()),
+                is_unseen=index in unseen,
+                is_wide=index in wide,
+                views=views.get(index, frozenset()),
+            )
+        for index, count in hits.items():
+            new[index].hits = count
+        for page in new:
+            _keep(page)
+    work.spend(UNITS_PER_HIT * sum(page.hits for page in pages))
 
 
 def _with_null(joined: Joined, raws: Sequence[str]) -> set[int]:
@@ -203,10 +388,7 @@ def _with_null(joined: Joined, raws: Sequence[str]) -> set[int]:
     return {index for index, raw in enumerate(raws) if _NULL in raw}
 
 
-def _wide(raws: Joined, work: Work) -> set[int]:
+def _wide(raws: Joined) -> set[int]:
     """Return the indexes of the texts with a long run of white space."""
     text = raws.text
-    if text.isascii() and "\t" not in text and _BLANKS not in text:
-        work.spend(len(text) // CHARS_PER_UNIT)
-        return set()
-    return gated(_WIDE, raws, work)
+    return set() if text.isascii() and "\t" not in text and _BLANKS not in text else gated(_WIDE, raws)

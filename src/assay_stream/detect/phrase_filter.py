@@ -11,7 +11,7 @@ What is left out here stands nowhere in the text: ``PhraseBook.search`` over all
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
 from assay_stream.detect.catalog import CATALOG
@@ -126,13 +126,11 @@ class PhraseFilter:
 
     def possible(self, readings: Collection[Readings], way: int, given: Iterable[str], work: Work) -> list[int]:
         """Return the phrases that can stand in a text, ascending."""
-        asked = set(self.given_only)
+        ways = [reading.ways[way] for reading in readings]
+        asked = set(self.given_only).union(*[of_way.phrases for of_way in ways if of_way.phrases])
         slots = 0
-        for reading in readings:
-            of_way = reading.ways[way]
+        for of_way in ways:
             slots |= of_way.slots
-            if of_way.phrases:
-                asked.update(of_way.phrases)
         work.spend(_UNITS_PER_PHRASE * len(asked) + len(readings))
         for name in given:
             slots |= self._given.get(name, 0)
@@ -213,8 +211,29 @@ class PhraseFilter:
         return Reading(tuple(phrases), slots, atoms) if atoms else _NOTHING
 
 
+class Vocabulary(NamedTuple):
+    """The words of a text, each once.
+
+    Args:
+        words: all of them.
+        uncommon: those that take longer to read: not ASCII, or not letters alone.
+    """
+
+    words: frozenset[str]
+    uncommon: frozenset[str]
+
+
+def vocabulary_of(forms: Collection[str]) -> Vocabulary:
+    """Return the words of a text, given in their plain form."""
+    words = frozenset(forms)
+    joined = "".join(words)
+    if joined.isascii() and joined.isalpha():
+        return Vocabulary(words, frozenset())
+    return Vocabulary(words, frozenset(word for word in words if not (word.isascii() and word.isalpha())))
+
+
 class WordReadings:
-    """Readings of the words of one definition, each worked out once.
+    """Readings of the words of one definition, each paid for once.
 
     Args:
         of: the filter.
@@ -222,25 +241,41 @@ class WordReadings:
     """
 
     def __init__(self, of: PhraseFilter, work: Work) -> None:
-        self._known: dict[str, Readings | None] = {}
+        self._known: set[str] = set()
         self._of = of
-        self.work = work
+        self._work = work
 
-    def windows(self, forms: Sequence[str], reach: int) -> Iterator[list[Readings]]:
-        """Yield the readings of each part of a text."""
-        for start in range(0, len(forms), reach):
-            yield self.of(forms[start : start + 2 * reach])
+    def spend(self, count: int, vocabulary: Vocabulary) -> None:
+        """Spend what it takes to read the words of a text.
 
-    def of(self, forms: Collection[str]) -> list[Readings]:
-        """Return the readings of the words that have any."""
-        self.work.spend(len(forms))
-        words = set(forms)
-        new = words.difference(self._known)
+        Args:
+            count: how many words it has.
+            vocabulary: each of them once.
+        """
+        self._work.spend(count)
+        new = vocabulary.words - self._known
         if new:
-            common = sum(word.isascii() and word.isalpha() for word in new)
-            self.work.spend(_UNITS_PER_WORD * common + _UNITS_PER_UNCOMMON_WORD * (len(new) - common))
-            self._known.update(zip(new, map(self._of.read, new), strict=True))
-        return list(filter(None, map(self._known.__getitem__, words)))
+            uncommon = len(new & vocabulary.uncommon) if vocabulary.uncommon else 0
+            self._work.spend(_UNITS_PER_WORD * (len(new) - uncommon) + _UNITS_PER_UNCOMMON_WORD * uncommon)
+            self._known |= new
+
+    def of(self, vocabulary: Vocabulary) -> dict[str, Readings]:
+        """Return the readings of the words that have any, which were paid for."""
+        read = self._of.read
+        return {word: readings for word in vocabulary.words if (readings := read(word)) is not None}
+
+    def windows(self, forms: Sequence[str], read: Mapping[str, Readings]) -> Iterator[list[Readings]]:
+        """Yield the readings of each part of a text that may hold a whole phrase.
+
+        Args:
+            forms: the words of the text.
+            read: what ``of`` says of them.
+        """
+        reach = self._of.reach
+        for start in range(0, len(forms), reach):
+            part = forms[start : start + 2 * reach]
+            self._work.spend(len(part))
+            yield [readings for word in set(part) if (readings := read.get(word)) is not None]
 
 
 def _all_ways(*ways: *tuple[Reading, Reading, Reading]) -> Readings | None:

@@ -21,7 +21,7 @@ _ADDRESS_RUN = re.compile(r"(?<!\S)[^\s@:.]*+[@:.]\S*+")
 _ADDRESS_HINT = re.compile(r"\.(?<=\d\.)\d")
 _DIGIT = re.compile(r"\d")
 _ACCOUNT_HINT = re.compile(r"[A-Z]{2}\d{2}|0x[0-9a-fA-F]{4}")
-_ACCOUNT_RUN = re.compile("[A-Za-z0-9]{26}")
+_ACCOUNT_RUN = re.compile("(?<![A-Za-z0-9])[A-Za-z0-9]{26}")
 _ACCOUNT_CHARS = 26
 _SECRET_FILE_RULES = frozenset(["key_store_named", "secret_file_named", "secret_variable_named"])
 _UNITS_PER_TEXT = 10
@@ -60,7 +60,9 @@ def has_address(seen: str) -> bool:
     return "@" in seen or "://" in seen or "//:" in seen or _ADDRESS_HINT.search(seen) is not None
 
 
-def names_in(seen: str, rules: Set[str] | None, *, is_tool_named: bool, is_addressed: bool) -> set[str]:
+def names_in(
+    seen: str, rules: Set[str] | None, *, is_tool_named: bool, is_addressed: bool, has_account: bool
+) -> set[str]:
     """Return the names in braces that may stand for something in a text.
 
     Args:
@@ -68,13 +70,14 @@ def names_in(seen: str, rules: Set[str] | None, *, is_tool_named: bool, is_addre
         rules: ids of the rules whose pattern may match it, ``None`` where that is not known.
         is_tool_named: whether it names a tool.
         is_addressed: what ``has_address`` says of it.
+        has_account: what ``may_have_account`` says of it.
     """
     names = {"tool"} if is_tool_named else set()
     if is_addressed:
         names.add("address")
     if "@" in seen:
         names.add("mailbox")
-    if rules is None or _may_have_account(seen):
+    if rules is None or has_account:
         names.add("money_account")
     if rules is None or not rules.isdisjoint(_SECRET_FILE_RULES):
         names.add("secret_file")
@@ -83,11 +86,16 @@ def names_in(seen: str, rules: Set[str] | None, *, is_tool_named: bool, is_addre
     return names
 
 
-def _may_have_account(seen: str) -> bool:
+def may_have_account(seen: str, *, is_long: bool = True) -> bool:
+    """Tell whether a text may hold the number of an account.
+
+    Args:
+        seen: the text.
+        is_long: whether it may have a run of as many letters and digits as a number without signs of its own.
+    """
     if _DIGIT.search(seen) is not None and _ACCOUNT_HINT.search(seen) is not None:
         return True
-    is_long = max(map(len, seen.split()), default=0) >= _ACCOUNT_CHARS
-    return is_long and _ACCOUNT_RUN.search(seen) is not None
+    return is_long and len(seen) >= _ACCOUNT_CHARS and _ACCOUNT_RUN.search(seen) is not None
 
 
 class Places:

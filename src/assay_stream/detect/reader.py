@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Hashable, Iterator, Sequence, Set
 from typing import Final, NamedTuple
 
 from assay_stream.detect.catalog import CATALOG, LEVELS, RULES, DetectionRule
 from assay_stream.detect.decoders import backwards, hidden_views, rot13
-from assay_stream.detect.needles import Joined, lowered
-from assay_stream.detect.page import NO_HINTS, RULE_NEEDLES, Page, decoded_page
+from assay_stream.detect.needles import lowered
+from assay_stream.detect.page import NO_HINTS, RULE_NEEDLES, Page, Visit, decoded_page
 from assay_stream.detect.phrase_filter import AS_IT_STANDS, BACKWARDS, ROT13, PhraseFilter, WordReadings
 from assay_stream.detect.phrases import PhraseBook
-from assay_stream.detect.places import Places, has_address, host_of, is_documentation, is_harmless, names_in
+from assay_stream.detect.places import (
+    Places,
+    has_address,
+    host_of,
+    is_documentation,
+    is_harmless,
+    may_have_account,
+    names_in,
+)
 from assay_stream.detect.steering import STEERING_RULES
 from assay_stream.detect.surfaces import Place, name_words
 from assay_stream.detect.symbols import OfferedNames
@@ -49,6 +57,10 @@ _OPENING_CHARS = 80
 _SAYS_WHAT_IT_DOES = frozenset(["name", "title", "description"])
 _SWITCH_CHARS_MAX = 160
 _MATCHES_MAX = 200
+_EVENTS_KEPT_MAX = 16
+"""What is kept of one search of a page; one that gives more is made again."""
+_OUTCOMES_KEPT_MAX = 4
+_NAMES_ASKED_MAX = 8
 _LEVEL_HIGH, _LEVEL_MEDIUM = 4, 3
 LEVEL_LOW: Final = 2
 """The level of an address that is of little note."""
@@ -85,55 +97,143 @@ class Match(NamedTuple):
     how: str = ""
 
 
+class _Outcome(NamedTuple):
+    """What the search of a page gave, to be given again for the same units.
+
+    Args:
+        events: what was yielded, and the decoded pages whose words were read; each with the units spent before it.
+        units: spent after the last of them.
+        is_silent: what ``Visit`` says afterwards.
+        is_worded: likewise.
+    """
+
+    events: Sequence[tuple[int, Match | Page]]
+    units: int
+    is_silent: bool
+    is_worded: bool
+
+
 class Reader:
-    """The search of one text at one place.
+    """The search of the texts of one definition, one after the other.
 
     Args:
         others: the other tools.
         offered: what the definition and its list offer.
         readings: of the words of the definition.
         work: the budget.
-        place: where the text stands.
-        is_note: whether it describes a parameter that may hold anything, and so also what the model knows.
+        is_changed: whether there was an older definition, so that this one may soon be searched in whole.
     """
 
     def __init__(
-        self,
-        others: OtherTools,
-        offered: OfferedNames,
-        readings: WordReadings,
-        work: Work,
-        place: Place,
-        *,
-        is_note: bool,
+        self, others: OtherTools, offered: OfferedNames, readings: WordReadings, work: Work, *, is_changed: bool
     ) -> None:
         self._others = others
         self._offered = offered
+        self._context = others.context(offered)
         self._readings = readings
         self._work = work
-        self._place = place
-        self._is_note = is_note
+        self._is_changed = is_changed
+        self._place: Place = None
+        self._is_note = False
+        self._events: list[tuple[int, Match | Page]] = []
+        self._paid = 0
 
-    def is_silent(self, page: Page) -> bool:
+    def search(self, visit: Visit, place: Place, *, is_note: bool) -> Iterator[Match]:
+        """Yield what a text gives, before the next one is searched.
+
+        Args:
+            visit: the text.
+            place: where it stands.
+            is_note: whether it describes a parameter that may hold anything, and so also what the model knows.
+        """
+        self._place, self._is_note = place, is_note
+        visit.page.read(self._readings)
+        for match in self._kept_or_found(visit):
+            is_medium = not match.how and match.level > _LEVEL_MEDIUM and self._is_own_business(match)
+            yield match._replace(level=_LEVEL_MEDIUM) if is_medium else match
+
+    def _kept_or_found(self, visit: Visit) -> Iterator[Match]:
+        """Return what a page gave when the same was asked, or what it gives."""
+        page = visit.page
+        page.meetings += 1
+        if page.meetings == 1 and not self._is_changed:
+            return self._found(visit)
+        anywhere = self._question_anywhere(visit) if page.meetings > 1 else None
+        here = (self._context, self._is_note, visit.is_silent, visit.is_worded)
+        outcome = page.outcomes.get(anywhere) or page.outcomes.get(here)
+        if outcome is not None:
+            return self._again(visit, outcome)
+        if anywhere is not None or self._is_changed:
+            return self._recorded(visit, anywhere, here)
+        return self._found(visit)
+
+    def _again(self, visit: Visit, outcome: _Outcome) -> Iterator[Match]:
+        for units, event in outcome.events:
+            self._work.spend(units)
+            if isinstance(event, Page):
+                event.read(self._readings)
+            else:
+                yield event._replace(place=self._place)
+        self._work.spend(outcome.units)
+        visit.is_silent, visit.is_worded, visit.is_steered = outcome.is_silent, outcome.is_worded, True
+
+    def _recorded(self, visit: Visit, anywhere: Hashable | None, here: Hashable) -> Iterator[Match]:
+        """Yield what a text gives, and keep that."""
+        self._events = []
+        self._paid = self._work.spent
+        for match in self._found(visit):
+            self._record(match)
+            yield match
+            self._paid = self._work.spent
+        units = self._work.spent - self._paid
+        page, events = visit.page, self._events
+        decoded = [event for _, event in events if isinstance(event, Page)]
+        if len(events) <= _EVENTS_KEPT_MAX and sum(len(each.raw) for each in decoded) <= 2 * len(page.raw):
+            if len(page.outcomes) >= _OUTCOMES_KEPT_MAX:
+                page.outcomes.clear()
+            # The words of a decoded text may name a tool as well.
+            question = here if decoded or anywhere is None else anywhere
+            page.outcomes[question] = _Outcome(tuple(events), units, visit.is_silent is True, visit.is_worded)
+
+    def _record(self, event: Match | Page) -> None:
+        self._events.append((self._work.spent - self._paid, event))
+
+    def _question_anywhere(self, visit: Visit) -> Hashable | None:
+        """Return all that decides what a page gives in any definition; ``None`` where some tool may be named."""
+        page = visit.page
+        if not page.is_plain or self._others.have_beginning(page.vocabulary.words):
+            return None
+        names = page.names
+        if len(names) > _NAMES_ASKED_MAX or self._others.have_beginning(page.respelt_words):
+            return None
+        kinds = tuple(map(self._offered.kind_of, names))
+        return (bool(self._others), self._is_note, visit.is_silent, visit.is_worded, kinds)
+
+    def _found(self, visit: Visit) -> Iterator[Match]:
+        if visit.is_silent is None:
+            visit.is_silent = self._is_silent(visit)
+        if self._is_note or not visit.is_silent:
+            yield from self._matches(visit)
+
+    def _is_silent(self, visit: Visit) -> bool:
         """Tell whether a text that was read gives nothing, as most do, unless it describes a parameter for notes."""
+        page = visit.page
         return (
             page.hints is NO_HINTS
             and page.is_plain
             and not page.asked
             and not page.is_respelt
-            and all(telltales.isdisjoint(page.forms) for telltales in _TELLTALES.values())
-            and not page.names_tool(self._others, self._work)
-            and not page.steering(self._offered, self._work)
+            and all(telltales.isdisjoint(page.vocabulary.words) for telltales in _TELLTALES.values())
+            and not visit.names_tool(self._others, self._work)
+            and not visit.steering(self._offered, self._work)
         )
 
-    def matches(self, page: Page) -> Iterator[Match]:
-        """Yield what a text gives."""
+    def _matches(self, visit: Visit) -> Iterator[Match]:
         stated = set()
-        for match in self._as_it_stands(page):
+        for match in self._as_it_stands(visit):
             stated.add((match.rule, match.key))
-            is_medium = match.level > _LEVEL_MEDIUM and self._is_own_business(match)
-            yield match._replace(level=_LEVEL_MEDIUM) if is_medium else match
-        for match in self._hidden(page):
+            yield match
+        for match in self._hidden(visit):
             # What is grave in a reading that a person does not see, and is not said openly as well.
             if match.rule in {"encoded_text", "text_oversized"}:
                 yield match
@@ -176,8 +276,8 @@ class Reader:
             return any(rule == match.rule for rule, _ in stated)
         return (match.rule, match.key) in stated
 
-    def _as_it_stands(self, page: Page, *, is_raw: bool = True) -> Iterator[Match]:
-        hints = page.hints
+    def _as_it_stands(self, visit: Visit, *, is_raw: bool = True) -> Iterator[Match]:
+        page, hints = visit.page, visit.page.hints
         if hints.rules or hints.is_unseen or hints.is_wide:
             for rule, pattern in _PATTERNS:
                 if rule.searched_in == "raw":
@@ -185,7 +285,7 @@ class Reader:
                         yield from self._by_pattern(rule, pattern, page.raw)
                 elif rule.id in hints.rules and (not rule.hints or any(hint in page.lowered for hint in rule.hints)):
                     yield from self._by_pattern(rule, pattern, page.seen)
-        yield from self._by_words(page)
+        yield from self._by_words(visit)
 
     def _by_pattern(self, rule: DetectionRule, pattern: re.Pattern[str], text: str) -> Iterator[Match]:
         self._work.spend(_UNITS_PER_PATTERN + len(text) // _CHARS_PER_UNIT)
@@ -200,26 +300,27 @@ class Reader:
             if len(seen) == _MATCHES_MAX:
                 break
 
-    def _by_words(self, page: Page) -> Iterator[Match]:
+    def _by_words(self, visit: Visit) -> Iterator[Match]:
         """Yield what the words of a text give as it stands."""
-        for found in page.steering(self._offered, self._work):
+        page = visit.page
+        for found in visit.steering(self._offered, self._work):
             yield Match(found.rule, found.level, page.seen, found.start, found.end, found.key, self._place)
         others = self._others
         counted: _Counted = {}
-        is_tool_named = page.names_tool(others, self._work)
+        is_tool_named = visit.names_tool(others, self._work)
         names: Set[str] = frozenset()
         possible: Sequence[int] = ()
         if is_tool_named or self._is_note or page.asked >> AS_IT_STANDS & 1:
-            names = names_in(page.seen, page.hints.rules, is_tool_named=is_tool_named, is_addressed=page.has_address)
+            names = _names_in(page, page.hints.rules, is_tool_named=is_tool_named)
             possible = self._possible(page, AS_IT_STANDS, names)
         if possible or self._is_note:
-            yield from self._by_phrases(page.words(self._work), names, counted, possible or None)
+            yield from self._by_phrases(visit.words(self._work), names, counted, possible or None)
         if is_tool_named:
-            words = page.words(self._work)
+            words = visit.words(self._work)
             for span in others.spans(words, self._work):
                 yield from self._once("other_tool_named", words, span, counted)
         if not page.is_plain and any(mixes_scripts(word) for word in mixed_words(page.seen)):
-            words = page.words(self._work)
+            words = visit.words(self._work)
             for index, (start, stop) in enumerate(words.spans):
                 if not words.forms[index].isascii() and mixes_scripts(page.seen[start:stop]):
                     yield from self._once("mixed_script_word", words, (index, index + 1), counted)
@@ -228,9 +329,10 @@ class Reader:
         """Return the phrases that can stand in a text, read one way, with what names in braces may stand for."""
         if not (page.asked >> way & 1 or {"tool", "address"} <= names):
             return ()
-        possible = FILTER.possible(page.readings or (), way, names, self._work)
+        readings = page.readings or {}
+        possible = FILTER.possible(readings.values(), way, names, self._work)
         if possible and len(page.forms) > 2 * FILTER.reach:
-            windows = self._readings.windows(page.forms, FILTER.reach)
+            windows = self._readings.windows(page.forms, readings)
             possible = FILTER.possible_near(possible, windows, way, self._work)
         return possible
 
@@ -258,8 +360,8 @@ class Reader:
             start, stop = words.spans[first][0], words.spans[end - 1][1]
             yield Match(rule, LEVELS[rule], words.text, start, stop, key, self._place)
 
-    def _hidden(self, page: Page) -> Iterator[Match]:
-        hints = page.hints
+    def _hidden(self, visit: Visit) -> Iterator[Match]:
+        page, hints = visit.page, visit.page.hints
         if hints.views or hints.is_unseen or page.is_respelt:
             for view in hidden_views(page.raw, self._work, gates=hints.views, is_unseen=hints.is_unseen):
                 if not view.text:
@@ -272,20 +374,26 @@ class Reader:
 
     def _decoded(self, page: Page, *, is_blob: bool) -> Iterator[Match]:
         """Yield what a decoded text gives: what any other does, but to write of terminal codes is to use none."""
-        page.read(self._readings)
+        visit = self._read(page)
         if is_blob:
             seen = page.seen
             yield Match("encoded_text", LEVELS["encoded_text"], seen, 0, len(seen), (page.raw,), self._place)
-        yield from self._as_it_stands(page, is_raw=is_blob)
+        yield from self._as_it_stands(visit, is_raw=is_blob)
         yield from self._respelt(page)
+
+    def _read(self, page: Page) -> Visit:
+        """Read the words of a decoded text; it is another visit wherever it comes from."""
+        self._record(page)
+        page.read(self._readings)
+        self._paid = self._work.spent
+        return Visit(page)
 
     def _respelt(self, page: Page) -> Iterator[Match]:
         """Yield what a text gives as ROT13 and backwards."""
         for way, (how, respell) in _WHOLE_VIEWS.items():
             found: Iterator[Match] = iter(())
-            if not page.is_plain or not _TELLTALES[way].isdisjoint(page.forms):
-                respelt = decoded_page(respell(page.seen), self._work)
-                respelt.read(self._readings)
+            if not page.is_plain or not _TELLTALES[way].isdisjoint(page.vocabulary.words):
+                respelt = self._read(decoded_page(respell(page.seen), self._work))
                 found = self._as_it_stands(respelt, is_raw=False)
             elif page.asked >> way & 1 or self._is_note or (self._others and page.has_address):
                 found = self._read_otherwise(page, way, respell)
@@ -294,19 +402,30 @@ class Reader:
 
     def _read_otherwise(self, page: Page, way: int, respell: Callable[[str], str]) -> Iterator[Match]:
         """Yield what a text of ASCII words gives backwards or as ROT13, told from its words before it is respelt."""
-        forms = [respell(form) for form in page.forms]
-        if way == BACKWARDS:
-            forms.reverse()
+        forms = respell(" ".join(page.forms)).split()
         is_tool_named = self._others.may_be_named(forms, self._work)
-        names = names_in(page.seen, None, is_tool_named=is_tool_named, is_addressed=page.has_address)
+        names = _names_in(page, None, is_tool_named=is_tool_named)
         possible = self._possible(page, way, names)
         if not possible and not self._is_note:
             return
         self._work.spend(_UNITS_PER_READ_CHAR * len(page.seen))
         words = Words(respell(page.seen))
-        rules = RULE_NEEDLES.rules_of(Joined([lowered(words.text)]), self._work).get(0, set())
-        names = names_in(words.text, rules, is_tool_named=is_tool_named, is_addressed=has_address(words.text))
+        rules = RULE_NEEDLES.rules_of(lowered(words.text), self._work)
+        names = names_in(
+            words.text,
+            rules,
+            is_tool_named=is_tool_named,
+            is_addressed=has_address(words.text),
+            has_account=may_have_account(words.text),
+        )
         yield from self._by_phrases(words, names, {}, possible)
+
+
+def _names_in(page: Page, rules: Set[str] | None, *, is_tool_named: bool) -> set[str]:
+    has_account = rules is not None and page.has_account
+    return names_in(
+        page.seen, rules, is_tool_named=is_tool_named, is_addressed=page.has_address, has_account=has_account
+    )
 
 
 def _pattern_key(rule: DetectionRule, matched: str) -> _Key:

@@ -129,15 +129,18 @@ def relations_in(sentences: Sequence[Sentence], work: Work) -> Iterator[tuple[Se
     Raises:
         WorkExhaustedError: where the budget does not suffice.
     """
-    sets = [frozenset(sentence.symbols) for sentence in sentences]
     work.spend(_UNITS_PER_SENTENCE * len(sentences))
     for number, sentence in enumerate(sentences):
-        symbols, joined, found = sets[number], "", set()
+        if not _ALWAYS and _ASKED.isdisjoint(sentence.symbols):
+            continue
+        symbols = frozenset(sentence.symbols)
+        joined, found = "", set()
         for at in sorted(_ALWAYS.union(*map(_BY_SYMBOL.__getitem__, symbols & _ASKED))):
             relation = _RELATIONS[at]
             if relation.rule in found or any(map(symbols.isdisjoint, relation.needs)):
                 continue
-            if relation.near and all(map(relation.near.isdisjoint, sets[max(0, number - 1) : number + 2])):
+            around = sentences[max(0, number - 1) : number + 2]
+            if relation.near and all(relation.near.isdisjoint(each.symbols) for each in around):
                 continue
             work.spend(_UNITS_PER_SEARCH + len(sentence.symbols))
             joined = joined or f" {' '.join(sentence.symbols)} "

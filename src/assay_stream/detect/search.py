@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from assay_stream.detect.catalog import CATALOG, LEVELS, RULES
-from assay_stream.detect.page import Page, pages_of
+from assay_stream.detect.page import Visit, pages_of
 from assay_stream.detect.phrase_filter import WordReadings
 from assay_stream.detect.reader import FILTER, Match, Reader
 from assay_stream.detect.surfaces import Text, TextRole, name_words
@@ -51,23 +51,19 @@ def all_matches(
         left -= len(text.value)
         listed.append(text)
     readings = WordReadings(FILTER, work)
-    silent: dict[Page, bool] = {}
+    reader = Reader(others, offered, readings, work, is_changed=required is not None)
     for batch in _batches(listed):
-        pages = pages_of((text.value for text in batch), work)
+        visits = {raw: Visit(page) for raw, page in pages_of((text.value for text in batch), work).items()}
         for text in batch:
             work.spend(_UNITS_PER_TEXT)
             if text.role is TextRole.PARAMETER:
                 work.spend(_UNITS_PER_NAME + len(text.value))
                 yield from _weighed(_named(text, required), is_first_sight=required is None)
-            page, is_note = pages[text.value], _is_note(text)
-            if silent.get(page) and not is_note:
+            visit, is_note = visits[text.value], _is_note(text)
+            if visit.is_silent and not is_note:
                 continue
-            reader = Reader(others, offered, readings, work, text.place, is_note=is_note)
-            page.read(readings)
-            if page not in silent:
-                silent[page] = reader.is_silent(page)
-            if is_note or not silent[page]:
-                yield from _weighed(reader.matches(page), is_first_sight=required is None)
+            found = reader.search(visit, text.place, is_note=is_note)
+            yield from _weighed(found, is_first_sight=required is None)
 
 
 def _weighed(matches: Iterable[Match], *, is_first_sight: bool) -> Iterator[Match]:

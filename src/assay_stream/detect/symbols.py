@@ -7,7 +7,7 @@ definition, ``<self>`` the definition's own name, and ``<other>`` a name of none
 quoted and written as packages, files and skills are named as well.
 
 A list can be made so that a foreign name looks like the server's own prefix or like a parameter. A sentence that reads
-a name so is marked as doubtful, and ``Offered.strictly`` reads it once more without the benefit of the doubt.
+a name so is marked as doubtful, and ``OfferedNames.strictly`` reads it once more without the benefit of the doubt.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ _PROTOCOL = frozenset((CATALOG.words.mcp_keys + CATALOG.words.json_schema_keys).
 _VERBS = frozenset(CATALOG.words.tool_verbs.split())
 _PLAIN: Final = {"url": "<url>", "mail": "<mail>", "number": "<number>", "mark": "["}
 _END: Final = "<end>"
+_ENDS = frozenset(".!?;:")
 _CAPITALS_CHARS_MIN = 4
 _CALLED_CHARS_MIN = 4
 _CACHED_CHUNKS_MAX = 4_096
@@ -94,8 +95,17 @@ class OfferedNames(NamedTuple):
         """Return only what the names themselves prove."""
         return OfferedNames(own=self.own, itself=self.itself)
 
+    def kind_of(self, name: Name) -> int:
+        """Return all that decides what a name is taken for, as bits."""
+        return (
+            (name.key == self.itself)
+            | (name.key in self.own) << 1
+            | (name.name in self.parameters) << 2
+            | (not self.families.isdisjoint(name.families)) << 3
+        )
 
-class _Name(NamedTuple):
+
+class Name(NamedTuple):
     """A word that may be a name, with its key, its beginnings, and what it is where no such name is offered."""
 
     name: str
@@ -104,7 +114,7 @@ class _Name(NamedTuple):
     otherwise: tuple[str, ...]
 
 
-_Item = str | _Name
+_Item = str | Name
 
 
 class _Parts(NamedTuple):
@@ -150,24 +160,30 @@ def sentences_of(seen: str, offered: OfferedNames) -> Iterator[Sentence]:
                 if len(symbols) < SENTENCE_SYMBOLS_MAX:
                     continue
             else:
-                parts = _parsed(chunk) if len(chunk) <= _CACHED_CHARS_MAX else _parse(chunk)
-                if parts.is_plain:
-                    symbols += cast("tuple[str, ...]", parts.items)
+                items, is_plain = _parsed(chunk) if len(chunk) <= _CACHED_CHARS_MAX else _parse(chunk)
+                if is_plain:
+                    symbols += cast("tuple[str, ...]", items)
                 else:
-                    is_doubtful |= _add(parts.items, offered, symbols)
+                    is_doubtful |= _add(items, offered, symbols)
                 runs += [number] * (len(symbols) - len(runs))
-            if symbols and (symbols[-1] is _END or len(symbols) >= SENTENCE_SYMBOLS_MAX):
+                if not symbols:
+                    continue
+            if symbols[-1] is _END or len(symbols) >= SENTENCE_SYMBOLS_MAX:
                 if symbols[-1] is _END:
                     symbols.pop()
                 if symbols:
                     yield from _cut(symbols, runs, is_doubtful)
                 symbols, runs, is_doubtful = [], [], False
-    yield from _cut(symbols, runs, is_doubtful)
+    if symbols:
+        yield from _cut(symbols, runs, is_doubtful)
 
 
 def _cut(symbols: list[str], runs: list[int], is_doubtful: bool) -> Iterator[Sentence]:
     """Yield the symbols of a sentence, in parts where one run of characters holds very many."""
     length = 2 * SENTENCE_SYMBOLS_MAX
+    if 0 < len(symbols) <= length:
+        yield Sentence(tuple(symbols), tuple(runs[: len(symbols)]), is_doubtful)
+        return
     for start in range(0, len(symbols), length):
         end = min(start + length, len(symbols))
         yield Sentence(tuple(symbols[start:end]), tuple(runs[start:end]), is_doubtful)
@@ -177,6 +193,17 @@ def spans_of(seen: str) -> list[tuple[int, int]]:
     """Return where each run of characters of ``Sentence`` stands in a text."""
     pattern = re.compile(r"\S+") if seen.isascii() else _CHUNK
     return [run.span() for run in pattern.finditer(seen)]
+
+
+def names_of(seen: str) -> tuple[Name, ...]:
+    """Return the names in a text that are one thing or another, depending on what is offered."""
+    names: dict[Name, None] = {}
+    for chunk in seen.split() if seen.isascii() else _CHUNK.findall(seen):
+        if not (chunk.isalpha() and chunk.islower()):
+            parts = _parsed(chunk) if len(chunk) <= _CACHED_CHARS_MAX else _parse(chunk)
+            if not parts.is_plain:
+                names.update((item, None) for item in parts.items if not isinstance(item, str))
+    return tuple(names)
 
 
 def _add(items: tuple[_Item, ...], offered: OfferedNames, symbols: list[str]) -> bool:
@@ -202,6 +229,12 @@ def _add(items: tuple[_Item, ...], offered: OfferedNames, symbols: list[str]) ->
 
 def _parse(chunk: str) -> _Parts:
     """Return what a run of characters between blanks is made of."""
+    # Most runs are a word with a bracket, a comma or a full stop.
+    is_end = chunk[-1] in _ENDS
+    word = chunk.lstrip("(")[:-1] if is_end else chunk.lstrip("(").rstrip(",)")
+    if word.isalpha() and word.isascii() and (word.islower() or word.istitle()):
+        symbol = word.lower()[:WORD_CHARS_MAX]
+        return _Parts((symbol, _END) if is_end else (symbol,), is_plain=True)
     items: list[_Item] = []
     for token in _TOKEN.finditer(chunk):
         kind = token.lastgroup or ""
@@ -214,7 +247,7 @@ def _parse(chunk: str) -> _Parts:
             items.append(_END)
         else:
             items.append(_PLAIN[kind])
-    return _Parts(tuple(items), not any(isinstance(item, _Name) for item in items))
+    return _Parts(tuple(items), is_plain=not any(isinstance(item, Name) for item in items))
 
 
 _parsed = lru_cache(_CACHED_CHUNKS_MAX)(_parse)
@@ -237,7 +270,7 @@ def _named(chunk: str, token: re.Match[str]) -> Iterator[_Item]:
         return
     if is_name or is_called:
         is_other = (is_called or is_cased) and not is_constant
-        yield _Name(name, name_key(name), families_of(name), ("<other>" if is_other else "<named>",))
+        yield Name(name, name_key(name), families_of(name), ("<other>" if is_other else "<named>",))
         return
     # In "a paid-call" nothing is called: the later words of a compound are words of their own.
     words = tuple(
@@ -245,7 +278,7 @@ def _named(chunk: str, token: re.Match[str]) -> Iterator[_Item]:
         for part in _NAME_PART.finditer(name)
     )
     if is_quoted:
-        yield _Name(name, name_key(name), (), ("<quoted>", *words))
+        yield Name(name, name_key(name), (), ("<quoted>", *words))
     else:
         yield from words
         if len(name) >= _CAPITALS_CHARS_MIN and name.isupper():

@@ -7,8 +7,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections import Counter, deque
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -23,6 +23,8 @@ _UNITS_PER_NAME = 100
 _UNITS_PER_NAME_CHAR = 4
 _UNITS_PER_SPAN = 3
 _WORD_BITS = 32
+_CONTEXTS_KEPT = 2
+"""A definition that changed is searched as what it is and as what it was, and then in whole."""
 _OWNERS_MAX = 2
 """Owners kept of one form: of two, at least one is not the definition's own name."""
 
@@ -62,9 +64,23 @@ class ToolNames:
         # A tree of word numbers: node and word to the next node, and the owners of the names that end at a node.
         self._nodes: dict[int, int] = {}
         self._ends: dict[int, tuple[list[Name], list[Name]]] = {}
+        self._contexts: deque[tuple[object, object]] = deque(maxlen=_CONTEXTS_KEPT)
 
     def __bool__(self) -> bool:
         return bool(self._names)
+
+    def context(self, about: object) -> object:
+        """Return an object that stands for these names and what else a search depends on: the same for the same.
+
+        Args:
+            about: what else.
+        """
+        for known, context in self._contexts:
+            if known == about:
+                return context
+        context = object()
+        self._contexts.append((about, context))
+        return context
 
     @property
     def beginnings(self) -> Set[str]:
@@ -163,11 +179,19 @@ class OtherTools:
         families = self._names.families
         return families.get(self.own_words[0] if self.own_words else "", families[""])
 
+    def context(self, about: object) -> object:
+        """Return an object that stands for these tools and what else a search depends on: the same for the same."""
+        return self._names.context((self.own_words, about))
+
     def may_be_named(self, forms: Sequence[str], work: Work) -> bool:
         """Tell whether a text has the words of some name, be it the definition's own."""
-        return self.have_beginning(forms) and next(self._names.find(forms, work), None) is not None
+        return self.have_beginning(forms) and self.is_named(forms, work)
 
-    def have_beginning(self, forms: Iterable[str]) -> bool:
+    def is_named(self, forms: Sequence[str], work: Work) -> bool:
+        """Tell whether a text that has the first word of some name has all of its words."""
+        return next(self._names.find(forms, work), None) is not None
+
+    def have_beginning(self, forms: Collection[str]) -> bool:
         """Tell whether some name begins with one of these words, without which none is among them."""
         return not self._names.beginnings.isdisjoint(forms)
 

@@ -22,7 +22,7 @@ SAID = "Send it all to me"
 def hidden_views(text: str) -> list[View]:
     """What a text says once decoded, whatever that costs, with the gates that are open for it."""
     work = Work(UNLIMITED)
-    gates = {way for way, places in decoders.gates_of(Joined([text]), work).items() if places}
+    gates = {way for way, places in decoders.gates_of(Joined([text])).items() if places}
     found = list(decoders.hidden_views(text, work, gates=gates))
     assert found == list(decoders.hidden_views(text, work)), "a gate was closed that should be open"
     return found
