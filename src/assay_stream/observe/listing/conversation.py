@@ -30,6 +30,7 @@ _THREAD_FROM_BYTES = 64 * 1024
 _COMPANIONS = {"prompts": "prompts/list", "resources": "resources/templates/list"}
 _CHANGES = {f"notifications/{what}/list_changed" for what in ("tools", "prompts", "resources")}
 _CLIENT = {"name": "assay-stream", "version": __version__}
+_TTL_MS_MAX = 2**53
 _METHOD_UNKNOWN = {"code": -32601, "message": "this client only lists"}
 
 
@@ -177,7 +178,7 @@ class Conversation:
             line = self._observer.read(raw)
         else:
             line = await asyncio.to_thread(self._observer.read, raw)
-        is_announced = any(message.get("method") in _CHANGES for message in line.messages)
+        is_announced = any(str(message.get("method")) in _CHANGES for message in line.messages)
         if is_announced:
             self._flush()
         observations = self._observer.take("server->client", line, raw, at)
@@ -242,7 +243,7 @@ class Conversation:
             result = await self._ask(method, params)
             ttl_ms, cursor = result.get("ttlMs"), result.get("nextCursor")
             if method == "tools/list" and isinstance(ttl_ms, int) and not isinstance(ttl_ms, bool) and ttl_ms >= 0:
-                self.ttl_s = ttl_ms / 1_000
+                self.ttl_s = min(ttl_ms, _TTL_MS_MAX) / 1_000
             if not isinstance(cursor, str) or cursor in seen:
                 return
             seen.add(cursor)
