@@ -33,6 +33,7 @@ from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS, FEED_LIMITS
 from assay_stream.observe.feeds.ext_mcp_wire import INVALID, MESSAGES, PERMISSION_DENIED
 from assay_stream.observe.feeds.feed import Feed
+from assay_stream.observe.jsonrpc import NOT_RULED_ON
 from assay_stream.observe.objects import CALL, Asked, ClientView
 from assay_stream.observe.prefixes import Prefixes
 
@@ -85,11 +86,27 @@ class ExtMcp:
 
     def check_request(self, request: Any) -> Any:
         """Answer ``CheckRequest``: a call passes or not, and everything else passes."""
+        try:
+            return self._ruled(request)
+        except Exception as error:  # noqa: BLE001 - observing breaks no call; enforcing lets none pass unruled
+            self._count("failed", type(error).__name__)
+            return _held_back("not_ruled_on", NOT_RULED_ON) if self._enforces else _passed("McpRequestResult")
+
+    def check_response(self, response: Any) -> Any:
+        """Answer ``CheckResponse``: everything passes."""
+        try:
+            self._see(response)
+        except Exception as error:  # noqa: BLE001 - what a server says must reach its client all the same
+            self._count("failed", type(error).__name__)
+        return _passed("McpResponseResult")
+
+    def _ruled(self, request: Any) -> Any:
         if request.method != CALL:
             return _passed("McpRequestResult")
         if len(request.service_names) != 1:
             self._count("call_without_server", "a call names no server, or several")
-            return _held_back() if self._enforces else _passed("McpRequestResult")
+            why = "the call names no server, or several; it was not passed on"
+            return _held_back("call_without_server", why) if self._enforces else _passed("McpRequestResult")
         token = str(uuid.uuid4())
         asked = self._feed.ask(
             CALL,
@@ -106,8 +123,7 @@ class ExtMcp:
         passed.metadata.update({TOKEN: token})
         return passed
 
-    def check_response(self, response: Any) -> Any:
-        """Answer ``CheckResponse``: everything passes."""
+    def _see(self, response: Any) -> None:
         if response.method == CALL:
             self._answered(response)
         elif response.method == _LIST:
@@ -115,7 +131,6 @@ class ExtMcp:
         elif response.method in _OF_ONE_SERVER and len(response.service_names) == 1:
             view = self._view(response, self._server(response.service_names[0]))
             self._feed.answer(self._feed.ask(response.method, dict, view=view), lambda: _result_of(response))
-        return _passed("McpResponseResult")
 
     def expire(self) -> None:
         """Give up calls whose answer did not come in time."""
@@ -257,7 +272,8 @@ def _refused(error: Mapping[str, Any]) -> Any:
     return MESSAGES["McpRequestResult"](error=denied)
 
 
-def _held_back() -> Any:
-    text = "assay-stream: the call names no server, or several; it was not passed on"
-    denied = MESSAGES["AuthorizationError"](code=INVALID, reason=text, mcp_error=b'{"code":"call_without_server"}')
+def _held_back(code: str, why: str) -> Any:
+    denied = MESSAGES["AuthorizationError"](
+        code=INVALID, reason=f"assay-stream: {why}", mcp_error=json.dumps({"code": code}).encode()
+    )
     return MESSAGES["McpRequestResult"](error=denied)

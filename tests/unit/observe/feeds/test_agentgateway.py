@@ -130,6 +130,25 @@ def test_a_call_that_cannot_be_read_passes_only_where_nothing_is_enforced(params
             assert (3 in gateway.request(SERVER, params)) == refused
 
 
+@pytest.mark.parametrize("enforces", [False, True])
+def test_a_failure_of_ours_breaks_no_call_unless_it_enforces(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, enforces: bool
+) -> None:
+    """It is counted, and logged by its class: what it says may quote arguments."""
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise ValueError(SECRET)
+
+    service = Service(pinned(GOOD).rule if enforces else None)
+    monkeypatch.setattr(Feed, "ask", fail)
+    with served(service) as gateway:
+        assert (3 in gateway.request(SERVER, {"name": "read"})) == enforces
+        gateway.lists(SERVER, tools=[GOOD])
+    assert service.answers.counts == {"failed": 2}
+    assert "ValueError" in caplog.text
+    assert SECRET not in caplog.text
+
+
 DEEP = b"[" * 200 + b"]" * 200
 
 
