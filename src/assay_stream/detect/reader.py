@@ -293,7 +293,7 @@ class Reader:
         for match in pattern.finditer(text):
             self._work.spend(_UNITS_PER_MATCH)
             key = _pattern_key(rule, match[0])
-            if key not in seen and not _is_harmless(rule, key):
+            if key not in seen and not _is_harmless(rule, key) and not _is_excused(rule.id, text, match.start()):
                 seen.add(key)
                 level = _level(rule, key, text[max(0, match.start() - _CONTACT_CHARS) : match.start()])
                 yield Match(rule.id, level, text, match.start(), match.end(), key, self._place)
@@ -349,10 +349,8 @@ class Reader:
         first, end = span
         if rule in _UNLESS and _UNLESS[rule].match(words.text, words.spans[end - 1][1]):
             return
-        if rule in _UNLESS_BEFORE:
-            start = words.spans[first][0]
-            if _UNLESS_BEFORE[rule].search(words.text[max(0, start - _BEFORE_CHARS) : start]):
-                return
+        if _is_excused(rule, words.text, words.spans[first][0]):
+            return
         key = tuple(words.forms[first:end])
         known = counted.setdefault(rule, set())
         if key not in known and len(known) < _MATCHES_MAX:
@@ -439,6 +437,12 @@ def _switch_at(holder: Place, description: str) -> tuple[str, ...]:
     if holder is None or holder[0] is None or holder[0][1] != "properties" or len(description) > _SWITCH_CHARS_MAX:
         return ()
     return name_words(str(holder[1]))
+
+
+def _is_excused(rule: str, text: str, start: int) -> bool:
+    """Tell whether what stands right before a match makes something else of it."""
+    before = _UNLESS_BEFORE.get(rule)
+    return before is not None and before.search(text[max(0, start - _BEFORE_CHARS) : start]) is not None
 
 
 def _is_harmless(rule: DetectionRule, key: _Key) -> bool:

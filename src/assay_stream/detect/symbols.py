@@ -53,6 +53,8 @@ _CLOSING = frozenset("`'\"”’>」(")
 _PROTOCOL = frozenset((CATALOG.words.mcp_keys + CATALOG.words.json_schema_keys).split())
 """Names that MCP and JSON Schema define: `_meta.progressToken` is nobody's tool."""
 _VERBS = frozenset(CATALOG.words.tool_verbs.split())
+_VALUES = frozenset(["id", "ids", "key", "keys", "token", "password", "secret"])
+"""Last words of names that hardly any tool has, unless it begins with a verb."""
 _PLAIN: Final = {"url": "<url>", "mail": "<mail>", "number": "<number>", "mark": "["}
 _END: Final = "<end>"
 _ENDS = frozenset(".!?;:")
@@ -127,6 +129,14 @@ class _Parts(NamedTuple):
 def name_key(name: str) -> str:
     """Return what the spellings of one name have in common: ``send_email``, ``sendEmail`` and ``send-email``."""
     return "".join(_NAME_PART.findall(name)).lower()
+
+
+def _is_thing(name: str) -> bool:
+    """Tell whether a name is rather a path's or a value's: ``models/text_to_image``, ``api_key``, ``postId``."""
+    if "/" in name:
+        return True
+    words = name_words(name)
+    return bool(words) and words[-1] in _VALUES and _is_noun_first(words)
 
 
 def families_of(name: str) -> tuple[str, ...]:
@@ -269,7 +279,7 @@ def _named(chunk: str, token: re.Match[str]) -> Iterator[_Item]:
         yield "<param>"
         return
     if is_name or is_called:
-        is_other = (is_called or is_cased) and not is_constant
+        is_other = (is_called or is_cased) and not is_constant and not _is_thing(name)
         yield Name(name, name_key(name), families_of(name), ("<other>" if is_other else "<named>",))
         return
     # In "a paid-call" nothing is called: the later words of a compound are words of their own.
