@@ -172,3 +172,79 @@ async def test_a_list_of_a_bad_form_is_published_for_the_registry_to_refuse() ->
         listing = await listed_once({"url": url}, limits=QUICK)
     [snapshot] = listing.data()
     assert snapshot["tools"] == {"no": "list"}
+
+
+class LegacyServer:
+    """A server of 2025-11-25: a session, a GET stream on which it announces a change, and a DELETE at the end."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, bool]] = []
+        """Method or verb of each request, and whether it named the session."""
+        self.streaming = asyncio.Event()
+        self.lists = 0
+
+    async def serve(self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one request."""
+        body = await body_of(head, reader)
+        verb = head.split()[0].decode()
+        message = json.loads(body) if body else {}
+        method = message.get("method", verb)
+        self.requests.append((method, b"session-7" in head.lower()))
+        result: dict[str, Any] | None = None
+        if method == "initialize":
+            tools = {"listChanged": True}
+            result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": tools}, "serverInfo": {"name": "s"}}
+        elif method == "tools/list":
+            self.lists += 1
+            result = {"tools": [{**TOOL, "title": f"edition {self.lists}"}]}
+        if verb == "GET":
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n: hello\n\n")
+            await writer.drain()
+            self.streaming.set()
+            await asyncio.sleep(0.2)
+            writer.write(b'data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n\n')
+            await writer.drain()
+            await reader.read()
+            writer.close()
+        elif result is not None:
+            answer = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode()
+            events = b": first a comment\n\nevent: message\ndata: " + answer + b"\n\n"
+            writer.write(a_response(events, "Mcp-Session-Id: session-7", kind="text/event-stream"))
+        else:
+            is_unknown = method == "server/discover"
+            writer.write(a_response(b"", status="404 Not Found" if is_unknown else "202 Accepted"))
+        await writer.drain()
+
+
+async def test_a_session_of_an_earlier_revision_is_kept_for_announcements_and_ended() -> None:
+    """The change on its GET stream is listed in the same session; a DELETE follows when the list is due."""
+    server = LegacyServer()
+    async with raw_server(server.serve) as url, following({"url": url}, limits=QUICK) as listing:
+        snapshots = await listing.wait_for(2)
+        assert len(listing.data("list_changed")) == 1
+    assert [each["tools"][0]["title"] for each in snapshots] == ["edition 1", "edition 2"]
+    assert server.requests == [
+        ("server/discover", False),
+        ("initialize", False),
+        ("notifications/initialized", True),
+        ("tools/list", True),
+        ("GET", True),
+        ("tools/list", True),
+        ("DELETE", True),
+    ]
+
+
+async def test_a_server_without_a_stream_of_announcements_is_listed_at_its_interval() -> None:
+    """It says that it announces changes, and answers 405 to who would hear them: that is no failure."""
+    server = LegacyServer()
+
+    async def serve(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if head.startswith(b"GET"):
+            writer.write(a_response(b"", status="405 Method Not Allowed"))
+        else:
+            await server.serve(head, reader, writer)
+
+    async with raw_server(serve) as url, following({"url": url}, limits=QUICK) as listing:
+        await listing.wait_for(1)
+        await asyncio.sleep(1)
+    assert (server.lists, listing.watched.failing) == (1, None)
