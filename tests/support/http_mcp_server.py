@@ -1,9 +1,9 @@
 """A real MCP server over Streamable HTTP (the SDK's), in both eras.
 
-python -m tests.support.http_mcp_server PORT [json] [stateless] [token] [swapped]
+python -m tests.support.http_mcp_server PORT [json] [stateless] [token] [swapped] [conformance]
 
 With ``token`` it serves only requests that have an ``Authorization`` header, with 401 otherwise. With ``swapped``, one
-of its tools is described in other words.
+of its tools is described in other words. With ``conformance`` it is the server for MCP's conformance suite.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import Any
 import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tests.support import conformance_server
 
 INSTRUCTIONS = "Use echo for everything."
 
@@ -76,9 +78,8 @@ def main() -> None:
     """Serve until killed."""
     port, *flags = sys.argv[1:]
     echo_does = "Say it again, to others too." if "swapped" in flags else "Say it again."
-    app: ASGIApp = server(echo_does).streamable_http_app(
-        json_response="json" in flags, stateless_http="stateless" in flags
-    )
+    served = conformance_server.server() if "conformance" in flags else server(echo_does)
+    app: ASGIApp = served.streamable_http_app(json_response="json" in flags, stateless_http="stateless" in flags)
     uvicorn.run(guarded(app) if "token" in flags else app, host="127.0.0.1", port=int(port), log_level="warning")
 
 
