@@ -1,0 +1,69 @@
+"""A gateway shows calls only; ``list-watch`` lists its servers: what the two add up to."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, datetime
+from itertools import count
+
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import Origin, Record, Role
+from assay_stream.observe import Observation, Vantage, call_event
+from assay_stream.replay.run import replay
+from assay_stream.report.coverage import CoverageCounts
+from assay_stream.report.rows import Row
+from assay_stream.verify.evidence import Recorded
+from tests.support.listing import listed_once
+
+SERVER = {"command": [sys.executable, "-m", "tests.support.scripted_lister_server", "good"]}
+
+
+def a_call(number: int) -> Observation:
+    """A call that the gateway shows."""
+    return call_event(
+        Vantage(server_id="the-server", observer_id="gateway"),
+        event_id=f"call-{number}",
+        observed_at=datetime.now(UTC),
+        tool_name="tool_0",
+        tool_call_id=f"call-{number}",
+        decision="allow",
+        reason_code="forwarded",
+    )
+
+
+def told(observations: list[Observation]) -> tuple[list[str | None], dict[str, Row]]:
+    """The rule that bound each call, and the rows of the coverage report by name."""
+    offsets = {role: count() for role in Role}
+    records = [
+        Record(
+            each.role,
+            Origin(each.role.value, 0, next(offsets[each.role])),
+            each.key,
+            each.value,
+            each.headers,
+            each.timestamp_ms,
+        )
+        for each in observations
+    ]
+    coverage, scopes = CoverageCounts(), []
+    for record in records:
+        if record.role is Role.SNAPSHOTS:
+            coverage.take_snapshot(record)
+    for output in replay(records, producer=Producer(version="1")):
+        if output.role is Role.EVIDENCE:
+            coverage.take_evidence(Recorded("here", output.value or b""))
+            scopes.append(json.loads(output.value or b"")["data"]["binding"]["scope"])
+    return scopes, {row["name"]: row for row in coverage.rows(silent_after_us=10**12)}
+
+
+async def test_calls_of_a_gateway_are_bound_to_the_lists_of_a_lister() -> None:
+    """Before the first listing they are not, and the report says which."""
+    before = a_call(1)
+    listing = await listed_once(SERVER)
+    scopes, rows = told([before, *listing.sink.observations, a_call(2)])
+    assert scopes == ["none", "server"]
+    assert rows["gateway"]["gaps"] == ["calls_only", "calls_unlisted"]
+    assert rows["lister"]["gaps"] == ["lists_only"]
+    assert (rows["the-server"]["gaps"], rows["the-server"]["bound_share"]) == (["calls_unlisted"], 0.5)
+    assert told([*listing.sink.observations, a_call(2)])[1]["the-server"]["gaps"] == []
