@@ -68,7 +68,7 @@ coverage: $(VENV)/.ready ## Branch coverage of the tests that need no broker, wi
 integration: $(VENV)/.ready .schemathesis-venv/.ready ## Tests on real Kafka brokers and real MCP servers.
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal --durations=15 -m "(kafka or servers) and not chaos"
 
-GATEWAYS := fastmcp litellm
+GATEWAYS := fastmcp litellm contextforge
 
 gateways: $(VENV)/.ready ## Carry a thousand calls through each gateway that has a feed (GATEWAYS=...).
 	$(BIN)/python -m deploy.local.gateways $(GATEWAYS)

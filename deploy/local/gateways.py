@@ -1,6 +1,6 @@
 """Real MCP gateways on this machine, each in an environment of its own under `.gateways/`, for tests of their feeds.
 
-    python -m deploy.local.gateways fastmcp litellm       installs once
+    python -m deploy.local.gateways fastmcp litellm contextforge       installs once
 
 What is installed stands in `deploy/gateways/*.lock`, with hashes. Our own package is not: a gateway finds it in `src/`.
 """
@@ -14,7 +14,7 @@ from typing import Final
 
 from deploy.local.servers import ROOT, ServerError, once, run
 
-GATEWAYS: Final = ("fastmcp", "litellm")
+GATEWAYS: Final = ("fastmcp", "litellm", "contextforge")
 
 
 def built(gateway: str) -> Path | None:

@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import re
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,16 +18,17 @@ from typing import Any
 
 import httpx2
 import pytest
+import yaml
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
 from assay_stream.kafka.topics import topic_table
-from assay_stream.model.record import TOPIC_NAMES, Record, Role
+from assay_stream.model.record import Record, Role
 from assay_stream.observe.jsonrpc import BLOCKED_CODE
 from deploy.local.gateways import built, gateway_python
-from deploy.local.servers import node_server, python_server
+from deploy.local.servers import python_server
 from tests.integration.test_enforcing import ordered, wait_for_row
 from tests.support.deployment import Deployment, free_port, payload
 from tests.support.http_tap import http_server, listening
@@ -186,18 +188,10 @@ class TestFastMCP:
 
     async def test_the_documented_lines_publish(self, deployment: Deployment, tmp_path: Path) -> None:
         """As they stand in docs/gateways.md, but for the broker, its topics, and the address of the server."""
-        [source] = [
-            block
-            for block in re.findall(r"```python\n(.*?)```", (ROOT / "docs/gateways.md").read_text(), re.DOTALL)
-            if "create_proxy" in block
-        ]
-        script = tmp_path / "gateway.py"
-        script.write_text(source.replace("broker-1:9092", deployment.bootstrap))
         port = free_port()
-        edited = script.read_text().replace("https://docs.example/mcp", f"http://127.0.0.1:{port}/mcp")
-        topics = f"topics={{role: {deployment.name!r} + '.' + name for role, name in TOPIC_NAMES.items()}}"
-        edited = edited.replace(f'"{deployment.bootstrap}"}}', f'"{deployment.bootstrap}"}}, {topics}')
-        script.write_text(f"from assay_stream.model.record import TOPIC_NAMES\n{edited}")
+        script = tmp_path / "gateway.py"
+        source = documented("FastMCP", "python", deployment)
+        script.write_text(source.replace("https://docs.example/mcp", f"http://127.0.0.1:{port}/mcp"))
         async with http_server(port=port), through([str(script)], tmp_path, "legacy") as client:
             await client.list_tools()
             await client.call_tool("echo", {"message": "m"})
@@ -217,10 +211,13 @@ def documented(section: str, language: str, deployment: Deployment) -> str:
     page = (ROOT / "docs/gateways.md").read_text()
     block = re.search(rf"^## {section}\n.*?```{language}\n(.*?)```", page, re.DOTALL | re.MULTILINE)
     assert block is not None
-    topics = json.dumps({role: f"{deployment.name}.{name}" for role, name in TOPIC_NAMES.items()})
-    return block[1].replace(
-        '{"bootstrap_servers": "broker-1:9092"}', f'{{"bootstrap_servers": "{deployment.bootstrap}"}}, topics={topics}'
-    )
+    stated = block[1].replace('"broker-1:9092"', f'"{deployment.bootstrap}"')
+    return stated.replace("})\npublisher", f"}}, topics={topics_of(deployment)!r})\npublisher")
+
+
+def topics_of(deployment: Deployment) -> dict[str, str]:
+    """The topics of a deployment by role, as configuration states them."""
+    return {role.value: topic for role, topic in deployment.topics.items()}
 
 
 def needed(gateway: str) -> Path:
@@ -263,19 +260,11 @@ class TestLiteLLM:
         needed("litellm")
         worker = deployment.start_worker()
         await worker.wait_ready()
-        own, behind = free_port(), free_port()
-        everything = [*node_server("@modelcontextprotocol/server-everything", "2026.8.31"), "streamableHttp"]
-        stated = ["--listen", f"127.0.0.1:{own}", "--server-id", "docs", "--observer-id", "behind"]
-        tap = [sys.executable, "-m", "assay_stream", "tap", *stated, "--upstream", f"http://127.0.0.1:{behind}/mcp"]
         stdio = tapped(deployment, time_server())
-        servers = {
-            "time": {"transport": "stdio", "command": stdio[0], "args": stdio[1:]},
-            "docs": {"transport": "http", "url": f"http://127.0.0.1:{own}/mcp"},
-        }
+        time = {"transport": "stdio", "command": stdio[0], "args": stdio[1:]}
         async with (
-            listening(everything, behind, env={"PORT": str(behind)}),
-            listening(tap, own, env=deployment.env),
-            self.gateway(deployment, tmp_path, servers) as client,
+            server_behind_tap(deployment) as url,
+            self.gateway(deployment, tmp_path, {"time": time, "docs": {"transport": "http", "url": url}}) as client,
         ):
             names = {tool.name for tool in (await client.list_tools()).tools}
             assert {"time-get_current_time", "docs-echo"} <= names
@@ -286,7 +275,9 @@ class TestLiteLLM:
             seen = await evidence_of(deployment, {"gateway-1", "behind"}, CALLS)
         assert {observer: len(each) for observer, each in seen.items()} == {"gateway-1": CALLS, "behind": CALLS}
         for server, shown in (("docs", "docs-echo"), ("time", "time-get_current_time")):
-            ours, others = ([each for each in seen[observer] if each["server_id"] == server] for observer in seen)
+            ours, others = (
+                [each for each in seen[observer] if each["server_id"] == server] for observer in ("gateway-1", "behind")
+            )
             assert {each["tool_definition_digest"] for each in ours} == {
                 each["tool_definition_digest"] for each in others
             }
@@ -301,6 +292,94 @@ class TestLiteLLM:
         assert not changed_tools(await deployment.read(Role.FINDINGS), "gateway-1")
         assert "observing failed" not in (tmp_path / "log").read_text()
         await assert_no_secret(deployment, tmp_path, KEY)
+
+
+class TestContextForge:
+    """The plugin, in ``mcpgateway``."""
+
+    SECRETS = ("planted-jwt-3f9a8c1e5b7d2460a8c1e5b7d2469f3a", "Planted-Pw-9!x")
+
+    @asynccontextmanager
+    async def gateway(self, deployment: Deployment, folder: Path, servers: dict[str, str]) -> AsyncIterator[Client]:
+        """A client of ContextForge, which runs the documented plugin, with MCP servers by their names."""
+        python, port = needed("contextforge"), free_port()
+        plugins = yaml.safe_load(documented("ContextForge", "yaml", deployment))
+        plugins["plugins"][0]["config"] |= {"topics": topics_of(deployment)}
+        (folder / "plugins.yaml").write_text(json.dumps(plugins | {"plugin_dirs": [], "plugin_settings": {}}))
+        key, password = self.SECRETS
+        env = {
+            "PYTHONPATH": str(ROOT / "src"),
+            "PLUGINS_ENABLED": "true",
+            "PLUGINS_CONFIG_FILE": str(folder / "plugins.yaml"),
+            "DATABASE_URL": f"sqlite:///{folder}/gateway.db",
+            "SSRF_ALLOW_LOCALHOST": "true",
+            "JWT_SECRET_KEY": key,
+            "AUTH_ENCRYPTION_SECRET": key[::-1],
+            "PLATFORM_ADMIN_EMAIL": "admin@example.com",
+            "PLATFORM_ADMIN_PASSWORD": password,
+            "BASIC_AUTH_PASSWORD": password,
+            "CACHE_TYPE": "memory",
+        }
+        token = await self.token(python, env)
+        http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=120, follow_redirects=True)
+        command = [str(python.parent / "mcpgateway"), "--host", "127.0.0.1", "--port", str(port)]
+        with (folder / "log").open("wb") as log:
+            async with listening(command, port, log=log, env=env, limit_s=START_LIMIT_S, folder=folder):
+                for name, url in servers.items():
+                    stated = {"name": name, "url": url, "transport": "STREAMABLEHTTP"}
+                    added = await http.post(f"http://127.0.0.1:{port}/gateways", json=stated)
+                    assert added.status_code in (200, 201), added.text
+                transport = streamable_http_client(f"http://127.0.0.1:{port}/mcp/", http_client=http)
+                async with Client(transport, mode="legacy") as client:
+                    yield client
+
+    async def token(self, python: Path, env: dict[str, str]) -> str:
+        """What ContextForge's client authenticates with."""
+        stated = ["--username", "admin@example.com", "--exp", "600", "--secret", self.SECRETS[0], "--admin"]
+        making = await asyncio.create_subprocess_exec(
+            python, "-m", "mcpgateway.utils.create_jwt_token", *stated, stdout=subprocess.PIPE, env=os.environ | env
+        )
+        return (await making.communicate())[0].decode().split()[-1]
+
+    async def test_every_call_is_evidence_with_the_digest_of_a_tap_behind(
+        self, deployment: Deployment, tmp_path: Path
+    ) -> None:
+        """Under the server's own names. The feed lists nothing: what is bound comes from the tap."""
+        needed("contextforge")
+        worker = deployment.start_worker()
+        await worker.wait_ready()
+        async with server_behind_tap(deployment) as url, self.gateway(deployment, tmp_path, {"docs": url}) as client:
+            names = {tool.name for tool in (await client.list_tools()).tools}
+            assert {"docs-echo", "docs-slow"} <= names
+            for number in range(CALLS - 1):
+                await client.call_tool("docs-echo", {"message": f"{PLANTED}-{number}"})
+            await client.call_tool("docs-slow", {"seconds": 0})
+            seen = await evidence_of(deployment, {"gateway-1", "behind"}, CALLS)
+        assert {observer: len(each) for observer, each in seen.items()} == {"gateway-1": CALLS, "behind": CALLS}
+        for tool in ("echo", "slow"):
+            ours, others = (
+                [each for each in seen[observer] if each["tool"] == tool] for observer in ("gateway-1", "behind")
+            )
+            assert {each["tool_definition_digest"] for each in ours} == {
+                each["tool_definition_digest"] for each in others
+            }
+            assert {(each["server_id"], each["shown_tool_name"]) for each in ours} == {("docs", f"docs-{tool}")}
+            assert sorted(each["args_hash"] for each in ours) == sorted(each["args_hash"] for each in others)
+        assert {each["binding"]["scope"] for each in seen["gateway-1"]} == {"server"}
+        lists = [json.loads(each.value or b"")["data"] for each in await deployment.read(Role.SNAPSHOTS)]
+        assert {each["observer_id"] for each in lists} == {"behind"}
+        assert "observing failed" not in (tmp_path / "log").read_text()
+        await assert_no_secret(deployment, tmp_path, *self.SECRETS)
+
+
+@asynccontextmanager
+async def server_behind_tap(deployment: Deployment) -> AsyncIterator[str]:
+    """A server over HTTP behind a tap of its own, as ``docs``; gives the tap's address."""
+    own, behind = free_port(), free_port()
+    stated = ["--listen", f"127.0.0.1:{own}", "--server-id", "docs", "--observer-id", "behind"]
+    tap = [sys.executable, "-m", "assay_stream", "tap", *stated, "--upstream", f"http://127.0.0.1:{behind}/mcp"]
+    async with http_server(port=behind), listening(tap, own, env=deployment.env):
+        yield f"http://127.0.0.1:{own}/mcp"
 
 
 def changed_tools(findings: list[Record], observer_id: str) -> dict[str, set[str]]:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from assay_stream.limits import HTTP_LIMITS, HttpLimits
@@ -71,9 +72,12 @@ async def listening(
     log: BinaryIO | None = None,
     env: Mapping[str, str] | None = None,
     limit_s: float = _START_LIMIT_S,
+    folder: Path | None = None,
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """A program that listens on a port; killed after the block. What it prints goes to a log, if there is one."""
-    process = await asyncio.create_subprocess_exec(*command, env={**os.environ, **(env or {})}, stdout=log, stderr=log)
+    process = await asyncio.create_subprocess_exec(
+        *command, env={**os.environ, **(env or {})}, stdout=log, stderr=log, cwd=folder
+    )
     try:
         async with asyncio.timeout(limit_s):
             while process.returncode is None:
