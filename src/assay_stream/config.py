@@ -162,6 +162,15 @@ class Settings(BaseSettings):
     )
     auth_context_key_file: Path | None = Field(None, description="File to read that key from.")
 
+    spool: Path | None = Field(
+        None,
+        description="Folder in which `tap` and `list-watch` keep observations on disk while the brokers are away. "
+        "Without it they are kept in memory only. Each process takes a subfolder of its own.",
+    )
+    spool_mib_max: Annotated[int, Field(ge=1, le=1_048_576)] = Field(
+        256, description="What each process may keep there, mebibytes. What goes beyond is dropped and counted."
+    )
+
     redaction_enable: str = Field(
         "", description="Redaction rules to enable for arguments and results that are hashed here, comma-separated."
     )

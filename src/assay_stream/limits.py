@@ -601,3 +601,21 @@ class ListingLimits:
 
 
 LISTING_LIMITS = ListingLimits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpoolLimits:
+    """Bounds of a publisher's spool."""
+
+    segment_bytes_max: int = 4 * 1024 * 1024
+    """A segment that has grown to this gets no more, so that what is delivered leaves the disk; one record may still
+    take it to twice that. It is also what is read at once."""
+
+    processes_max: int = 64
+    """Processes that share a folder, each with a spool of its own in it."""
+
+    interval_s: float = 0.25
+    """How often what is queued goes to the spool while the brokers are away: what a kill may lose."""
+
+
+SPOOL_LIMITS = SpoolLimits()

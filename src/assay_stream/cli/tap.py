@@ -23,6 +23,7 @@ from assay_stream.kafka.connection import connection_options
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Role
 from assay_stream.observe import FileSink, ObservationPublisher, Sink, Vantage, VerdictClient, run_tap
+from assay_stream.observe.spool import spool_in
 from assay_stream.schemes.hangar import Action
 
 if TYPE_CHECKING:
@@ -158,7 +159,11 @@ async def sink_for(output: Path | None, bootstrap: str | None, *, command: str =
         sink = FileSink(output)
     else:
         settings = load_settings(bootstrap_servers=bootstrap)
-        publisher = ObservationPublisher(connection_options(settings), topics=topic_names(settings))
+        publisher = ObservationPublisher(
+            connection_options(settings),
+            topics=topic_names(settings),
+            spool=spool_in(settings.spool, mib_max=settings.spool_mib_max),
+        )
         publisher.start()
         sink = publisher
     try:

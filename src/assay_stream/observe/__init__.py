@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from assay_stream.observe.publisher import ObservationPublisher
     from assay_stream.observe.recorded import from_assay_log, from_mcp_wire, from_observations
     from assay_stream.observe.sinks import FileSink, MemorySink, Sink, SinkStats
+    from assay_stream.observe.spool import Spool
     from assay_stream.observe.tap import run_tap
     from assay_stream.observe.verdicts import VerdictClient
     from assay_stream.observe.wire import WireStats
@@ -34,6 +35,7 @@ _NAMES = {
     "publisher": ("ObservationPublisher",),
     "recorded": ("from_assay_log", "from_mcp_wire", "from_observations"),
     "sinks": ("FileSink", "MemorySink", "Sink", "SinkStats"),
+    "spool": ("Spool",),
     "tap": ("run_tap",),
     "verdicts": ("VerdictClient",),
     "wire": ("WireStats",),
@@ -50,6 +52,7 @@ __all__ = [
     "PublisherLimits",
     "Sink",
     "SinkStats",
+    "Spool",
     "Vantage",
     "VerdictClient",
     "WireObserver",

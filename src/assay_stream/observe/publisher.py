@@ -12,6 +12,9 @@ both is recognisably the same.
 Each connection has an event loop of its own in that thread. aiokafka cannot abandon what it fails to deliver; when a
 connection is abandoned, its loop goes, and with it everything that would keep trying.
 
+With a spool (``observe.spool``), what is queued goes to disk while the brokers are away, and what is left when the
+publisher is closed. Order is kept: what is in hand is older than the spool, and the spool older than the queue.
+
 A process that exits closes its publishers first (``observe.delivery``). A forked child starts with an empty queue: its
 parent delivers what was queued.
 """
@@ -20,14 +23,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import threading
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 from assay_stream.errors import ConfigurationError
 from assay_stream.kafka.refusals import explained, why_refused
+from assay_stream.limits import SPOOL_LIMITS
 from assay_stream.model.record import TOPIC_NAMES, Role
 from assay_stream.observe.delivery import (
     KafkaProducer,
@@ -41,8 +47,12 @@ from assay_stream.observe.delivery import (
 )
 from assay_stream.observe.events import Observation
 from assay_stream.observe.sinks import DropReason, SinkStats
+from assay_stream.observe.spool import Spool
 
 _log = logging.getLogger(__name__)
+
+_STUCK_S = 1.0
+"""A batch that waits for longer than this goes to the spool: a kill would lose it."""
 
 _GIVE_UP_S = 3.0
 """What dropping a connection may take beyond the time that closing was given."""
@@ -53,6 +63,7 @@ class ObservationPublisher:
 
     Args:
         connection: aiokafka's connection arguments: ``bootstrap_servers`` and whatever security needs.
+        spool: keeps on disk what cannot be delivered yet; the publisher closes it.
     """
 
     def __init__(
@@ -62,7 +73,9 @@ class ObservationPublisher:
         topics: Mapping[Role, str] = TOPIC_NAMES,
         limits: PublisherLimits | None = None,
         producer_factory: Callable[[], KafkaProducer] | None = None,
+        spool: Spool | None = None,
     ) -> None:
+        self._spool = spool
         self._limits = limits or PublisherLimits()
         self._topics = dict(topics)
         self._connection_options = connection if producer_factory is None else None
@@ -77,6 +90,12 @@ class ObservationPublisher:
         # Shared by both threads, under the lock.
         self._lock = threading.Lock()
         self._queue: deque[Observation] = deque()
+        self._hand: list[Observation] = []  # what is being delivered: older than the spool and the queue
+        self._is_hand_spooled = False
+        self._hand_since_s = 0.0
+        self._is_disk_refused = False
+        self._spooled = self._spooled_bytes = 0
+        self._note_spool()
         self._queue_bytes = 0
         self._accepted = self._delivered = self._retries = 0
         self._dropped: Counter[DropReason] = Counter()
@@ -93,8 +112,10 @@ class ObservationPublisher:
             return SinkStats(
                 accepted=self._accepted,
                 delivered=self._delivered,
-                queued=len(self._queue),
+                queued=len(self._queue) + len(self._own_hand()),
                 queued_bytes=self._queue_bytes,
+                spooled=self._spooled,
+                spooled_bytes=self._spooled_bytes,
                 dropped=dict(self._dropped),
                 retries=self._retries,
                 connected=self._connected,
@@ -110,6 +131,7 @@ class ObservationPublisher:
     def restart_in_child(self) -> None:
         """Start empty in a forked child, and deliver there too if this publisher was started in its parent."""
         started, closed = self._thread is not None, self._closing.is_set()
+        self._spool = None  # its parent's
         self._begin_empty()
         if closed:
             self._closing.set()
@@ -157,7 +179,8 @@ class ObservationPublisher:
         self._closing.set()
         with self._lock:
             self._rouse()
-            wait_s = timeout_ms / 1_000 if self._queue else 0.0
+            is_worth_it = self._spool is None or self._connected
+            wait_s = timeout_ms / 1_000 if is_worth_it and self._is_anything_left() else 0.0
             thread = self._thread
         if thread is not None:
             thread.join(wait_s)
@@ -166,13 +189,21 @@ class ObservationPublisher:
                 self._call(self._cancel)
             thread.join(_GIVE_UP_S)
         note_closed(self)
+        if thread is None or not thread.is_alive():
+            self._to_spool()
+            if self._spool is not None:
+                self._spool.close()
+                self._spool = None
         with self._lock:
             self._thread = None
-            left = len(self._queue)
+            left = len(self._queue) + len(self._own_hand())
             self._dropped["delivery_failed"] += left
             self._dropped += Counter()  # no entries of zero
             self._queue.clear()
+            self._hand = []
             self._queue_bytes = 0
+        if self._spooled:
+            _log.warning("%d observations stay in the spool until the next start", self._spooled)
         if left:
             _log.warning("%d observations could not be delivered before closing", left)
 
@@ -189,7 +220,7 @@ class ObservationPublisher:
         share = 0.75 if observation.kind == "call" else 1.0
         if (
             self._queue_bytes + size > limits.queue_bytes_max * share
-            or len(self._queue) + 1 > limits.queue_records_max * share
+            or len(self._queue) + len(self._own_hand()) + 1 > limits.queue_records_max * share
         ):
             return "queue_full"
         return None
@@ -207,15 +238,24 @@ class ObservationPublisher:
     # In the thread
 
     def _run(self) -> None:
-        while not self._given_up.is_set() and not (self._closing.is_set() and not self._queue):
+        while not self._given_up.is_set() and not (self._closing.is_set() and not self._is_anything_left()):
             try:
                 asyncio.run(self._connection())
             except asyncio.CancelledError:
                 return
             except Exception as error:  # noqa: BLE001 - whatever fails must not end the delivery
+                self._to_spool()
                 self._note_failure(self._why(error))
-                self._given_up.wait(self._pause_s)
-                self._pause_s = min(self._pause_s * 2, self._limits.backoff_max_s)
+                self._wait_away()
+
+    def _wait_away(self) -> None:
+        """Wait before the next attempt, and take what is published meanwhile to the spool."""
+        until_s = time.monotonic() + self._pause_s
+        self._pause_s = min(self._pause_s * 2, self._limits.backoff_max_s)
+        while (left_s := until_s - time.monotonic()) > 0:
+            if self._given_up.wait(left_s if self._spool is None else min(left_s, SPOOL_LIMITS.interval_s)):
+                return
+            self._to_spool()
 
     async def _connection(self) -> None:
         loop, task, work = asyncio.get_running_loop(), asyncio.current_task(), asyncio.Event()
@@ -223,6 +263,7 @@ class ObservationPublisher:
             self._cancel = None if task is None else lambda: loop.call_soon_threadsafe(task.cancel)
         if self._given_up.is_set():
             return
+        keeping = loop.create_task(self._keep_room())
         producer = self._factory()
         try:
             async with asyncio.timeout(self._limits.start_timeout_s):
@@ -230,36 +271,53 @@ class ObservationPublisher:
             self._note_connected()
             while True:
                 with self._lock:
-                    if not self._queue:
+                    if not self._is_anything_left():
                         if self._closing.is_set():
                             return
                         self._wake = lambda: loop.call_soon_threadsafe(work.set)
-                    batch = [
-                        self._queue[index] for index in range(min(len(self._queue), self._limits.batch_records_max))
-                    ]
-                if batch:
-                    await self._deliver(producer, batch)
+                if self._take():
+                    await self._deliver(producer)
                 else:
                     await work.wait()
                     work.clear()
         finally:
+            keeping.cancel()
             with self._lock:
                 self._wake = self._cancel = None
                 self._connected = False
             await disconnect(producer)
 
-    async def _deliver(self, producer: KafkaProducer, batch: Sequence[Observation]) -> None:
-        """Deliver the head of the queue. A record leaves the queue only when its fate is known.
+    def _take(self) -> bool:
+        """Take the oldest observations in hand, if there are any."""
+        hand, is_spooled = self._own_hand(), False
+        if not hand and self._spool is not None and self._spool.records:
+            hand = self._spool.head(self._limits.batch_records_max)
+            is_spooled = bool(hand)
+            self._note_spool()
+        with self._lock:
+            if not self._spooled:
+                count = min(len(self._queue), self._limits.batch_records_max - len(hand))
+                hand = [*hand, *(self._queue.popleft() for _ in range(count))]
+            self._hand, self._is_hand_spooled = hand, is_spooled
+            self._hand_since_s = time.monotonic()
+            return bool(self._hand)
+
+    async def _deliver(self, producer: KafkaProducer) -> None:
+        """Deliver what is in hand. A record leaves it only when its fate is known.
 
         Raises:
             Exception: the first failure that a retry may fix; what came before it is delivered.
         """
+        batch = self._hand
         async with asyncio.timeout(self._limits.send_timeout_s):
             outcomes = await send_all(producer, self._topics, batch)
         kept: list[Observation] = []
         failure: BaseException | None = None
         settled: Counter[str] = Counter()
-        for observation, outcome in zip(batch, outcomes, strict=True):
+        for index, (observation, outcome) in enumerate(zip(batch, outcomes, strict=True)):
+            if failure is not None and self._is_hand_spooled:
+                kept = list(batch[index - len(kept) :])  # the spool gives up its records in order only
+                break
             if outcome is None:
                 settled["delivered"] += 1
             elif is_too_large(outcome):
@@ -270,21 +328,89 @@ class ObservationPublisher:
             else:
                 failure = failure or outcome
                 kept.append(observation)
-        with self._lock:
-            for observation in batch:
-                self._queue.popleft()
-                self._queue_bytes -= observation.size_bytes
-            self._queue.extendleft(reversed(kept))
-            self._queue_bytes += sum(observation.size_bytes for observation in kept)
-            self._delivered += settled["delivered"]
-            self._dropped["too_large"] += settled["too_large"]
-            self._dropped["delivery_failed"] += settled["delivery_failed"]
-            self._dropped += Counter()
+        self._settle(batch, kept, settled)
         if settled:
             self._pause_s = self._limits.backoff_min_s
         if failure is not None:
             raise failure
         self._attempts = 0
+
+    def _settle(self, batch: Sequence[Observation], kept: list[Observation], settled: Counter[str]) -> None:
+        was_spooled = self._is_hand_spooled
+        if was_spooled and self._spool is not None:
+            try:
+                self._spool.drop(len(batch) - len(kept))
+            except OSError as error:
+                self._give_spool_up(error)
+            self._note_spool()
+        with self._lock:
+            self._hand, self._is_hand_spooled = ([] if was_spooled else kept), False
+            if not was_spooled:
+                self._queue_bytes -= sum(each.size_bytes for each in batch) - sum(each.size_bytes for each in kept)
+            self._delivered += settled["delivered"]
+            self._dropped["too_large"] += settled["too_large"]
+            self._dropped["delivery_failed"] += settled["delivery_failed"]
+            self._dropped += Counter()
+
+    def _own_hand(self) -> list[Observation]:
+        """Return what is in hand and nowhere else."""
+        return [] if self._is_hand_spooled else self._hand
+
+    def _is_anything_left(self) -> bool:
+        return bool(self._queue or self._own_hand() or self._spooled)
+
+    # The spool, in the thread
+
+    async def _keep_room(self) -> None:
+        """Take what waits to the spool while nothing is delivered, or faster than it is published."""
+        while self._spool is not None:
+            await asyncio.sleep(SPOOL_LIMITS.interval_s)
+            with self._lock:
+                is_stuck = bool(self._hand) and time.monotonic() - self._hand_since_s > _STUCK_S
+                is_full = self._queue_bytes * 2 > self._limits.queue_bytes_max
+                is_full |= len(self._queue) * 2 > self._limits.queue_records_max
+            if not self._connected or is_stuck or is_full:
+                self._to_spool()
+
+    def _to_spool(self) -> None:
+        """Take to the spool whatever is only in memory, as far as there is room: what is in hand before all others."""
+        spool = self._spool
+        if spool is None:
+            return
+        try:
+            hand = self._own_hand()
+            if hand and spool.prepend(hand):
+                # It may still be under way; then it is dropped from the spool once it is delivered.
+                spool.head(len(hand))
+                with self._lock:
+                    self._is_hand_spooled = True
+                    self._queue_bytes -= sum(each.size_bytes for each in hand)
+            while True:
+                with self._lock:
+                    chunk = list(itertools.islice(self._queue, self._limits.batch_records_max))
+                count = spool.append(chunk) if chunk else 0
+                with self._lock:
+                    for _ in range(count):
+                        self._queue_bytes -= self._queue.popleft().size_bytes
+                if not count or count < len(chunk):
+                    break
+        except OSError as error:
+            if not self._is_disk_refused:
+                _log.error("the spool takes no more: %s", error.strerror)
+            self._is_disk_refused = True
+        self._note_spool()
+
+    def _note_spool(self) -> None:
+        spool = self._spool
+        with self._lock:
+            self._spooled, self._spooled_bytes = (0, 0) if spool is None else (spool.records, spool.size_bytes)
+            if spool is not None and spool.lost:
+                self._dropped["spool_damaged"] = spool.lost
+
+    def _give_spool_up(self, error: OSError) -> None:
+        """Go on without a disk that fails; what is on it is delivered by the next process that can read it."""
+        _log.error("the spool cannot be used any more: %s", error.strerror)
+        self._spool = None
 
     def _is_hopeless(self, error: BaseException) -> bool:
         """Tell whether to drop a record: only after attempts whose cause an operator could have fixed."""

@@ -13,7 +13,7 @@ from typing import BinaryIO, Literal, Protocol
 from assay_stream.errors import ConfigurationError
 from assay_stream.observe.events import Observation
 
-DropReason = Literal["queue_full", "too_large", "delivery_failed", "closed"]
+DropReason = Literal["queue_full", "too_large", "delivery_failed", "closed", "spool_damaged"]
 
 _log = logging.getLogger(__name__)
 
@@ -24,6 +24,7 @@ class SinkStats:
 
     Args:
         delivered: observations whose delivery is certain.
+        spooled: observations on disk, of earlier processes too.
         connected: whether the destination can be reached, as far as is known.
     """
 
@@ -31,6 +32,8 @@ class SinkStats:
     delivered: int = 0
     queued: int = 0
     queued_bytes: int = 0
+    spooled: int = 0
+    spooled_bytes: int = 0
     dropped: Mapping[DropReason, int] = field(default_factory=dict)
     retries: int = 0
     connected: bool = True

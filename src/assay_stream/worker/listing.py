@@ -18,6 +18,7 @@ from assay_stream.observe.listing.servers import ListedServer
 from assay_stream.observe.listing.watch import ListWatch
 from assay_stream.observe.publisher import ObservationPublisher
 from assay_stream.observe.sinks import Sink
+from assay_stream.observe.spool import spool_in
 from assay_stream.worker.host import Host, PartitionCounts, run_host
 from assay_stream.worker.metrics import Metrics, PrometheusStage
 
@@ -63,7 +64,11 @@ class ListingPart:
 
     async def run(self) -> None:
         """List until stopped; deliver what is queued at the end."""
-        publisher = ObservationPublisher(connection_options(self._settings), topics=topic_names(self._settings))
+        publisher = ObservationPublisher(
+            connection_options(self._settings),
+            topics=topic_names(self._settings),
+            spool=spool_in(self._settings.spool, mib_max=self._settings.spool_mib_max),
+        )
         publisher.start()
         client = Http1Client(HTTP_LIMITS, self._tls)
         self.sink = publisher
@@ -106,4 +111,5 @@ class ListingMetrics:
         new = counts - self._counted
         self._counted = counts
         self._stage.done(new["listed"], new)
+        self._stage.buffered(sink.stats.queued + sink.stats.spooled)
         self._metrics.servers_failing.set(sum(watched.failing is not None for watched in watch.watched))

@@ -1,0 +1,283 @@
+"""A spool: observations on disk, in order, for as long as the brokers are away.
+
+A folder of segments, of which the lowest is read and the highest written, a lock, and a cursor: how far the lowest was
+delivered. A frame is the length of a record, its CRC-32, and the record. What a crash left unfinished at the end of a
+segment is cut. A lost cursor repeats records.
+
+It holds what would be published and nothing else: no arguments, results or tokens.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import orjson
+
+from assay_stream.errors import ConfigurationError
+from assay_stream.limits import SPOOL_LIMITS, SpoolLimits
+from assay_stream.observe.events import Observation
+
+_log = logging.getLogger(__name__)
+
+_FRAME = struct.Struct(">II")
+_CURSOR = struct.Struct(">QQI")
+_ENDING = ".seg"
+_FIRST = 2**32
+"""Number of the first segment: there is room before it for what was taken out before and comes back."""
+
+
+class Spool:
+    """The spool of one process. Not thread-safe: the publisher's thread alone uses it.
+
+    Args:
+        folder: made if missing, for its owner alone.
+        bytes_max: all segments together.
+
+    Raises:
+        ConfigurationError: ``spool_in_use``, ``unwritable_file``.
+    """
+
+    def __init__(self, folder: Path, *, bytes_max: int, limits: SpoolLimits = SPOOL_LIMITS) -> None:
+        self._folder = folder
+        self._bytes_max = bytes_max
+        self._limits = limits
+        self.lost = 0
+        """Records that were damaged on disk after they had been counted."""
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock = _opened(folder / "lock", os.O_RDWR)
+            _take(self._lock, folder)
+            self._cursor = _opened(folder / "cursor", os.O_RDWR)
+            self._sizes = {int(path.stem): path.stat().st_size for path in folder.glob(f"*{_ENDING}")}
+            self._records = {number: self._recovered(number) for number in sorted(self._sizes)}
+        except OSError as error:
+            raise ConfigurationError("unwritable_file", f"cannot use the spool {folder}: {error.strerror}") from None
+        self._read, self._done = self._position()
+        self._taken: list[int] = []
+        if self.records:
+            _log.warning("%d observations of before are in the spool %s", self.records, folder)
+
+    @property
+    def records(self) -> int:
+        """How many are in it."""
+        return sum(self._records.values()) - self._done
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes on disk."""
+        return sum(self._sizes.values())
+
+    def append(self, observations: Sequence[Observation]) -> int:
+        """Add observations behind all others, as many as there is room for, and return how many.
+
+        Raises:
+            OSError: if the disk does not take them; then none is in it.
+        """
+        number = max(self._sizes, default=_FIRST)
+        if self._sizes.get(number, 0) >= self._limits.segment_bytes_max:
+            number += 1
+        return self._write(number, observations)
+
+    def prepend(self, observations: Sequence[Observation]) -> int:
+        """Put observations before all others, if there is room for all of them, and return how many were put there.
+
+        Raises:
+            OSError: as ``append``.
+        """
+        return self._write(min(self._sizes, default=_FIRST + 1) - 1, observations, first=True)
+
+    def head(self, records_max: int) -> list[Observation]:
+        """Return the oldest observations without taking them out; ``drop`` does that."""
+        self._taken = []
+        for number in sorted(self._sizes):
+            data = self._path(number).read_bytes()[self._read :]
+            found = list(itertools.islice(_frames(data), records_max))
+            if found:
+                self._taken = [size_bytes for size_bytes, _ in found]
+                return [observation for _, observation in found]
+            self.lost += self._records[number] - self._done
+            _log.error("a segment of the spool is damaged and left out: %s", self._path(number))
+            self._remove(number)
+        return []
+
+    def drop(self, records: int) -> None:
+        """Take the first observations of ``head`` out, since they were delivered or given up.
+
+        Raises:
+            OSError: if the disk does not take it.
+        """
+        if not records:
+            return
+        number = min(self._sizes)
+        self._read += sum(self._taken[:records])
+        self._done += records
+        del self._taken[:records]
+        if self._read >= self._sizes[number] or self._done >= self._records[number]:
+            self._remove(number)
+        else:
+            self._note(number)
+
+    def close(self) -> None:
+        """Let another process have it."""
+        os.close(self._cursor)
+        os.close(self._lock)
+
+    def _remove(self, number: int) -> None:
+        # First: its number may come again.
+        self._read = self._done = 0
+        self._note(0)
+        self._path(number).unlink()
+        del self._sizes[number], self._records[number]
+
+    def _path(self, number: int) -> Path:
+        return self._folder / f"{number:016}{_ENDING}"
+
+    def _write(self, number: int, observations: Sequence[Observation], *, first: bool = False) -> int:
+        data = bytearray()
+        room_bytes, count = self._bytes_max - self.size_bytes, 0
+        for observation in observations:
+            frame = _framed(observation)
+            if len(data) + len(frame) > room_bytes:
+                break
+            data += frame
+            count += 1
+        if not count or (first and count < len(observations)):
+            return 0
+        start = self._sizes.get(number, 0)
+        file = _opened(self._path(number), os.O_WRONLY)
+        try:
+            try:
+                view = memoryview(data)
+                written = 0
+                while written < len(data):
+                    written += os.pwrite(file, view[written:], start + written)
+                os.fsync(file)
+            except OSError:
+                os.ftruncate(file, start)
+                raise
+        finally:
+            os.close(file)
+        self._sizes[number] = start + len(data)
+        self._records[number] = self._records.get(number, 0) + count
+        if first:
+            # What was read of the segment behind it comes again: rather twice than never.
+            self._read = self._done = 0
+            self._note(0)
+        return count
+
+    def _recovered(self, number: int) -> int:
+        """Count the records of a segment, and cut what is not whole off its end."""
+        path = self._path(number)
+        data = path.read_bytes()
+        end = records = 0
+        for size_bytes, _ in _frames(data):
+            end += size_bytes
+            records += 1
+        if end < len(data):
+            _log.warning("cut %d bytes that are not whole off %s", len(data) - end, path)
+            os.truncate(path, end)
+            self._sizes[number] = end
+        if not records:
+            path.unlink()
+            del self._sizes[number]
+        return records
+
+    def _position(self) -> tuple[int, int]:
+        """Return how many bytes and records of the lowest segment were delivered."""
+        self._records = {number: count for number, count in self._records.items() if number in self._sizes}
+        raw = os.pread(self._cursor, _CURSOR.size, 0)
+        if len(raw) < _CURSOR.size or not self._sizes:
+            return 0, 0
+        number, read, check = _CURSOR.unpack(raw)
+        if number != min(self._sizes) or check != zlib.crc32(raw[:16]) or read > self._sizes[number]:
+            return 0, 0
+        done = end = 0
+        for size_bytes, _ in _frames(self._path(number).read_bytes()):
+            if end >= read:
+                break
+            end += size_bytes
+            done += 1
+        return (read, done) if end == read else (0, 0)
+
+    def _note(self, number: int) -> None:
+        place = struct.pack(">QQ", number, self._read)
+        os.pwrite(self._cursor, place + struct.pack(">I", zlib.crc32(place)), 0)
+
+
+def spool_in(folder: Path | None, *, mib_max: int) -> Spool | None:
+    """Return a spool below a folder that several processes share: the first one that none of them uses.
+
+    So a process that starts goes on with what one that has ended left there.
+
+    Args:
+        folder: ``None`` for no spool.
+        mib_max: what each spool may take, mebibytes.
+
+    Raises:
+        ConfigurationError: ``spool_in_use`` if all are in use, ``unwritable_file``.
+    """
+    if folder is None:
+        return None
+    for number in range(SPOOL_LIMITS.processes_max):
+        try:
+            return Spool(folder / str(number), bytes_max=mib_max * 1_024 * 1_024)
+        except ConfigurationError as error:
+            if error.code != "spool_in_use" or number + 1 == SPOOL_LIMITS.processes_max:
+                raise
+    raise AssertionError("no spool is allowed for")
+
+
+def _opened(path: Path, flags: int) -> int:
+    return os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def _take(lock: int, folder: Path) -> None:
+    import fcntl
+
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise ConfigurationError(
+            "spool_in_use", f"another process uses the spool {folder}: give each process a folder of its own"
+        ) from None
+
+
+def _framed(observation: Observation) -> bytes:
+    head = [
+        observation.kind,
+        observation.timestamp_ms,
+        observation.key.decode("latin-1"),
+        [(name, value.decode("latin-1")) for name, value in observation.headers],
+    ]
+    body = orjson.dumps(head) + b"\n" + observation.value
+    return _FRAME.pack(len(body), zlib.crc32(body)) + body
+
+
+def _frames(data: bytes) -> Iterator[tuple[int, Observation]]:
+    """Yield each whole frame's size and record, up to the first that is not whole."""
+    start = 0
+    while start + _FRAME.size <= len(data):
+        length, check = _FRAME.unpack_from(data, start)
+        body = data[start + _FRAME.size : start + _FRAME.size + length]
+        if not length or len(body) < length or zlib.crc32(body) != check:
+            return
+        head, _, value = body.partition(b"\n")
+        kind, timestamp_ms, key, headers = orjson.loads(head)
+        start += _FRAME.size + length
+        yield (
+            _FRAME.size + length,
+            Observation(
+                kind=kind,
+                key=key.encode("latin-1"),
+                value=value,
+                headers=tuple((name, text.encode("latin-1")) for name, text in headers),
+                timestamp_ms=timestamp_ms,
+            ),
+        )
