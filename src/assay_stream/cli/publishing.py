@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, BinaryIO, Literal, get_args
@@ -16,6 +17,7 @@ from assay_stream.config import Settings, command_settings
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.files.aside import Aside
 from assay_stream.kafka.connection import connection_options
+from assay_stream.kafka.foreign_topic import values_of
 from assay_stream.kafka.topics import topic_names
 from assay_stream.observe import (
     FileSink,
@@ -36,6 +38,7 @@ _ROOM_PAUSE_S = 0.01
 
 
 CaptureFormat = Literal["mcp-wire", "assay-log", "observations", "toolhive", "hangar", "otlp-json", "otlp-proto"]
+Observations = Iterable[Observation] | AsyncIterable[Observation]
 _LOGS: dict[str, LogFormat] = {name: name for name in get_args(LogFormat)}
 
 
@@ -50,6 +53,9 @@ class LogOptions:
         list[str] | None,
         typer.Option(help="PREFIX=SERVER: what a gateway puts before a server's tool names. Repeatable."),
     ] = None
+    topic: Annotated[
+        str | None, typer.Option(help="otlp-*: the Kafka topic that holds the spans, instead of files.")
+    ] = None
     span_kind: Annotated[SpanKind, typer.Option(help="Whose spans are calls (otlp-*).")] = "server"
 
     def whose(self, server_id: str | None, vantage: VantageOptions) -> Whose:
@@ -63,7 +69,6 @@ class LogOptions:
 
 @grouped
 def publish(
-    files: Annotated[list[Path], typer.Argument(help="NDJSON files; `-` for standard input.")],
     source: Annotated[
         CaptureFormat,
         typer.Option(
@@ -74,6 +79,7 @@ def publish(
     ],
     vantage: VantageOptions,
     logs: LogOptions,
+    files: Annotated[list[Path] | None, typer.Argument(help="NDJSON files; `-` for standard input.")] = None,
     server_id: Annotated[str | None, typer.Option(help="Your name for the server (not for observations).")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write to --output; do not contact a broker.")] = False,
     output: Annotated[Path | None, typer.Option(help="With --dry-run: the new NDJSON file.")] = None,
@@ -87,16 +93,26 @@ def publish(
     """
     if dry_run != (output is not None):
         raise ConfigurationError("bad_option", "--dry-run and --output go together")
+    if bool(files) == (logs.topic is not None):
+        raise ConfigurationError("bad_option", "give files, `-` for standard input, or with --from otlp-*, --topic")
+    if logs.topic is not None and not source.startswith("otlp-"):
+        raise ConfigurationError("bad_option", f"--from {source} reads files: leave --topic out")
     if source in ("mcp-wire", "assay-log") and server_id is None:
         raise ConfigurationError("bad_option", f"--from {source} needs --server-id")
     if output is not None:
         refuse_existing_file(output, force=force)
     refused: list[str] = []
     lacking: Counter[str] = Counter()
-    if source in _LOGS:
-        observations = _read_logs(files, _LOGS[source], logs, logs.whose(server_id, vantage), refused, lacking)
+    observations: Observations
+    if source not in _LOGS:
+        observations = _read(files or [], source, server_id, vantage, refused)
     else:
-        observations = _read(files, source, server_id, vantage, refused)
+        whose, form = logs.whose(server_id, vantage), _LOGS[source]
+        if logs.topic is None:
+            observations = _read_logs(files or [], form, logs, whose, refused, lacking)
+        else:
+            settings = command_settings(bootstrap_servers=bootstrap_servers)
+            observations = _read_topic(settings, logs.topic, form, logs, whose, refused, lacking)
     with Aside() as aside:
         target = None if output is None else aside.path(output)
         delivered = deliver(observations, target, bootstrap_servers)
@@ -150,7 +166,30 @@ def _read_logs(
         yield from from_log(source, content, whose, lacking, span_kind=logs.span_kind, on_error=collect)
 
 
-def deliver(observations: Iterable[Observation], output: Path | BinaryIO | None, bootstrap: str | None) -> int:
+async def _read_topic(
+    settings: Settings,
+    topic: str,
+    source: LogFormat,
+    logs: LogOptions,
+    whose: Whose,
+    refused: list[str],
+    lacking: Counter[str],
+) -> AsyncIterator[Observation]:
+    async with aclosing(values_of(settings, topic)) as values:
+        async for place, value in values:
+
+            def collect(error: InputError, place: str = place) -> None:
+                refused.append(f"{place}: {error}")
+
+            for each in from_log(source, [value], whose, lacking, span_kind=logs.span_kind, on_error=collect):
+                yield each
+
+
+def deliver(
+    observations: Iterable[Observation] | AsyncIterable[Observation],
+    output: Path | BinaryIO | None,
+    bootstrap: str | None,
+) -> int:
     """Publish observations, or write them to a file, and return how many there were.
 
     Raises:
@@ -166,11 +205,20 @@ def deliver(observations: Iterable[Observation], output: Path | BinaryIO | None,
     return on_kafka(command_settings(bootstrap_servers=bootstrap), publish)
 
 
-async def _drain(observations: Iterable[Observation], sink: Sink) -> int:
+async def _each(found: Observations) -> AsyncIterator[Observation]:
+    if isinstance(found, AsyncIterable):
+        async for each in found:
+            yield each
+    else:
+        for each in found:
+            yield each
+
+
+async def _drain(observations: Observations, sink: Sink) -> int:
     limits = PublisherLimits()
     count = 0
     try:
-        for observation in observations:
+        async for observation in _each(observations):
             count += 1
             while (
                 sink.stats.queued >= limits.queue_records_max // 2

@@ -145,17 +145,28 @@ class LogRanges:
                     yield record
 
     async def _consumer(self) -> AIOKafkaConsumer:
-        consumer = reading_consumer(self._settings, isolation_level=self._isolation_level)
-        try:
-            await consumer.start()
-        except (KafkaError, OSError) as error:
-            await consumer.stop()
-            refusal = explained(error)
-            if isinstance(refusal, ConfigurationError):
-                raise refusal from None
-            raise broker_unreachable(self._settings, error) from None
+        consumer = await start_reader(self._settings, isolation_level=self._isolation_level)
         self._consumers.append(consumer)
         return consumer
+
+
+async def start_reader(settings: Settings, *, isolation_level: str = "read_committed") -> AIOKafkaConsumer:
+    """Return a consumer of no group, started.
+
+    Raises:
+        ConfigurationError: why the brokers refuse us.
+        OperatingError: ``broker_unreachable``.
+    """
+    consumer = reading_consumer(settings, isolation_level=isolation_level)
+    try:
+        await consumer.start()
+    except (KafkaError, OSError) as error:
+        await consumer.stop()
+        refusal = explained(error)
+        if isinstance(refusal, ConfigurationError):
+            raise refusal from None
+        raise broker_unreachable(settings, error) from None
+    return consumer
 
 
 async def read_set_aside(settings: Settings) -> frozenset[Origin]:

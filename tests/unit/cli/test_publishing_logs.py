@@ -68,3 +68,13 @@ def test_a_bad_line_is_refused_and_the_others_are_published(tmp_path: Path) -> N
     assert done.returncode == 2
     assert "published 3, refused 1" in done.stderr
     assert f"{log}: not_json" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("hangar",), ("hangar", "--topic", "t"), ("otlp-json", "--topic", "t", "spans.json"), ("mcp-wire", "f")],
+)
+def test_options_that_exclude_each_other_are_refused(arguments: tuple[str, ...]) -> None:
+    """Before anything is read."""
+    done = run_command_text("publish", "--from", *arguments)
+    assert (done.returncode, "bad_option: " in done.stderr) == (2, True)
