@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import signal
@@ -195,6 +196,15 @@ def test_asof_is_about_now_by_default(files: Path) -> None:
     """The answer is that for a time after everything."""
     given = ("asof", "--server-id", SERVER, "--input", files / "in.ndjson", "--format", "json")
     assert run(*given).stdout == run(*given, "--at", "2099-01-01T00:00:00Z").stdout != ""
+
+
+def test_reports_come_as_csv_too(files: Path) -> None:
+    """Whatever strangers named stands in its cell, and steers nothing."""
+    given = ("timeline", "--server-id", SERVER, "--input", files / "in.ndjson", "--format", "csv")
+    header, *rows = csv.reader(run(*given).stdout.splitlines())
+    assert header[:2] == ["time", "what"]
+    assert len(rows) > 1
+    assert all(len(row) == len(header) and "\x1b" not in "".join(row) for row in rows)
 
 
 def test_asof_timeline_and_trace_answer_from_files(files: Path) -> None:

@@ -16,12 +16,13 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from assay_stream import __version__
 from assay_stream.limits import LISTING_LIMITS, ListingLimits
 from assay_stream.observe.events import Observation
 from assay_stream.observe.jsonrpc import BLANKS, request_key
+from assay_stream.observe.listing.transport import ListingError, ServerRefusedError, Transport
 from assay_stream.observe.mcp_wire import WireObserver
 
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
@@ -32,47 +33,6 @@ _CHANGES = {f"notifications/{what}/list_changed" for what in ("tools", "prompts"
 _CLIENT = {"name": "assay-stream", "version": __version__}
 _TTL_MS_MAX = 2**53
 _METHOD_UNKNOWN = {"code": -32601, "message": "this client only lists"}
-
-
-class ListingError(Exception):
-    """A server could not be listed.
-
-    Args:
-        reason: a stable code, without anything that the server said.
-    """
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-
-class ServerRefusedError(ListingError):
-    """The server answered with an error."""
-
-
-class Transport(Protocol):
-    """Carries messages to one server, and what comes back to ``Conversation.heard``."""
-
-    async def send(self, raw: bytes, *, method: str | None, version: str | None, expects_answer: bool) -> None:
-        """Send a message; of a request, also hear what answers it, as far as that comes with it.
-
-        Args:
-            method: of a request or notification.
-            version: the protocol revision in use, ``None`` until that is known.
-
-        Raises:
-            ListingError: if the server cannot be reached, or does not answer as MCP servers do.
-        """
-
-    async def listen(self, version: str) -> None:
-        """Hear what the server sends by itself, until it ends.
-
-        Raises:
-            ListingError: as ``send``.
-        """
-
-    async def close(self) -> None:
-        """End the connection, within a bound."""
 
 
 class Conversation:

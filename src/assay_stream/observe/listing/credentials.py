@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from assay_stream.limits import LISTING_LIMITS
-from assay_stream.observe.listing.conversation import ListingError
+from assay_stream.observe.listing.transport import ListingError
 
 
 def read_credential(file: Path) -> str:

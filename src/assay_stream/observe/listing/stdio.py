@@ -8,9 +8,10 @@ import os
 import signal
 from collections.abc import Mapping
 
-from assay_stream.observe.listing.conversation import Conversation, ListingError
+from assay_stream.observe.listing.conversation import Conversation
 from assay_stream.observe.listing.credentials import read_credential
 from assay_stream.observe.listing.servers import ListedServer
+from assay_stream.observe.listing.transport import ListingError
 
 _PASSED_ON = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
 """What a server gets of our environment: no settings of ours, which hold passwords."""
