@@ -1,8 +1,9 @@
 """One call from observation to evidence to alerts, each step with its place in the logs."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from assay_stream.alerts.formats.view import AlertView
 from assay_stream.errors import InputError
@@ -143,8 +144,21 @@ def _call_row(trace: Trace) -> Row:
         "tool_call_id": data["tool_call_id"],
         "trace_id": data.get("trace_id"),
         "value": data["decision"],
-        "detail": data["reason_code"],
+        "detail": ", ".join([data["reason_code"], *_course(data)]),
     }
+
+
+def _course(data: Mapping[str, Any]) -> Iterable[str]:
+    """Yield what is out of the ordinary in how a call went."""
+    if "rounds" in data:
+        yield f"{data['rounds']} rounds"
+    if data.get("unmatched_retry"):
+        yield "retry of no known call"
+    for name, count in data.get("inputs", {}).items():
+        if type(count) is int:
+            yield f"{count} {name}"
+    if "task" in data:
+        yield f"task {data['task']['status']}"
 
 
 def _snapshot_row(snapshot: Record | None, origin: Origin) -> Row:

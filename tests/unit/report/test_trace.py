@@ -30,6 +30,22 @@ def test_a_call_is_followed_to_the_end() -> None:
     assert rows[0]["origin"] == {"topic": "calls", "partition": 0, "offset": 0}
 
 
+def test_what_is_out_of_the_ordinary_in_a_call_is_shown() -> None:
+    """Its rounds, what the server asked, and how its task ended."""
+    digest = "sha256:" + "0" * 64
+    story = Story().calls(
+        tool_call_id="c",
+        rounds=2,
+        inputs={"elicitation_url": 1, "declined": 1, "requests_hash": digest, "more": True},
+        task={"id_hash": digest, "status": "completed"},
+    )
+    story.calls(tool_call_id="r", unmatched_retry=True)
+    [chain] = [row["detail"] for row in rows_of(story, Sought(tool_call_id="c")) if row["step"] == "call"]
+    [retry] = [row["detail"] for row in rows_of(story, Sought(tool_call_id="r")) if row["step"] == "call"]
+    assert str(chain).endswith(", 2 rounds, 1 elicitation_url, 1 declined, task completed")
+    assert str(retry).endswith(", retry of no known call")
+
+
 def test_all_calls_of_a_trace_are_followed() -> None:
     """Numbered, in the order of the log."""
     story = Story().lists(TOOL).calls(trace_id="t").calls(trace_id="u").calls(trace_id="t")
