@@ -237,7 +237,7 @@ class Limits:
     The record of a call comes with its outcome, so this bounds for how long a server can put off an alert."""
 
     held_calls_max: int = 1_000
-    """Calls of one connection that wait for a task or for input, at under a kilobyte each. Agents have a few; the
+    """Calls of one connection that wait for a task or for input, at some two kilobytes each. Agents have a few; the
     record of the one that waits for longest is published when there are more."""
 
     call_inputs_max: int = 64

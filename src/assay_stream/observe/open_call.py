@@ -117,6 +117,7 @@ class OpenCall:
     Args:
         since: when its latest request passed, or the latest answer that leaves it open.
         wants_task: whether its request asks for a task, as before MCP 2026-07-28.
+        inputs_max: requests of the server that are counted and hashed.
         token: what reports of its progress name.
         shown_name: what the client called the tool, where a gateway says how the server calls it.
     """
@@ -129,7 +130,7 @@ class OpenCall:
     snapshot_id: str | None
     args_hash: str | None
     trace: tuple[str, str] | None
-    inputs: InputCounter
+    inputs_max: int
     wants_task: bool = False
     token: RequestKey | None = None
     decision: Decision = "allow"
@@ -138,17 +139,29 @@ class OpenCall:
     progress_count: int = 0
     task: OpenTask | None = None
     shown_name: str | None = None
+    _inputs: InputCounter | None = None
+
+    @property
+    def inputs(self) -> InputCounter:
+        """What the server asks of its client."""
+        if self._inputs is None:  # most calls need none
+            self._inputs = InputCounter(self.inputs_max)
+        return self._inputs
 
     def course(self) -> dict[str, Any]:
-        """Return what its record says of how it went, with ``None`` for what is not to be said."""
-        task = self.task
-        return {
-            "rounds": self.rounds if self.rounds > 1 else None,
-            "unmatched_retry": self.is_unmatched or None,
-            "progress_count": self.progress_count or None,
-            "inputs": self.inputs.as_json(),
-            "task": None if task is None else {"id_hash": f"sha256:{task.id_hash.hex()}", "status": task.status},
-        }
+        """Return what its record says of how it went: only what is out of the ordinary."""
+        course: dict[str, Any] = {}
+        if self.rounds > 1:
+            course["rounds"] = self.rounds
+        if self.is_unmatched:
+            course["unmatched_retry"] = True
+        if self.progress_count:
+            course["progress_count"] = self.progress_count
+        if self._inputs is not None and (inputs := self._inputs.as_json()) is not None:
+            course["inputs"] = inputs
+        if self.task is not None:
+            course["task"] = {"id_hash": f"sha256:{self.task.id_hash.hex()}", "status": self.task.status}
+        return course
 
     def unfinished(self) -> tuple[bool | None, str]:
         """Return the outcome of a call that nothing more is heard of, after an answer that left it open."""

@@ -24,7 +24,7 @@ from typing import Any
 from assay_stream.observe.call_record import CallIds, record_of
 from assay_stream.observe.events import Decision, Observation
 from assay_stream.observe.jsonrpc import RequestKey, meta_of, params_of, trace_of
-from assay_stream.observe.open_call import INPUT_METHODS, InputCounter, OpenCall, digest_of
+from assay_stream.observe.open_call import INPUT_METHODS, OpenCall, digest_of
 from assay_stream.observe.open_calls import HeldCalls, PendingCalls
 from assay_stream.observe.wire import WireConnection
 from assay_stream.observe.wire_inputs import InputObserver
@@ -232,7 +232,7 @@ class CallObserver:
             snapshot_id=snapshot_id,
             args_hash=args_hash,
             trace=trace_of(meta_of(params).get("traceparent")),
-            inputs=InputCounter(self._wire.limits.call_inputs_max),
+            inputs_max=self._wire.limits.call_inputs_max,
             wants_task=isinstance(params.get("task"), dict),
             decision=decision,
             is_unmatched=resumes,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from assay_stream.observe.jsonrpc import RequestKey
-from assay_stream.observe.open_call import InputCounter, OpenCall
+from assay_stream.observe.open_call import OpenCall
 from assay_stream.observe.open_calls import HeldCalls, PendingCalls
 from tests.support.mcp_dialogue import START
 
 
 def a_call(name: str) -> OpenCall:
     """A call."""
-    return OpenCall(name, name, "forwarded", START, START, None, None, None, InputCounter(1))
+    return OpenCall(name, name, "forwarded", START, START, None, None, None, 1)
 
 
 def test_of_equal_held_calls_the_oldest_comes_first() -> None:
