@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Set
 from enum import StrEnum
+from functools import lru_cache
 from itertools import chain
 from typing import Any
 
@@ -18,6 +19,7 @@ from assay_stream.work import Work
 _UNITS_PER_MEMBER = 10
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _KEY_CHARS_MAX = 64
+_CACHED_NAMES_MAX = 4_096
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _PART = re.compile(r"[A-Za-z0-9]+")
 _NO_TEXT = frozenset(("integer", "number", "boolean", "null"))
@@ -205,6 +207,13 @@ def required_of(definition: Mapping[str, Any]) -> frozenset[str]:
 
 def name_words(name: str) -> tuple[str, ...]:
     """Return the words of a ``snake_case``, ``kebab-case`` or ``camelCase`` name, in lowercase."""
+    return _known_words(name) if len(name) <= _KEY_CHARS_MAX else _words_of(name)
+
+
+def _words_of(name: str) -> tuple[str, ...]:
     if name.islower():
         return tuple(_PART.findall(name))
     return tuple(part.lower() for piece in _PART.findall(name) for part in _CAMEL.split(piece) if part)
+
+
+_known_words = lru_cache(_CACHED_NAMES_MAX)(_words_of)

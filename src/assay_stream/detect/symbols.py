@@ -60,7 +60,7 @@ _END: Final = "<end>"
 _ENDS = frozenset(".!?;:")
 _CAPITALS_CHARS_MIN = 4
 _CALLED_CHARS_MIN = 4
-_CACHED_CHUNKS_MAX = 4_096
+_CACHED_CHUNKS_MAX = 8_192
 _CACHED_CHARS_MAX = 32
 
 

@@ -9,7 +9,6 @@ sentence.
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from assay_stream.text.normalization import without_long_runs
 
@@ -113,7 +112,6 @@ _UNMIXED = re.compile("[\u0370-\u052f]+")
 _CYRILLIC_OR_GREEK = frozenset(chr(code) for code in (*range(0x370, 0x400), *range(0x400, 0x530)))
 
 
-@dataclass(frozen=True, slots=True)
 class Words:
     """The words of one visible text.
 
@@ -121,42 +119,40 @@ class Words:
         text: the visible text.
     """
 
-    text: str
-    forms: list[str] = field(init=False)
-    """Each word in its plain form."""
-    spans: list[tuple[int, int]] = field(init=False)
-    """Where each word stands in the text."""
-    places: list[int] = field(init=False)
-    """The number of each word, with a leap after each sentence."""
-    sentences: list[tuple[int, int]] = field(init=False)
-    """The first word of each sentence and the one after its last."""
+    __slots__ = ("_spans", "forms", "places", "sentences", "text")
 
-    def __post_init__(self) -> None:
-        forms: list[str] = []
-        spans: list[tuple[int, int]] = []
-        places: list[int] = []
-        sentences: list[tuple[int, int]] = []
-        known: dict[str, str] = {}
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.forms: list[str] = []
+        """Each word in its plain form."""
+        self.places: list[int] = []
+        """The number of each word, with a leap after each sentence."""
+        self.sentences: list[tuple[int, int]] = []
+        """The first word of each sentence and the one after its last."""
+        self._spans: list[tuple[int, int]] | None = None
+        forms, places = self.forms, self.places
         place, first = 0, 0
-        for match in _WORD.finditer(self.text):
-            word = match[0]
-            if not word[0].isalnum():
-                if len(forms) > first:
-                    sentences.append((first, len(forms)))
-                    first = len(forms)
-                    place += _SENTENCE_END_WORDS
-                continue
-            form = known.get(word)
-            if form is None:
-                form = known[word] = plain_form(word)
-            forms.append(form)
-            spans.append(match.span())
-            places.append(place)
-            place += 1
+        for word in _WORD.findall(text.lower() if text.isascii() else text):
+            if word[0].isalnum():
+                forms.append(word)
+                places.append(place)
+                place += 1
+            elif len(forms) > first:
+                self.sentences.append((first, len(forms)))
+                first = len(forms)
+                place += _SENTENCE_END_WORDS
         if len(forms) > first:
-            sentences.append((first, len(forms)))
-        for name, value in (("forms", forms), ("spans", spans), ("places", places), ("sentences", sentences)):
-            object.__setattr__(self, name, value)
+            self.sentences.append((first, len(forms)))
+        if not text.isascii():
+            plain = {word: plain_form(word) for word in set(forms)}
+            self.forms = [plain[word] for word in forms]
+
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """Where each word stands in the text."""
+        if self._spans is None:
+            self._spans = [word.span() for word in _WORD.finditer(self.text) if word[0][0].isalnum()]
+        return self._spans
 
     def sentence_keys(self) -> list[str]:
         """Return each sentence as its words in their plain form."""
