@@ -8,9 +8,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import combinations, pairwise
+from itertools import chain, combinations, pairwise
 from typing import Final
 
 import msgspec
@@ -19,6 +19,7 @@ from assay_stream.detect.catalog import DATA, reading
 
 with reading("concepts.toml"):
     _CONCEPTS: Final = msgspec.toml.decode((DATA / "concepts.toml").read_bytes(), type=dict[str, str])
+_CACHED_CONCEPTS_MAX = 4_096
 _OF_SYMBOLS: Final = {
     **{f"<{name}>": name for name in ("other", "own", "self", "param", "url", "mail", "path", "secret", "number")},
     "<named>": "other",
@@ -44,6 +45,47 @@ _PAIRS: Final = {(one, other): f"@{one}@{other}" for one, other in combinations(
 """Every pair of concepts, in alphabetical order: there are some hundreds."""
 
 
+class Weights:
+    """The weights of features, summed for a sentence without writing its features out.
+
+    Args:
+        weights: by feature, as ``features_of`` writes it.
+    """
+
+    def __init__(self, weights: Mapping[str, int]) -> None:
+        self.words: Final = {feature: weight for feature, weight in weights.items() if " " not in feature}
+        """Of words, and of features of concepts."""
+        self.pairs: Final = {
+            (one, other): weight
+            for feature, weight in weights.items()
+            for one, blank, other in [feature.partition(" ")]
+            if blank
+        }
+        """Of two words in a row."""
+        self._of_concepts = lru_cache(_CACHED_CONCEPTS_MAX)(self._sum_of_concepts)
+        self._in_order = lru_cache(_CACHED_CONCEPTS_MAX)(self._weighed_in_order)
+
+    def sum_of(self, symbols: Sequence[str]) -> int:
+        """Return the sum of the weights of the features of a sentence.
+
+        Args:
+            symbols: of ``Sentence``.
+        """
+        total = sum(map(self.words.__getitem__, self.words.keys() & symbols))
+        total += sum(map(self.pairs.__getitem__, self.pairs.keys() & pairwise(symbols)))
+        stated = list(filter(None, map(_CONCEPTS_OF.get, symbols)))
+        if stated:
+            total += self._of_concepts(frozenset(chain.from_iterable(stated)))
+            total += sum(dict(chain.from_iterable(self._in_order(*pair) for pair in set(pairwise(stated)))).values())
+        return total
+
+    def _sum_of_concepts(self, concepts: frozenset[str]) -> int:
+        return sum(self.words.get(feature, 0) for feature in _concept_features(concepts))
+
+    def _weighed_in_order(self, one: tuple[str, ...], other: tuple[str, ...]) -> list[tuple[str, int]]:
+        return [(each, self.words[each]) for each in _in_order(one, other) if each in self.words]
+
+
 def features_of(symbols: Sequence[str]) -> set[str]:
     """Return the features of a sentence.
 
@@ -53,14 +95,17 @@ def features_of(symbols: Sequence[str]) -> set[str]:
     features = set(symbols)
     features.update(map(" ".join, pairwise(symbols)))
     stated = [concepts for symbol in symbols if (concepts := _CONCEPTS_OF.get(symbol)) is not None]
-    found = sorted({concept for each in stated for concept in each})
-    features.update(f"@{concept}" for concept in found)
-    features.update(map(_PAIRS.__getitem__, combinations(found, 2)))
+    features.update(_concept_features(frozenset(chain.from_iterable(stated))))
     for one, other in pairwise(stated):
         features.update(_in_order(one, other))
     return features
 
 
-@lru_cache(4_096)
+def _concept_features(concepts: frozenset[str]) -> Iterator[str]:
+    found = sorted(concepts)
+    yield from (f"@{concept}" for concept in found)
+    yield from map(_PAIRS.__getitem__, combinations(found, 2))
+
+
 def _in_order(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(f">{first}>{second}" for first in one for second in other)

@@ -165,7 +165,7 @@ class PhraseFilter:
         unsure = self._unsure
         if not any(unsure[number] for number in numbers):
             return list(numbers)
-        atoms = frozenset().union(*(reading.ways[way].atoms for reading in readings))
+        atoms = frozenset().union(*[reading.ways[way].atoms for reading in readings])
         return [
             number
             for number in numbers

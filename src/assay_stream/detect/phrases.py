@@ -10,7 +10,9 @@ beforehand which phrases can stand in a text at all.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from itertools import chain
 from typing import NamedTuple
 
 from assay_stream.detect.tool_names import Span
@@ -142,15 +144,14 @@ class PhraseBook:
             gap = 0
 
     def _atom_places(self, words: Words) -> dict[str, list[int]]:
-        places: dict[str, list[int]] = {}
-        known: dict[str, list[list[int]]] = {}
+        indexes: defaultdict[str, list[int]] = defaultdict(list)
         for index, form in enumerate(words.forms):
-            lists = known.get(form)
-            if lists is None:
-                lists = known[form] = [places.setdefault(atom, []) for atom in self.atoms(form)]
-            for each in lists:
-                each.append(index)
-        return places
+            indexes[form].append(index)
+        lists: defaultdict[str, list[list[int]]] = defaultdict(list)
+        for form, listed in indexes.items():
+            for atom in self.atoms(form):
+                lists[atom].append(listed)
+        return {atom: each[0] if len(each) == 1 else sorted(chain.from_iterable(each)) for atom, each in lists.items()}
 
 
 def _alternative(text: str) -> tuple[str, ...]:

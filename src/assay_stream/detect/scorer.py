@@ -21,7 +21,7 @@ from typing import Annotated, Final, NamedTuple
 import msgspec
 
 from assay_stream.detect.catalog import DATA, reading
-from assay_stream.detect.features import features_of
+from assay_stream.detect.features import Weights
 from assay_stream.detect.symbols import Sentence
 from assay_stream.errors import ConfigurationError
 from assay_stream.work import Work
@@ -103,19 +103,20 @@ def load(data: Traversable = DATA) -> tuple[ScorerModel, dict[str, int]]:
         return model, {feature: int(weight) for feature, weight in pairs}
 
 
-MODEL, _WEIGHTS = load()
+MODEL, _by_feature = load()
+_WEIGHTS: Final = Weights(_by_feature)
 
 
 @lru_cache(_CACHED_SENTENCES_MAX)
 def _score(symbols: tuple[str, ...]) -> tuple[int, int]:
     """Return the sum and the length of a sentence, or of its best part: harmless words put into it take little away."""
-    whole = _sum(symbols), len(symbols)
+    whole = _WEIGHTS.sum_of(symbols), len(symbols)
     if len(symbols) < _PADDED_SYMBOLS_MIN:
         return whole
     first, end = _best_part(symbols)
     if end - first == len(symbols):
         return whole
-    part = _sum(symbols[first:end]) - _PART_MARGIN, end - first
+    part = _WEIGHTS.sum_of(symbols[first:end]) - _PART_MARGIN, end - first
     return max(whole, part, key=lambda each: _over_root(*each))
 
 
@@ -123,20 +124,16 @@ def _over_root(total: int, symbols: int) -> int:
     return total * _ROOT_SCALE // isqrt(_ROOT_SCALE * _ROOT_SCALE * (symbols + LENGTH_SYMBOLS_ADDED))
 
 
-def _sum(symbols: tuple[str, ...]) -> int:
-    weights = _WEIGHTS
-    return sum(weights[feature] for feature in features_of(symbols) if feature in weights)
-
-
 def _best_part(symbols: tuple[str, ...]) -> tuple[int, int]:
     """Return where the consecutive symbols begin and end whose words and pairs of words weigh most together."""
+    words, pairs = _WEIGHTS.words, _WEIGHTS.pairs
     best = total = first = 0
     part = (0, len(symbols))
     for at, symbol in enumerate(symbols):
         if total <= 0:
-            first, total = at, _WEIGHTS.get(symbol, 0)
+            first, total = at, words.get(symbol, 0)
         else:
-            total += _WEIGHTS.get(symbol, 0) + _WEIGHTS.get(f"{symbols[at - 1]} {symbol}", 0)
+            total += words.get(symbol, 0) + pairs.get((symbols[at - 1], symbol), 0)
         if total > best:
             best, part = total, (first, at + 1)
     return part
@@ -189,7 +186,7 @@ def _best(scores: Sequence[tuple[int, int]], first: int) -> tuple[int, int]:
 def _heaviest(symbols: tuple[str, ...]) -> tuple[int, int]:
     """Return where the pair of words stands that weighs most: it explains a score best."""
     weights = [
-        _WEIGHTS.get(f"{one} {other}", 0) + _WEIGHTS.get(one, 0) + _WEIGHTS.get(other, 0)
+        _WEIGHTS.pairs.get((one, other), 0) + _WEIGHTS.words.get(one, 0) + _WEIGHTS.words.get(other, 0)
         for one, other in pairwise(symbols)
     ]
     at = max(range(len(weights)), key=weights.__getitem__, default=0)
