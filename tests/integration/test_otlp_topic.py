@@ -9,7 +9,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from assay_stream.model.record import Role
 from tests.integration.test_enforcing import run
 from tests.support.deployment import Deployment, payload
-from tests.unit.observe.logs.test_files import PROTOBUF, SPANS
+from tests.support.logs import PROTOBUF, SPANS
 
 pytestmark = pytest.mark.kafka
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.command import run_command_text
-from tests.unit.observe.logs.test_files import HANGAR, PROTOBUF, SECRET, SPANS, answered, toolhive
+from tests.support.logs import HANGAR, PROTOBUF, SECRET, SPANS, answered, toolhive
 
 LISTED = {"tools": [{"name": "github_read", "description": "Reads.", "inputSchema": {"type": "object"}}]}
 

@@ -1,0 +1,83 @@
+"""ToolHive's audit log: calls, and lists as far as they are in it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from assay_stream.canonical.redaction import redacted_digest
+from assay_stream.observe.prefixes import Prefixes
+from tests.support.logs import TOOL, answered, read, toolhive, whose
+
+
+def test_a_call_without_data_has_no_outcome_of_its_tool() -> None:
+    """HTTP succeeded; whether the tool did is not in the log."""
+    [call], _ = read("toolhive", toolhive())
+    assert call["not_observed"] == ["arguments", "outcome", "result"]
+    assert "ok" not in call
+    assert call["tool_call_id"] == "0b9c3f60-5a6c-4f0e-9a51-0c9f6a3c0b11"
+    assert call["timing"]["duration_ms"] == 12
+
+
+def test_a_call_with_data_has_digests_and_the_outcome() -> None:
+    """Those of the arguments and the result, redacted."""
+    data = answered({"isError": True}, {"a": 1})
+    [call], lacking = read("toolhive", toolhive(data=data, extra={"response_size": 9}))
+    assert (call["ok"], call["error"]) == (False, {"code": "tool_error"})
+    assert call["args_hash"] == str(redacted_digest({"a": 1}))
+    assert call["result_hash"] == str(redacted_digest({"isError": True}))
+    assert lacking == {}
+
+
+def test_a_response_over_the_limit_of_the_log_is_named() -> None:
+    """It vanishes there without a trace but its size."""
+    [call], lacking = read("toolhive", toolhive(extra={"response_size": 0}))
+    assert call["not_observed"] == ["arguments", "outcome", "result_over_limit"]
+    assert lacking["result_over_limit"] == 1
+    garbled = {"response": '{"jsonrpc":"2.0","id":1,"result":{"conte'}
+    [call], _ = read("toolhive", toolhive(data=garbled, extra={"response_size": 40}))
+    assert "result_over_limit" in call["not_observed"]
+    assert "result_hash" not in call
+
+
+def test_lists_in_the_log_are_snapshots_that_are_never_complete() -> None:
+    """As JSON, or as the text of a stream; by server where the names have prefixes."""
+    log = whose(prefixes=Prefixes({"a_": "a"}))
+    listed = {"tools": [{**TOOL, "name": "a_read"}]}
+    stream = f"event: message\ndata: {json.dumps({'id': 1, 'result': listed})}\n\n"
+    for response in ({"id": 1, "result": listed}, stream):
+        line = toolhive("mcp_tools_list", data={"response": response}, extra={"response_size": 9})
+        [snapshot], _ = read("toolhive", line, log=log)
+        assert (snapshot["server_id"], snapshot["shown_prefix"], snapshot["tools"]) == ("a", "a_", [TOOL])
+        assert snapshot["completeness"] == "partial"
+
+
+def test_a_list_over_the_limit_is_one_that_nobody_could_read() -> None:
+    """Or an old one would stay in force. Where responses are not logged at all, there are no lists."""
+    [snapshot], lacking = read("toolhive", toolhive("mcp_tools_list", extra={"response_size": 0}))
+    assert (snapshot["tools"], lacking) == ({"unreadable": "too large for the log"}, {"list_over_limit": 1})
+    assert read("toolhive", toolhive("mcp_tools_list")) == ([], {"list": 1})
+
+
+@pytest.mark.parametrize(
+    ("outcome", "extra", "expected"),
+    [
+        ("denied", {}, ("deny", None, "not_passed_on")),
+        ("application_error", {"jsonrpc_error_code": -32602}, ("allow", False, "jsonrpc_-32602")),
+        ("failure", {}, ("allow", False, "http_error")),
+    ],
+)
+def test_outcomes(outcome: str, extra: dict[str, Any], expected: tuple[Any, ...]) -> None:
+    """As ToolHive states them."""
+    [call], _ = read("toolhive", toolhive(outcome=outcome, extra=extra))
+    assert (call["decision"], call.get("ok"), call["error"]["code"]) == expected
+
+
+def test_the_backend_that_it_names_is_the_server() -> None:
+    """Whatever the tool's name begins with."""
+    log = whose(None, prefixes=Prefixes({"a_": "a", "evil_": "evil"}))
+    line = toolhive(target={"name": "a_read"}, extra={"backend_name": "evil"})
+    [call], _ = read("toolhive", line, log=log)
+    assert (call["server_id"], call["tool_name"]) == ("evil", "a_read")
