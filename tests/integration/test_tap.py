@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp.shared.exceptions import MCPError
 
 from assay_stream.model.record import Role
 from deploy.local.servers import node_server, python_server
@@ -52,6 +53,24 @@ async def test_a_time_server_is_observed_while_a_client_lists_and_calls(
     assert {call["snapshot_id"] for call in (first, second)} == {snapshot["snapshot_id"]}
     assert first["args_hash"] != second["args_hash"]
     assert b"Olympus" not in output.read_bytes()
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_refused_tool_is_hidden_from_the_client(tmp_path: Path, mode: str) -> None:
+    """The client gets a sound list without it and calls the other one; evidence has both."""
+    command = [*python_server("mcp-server-time", "2026.10.19"), "--local-timezone", "UTC"]
+    output = tmp_path / "observations.ndjson"
+    async with tapped_client(command, output, mode=mode, hidden="convert_time") as client:
+        shown = [tool.name for tool in (await client.list_tools()).tools]
+        assert not (await client.call_tool("get_current_time", {"timezone": "UTC"})).is_error
+        with pytest.raises(MCPError, match="blocks this call"):
+            await client.call_tool("convert_time", {})
+    events = read_events(output)
+    [snapshot] = data_of(events, "list")
+    assert shown == ["get_current_time"]
+    assert {tool["name"] for tool in snapshot["tools"]} == {"get_current_time", "convert_time"}
+    assert [each["name"] for each in snapshot["hidden"]] == ["convert_time"]
+    assert [call["decision"] for call in data_of(events, "call")] == ["allow", "deny"]
 
 
 async def test_a_server_of_another_language_is_observed_too(tmp_path: Path) -> None:

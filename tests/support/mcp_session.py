@@ -16,10 +16,18 @@ TAP = Path(__file__).with_name("mcp_tap.py")
 
 
 @asynccontextmanager
-async def tapped_client(command: list[str], output: Path, *, mode: str, **options: Any) -> AsyncIterator[Client]:
-    """A connected client, with more options of the SDK's. The observations are in ``output`` after the block."""
+async def tapped_client(
+    command: list[str], output: Path, *, mode: str, hidden: str | None = None, **options: Any
+) -> AsyncIterator[Client]:
+    """A connected client, with more options of the SDK's. The observations are in ``output`` after the block.
+
+    Args:
+        hidden: a tool that the tap refuses and hides.
+    """
     through_tap = StdioServerParameters(
-        command=sys.executable, args=[str(TAP), "the-server", "the-observer", str(output), *command]
+        command=sys.executable,
+        args=[str(TAP), "the-server", "the-observer", str(output), *command],
+        env=None if hidden is None else {"HIDDEN_TOOL": hidden, "PYTHONPATH": str(TAP.parents[2])},
     )
     async with Client(stdio_client(through_tap), mode=mode, **options) as client:
         yield client

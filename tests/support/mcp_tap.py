@@ -1,11 +1,12 @@
 """A program that runs ``run_tap`` and writes to a file: the tap without the command line around it.
 
-python tests/support/mcp_tap.py SERVER_ID OBSERVER_ID OUTPUT COMMAND...
+[HIDDEN_TOOL=name] python tests/support/mcp_tap.py SERVER_ID OBSERVER_ID OUTPUT COMMAND...
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 
@@ -15,8 +16,15 @@ from assay_stream.observe import FileSink, Vantage, run_tap
 async def main(server_id: str, observer_id: str, output: str, *command: str) -> int:
     """Run the tap and return the server's exit code."""
     sink = FileSink(Path(output))
+    vantage = Vantage(server_id=server_id, observer_id=observer_id)
+    hidden = os.environ.get("HIDDEN_TOOL")
+    rule = None
+    if hidden is not None:
+        from tests.support.gates import blocking
+
+        rule = blocking(hidden)
     try:
-        return await run_tap(command, vantage=Vantage(server_id=server_id, observer_id=observer_id), sink=sink)
+        return await run_tap(command, vantage=vantage, sink=sink, rule=rule, hide=rule is not None)
     finally:
         await sink.aclose()
 

@@ -78,23 +78,37 @@ class Passage:
     is_bad_request: bool = False
 
 
+def fingerprints_kept() -> ContentCache[Fingerprint]:
+    """Return an empty memory of fingerprints."""
+    return ContentCache(_DEFINITIONS_KEPT)
+
+
 class Gate:
     """Rules on the messages of one connection. Times must be timezone-aware.
 
     Args:
         over_http: whether messages are bodies and server-sent events instead of lines.
+        digested: fingerprints that the gates of a server share; all of them run in one thread.
     """
 
     hides = False
     """Whether messages from the server must be held until it is known what the client gets of them."""
 
-    def __init__(self, vantage: Vantage, observer: WireObserver, rule: Rule, *, over_http: bool = False) -> None:
+    def __init__(
+        self,
+        vantage: Vantage,
+        observer: WireObserver,
+        rule: Rule,
+        *,
+        over_http: bool = False,
+        digested: ContentCache[Fingerprint] | None = None,
+    ) -> None:
         self._breaks = EVENT_BREAK if over_http else LINE_BREAK
         self._over_http = over_http
         self._vantage = vantage
         self._observer = observer
         self._rule = rule
-        self._digested: ContentCache[Fingerprint] = ContentCache(_DEFINITIONS_KEPT)
+        self._digested = fingerprints_kept() if digested is None else digested
         observer.offered.deferred = True
 
     def inward(self, raw: bytes, at: datetime, take: Take | None = None) -> Passage:

@@ -163,9 +163,11 @@ def _random_ids() -> Iterator[str]:
 
 def _gates(rule: Rule, hide: bool) -> Callable[[Vantage, WireObserver], Gate]:
     # Imported here: a tap that does not enforce starts faster without the schemes.
+    from assay_stream.observe.gate import fingerprints_kept
     from assay_stream.observe.hiding import gate_class
 
-    return functools.partial(gate_class(hide), rule=rule, over_http=True)
+    # Shared by all sessions with a server: most of them are given the same list.
+    return functools.partial(gate_class(hide), rule=rule, over_http=True, digested=fingerprints_kept())
 
 
 def _finish(inspector: HttpWatch | HttpEnforcer) -> None:
