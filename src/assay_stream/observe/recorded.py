@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, cast
 
@@ -153,9 +153,12 @@ def parse_rfc3339(text: object, *, path: str) -> datetime:
     """
     if isinstance(text, str) and _RFC3339.fullmatch(text):
         try:
-            return datetime.fromisoformat(text.upper())
-        except ValueError:
+            moment = datetime.fromisoformat(text.upper())
+            moment.astimezone(UTC)  # overflows at either end of the calendar
+        except (ValueError, OverflowError):
             pass
+        else:
+            return moment
     raise InputError("bad_time", "write the time as RFC 3339, for example 2026-11-21T02:06:07.386Z", path=path)
 
 

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from assay_stream.canonical.redaction import redacted_digest
@@ -107,7 +107,10 @@ class Logged:
             self.lacks -= {"result_over_limit"}
             absent |= {"result": False, "outcome": False}
         lacks = sorted(self.lacks | {name for name, is_absent in absent.items() if is_absent})
-        started_at = self.ended_at - timedelta(milliseconds=self.duration_ms or 0)
+        try:
+            started_at = (self.ended_at - timedelta(milliseconds=self.duration_ms or 0)).astimezone(UTC)
+        except OverflowError:
+            raise InputError("bad_time", "the call began before the calendar does", path="$") from None
         observation = call_event(
             vantage,
             event_id=event_id,
