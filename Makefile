@@ -70,7 +70,7 @@ integration: $(VENV)/.ready .schemathesis-venv/.ready ## Tests on real Kafka bro
 
 GATEWAYS := fastmcp litellm contextforge
 
-gateways: $(VENV)/.ready ## Carry a thousand calls through each gateway that has a feed (GATEWAYS=...).
+gateways: $(VENV)/.ready ## Carry a thousand calls through each gateway that has a feed, and one without Kafka for a minute (GATEWAYS=...).
 	$(BIN)/python -m deploy.local.gateways $(GATEWAYS)
 	ASSAY_GATEWAY_CALLS=1000 $(BIN)/python -m pytest -q --durations=15 --timeout 1800 tests/integration/test_gateways.py
 

@@ -1,6 +1,6 @@
 """Feeds in the gateways they are for, each in an environment of its own, over real servers and real Kafka.
 
-`make gateways` runs the long form: a thousand calls each.
+`make gateways` runs the long form: a thousand calls each, and a minute without Kafka in the middle of FastMCP's.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -28,6 +29,7 @@ from assay_stream.kafka.topics import topic_table
 from assay_stream.model.record import Record, Role
 from assay_stream.observe.jsonrpc import BLOCKED_CODE
 from deploy.local.gateways import built, gateway_python
+from deploy.local.kafka import QUICK_START, Broker
 from deploy.local.servers import python_server
 from tests.integration.test_enforcing import ordered, wait_for_row
 from tests.support.deployment import Deployment, free_port, payload
@@ -37,6 +39,10 @@ pytestmark = [pytest.mark.kafka, pytest.mark.servers]
 
 ROOT = Path(__file__).resolve().parents[2]
 CALLS = int(os.environ.get("ASSAY_GATEWAY_CALLS", "30"))
+LONG = 1_000
+"""Calls of the long form."""
+
+OUTAGE_S = 60.0
 TOOL = "get_current_time"
 PLANTED = "planted-sk-live-4eC39HqLyjWDarjtT1zdp7dc"
 """A secret in arguments, and, as the server quotes them, in results."""
@@ -186,6 +192,35 @@ class TestFastMCP:
         ]
         await assert_no_secret(deployment, tmp_path)
 
+    @pytest.mark.skipif(CALLS < LONG, reason="the long form: make gateways")
+    @pytest.mark.parametrize("mode", ["legacy"])
+    async def test_a_minute_without_kafka_blocks_nothing_and_loses_nothing_uncounted(
+        self, tmp_path: Path, mode: str
+    ) -> None:
+        """The broker dies among the calls, and comes back: every call was answered at once, and is on record."""
+        with Broker(options=QUICK_START) as broker:
+            deployment = Deployment(broker.bootstrap, name="outage")
+            await deployment.apply_topics()
+            slowest_s = 0.0
+            async with through_fastmcp(deployment, time_server(), tmp_path, mode) as client:
+                await client.list_tools()
+                for number in range(CALLS):
+                    if number == CALLS // 3:
+                        broker.kill()
+                        away_since = time.monotonic()
+                    if number == 2 * CALLS // 3:
+                        await asyncio.sleep(max(0.0, away_since + OUTAGE_S - time.monotonic()))
+                        await asyncio.to_thread(broker.start)
+                    started = time.monotonic()
+                    await client.call_tool(TOOL, {"timezone": PLANTED})
+                    slowest_s = max(slowest_s, time.monotonic() - started)
+                await deployment.wait_until_written(Role.CALLS, CALLS, limit_s=120)
+            counted = json.loads((tmp_path / "stats").read_text())
+            assert counted == {"delivered": CALLS + 1, "dropped": {}, "failures": {}}
+            calls = [json.loads(each.value or b"") for each in await deployment.read(Role.CALLS)]
+            assert len({each["id"] for each in calls}) == CALLS, "what was sent twice has the same id"
+            assert slowest_s < OUTAGE_S / 4, "no call waited for Kafka"
+
     async def test_the_documented_lines_publish(self, deployment: Deployment, tmp_path: Path) -> None:
         """As they stand in docs/gateways.md, but for the broker, its topics, and the address of the server."""
         port = free_port()
@@ -261,10 +296,10 @@ class TestLiteLLM:
         worker = deployment.start_worker()
         await worker.wait_ready()
         stdio = tapped(deployment, time_server())
-        time = {"transport": "stdio", "command": stdio[0], "args": stdio[1:]}
+        clock = {"transport": "stdio", "command": stdio[0], "args": stdio[1:]}
         async with (
             server_behind_tap(deployment) as url,
-            self.gateway(deployment, tmp_path, {"time": time, "docs": {"transport": "http", "url": url}}) as client,
+            self.gateway(deployment, tmp_path, {"time": clock, "docs": {"transport": "http", "url": url}}) as client,
         ):
             names = {tool.name for tool in (await client.list_tools()).tools}
             assert {"time-get_current_time", "docs-echo"} <= names
