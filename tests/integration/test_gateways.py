@@ -354,6 +354,7 @@ class TestContextForge:
             "PLATFORM_ADMIN_PASSWORD": password,
             "BASIC_AUTH_PASSWORD": password,
             "CACHE_TYPE": "memory",
+            "RATE_LIMITING_ENABLED": "false",
         }
         token = await self.token(python, env)
         http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=120, follow_redirects=True)
