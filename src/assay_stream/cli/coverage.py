@@ -17,7 +17,7 @@ from assay_stream.report.coverage import GRAVE, CoverageCounts
 from assay_stream.verify.evidence import Recorded, of_record
 
 _COLUMNS = (
-    *("what", "name", "lists", "calls", "exact", "observer", "server", "unbound", "bound_share"),
+    *("what", "name", "lists", "calls", "lost", "exact", "observer", "server", "unbound", "bound_share"),
     *("last_list", "last_call", "silent_since", "gaps"),
 )
 _HOUR_US = 3_600_000_000
@@ -37,7 +37,8 @@ def coverage(
     """Report lists and calls by server and by observer, how the calls were bound, and the gaps in between.
 
     Times are event times; what is silent shows from --until or, without it, the latest record. Exit code 0: every
-    call rests on a list, and nobody is silent. 1: a row has the gap never_listed, calls_unlisted or silent.
+    call rests on a list, and nobody is silent. 1: a row has the gap never_listed, calls_unlisted,
+    observations_lost or silent.
     5: nothing is recorded.
     """
     settings = command_settings(bootstrap_servers=bootstrap_servers)

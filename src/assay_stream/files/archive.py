@@ -20,7 +20,16 @@ from assay_stream.files.archive_manifest import ARCHIVE_MANIFEST
 from assay_stream.files.compressed import opened
 from assay_stream.files.record_line import LineOrigin, TimestampMs, record_of_line
 from assay_stream.limits import DEFAULT_LIMITS, LINE_BYTES_MAX
-from assay_stream.model.record import CALL_TYPE, LIST_CHANGED_TYPE, SNAPSHOT_TYPE, Origin, Record, Role, made_of
+from assay_stream.model.record import (
+    CALL_TYPE,
+    LIST_CHANGED_TYPE,
+    LOSS_TYPE,
+    SNAPSHOT_TYPE,
+    Origin,
+    Record,
+    Role,
+    made_of,
+)
 
 TooLong = Callable[[InputError], None]
 """Gets the error of a line over the limit, of which only the beginning is given."""
@@ -29,7 +38,12 @@ EVENT_LINE_BYTES_MAX = DEFAULT_LIMITS.record_bytes_max + 2
 
 _RECORD_LINE_START = re.compile(rb'\s*\{\s*"origin"\s*:')
 _LINE_FEED = 0x0A
-_ROLE_OF_TYPE = {SNAPSHOT_TYPE: Role.SNAPSHOTS, LIST_CHANGED_TYPE: Role.SNAPSHOTS, CALL_TYPE: Role.CALLS}
+_ROLE_OF_TYPE = {
+    SNAPSHOT_TYPE: Role.SNAPSHOTS,
+    LIST_CHANGED_TYPE: Role.SNAPSHOTS,
+    LOSS_TYPE: Role.SNAPSHOTS,
+    CALL_TYPE: Role.CALLS,
+}
 _CONTROL_PREFIX = "assay.control."
 _READ = (Role.SNAPSHOTS, Role.CONTROL, Role.CALLS)
 

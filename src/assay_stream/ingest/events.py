@@ -24,7 +24,16 @@ from assay_stream.model.cloudevents import event_time_us, read_call, read_event
 from assay_stream.model.ingest import Mark, mark_of
 from assay_stream.model.observation import CallProfile, SnapshotEvent
 from assay_stream.model.plain_call import PlainCall
-from assay_stream.model.record import CALL_TYPE, LIST_CHANGED_TYPE, OBSERVER_HEADER, SNAPSHOT_TYPE, Origin, Record, Role
+from assay_stream.model.record import (
+    CALL_TYPE,
+    LIST_CHANGED_TYPE,
+    LOSS_TYPE,
+    OBSERVER_HEADER,
+    SNAPSHOT_TYPE,
+    Origin,
+    Record,
+    Role,
+)
 from assay_stream.observe.events import Observation, ObservationKind, observation_headers
 from assay_stream.observe.http.bodies import media_type
 from assay_stream.observe.jsonrpc import trace_of
@@ -39,6 +48,7 @@ BINARY = "application/json"
 _KINDS: dict[str, tuple[ObservationKind, Role]] = {
     SNAPSHOT_TYPE: ("list", Role.SNAPSHOTS),
     LIST_CHANGED_TYPE: ("list", Role.SNAPSHOTS),
+    LOSS_TYPE: ("list", Role.SNAPSHOTS),
     CALL_TYPE: ("call", Role.CALLS),
 }
 NOT_YOURS = "not_yours"

@@ -22,12 +22,14 @@ from assay_stream.model.observation import (
     CallProfile,
     Envelope,
     ListChangedEvent,
+    LossEvent,
     SnapshotEvent,
 )
 from assay_stream.model.plain_call import PlainCall, read_plain
 from assay_stream.model.record import (
     CALL_TYPE,
     LIST_CHANGED_TYPE,
+    LOSS_TYPE,
     OBSERVER_HEADER,
     SNAPSHOT_TYPE,
     Headers,
@@ -44,7 +46,7 @@ _DAY_US = 86_400_000_000
 Call = CallEvent | PlainCall
 
 _MODELS: dict[Role, Mapping[str, type[Envelope]]] = {
-    Role.SNAPSHOTS: {SNAPSHOT_TYPE: SnapshotEvent, LIST_CHANGED_TYPE: ListChangedEvent},
+    Role.SNAPSHOTS: {SNAPSHOT_TYPE: SnapshotEvent, LIST_CHANGED_TYPE: ListChangedEvent, LOSS_TYPE: LossEvent},
     Role.CALLS: {CALL_TYPE: CallModel},
     Role.CONTROL: CONTROL_MODELS,
 }

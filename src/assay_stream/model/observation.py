@@ -103,6 +103,22 @@ class ListChangedData(Model):
     auth_context: ShortText | None = None
 
 
+class LossData(Model):
+    """What one observer dropped of one server since it last said so: too much, too large, or not deliverable."""
+
+    server_id: Identifier
+    observer_id: Identifier
+    lists: Count
+    calls: Count
+
+
+class LossEvent(Envelope):
+    """``mcp.observer.loss.observed``: observations that an observer dropped."""
+
+    type: Literal["mcp.observer.loss.observed"]
+    data: LossData
+
+
 class ListChangedEvent(Envelope):
     """``mcp.tools.list_changed.observed``: an announced change of the list of tools."""
 

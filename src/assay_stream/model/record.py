@@ -17,6 +17,7 @@ Headers = tuple[tuple[str, bytes], ...]
 SNAPSHOT_TYPE = "mcp.tools.list.observed"
 LIST_CHANGED_TYPE = "mcp.tools.list_changed.observed"
 CALL_TYPE = "mcp.tools.call.observed"
+LOSS_TYPE = "mcp.observer.loss.observed"
 """Event types of what proxies publish. They are declared here because a proxy loads no models."""
 
 OBSERVER_HEADER = "assay-observer-id"

@@ -76,6 +76,9 @@ class PublisherLimits:
     backoff_max_s: float = 10.0
     """Longest pause, so that a returning broker is noticed soon."""
 
+    losses_max: int = 1_000
+    """Servers of which it is remembered how much was dropped, until that can be published."""
+
     attempts_max: int = 5
     """Attempts at a record that Kafka refuses for a reason that a retry does not fix."""
 

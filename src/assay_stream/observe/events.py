@@ -17,7 +17,15 @@ import orjson
 
 from assay_stream.errors import ConfigurationError
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.model.record import CALL_TYPE, LIST_CHANGED_TYPE, OBSERVER_HEADER, SNAPSHOT_TYPE, Headers, Role
+from assay_stream.model.record import (
+    CALL_TYPE,
+    LIST_CHANGED_TYPE,
+    LOSS_TYPE,
+    OBSERVER_HEADER,
+    SNAPSHOT_TYPE,
+    Headers,
+    Role,
+)
 
 ObservationKind = Literal["list", "call", "control"]
 Completeness = Literal["complete", "partial", "unknown"]
@@ -218,6 +226,19 @@ def list_changed_event(
     }
     event = _envelope(vantage.source, LIST_CHANGED_TYPE, event_id, observed_at, None)
     event["data"] = {name: value for name, value in data.items() if value is not None}
+    return _observation("list", vantage, _dumps(event), observed_at, None)
+
+
+def loss_event(vantage: Vantage, *, event_id: str, observed_at: datetime, lists: int, calls: int) -> Observation:
+    """Return the event of observations that had to be dropped since the last such event.
+
+    Args:
+        lists: how many lists and announced changes of this server.
+        calls: how many calls.
+    """
+    event = _envelope(vantage.source, LOSS_TYPE, event_id, observed_at, None)
+    named = {"server_id": vantage.server_id, "observer_id": vantage.observer_id}
+    event["data"] = named | {"lists": lists, "calls": calls}
     return _observation("list", vantage, _dumps(event), observed_at, None)
 
 

@@ -12,6 +12,8 @@ both is recognisably the same.
 Each connection has an event loop of its own in that thread. aiokafka cannot abandon what it fails to deliver; when a
 connection is abandoned, its loop goes, and with it everything that would keep trying.
 
+What is dropped is counted by server, and the counts are published once the brokers are there.
+
 With a spool (``observe.spool``), what is queued goes to disk while the brokers are away, and what is left when the
 publisher is closed. Order is kept: what is in hand is older than the spool, and the spool older than the queue.
 
@@ -27,14 +29,16 @@ import itertools
 import logging
 import threading
 import time
+import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Self
 
 from assay_stream.errors import ConfigurationError
 from assay_stream.kafka.refusals import explained, why_refused
 from assay_stream.limits import SPOOL_LIMITS
-from assay_stream.model.record import TOPIC_NAMES, Role
+from assay_stream.model.record import LOSS_TYPE, OBSERVER_HEADER, TOPIC_NAMES, Role
 from assay_stream.observe.delivery import (
     KafkaProducer,
     PublisherLimits,
@@ -45,11 +49,13 @@ from assay_stream.observe.delivery import (
     note_open,
     send_all,
 )
-from assay_stream.observe.events import Observation
+from assay_stream.observe.events import Observation, ObservationKind, Vantage, loss_event
 from assay_stream.observe.sinks import DropReason, SinkStats
 from assay_stream.observe.spool import Spool
 
 _log = logging.getLogger(__name__)
+
+_LOSS, _LOSS_WITHIN = LOSS_TYPE.encode(), 128
 
 _STUCK_S = 1.0
 """A batch that waits for longer than this goes to the spool: a kill would lose it."""
@@ -95,6 +101,7 @@ class ObservationPublisher:
         self._hand_since_s = 0.0
         self._is_disk_refused = False
         self._spooled = self._spooled_bytes = 0
+        self._losses: dict[tuple[bytes, bytes], Counter[ObservationKind]] = {}
         self._note_spool()
         self._queue_bytes = 0
         self._accepted = self._delivered = self._retries = 0
@@ -163,6 +170,9 @@ class ObservationPublisher:
                 self._rouse()
                 return True
             self._dropped[reason] += 1
+            if reason != "closed":
+                self._note_loss(observation)
+                self._rouse()
             first = self._dropped[reason] == 1
         if first:
             _log.warning("dropped an observation (%s); further ones are only counted", reason)
@@ -190,6 +200,8 @@ class ObservationPublisher:
             thread.join(_GIVE_UP_S)
         note_closed(self)
         if thread is None or not thread.is_alive():
+            if self._spool is not None and self._losses:
+                self._queue_losses()
             self._to_spool()
             if self._spool is not None:
                 self._spool.close()
@@ -289,6 +301,8 @@ class ObservationPublisher:
 
     def _take(self) -> bool:
         """Take the oldest observations in hand, if there are any."""
+        if self._losses:
+            self._queue_losses()
         hand, is_spooled = self._own_hand(), False
         if not hand and self._spool is not None and self._spool.records:
             hand = self._spool.head(self._limits.batch_records_max)
@@ -312,6 +326,7 @@ class ObservationPublisher:
         async with asyncio.timeout(self._limits.send_timeout_s):
             outcomes = await send_all(producer, self._topics, batch)
         kept: list[Observation] = []
+        lost: list[Observation] = []
         failure: BaseException | None = None
         settled: Counter[str] = Counter()
         for index, (observation, outcome) in enumerate(zip(batch, outcomes, strict=True)):
@@ -322,13 +337,18 @@ class ObservationPublisher:
                 settled["delivered"] += 1
             elif is_too_large(outcome):
                 settled["too_large"] += 1
+                lost.append(observation)
             elif failure is None and self._is_hopeless(outcome):
                 settled["delivery_failed"] += 1
+                lost.append(observation)
                 _log.error("Kafka permanently refuses an observation: %s", type(outcome).__name__)
             else:
                 failure = failure or outcome
                 kept.append(observation)
         self._settle(batch, kept, settled)
+        with self._lock:
+            for observation in lost:
+                self._note_loss(observation)
         if settled:
             self._pause_s = self._limits.backoff_min_s
         if failure is not None:
@@ -352,12 +372,39 @@ class ObservationPublisher:
             self._dropped["delivery_failed"] += settled["delivery_failed"]
             self._dropped += Counter()
 
+    def _note_loss(self, observation: Observation) -> None:
+        """Remember what was dropped of which server, to publish it; a count that is dropped itself is only logged."""
+        if _LOSS in observation.value[:_LOSS_WITHIN]:
+            return
+        whose = (observation.key, dict(observation.headers).get(OBSERVER_HEADER, b""))
+        if whose in self._losses or len(self._losses) < self._limits.losses_max:
+            self._losses.setdefault(whose, Counter())[observation.kind] += 1
+
+    def _queue_losses(self) -> None:
+        """Queue the counts of what was dropped, behind everything else. They take little room, whatever there is."""
+        with self._lock:
+            losses, self._losses = self._losses, {}
+            for (server, observer), counts in losses.items():
+                # Without a name that a record may carry there is nobody to say it of.
+                with contextlib.suppress(ConfigurationError, UnicodeDecodeError):
+                    vantage = Vantage(server_id=server.decode(), observer_id=observer.decode())
+                    event = loss_event(
+                        vantage,
+                        event_id=str(uuid.uuid4()),
+                        observed_at=datetime.now(UTC),
+                        lists=counts["list"],
+                        calls=counts["call"],
+                    )
+                    self._accepted += 1
+                    self._queue.append(event)
+                    self._queue_bytes += event.size_bytes
+
     def _own_hand(self) -> list[Observation]:
         """Return what is in hand and nowhere else."""
         return [] if self._is_hand_spooled else self._hand
 
     def _is_anything_left(self) -> bool:
-        return bool(self._queue or self._own_hand() or self._spooled)
+        return bool(self._queue or self._own_hand() or self._spooled or (self._losses and self._connected))
 
     # The spool, in the thread
 

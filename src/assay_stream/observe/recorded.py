@@ -20,7 +20,7 @@ from assay_stream.canonical.redaction import redacted_digest
 from assay_stream.errors import InputError
 from assay_stream.model.control import DISCOVERY_TYPE, PIN_REMOVE_TYPE, PIN_SET_TYPE
 from assay_stream.model.envelope import EVIDENCE_TYPE
-from assay_stream.model.record import CALL_TYPE, LIST_CHANGED_TYPE, SNAPSHOT_TYPE
+from assay_stream.model.record import CALL_TYPE, LIST_CHANGED_TYPE, LOSS_TYPE, SNAPSHOT_TYPE
 from assay_stream.observe.decisions import check_observation
 from assay_stream.observe.events import (
     CallFields,
@@ -44,6 +44,7 @@ _DIRECTIONS: dict[Any, Direction] = {"client->server": "client->server", "server
 _KINDS: dict[str, ObservationKind] = {
     SNAPSHOT_TYPE: "list",
     LIST_CHANGED_TYPE: "list",
+    LOSS_TYPE: "list",
     CALL_TYPE: "call",
     PIN_SET_TYPE: "control",
     PIN_REMOVE_TYPE: "control",

@@ -14,13 +14,13 @@ from collections.abc import Iterator
 
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.model.cloudevents import event_time_us, identifier_of, observer_in_header, read_event
+from assay_stream.model.cloudevents import check_observer, event_time_us, identifier_of, observer_in_header, read_event
 from assay_stream.model.control import ControlEvent
 from assay_stream.model.facts import Rejection
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import FloodEnd
 from assay_stream.model.kinds import Kind
-from assay_stream.model.observation import ListChangedEvent, SnapshotEvent
+from assay_stream.model.observation import ListChangedEvent, LossEvent, SnapshotEvent
 from assay_stream.model.record import Output, Record, Role, rejected
 from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.change_points import start_of
@@ -47,7 +47,7 @@ def process(registry: Registry, record: Record) -> list[Output]:
     """
     try:
         event = read_event(record, limits=registry.limits)
-        if not isinstance(event, SnapshotEvent | ListChangedEvent | ControlEvent):
+        if not isinstance(event, SnapshotEvent | ListChangedEvent | LossEvent | ControlEvent):
             raise AssertionError(f"no handler for {type(event).__name__}")
         server_id = event.data.server_id
         _check_key(record, server_id)
@@ -56,6 +56,10 @@ def process(registry: Registry, record: Record) -> list[Output]:
                 outputs = apply_snapshot(registry, record, event)
             case ListChangedEvent():
                 outputs = apply_announcement(registry, record, event)
+            case LossEvent():
+                # Of what was not seen nothing follows; the coverage report counts it.
+                check_observer(record, event.data.observer_id, limits=registry.limits)
+                outputs = []
             case _:
                 outputs = apply_control(registry, record, event)
     except InputError as error:

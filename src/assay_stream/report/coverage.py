@@ -9,12 +9,12 @@ from assay_stream.errors import InputError
 from assay_stream.limits import COVERAGE_NAMES_MAX, DEFAULT_LIMITS
 from assay_stream.model.cloudevents import event_time_us, read_event, time_us_of
 from assay_stream.model.evidence import Scope, Unbound
-from assay_stream.model.observation import SnapshotEvent
+from assay_stream.model.observation import LossEvent, SnapshotEvent
 from assay_stream.model.record import OBSERVER_HEADER, Record
 from assay_stream.report.rows import Row, time_text
 from assay_stream.verify.evidence import Recorded
 
-GRAVE = frozenset({"never_listed", "calls_unlisted", "silent", "names_beyond_limit"})
+GRAVE = frozenset({"never_listed", "calls_unlisted", "observations_lost", "silent", "names_beyond_limit"})
 """Gaps in which calls stay unbound, or may go on unobserved."""
 _SCOPES = frozenset(scope.value for scope in Scope)
 
@@ -26,6 +26,7 @@ class _Seen:
     lists: int = 0
     incomplete: int = 0
     refused: int = 0
+    lost: int = 0
     calls: int = 0
     bound: dict[str, int] = field(default_factory=lambda: dict.fromkeys(sorted(_SCOPES), 0))
     unlisted: int = 0
@@ -67,6 +68,9 @@ class CoverageCounts:
                 seen.refused += 1
             return
         time_us = event_time_us(event)
+        if isinstance(event, LossEvent) and not self._is_later(time_us):
+            for seen in self._of(event.data.server_id, event.data.observer_id):
+                seen.lost += event.data.lists + event.data.calls
         if not isinstance(event, SnapshotEvent) or self._is_later(time_us):
             return
         for seen in self._of(event.data.server_id, event.data.observer_id):
@@ -116,6 +120,7 @@ class CoverageCounts:
                     "lists": seen.lists,
                     "incomplete": seen.incomplete,
                     "refused": seen.refused,
+                    "lost": seen.lost,
                     "calls": seen.calls,
                     **seen.bound,
                     "unbound": seen.calls - sum(seen.bound.values()),
@@ -148,6 +153,8 @@ def _gaps(what: str, name: str | None, seen: _Seen, *, is_silent: bool) -> Itera
         yield "calls_unlisted"
     if seen.lists and not seen.calls:
         yield "never_called" if what == "server" else "lists_only"
+    if seen.lost:
+        yield "observations_lost"
     if is_silent:
         yield "silent"
     if name is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -94,6 +95,11 @@ def numbered_calls(count: int) -> list[Observation]:
     return [a_call(tool_name=f"tool-{number}") for number in range(count)]
 
 
+def observed(cluster: Cluster) -> list[bytes]:
+    """What arrived, without the counts of what was dropped."""
+    return [value for _, value in cluster.records if b"mcp.observer.loss.observed" not in value]
+
+
 async def eventually(holds: Callable[[], bool]) -> None:
     """Wait until something holds."""
     async with asyncio.timeout(5):
@@ -150,7 +156,7 @@ async def test_what_kafka_finds_too_large_is_dropped_and_counted(cluster: Cluste
     async with a_publisher(cluster) as publisher:
         for observation in numbered_calls(3):
             publisher.publish(observation)
-    assert len(cluster.records) == 1
+    assert len(observed(cluster)) == 1
     assert publisher.stats.dropped == {"too_large": 2}
     assert publisher.stats.retries == 0
 
@@ -161,7 +167,7 @@ async def test_a_record_refused_for_good_is_given_up_after_some_attempts(cluster
     async with a_publisher(cluster, attempts_max=3) as publisher:
         for observation in numbered_calls(2):
             publisher.publish(observation)
-    assert [value for _, value in cluster.records] == [numbered_calls(2)[1].value]
+    assert observed(cluster) == [numbered_calls(2)[1].value]
     assert publisher.stats.dropped == {"delivery_failed": 1}
 
 
@@ -176,7 +182,7 @@ async def test_calls_leave_the_last_quarter_of_the_queue_to_snapshots(cluster: C
     assert [small.publish(a_call()) for _ in range(4)] == [True, True, True, False]
     publisher.start()
     await publisher.aclose()
-    assert len(cluster.records) == 8
+    assert len(observed(cluster)) == 8
 
 
 async def test_a_record_over_the_limit_is_not_taken(cluster: Cluster) -> None:
@@ -311,3 +317,47 @@ async def test_a_full_spool_drops_and_counts(cluster: Cluster, tmp_path: Path) -
     assert (stats.spooled + stats.queued, stats.dropped) == (kept, {"queue_full": 12 - kept})
     assert stats.spooled_bytes <= 1_500
     await publisher.aclose()
+
+
+async def test_what_was_dropped_is_published_by_server_once_the_brokers_are_there(cluster: Cluster) -> None:
+    """Behind everything that was kept; a count that was published is not published again."""
+    cluster.start_faults = [OSError("away")]
+    publisher = a_publisher(cluster, queue_records_max=4, record_bytes_max=100_000)
+    kept = [publisher.publish(each) for each in [*numbered_calls(5), a_snapshot(tools=[{"name": "n" * 200_000}])]]
+    assert kept.count(False) == 3
+    publisher.start()
+    await eventually(lambda: publisher.stats.delivered == 4)
+    last = json.loads(cluster.records[-1][1])
+    assert cluster.records[-1][0] == "mcp.tools.list"
+    assert (last["type"], last["source"]) == ("mcp.observer.loss.observed", "urn:assay-stream:observer:the-observer")
+    assert last["data"] == {"server_id": "the-server", "observer_id": "the-observer", "lists": 1, "calls": 2}
+    assert not publisher.publish(a_snapshot(tools=[{"name": "n" * 200_000}]))
+    await eventually(lambda: publisher.stats.delivered == 5)
+    assert json.loads(cluster.records[-1][1])["data"]["lists"] == 1
+    await publisher.aclose()
+    assert len(cluster.records) == 5
+
+
+async def test_a_spool_hands_the_count_on_to_the_next_process(cluster: Cluster, tmp_path: Path) -> None:
+    """So that nothing is lost that nobody hears of."""
+    cluster.start_faults = [OSError("away")] * 10_000
+    first = spooling(cluster, tmp_path, record_bytes_max=100_000)
+    first.start()
+    assert not first.publish(a_snapshot(tools=[{"name": "n" * 200_000}]))
+    await first.aclose()
+    cluster.start_faults.clear()
+    second = spooling(cluster, tmp_path)
+    second.start()
+    await eventually(lambda: second.stats.delivered == 1)
+    assert json.loads(cluster.records[0][1])["type"] == "mcp.observer.loss.observed"
+    await second.aclose()
+
+
+async def test_a_count_that_cannot_be_delivered_is_not_counted_again(cluster: Cluster) -> None:
+    """It would go on for ever."""
+    cluster.send_faults = [MessageSizeTooLargeError(), MessageSizeTooLargeError()]
+    async with a_publisher(cluster) as publisher:
+        publisher.publish(a_call())
+        await eventually(lambda: publisher.stats.dropped == {"too_large": 2})
+        publisher.publish(a_call())
+    assert len(cluster.records) == 1

@@ -6,10 +6,10 @@ import orjson
 import pytest
 
 from assay_stream.model.record import Role
-from assay_stream.report.coverage import CoverageCounts
+from assay_stream.report.coverage import GRAVE, CoverageCounts
 from assay_stream.report.rows import Row
 from assay_stream.verify.evidence import Recorded
-from tests.support.events import SERVER, TEN_O_CLOCK_MS, TOOL, Story
+from tests.support.events import SERVER, TEN_O_CLOCK_MS, TOOL, Story, an_event
 
 HOUR_US = 3_600_000_000
 START_US = TEN_O_CLOCK_MS * 1_000
@@ -97,3 +97,17 @@ def test_what_is_no_evidence_of_ours_is_passed_over(value: bytes) -> None:
     coverage = CoverageCounts()
     coverage.take_evidence(Recorded("here", value))
     assert list(coverage.rows(silent_after_us=0)) == []
+
+
+def test_what_an_observer_dropped_is_a_gap() -> None:
+    """Counted for the server and for the observer; a registry applies nothing of it and refuses nothing."""
+    loss = {"server_id": SERVER, "observer_id": "proxy-1", "lists": 1, "calls": 40}
+    value = an_event(Role.SNAPSHOTS, 9, 1, loss, type="mcp.observer.loss.observed")
+    story = Story().lists(TOOL).raw(Role.SNAPSHOTS, value).calls()
+    rows = covered(story)
+    for place in (("server", SERVER), ("observer", "proxy-1")):
+        assert (rows[place]["lost"], rows[place]["refused"]) == (41, 0)
+        assert rows[place]["gaps"] == ["observations_lost"]
+    assert {"observations_lost"} <= GRAVE
+    assert rows["server", SERVER]["bound_share"] == 1
+    assert story.tell().of(Role.REJECTED) == []

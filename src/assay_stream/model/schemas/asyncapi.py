@@ -7,11 +7,11 @@ from assay_stream import __version__
 from assay_stream.model.control import CONTROL_MODELS
 from assay_stream.model.envelope import EVIDENCE_TYPE
 from assay_stream.model.evidence import CHANGE_TYPE
-from assay_stream.model.record import CALL_TYPE, LIST_CHANGED_TYPE, SNAPSHOT_TYPE, TOPIC_NAMES, TOPICS, Role
+from assay_stream.model.record import CALL_TYPE, LIST_CHANGED_TYPE, LOSS_TYPE, SNAPSHOT_TYPE, TOPIC_NAMES, TOPICS, Role
 from assay_stream.model.schemas.documents import OUTPUTS, SUFFIX
 
 _MESSAGES = {
-    Role.SNAPSHOTS: (SNAPSHOT_TYPE, LIST_CHANGED_TYPE),
+    Role.SNAPSHOTS: (SNAPSHOT_TYPE, LIST_CHANGED_TYPE, LOSS_TYPE),
     Role.CONTROL: tuple(CONTROL_MODELS),
     Role.CALLS: (CALL_TYPE,),
 }

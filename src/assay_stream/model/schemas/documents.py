@@ -21,8 +21,8 @@ from assay_stream.model.facts import FACT_CLASSES
 from assay_stream.model.finding import FINDING_MEMBERS, Finding
 from assay_stream.model.finding_topic import ENTRIES
 from assay_stream.model.ingest import AcceptedEvents
-from assay_stream.model.observation import CallModel, ListChangedEvent, SnapshotEvent
-from assay_stream.model.record import CALL_TYPE, LIST_CHANGED_TYPE, SNAPSHOT_TYPE
+from assay_stream.model.observation import CallModel, ListChangedEvent, LossEvent, SnapshotEvent
+from assay_stream.model.record import CALL_TYPE, LIST_CHANGED_TYPE, LOSS_TYPE, SNAPSHOT_TYPE
 from assay_stream.model.rejected import RejectedHeaders, RejectedLine
 from assay_stream.model.wire import key_form, record_model
 from assay_stream.schemes.assay import tool as assay
@@ -38,6 +38,7 @@ FACT_KEY = "assay.tool.binding.key"
 INPUTS: dict[str, type[BaseModel]] = {
     SNAPSHOT_TYPE: SnapshotEvent,
     LIST_CHANGED_TYPE: ListChangedEvent,
+    LOSS_TYPE: LossEvent,
     CALL_TYPE: CallModel,
     **CONTROL_MODELS,
 }

@@ -7,10 +7,10 @@ from pydantic.json_schema import models_json_schema
 from assay_stream import __version__
 from assay_stream.limits import INGEST_LIMITS
 from assay_stream.model.ingest import IngestAnswer, RequestRefusal
-from assay_stream.model.record import CALL_TYPE, LIST_CHANGED_TYPE, SNAPSHOT_TYPE
+from assay_stream.model.record import CALL_TYPE, LIST_CHANGED_TYPE, LOSS_TYPE, SNAPSHOT_TYPE
 from assay_stream.model.schemas.documents import INPUTS, add_conditions, without_markup
 
-_TAKEN = (SNAPSHOT_TYPE, LIST_CHANGED_TYPE, CALL_TYPE)
+_TAKEN = (SNAPSHOT_TYPE, LIST_CHANGED_TYPE, LOSS_TYPE, CALL_TYPE)
 _ANSWERS = {
     202: "Every event is acknowledged by Kafka, now or before.",
     207: "Some events are acknowledged by Kafka, others are not: look at each.",
@@ -39,8 +39,8 @@ def openapi() -> dict[str, Any]:
     add_conditions(components)
     event = {"oneOf": [names[model] for model in models[: len(_TAKEN)]]}
     batch = {"type": "array", "items": event, "minItems": 1, "maxItems": INGEST_LIMITS.events_max}
-    answers = {status: {"oneOf": [names[models[3]], names[models[4]]]} for status in _ANSWERS}
-    answers |= dict.fromkeys(_REFUSALS, names[models[4]])
+    answers = {status: {"oneOf": [names[models[-2]], names[models[-1]]]} for status in _ANSWERS}
+    answers |= dict.fromkeys(_REFUSALS, names[models[-1]])
     return {
         "openapi": "3.1.0",
         "info": {
