@@ -25,9 +25,21 @@ from aiohttp import web
 
 from tests.support.deployment import free_port
 
-CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "echo", "arguments": {"text": "x" * 200}}}
-HEADERS = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "echo"}
-ANSWER = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": "x" * 800}]}}).encode()
+COMPACT = (",", ":")
+"""How the SDKs write JSON."""
+CALL = json.dumps(
+    {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "echo", "arguments": {"text": "x" * 200}}},
+    separators=COMPACT,
+).encode()
+HEADERS = {
+    "Content-Type": "application/json",
+    "MCP-Protocol-Version": "2026-07-28",
+    "Mcp-Method": "tools/call",
+    "Mcp-Name": "echo",
+}
+ANSWER = json.dumps(
+    {"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": "x" * 800}]}}, separators=COMPACT
+).encode()
 AT_ONCE = 32
 DUE_PER_S = 500
 WARM_UP = 50
@@ -84,7 +96,7 @@ async def _latencies_ms(session: aiohttp.ClientSession, url: str, calls: int) ->
     times = []
     for _ in range(calls):
         started_ns = time.perf_counter_ns()
-        async with session.post(url, json=CALL, headers=HEADERS) as response:
+        async with session.post(url, data=CALL, headers=HEADERS) as response:
             assert await response.read() == ANSWER
         times.append((time.perf_counter_ns() - started_ns) / 1e6)
     return times
