@@ -69,7 +69,7 @@ class Gateway:
 
     def ask(self, call: str, message: bytes) -> dict[int, Any]:
         """Send a message, and return the fields of the answer."""
-        answer: bytes = self.channel.unary_unary(_CALLS + call)(message, timeout=10)
+        answer: bytes = self.channel.unary_unary(_CALLS + call)(message, timeout=60)
         return fields(answer)
 
     def request(self, service: str, params: object, *, method: str = "tools/call", **headers: str) -> dict[int, Any]:
