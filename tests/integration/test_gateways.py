@@ -291,42 +291,45 @@ class TestLiteLLM:
     async def test_every_call_is_evidence_with_the_digest_of_a_tap_behind(
         self, deployment: Deployment, tmp_path: Path
     ) -> None:
-        """A server over stdio and one over HTTP, under their own names: LiteLLM passes definitions on as they are."""
+        """Under the server's own names: LiteLLM passes definitions on as they are, and says that lists are partial."""
         needed("litellm")
-        worker = deployment.start_worker()
-        await worker.wait_ready()
-        stdio = tapped(deployment, time_server())
-        clock = {"transport": "stdio", "command": stdio[0], "args": stdio[1:]}
-        async with (
-            server_behind_tap(deployment) as url,
-            self.gateway(deployment, tmp_path, {"time": clock, "docs": {"transport": "http", "url": url}}) as client,
-        ):
-            names = {tool.name for tool in (await client.list_tools()).tools}
-            assert {"time-get_current_time", "docs-echo"} <= names
-            for number in range(CALLS - 3):
-                await client.call_tool("docs-echo", {"message": f"{PLANTED}-{number}"})
-            for timezone in ("UTC", PLANTED, "UTC"):  # LiteLLM starts the server anew for each call
-                await client.call_tool("time-get_current_time", {"timezone": timezone})
-            seen = await evidence_of(deployment, {"gateway-1", "behind"}, CALLS)
-        assert {observer: len(each) for observer, each in seen.items()} == {"gateway-1": CALLS, "behind": CALLS}
-        for server, shown in (("docs", "docs-echo"), ("time", "time-get_current_time")):
-            ours, others = (
-                [each for each in seen[observer] if each["server_id"] == server] for observer in ("gateway-1", "behind")
-            )
-            assert {each["tool_definition_digest"] for each in ours} == {
-                each["tool_definition_digest"] for each in others
-            }
-            assert {each["binding"]["full_digest"] for each in ours} == {
-                each["binding"]["full_digest"] for each in others
-            }
-            assert {each["shown_tool_name"] for each in seen["gateway-1"] if each["server_id"] == server} == {shown}
-        assert {each["binding"]["scope"] for each in seen["gateway-1"]} == {"exact"}
-        assert [each["ok"] for each in seen["gateway-1"]].count(False) == 1
+        async with server_behind_tap(deployment) as url:
+            servers = {"docs": {"transport": "http", "url": url}}
+            seen = await self.carried(deployment, tmp_path, servers, "docs-echo", {"message": PLANTED}, CALLS)
+        assert [each["ok"] for each in seen] == [True] * CALLS
         lists = [json.loads(each.value or b"")["data"] for each in await deployment.read(Role.SNAPSHOTS)]
         assert {each["completeness"] for each in lists if each["observer_id"] == "gateway-1"} == {"partial"}
+
+    async def test_the_same_over_stdio(self, deployment: Deployment, tmp_path: Path) -> None:
+        """A released server, behind the tap that LiteLLM starts anew for each call, so only a few; each fails."""
+        needed("litellm")
+        command, *arguments = tapped(deployment, time_server())
+        servers = {"time": {"transport": "stdio", "command": command, "args": arguments}}
+        seen = await self.carried(deployment, tmp_path, servers, f"time-{TOOL}", {"timezone": PLANTED}, 3)
+        assert [each["ok"] for each in seen] == [False] * 3
+
+    async def carried(
+        self, deployment: Deployment, folder: Path, servers: dict[str, Any], name: str, arguments: Any, count: int
+    ) -> list[dict[str, Any]]:
+        """Call a tool of a server behind a tap, and return the evidence of it, held against the tap's."""
+        worker = deployment.start_worker()
+        await worker.wait_ready()
+        async with self.gateway(deployment, folder, servers) as client:
+            assert name in {tool.name for tool in (await client.list_tools()).tools}
+            for _ in range(count):
+                await client.call_tool(name, arguments)
+            seen = await evidence_of(deployment, {"gateway-1", "behind"}, count)
+        ours, others = seen["gateway-1"], seen["behind"]
+        assert (len(ours), len(others)) == (count, count)
+        for digest in ("tool_definition_digest", "args_hash"):
+            assert {each[digest] for each in ours} == {each[digest] for each in others}
+        assert {each["binding"]["full_digest"] for each in ours} == {each["binding"]["full_digest"] for each in others}
+        assert {each["binding"]["scope"] for each in ours} == {"exact"}
+        assert {each["shown_tool_name"] for each in ours} == {name}
         assert not changed_tools(await deployment.read(Role.FINDINGS), "gateway-1")
-        assert "observing failed" not in (tmp_path / "log").read_text()
-        await assert_no_secret(deployment, tmp_path, KEY)
+        assert "observing failed" not in (folder / "log").read_text()
+        await assert_no_secret(deployment, folder, KEY)
+        return ours
 
 
 class TestContextForge:
