@@ -136,7 +136,7 @@ def test_any_altered_member_is_found(fleet: Fleet, choose: random.Random, how: s
     values[number] = canonicalize(changed)
     [found] = [one for one in verified(values, records) if one.evidence.where == f"line {number}"]
     assert found.status is RecordStatus.WRONG or (
-        found.status is RecordStatus.GONE and path[-1] in ("topic", "offset", "origin")
+        found.status is RecordStatus.GONE and path[-1] in ("topic", "partition", "offset", "origin")
     )
     assert found.codes
 

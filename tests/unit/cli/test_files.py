@@ -61,7 +61,7 @@ REFUSED = {
 """Commands that refuse what is there, and where that is tested."""
 
 ADDED_TO = {
-    "tap",
+    *("tap", "extmcp", "list-watch"),
     "schemapin fetch",
     *(f"pins {name}" for name in ("approve", "reject", "remove", "import")),
     *("policy set", "keys accept", "keys revoke"),
