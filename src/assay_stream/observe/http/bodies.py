@@ -10,6 +10,8 @@ import zlib
 from collections.abc import Iterator
 from typing import Protocol
 
+from assay_stream.observe.jsonrpc import may_list
+
 LINE_END = re.compile(rb"\r\n|\r|\n")
 _BOM = b"\xef\xbb\xbf"
 _NAMES = (b"data", b"event")
@@ -74,8 +76,9 @@ class JsonBody:
 class EventStream:
     """A stream of server-sent events; yields the data of each message event, lines joined by line feeds.
 
-    Clients of MCP take no other type of event for a message, and drop an event that the end of the stream cuts off.
-    Whatever else a client could split into a message is reported as unreadable.
+    Events of another type, and one that the end of the stream cuts off, are no messages. But some clients ignore the
+    type, take the last event as whole, or find ends of lines elsewhere. So what such a client could take for a message
+    is reported as unreadable: in fields other than ``data`` and in what is no message, whatever may hold a list.
 
     Args:
         event_bytes_max: the longest event that is kept, with its fields' names.
@@ -87,6 +90,7 @@ class EventStream:
         self._line = bytearray()
         self._after_cr = False
         self._event_bytes = 0
+        self._lost = False
         self._data: list[bytes] = []
         self._type = b""
 
@@ -98,6 +102,12 @@ class EventStream:
     def is_between(self) -> bool:
         """Whether nothing has come of the next event."""
         return not self._line and not self._event_bytes
+
+    def lose(self) -> None:
+        """Let go of the event whose end has not come, as of one that is too long."""
+        self._lost = True
+        self._data.clear()
+        self._line[1:] = b""
 
     def feed(self, data: bytes) -> Iterator[bytes | None]:
         if not data:
@@ -113,15 +123,16 @@ class EventStream:
         self._after_cr = data.endswith(b"\r")
 
     def end(self) -> Iterator[bytes | None]:
-        yield from ()
+        if self._lost or any(map(may_list, (*self._data, bytes(self._line)))):
+            yield None
 
     def _grow(self, part: bytes) -> None:
         self._event_bytes += len(part)
         if self._event_bytes > self._bytes_max:
-            self._data.clear()
+            self.lose()
+        if self._lost:
             # What the line begins with still tells whether it is the blank one that ends the event.
             part = b"" if self._line else part[:1]
-            self._line[1:] = b""
         self._line += part
 
     def _line_ends(self) -> Iterator[bytes | None]:
@@ -131,23 +142,23 @@ class EventStream:
             self._begun = True
             line = line.removeprefix(_BOM)
         if line:
-            if line.partition(b":")[0] != b"data" and ODD_BREAK.search(line):
+            if line.partition(b":")[0] != b"data" and _may_be_taken(line):
                 yield None
             self._field(line)
             return
-        data, kind, lost = self._data, self._type, self._event_bytes > self._bytes_max
-        self._data, self._type, self._event_bytes = [], b"", 0
+        data, kind, lost = self._data, self._type, self._lost
+        self._data, self._type, self._event_bytes, self._lost = [], b"", 0, False
         if lost:
             yield None
         elif data and kind in (b"", b"message"):
             yield b"\n".join(data)
-        elif any(ODD_BREAK.search(part) for part in data):
+        elif any(map(_may_be_taken, data)):
             yield None
 
     def _field(self, line: bytes) -> None:
         name, _, value = line.partition(b":")
-        if name not in _NAMES or self._event_bytes > self._bytes_max:
-            if name == b"":
+        if name not in _NAMES or self._lost:
+            if name == b"" and not self._lost:
                 self._event_bytes -= min(len(line), self._event_bytes)  # comments keep a stream alive for days
             return
         value = value.removeprefix(b" ")
@@ -155,6 +166,11 @@ class EventStream:
             self._data.append(value)
         else:
             self._type = value
+
+
+def _may_be_taken(part: bytes) -> bool:
+    """Tell whether some client may take what is no message for one, or find a list in it."""
+    return ODD_BREAK.search(part) is not None or may_list(part)
 
 
 class Opaque:

@@ -58,17 +58,17 @@ class HeldEvents:
         """Let go of the event whose end has not come: it is too long to hold."""
         self._is_lost = True
         self._raw.clear()
+        self._events.lose()
 
     def _add(self, part: bytes) -> None:
-        self._messages += self._events.feed(part)
+        if len(self._raw) + len(part) > self._bytes_max:
+            self.lose()
         if not self._is_lost:
             self._raw += part
-            if len(self._raw) > self._bytes_max:
-                self.lose()
+        self._messages += self._events.feed(part)
 
     def _take(self) -> HeldEvent:
-        messages = [*self._messages, *([None] if self._is_lost else [])]
-        event = HeldEvent(bytes(self._raw), messages)
+        event = HeldEvent(bytes(self._raw), self._messages)
         self._raw.clear()
         self._messages, self._is_lost = [], False
         return event

@@ -42,6 +42,16 @@ def test_events_are_read_as_the_standard_says(stream: bytes, messages: list[byte
     assert read(EventStream(LIMIT), stream) == messages
 
 
+@pytest.mark.parametrize(
+    "stream",
+    [b'event: x\ndata: {"tools":1}\n\n', b'data: {}\r"tools":1\n', b'data: {"tools":1}\n', b'data: {"tools"'],
+    ids=["another type", "a carriage return", "no blank line", "no end"],
+)
+def test_what_only_some_clients_take_for_a_list_is_reported(stream: bytes) -> None:
+    """It may be what such a client goes on with."""
+    assert read(EventStream(LIMIT), stream) == [None]
+
+
 def test_an_event_over_the_limit_is_reported_and_the_next_one_read() -> None:
     """One is lost, and known to be."""
     stream = b"data: " + b"x" * LIMIT + b"\ndata: y\n\ndata: {}\n\n"

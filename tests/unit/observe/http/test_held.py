@@ -200,6 +200,34 @@ async def test_a_failing_gate_lets_nothing_pass(monkeypatch: pytest.MonkeyPatch)
     assert (await listed(a_response(b"data: " + a_list(EVIL) + b"\n\n", kind=EVENTS)))[2] == b""
 
 
+@pytest.mark.parametrize(
+    "stream",
+    [
+        b"event: other\ndata: " + a_list(EVIL) + b"\n\n",
+        b"data: " + a_list(EVIL).replace(b'"tools"', b'\r"tools"') + b"\n\n",
+        b"data: " + a_list(EVIL).replace(b'"tools"', b'\r\r"tools"') + b"\n\n",
+        b": " + a_list(EVIL) + b"\n\n",
+        b"data: " + a_list(EVIL),
+    ],
+    ids=["another type", "a carriage return", "two of them", "a comment", "no end"],
+)
+async def test_a_list_that_only_some_clients_find_in_a_stream_does_not_pass(stream: bytes) -> None:
+    """Some ignore the type of an event, end lines at line feeds only, or take the last event as whole."""
+    status, _, _ = await listed(a_response(stream, kind=EVENTS))
+    assert status == 200
+
+
+def test_an_event_that_was_let_go_is_kept_nowhere() -> None:
+    """What goes on to come of it is not kept either; the next event is read again."""
+    held = HeldEvents(1_000_000)
+    assert list(held.feed(b"data: x")) == []
+    held.lose()
+    for _ in range(90):
+        assert list(held.feed(b"y" * 10_000)) == []
+    assert held.kept_bytes + len(held._events._line) + sum(map(len, held._events._data)) <= 1
+    assert [event.messages for event in held.feed(b"\n\ndata: {}\n\n")] == [[None], [b"{}"]]
+
+
 _PARTS = st.lists(
     st.sampled_from([b"data: ", b"{}", b"\n", b"\r", b"\r\n", b":", b"id: 1", b"event: x", b"\xef\xbb\xbf"])
 )
@@ -209,7 +237,7 @@ _PARTS = st.lists(
 def test_events_hold_what_came_however_it_is_cut(parts: list[bytes], size: int) -> None:
     """Together they are the stream, but for what its end cuts off; their messages do not depend on the cuts."""
     stream = b"".join(parts)
-    whole, cut = HeldEvents(1_000), HeldEvents(1_000)
+    whole, cut = HeldEvents(len(stream)), HeldEvents(len(stream))
     at_once = list(whole.feed(stream))
     bit_by_bit = [each for start in range(0, len(stream), size) for each in cut.feed(stream[start : start + size])]
     assert stream.startswith(b"".join(each.raw for each in at_once))
