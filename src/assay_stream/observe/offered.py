@@ -99,12 +99,12 @@ class Lister:
             next_cursor=result.get("nextCursor"),
             size_bytes=base.size_bytes + size_bytes,
             ttl_ms=_longest(base.ttl_ms, result.get("ttlMs")),
-            hidden=(*base.hidden, *hidden),
+            hidden=(*base.hidden, *hidden)[: self._limits.tools_max + 1],
         )
         if not isinstance(page, list):
             self.latest = replace(grown, sound=False)
         elif base.too_large or grown.size_bytes > self._limits.record_bytes_max:
-            self.latest = replace(grown, items=(), too_large=True)
+            self.latest = replace(grown, items=(), hidden=(), too_large=True)
         else:
             # One entry over the limit is kept: enough for the registry to reject the list by name.
             self.latest = replace(grown, items=(base.items + tuple(page))[: self._limits.tools_max + 1])

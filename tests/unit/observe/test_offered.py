@@ -8,7 +8,7 @@ import pytest
 
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.observe import offered
-from assay_stream.observe.offered import Assembly, Lister, Offered
+from assay_stream.observe.offered import Assembly, HiddenTool, Lister, Offered
 from tests.support.mcp_dialogue import START
 
 
@@ -82,6 +82,18 @@ def test_an_endless_list_costs_bounded_memory() -> None:
         assembly = page(lister, ["f"], after="y", cursor="y")
     assert assembly.too_large
     assert assembly.items == ()
+
+
+def test_what_an_endless_list_hides_costs_bounded_memory() -> None:
+    """As many entries as are kept of the list itself, and none of a list that is not kept."""
+    lister = Lister("tools", replace(DEFAULT_LIMITS, tools_max=3, record_bytes_max=450))
+    page_ = {"tools": ["a", "b"], "nextCursor": "x"}
+    hidden = [HiddenTool("a", "1"), HiddenTool("b", "2")]
+    assembly, kept = Assembly(), []
+    for _ in range(6):
+        assembly = lister.result(assembly, page_, size_bytes=100, hidden=hidden)
+        kept.append(len(assembly.hidden))
+    assert kept == [2, 4, 4, 4, 0, 0]
 
 
 def test_the_last_list_that_has_a_name_counts() -> None:
