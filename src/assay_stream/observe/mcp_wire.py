@@ -31,6 +31,7 @@ from assay_stream.observe.jsonrpc import (
     Line,
     RequestKey,
     answer_keys,
+    listed_in,
     meta_of,
     params_of,
     read_line,
@@ -277,4 +278,6 @@ class WireObserver:
             if observations is not None:
                 return observations
         self._wire.stats.unmatched_responses += 1
+        if listed_in(message) is not None:
+            self._lists.strayed(answer_keys(message.get("id")))
         return []

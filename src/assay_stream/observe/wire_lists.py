@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -195,6 +195,11 @@ class ListObserver:
         new, self.offered.snapshot = self.offered.snapshot, before
         self._note_offered(assembly, isinstance(page, list), request.doubts, exchange, new)
         return [observation]
+
+    def strayed(self, keys: Collection[RequestKey]) -> None:
+        """Note a list that came in another exchange than its request: a client goes by the id."""
+        if any(request.method == _TOOLS and key[:2] in keys for key, request in self._pending.items()):
+            self.offered.doubt()
 
     def changed(self, at: datetime) -> list[Observation]:
         """Note that the server announced a change of its tools, and return what that yields.

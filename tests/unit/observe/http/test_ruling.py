@@ -97,6 +97,28 @@ async def test_each_session_is_ruled_on_by_what_it_was_shown() -> None:
     assert len(server.reached) == 1
 
 
+async def test_a_list_on_another_stream_than_that_of_its_request_leaves_tools_in_doubt() -> None:
+    """A client goes by the id; of two answers, it takes the one that comes first."""
+    asked, answered, session = asyncio.Event(), asyncio.Event(), "Mcp-Session-Id: a"
+
+    async def serve(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if await body_of(head, reader) == LIST:
+            asked.set()
+            await answered.wait()
+            writer.write(a_response(a_list(GOOD)))
+        else:
+            writer.write(a_response(a_list(BAD)))
+
+    async with raw_server(serve) as url, http_tap(url, rule=pinned(GOOD).rule) as tap:
+        listing = asyncio.create_task(exchange(tap.url, a_post(LIST, session)))
+        await asked.wait()
+        await exchange(tap.url, a_post(b'{"jsonrpc":"2.0","id":2,"method":"ping"}', session))
+        answered.set()
+        await listing
+        await exchange(tap.url, a_post(CALL, session))
+    assert denied(tap) == ["definition_not_digestible"]
+
+
 @pytest.mark.parametrize("fields", [["Mcp-Method: ping"], ["Mcp-Name: other"], ["Mcp-Name: read", "mcp-name: read"]])
 async def test_headers_that_contradict_the_message_are_refused(fields: list[str]) -> None:
     """A server that goes by them would do something that was never ruled on."""
