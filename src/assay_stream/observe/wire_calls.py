@@ -308,10 +308,12 @@ class CallObserver:
         return self._event(call, at, Outcome(*call.unfinished()))
 
     def _result(self, call: OpenCall, message: Mapping[str, Any], exact: bool, at: datetime) -> Observation:
-        """Return the event of a call with its result; a task that was cancelled may have one, but is no success."""
+        """Return the event of a call with its result; a task that was cancelled or failed may have one, too."""
         outcome = outcome_of(message)
         if call.task is not None and call.task.is_cancelled:
             outcome = Outcome(None, "cancelled")
+        elif call.task is not None and call.task.status == "failed" and outcome.ok:
+            outcome = Outcome(False, "task_failed")
         return self._event(call, at, outcome, digest_of(message["result"]) if exact and "result" in message else None)
 
     def _event(self, call: OpenCall, at: datetime, outcome: Outcome, result_hash: str | None = None) -> Observation:

@@ -74,8 +74,8 @@ def retry_key(tool_name: str, args_hash: str | None, state: object) -> Hashable:
 
 def outcome_of(message: Mapping[str, Any]) -> Outcome:
     """Return the outcome that a response means: never the server's words."""
-    if "result" not in message:
-        error = message.get("error")
+    error = message.get("error")
+    if "result" not in message or error is not None:
         code = error.get("code") if isinstance(error, dict) else None
         is_number = isinstance(code, int) and not isinstance(code, bool) and abs(code) < 2**53
         return Outcome(False, f"jsonrpc_{code}" if is_number else "jsonrpc_error")
@@ -86,4 +86,8 @@ def outcome_of(message: Mapping[str, Any]) -> Outcome:
     if kind != "complete":
         # Not final, in a way that is not known here.
         return Outcome(None, "interim_result")
-    return Outcome(False, "tool_error") if result.get("isError") is True else Outcome(True, None)
+    failed = result.get("isError")
+    if failed is None or failed is False:
+        return Outcome(True, None)
+    # Some clients take other values for true, others refuse them.
+    return Outcome(False, "tool_error" if failed is True else "bad_result")

@@ -43,6 +43,8 @@ def test_a_call_and_its_answer_give_one_event() -> None:
     [
         ({"result": {"isError": True, "content": [{"text": "password"}]}}, False, "tool_error"),
         ({"result": {"isError": False}}, True, None),
+        ({"result": {"isError": "true"}}, False, "bad_result"),
+        ({"result": {}, "error": {"code": -32603}}, False, "jsonrpc_-32603"),
         ({"result": {"resultType": "complete"}}, True, None),
         ({"result": {"resultType": "a secret"}}, None, "interim_result"),
         ({"result": "text"}, False, "bad_result"),

@@ -99,6 +99,15 @@ def test_a_task_that_fails_has_the_error_of_its_call() -> None:
     assert outcome(event) == (False, "jsonrpc_-32603", "failed")
 
 
+def test_a_failed_task_is_no_success_whatever_comes_as_its_result() -> None:
+    """Its result ought to say that it is an error."""
+    talk = Tasks("2025-11-25")
+    talk.begins(1, "t")
+    talk.state("t", "failed")
+    [event] = talk.asks("tasks/result", "t", RESULT)
+    assert outcome(event) == (False, "task_failed", "failed")
+
+
 def test_a_server_that_does_not_know_a_task_any_more_says_nothing_of_its_outcome() -> None:
     """The task may have succeeded before it was forgotten."""
     talk = Tasks("2025-11-25")
