@@ -17,6 +17,7 @@ from unittest.mock import patch
 from assay_stream.detect import catalog, decoders, reader, search
 from assay_stream.detect import page as pages
 from assay_stream.detect.decoders import View
+from assay_stream.detect.match import Match
 from assay_stream.detect.page import Page, Visit
 from assay_stream.detect.phrase_filter import PhraseFilter
 from assay_stream.detect.phrases import PhraseBook
@@ -35,11 +36,11 @@ def _views_of_then(text: str, work: Work, **options: Any) -> Iterator[View]:
     )
 
 
-def _decoded_of_then(self: Any, page: Page, *, is_blob: bool) -> Iterator[reader.Match]:
+def _decoded_of_then(self: Any, page: Page, *, is_blob: bool) -> Iterator[Match]:
     visit = self._read(page)
     if is_blob:
         seen, level = page.seen, catalog.LEVELS["encoded_text"]
-        yield reader.Match("encoded_text", level, seen, 0, len(seen), (page.raw,), self._place)
+        yield Match("encoded_text", level, seen, 0, len(seen), (page.raw,), self._place)
         yield from self._as_it_stands(visit)
     else:
         yield from self._by_words(visit)
@@ -48,7 +49,7 @@ def _decoded_of_then(self: Any, page: Page, *, is_blob: bool) -> Iterator[reader
 _as_it_stands = reader.Reader._as_it_stands
 
 
-def _as_it_stood(self: Any, visit: Visit, *, is_raw: bool = True) -> Iterator[reader.Match]:
+def _as_it_stood(self: Any, visit: Visit, *, is_raw: bool = True) -> Iterator[Match]:
     return _as_it_stands(self, visit) if is_raw else self._by_words(visit)
 
 

@@ -8,21 +8,15 @@ from typing import Final, NamedTuple
 
 from assay_stream.detect.catalog import CATALOG, LEVELS, RULES, DetectionRule
 from assay_stream.detect.decoders import backwards, hidden_views, rot13
+from assay_stream.detect.excuses import is_excused, is_harmless_address, is_own_business, level_of
+from assay_stream.detect.match import Key, Match, key_of
 from assay_stream.detect.needles import lowered
 from assay_stream.detect.page import NO_HINTS, RULE_NEEDLES, Page, Visit, decoded_page
 from assay_stream.detect.phrase_filter import AS_IT_STANDS, BACKWARDS, ROT13, PhraseFilter, WordReadings
 from assay_stream.detect.phrases import PhraseBook
-from assay_stream.detect.places import (
-    Places,
-    has_address,
-    host_of,
-    is_documentation,
-    is_harmless,
-    may_have_account,
-    names_in,
-)
+from assay_stream.detect.places import Places, has_address, may_have_account, names_in
 from assay_stream.detect.steering import STEERING_RULES
-from assay_stream.detect.surfaces import Place, name_words
+from assay_stream.detect.surfaces import Place
 from assay_stream.detect.symbols import OfferedNames
 from assay_stream.detect.tool_names import OtherTools, Span
 from assay_stream.text.words import Words, mixed_words, mixes_scripts
@@ -32,69 +26,25 @@ FILTER: Final = PhraseFilter(PhraseBook(CATALOG.phrases))
 """All phrases, by the words that they can be told from."""
 _NOTES = PhraseBook(CATALOG.note_phrases)
 _PATTERNS = [(rule, re.compile(rule.regex, re.IGNORECASE | re.MULTILINE)) for rule in RULES if rule.pattern]
-_CONTACT = re.compile(
-    r"\b(?:contact|questions?|support|feedback|maintaine[rd]\w?|authors?|help|bugs?)\b[^.!?\n]{0,40}$", re.IGNORECASE
-)
 _UNLESS = {rule.id: re.compile(rule.unless_followed_by, re.IGNORECASE) for rule in RULES if rule.unless_followed_by}
-_UNLESS_BEFORE = {
-    rule.id: re.compile(f"(?:{rule.unless_preceded_by})$", re.IGNORECASE) for rule in RULES if rule.unless_preceded_by
-}
-_BEFORE_CHARS = 80
-_CONTACT_CHARS = 60
 _WHOLE_VIEWS = {ROT13: ("rot13", rot13), BACKWARDS: ("backwards", backwards)}
 # Words that hardly any directive does without: a text that has one of them respelt is read respelt as a whole.
 _TELLTALES = {
     way: frozenset(map(respell, ("the", "and", "you", "must", "call", "before", "first", "always", "user", "ignore")))
     for way, (_, respell) in _WHOLE_VIEWS.items()
 }
-_OWN_BUSINESS = {rule.id: frozenset(rule.own_business.split()) for rule in RULES if rule.own_business}
-_HANDED_ON = re.compile(
-    r"\b(?:pass|put|include|send|add|attach|argument|parameter|note|context|field)\b", re.IGNORECASE
-)
-_ORDERED = frozenset(["before", "first", "silently", "secretly", "prefix", "prepend", "precede"])
-"""Words with which a text says when something is to run, and not only what a tool runs."""
-_OPENING_CHARS = 80
-_SAYS_WHAT_IT_DOES = frozenset(["name", "title", "description"])
-_SWITCH_CHARS_MAX = 160
 _MATCHES_MAX = 200
 _EVENTS_KEPT_MAX = 16
 """What is kept of one search of a page; one that gives more is made again."""
 _OUTCOMES_KEPT_MAX = 4
 _NAMES_ASKED_MAX = 8
 _LEVEL_HIGH, _LEVEL_MEDIUM = 4, 3
-LEVEL_LOW: Final = 2
-"""The level of an address that is of little note."""
 _UNITS_PER_PATTERN = 10
 _CHARS_PER_UNIT = 2
 _UNITS_PER_MATCH = 20
 _UNITS_PER_READ_CHAR = 2
 
-_Key = tuple[str, ...]
-_Counted = dict[str, set[_Key]]
-
-
-class Match(NamedTuple):
-    """What a rule found in one reading of a text.
-
-    Args:
-        rule: id of the rule.
-        level: OCSF severity id that it raises to.
-        text: what was read.
-        start: where the match begins in it.
-        end: where it ends.
-        key: what must not have matched before: words, or the host of an address, or the match itself.
-        place: where the text stands in its definition.
-        how: the disguises that were undone to read it, outermost first: ``base64 > hex``.
-    """
-
-    rule: str
-    level: int
-    text: str
-    start: int
-    end: int
-    key: _Key
-    place: Place
-    how: str = ""
+_Counted = dict[str, set[Key]]
 
 
 class _Outcome(NamedTuple):
@@ -149,7 +99,11 @@ class Reader:
         self._place, self._is_note = place, is_note
         visit.page.read(self._readings)
         for match in self._kept_or_found(visit):
-            is_medium = not match.how and match.level > _LEVEL_MEDIUM and self._is_own_business(match)
+            is_medium = (
+                not match.how
+                and match.level > _LEVEL_MEDIUM
+                and is_own_business(match, self._place, self._others, self._work)
+            )
             yield match._replace(level=_LEVEL_MEDIUM) if is_medium else match
 
     def _kept_or_found(self, visit: Visit) -> Iterator[Match]:
@@ -240,37 +194,8 @@ class Reader:
             elif match.level >= _LEVEL_HIGH and not self._is_stated(match, stated):
                 yield match._replace(rule="hidden_meaning", level=LEVELS["hidden_meaning"])
 
-    def _is_own_business(self, match: Match) -> bool:
-        """Tell whether a server may say this, if it says so openly.
-
-        Which of its own tools to use is for a server to say, and so is what a tool or a switch does that is called so:
-        ``list_tokens`` lists all tokens, and ``force`` skips a confirmation. Where secrets are to be handed on is not.
-        """
-        words = _OWN_BUSINESS.get(match.rule)
-        if self._place is None or not words:
-            return match.rule == "other_tool_steered"
-        holder, key = self._place
-        if key not in _SAYS_WHAT_IT_DOES or match.start > _OPENING_CHARS:
-            return False
-        if match.rule == "approval_bypassed":
-            return not words.isdisjoint(_switch_at(holder, match.text))
-        said = " ".join(match.key)
-        is_named = any(word.removesuffix("s") in words and word in said for word in self._others.own_words)
-        if not is_named or not (holder is None or (key == "title" and self._is_own_name(match.text))):
-            return False
-        if match.rule == "code_run_asked":
-            return _ORDERED.isdisjoint(match.key)
-        self._work.spend(len(match.text) // _CHARS_PER_UNIT)
-        # "Add an SSH key" adds one to the server; "add them to the note" comes before or after what is asked for.
-        return not (_HANDED_ON.search(match.text[: match.start]) or _HANDED_ON.search(match.text, match.end))
-
-    def _is_own_name(self, title: str) -> bool:
-        """Tell whether a title is the definition's own name, as generators of schemas write it: ``run_itArguments``."""
-        own = self._others.own_words
-        return name_words(title)[: len(own)] == own
-
     @staticmethod
-    def _is_stated(match: Match, stated: Set[tuple[str, _Key]]) -> bool:
+    def _is_stated(match: Match, stated: Set[tuple[str, Key]]) -> bool:
         # Sentences read a little otherwise once decoded; what they do is stated if the rule found it openly.
         if match.rule in STEERING_RULES:
             return any(rule == match.rule for rule, _ in stated)
@@ -289,13 +214,13 @@ class Reader:
 
     def _by_pattern(self, rule: DetectionRule, pattern: re.Pattern[str], text: str) -> Iterator[Match]:
         self._work.spend(_UNITS_PER_PATTERN + len(text) // _CHARS_PER_UNIT)
-        seen: set[_Key] = set()
+        seen: set[Key] = set()
         for match in pattern.finditer(text):
             self._work.spend(_UNITS_PER_MATCH)
-            key = _pattern_key(rule, match[0])
-            if key not in seen and not _is_harmless(rule, key) and not _is_excused(rule.id, text, match.start()):
+            key = key_of(rule, match[0])
+            if key not in seen and not is_harmless_address(rule, key) and not is_excused(rule.id, text, match.start()):
                 seen.add(key)
-                level = _level(rule, key, text[max(0, match.start() - _CONTACT_CHARS) : match.start()])
+                level = level_of(rule, key, text, match.start())
                 yield Match(rule.id, level, text, match.start(), match.end(), key, self._place)
             if len(seen) == _MATCHES_MAX:
                 break
@@ -349,7 +274,7 @@ class Reader:
         first, end = span
         if rule in _UNLESS and _UNLESS[rule].match(words.text, words.spans[end - 1][1]):
             return
-        if _is_excused(rule, words.text, words.spans[first][0]):
+        if is_excused(rule, words.text, words.spans[first][0]):
             return
         key = tuple(words.forms[first:end])
         known = counted.setdefault(rule, set())
@@ -424,35 +349,3 @@ def _names_in(page: Page, rules: Set[str] | None, *, is_tool_named: bool) -> set
     return names_in(
         page.seen, rules, is_tool_named=is_tool_named, is_addressed=page.has_address, has_account=has_account
     )
-
-
-def _pattern_key(rule: DetectionRule, matched: str) -> _Key:
-    if rule.id == "url_introduced":
-        return (host_of(matched),)
-    return (" ".join(matched.split()).lower() if rule.searched_in == "seen" else matched,)
-
-
-def _switch_at(holder: Place, description: str) -> tuple[str, ...]:
-    """Return the words of the name of a parameter that is described in a sentence or two."""
-    if holder is None or holder[0] is None or holder[0][1] != "properties" or len(description) > _SWITCH_CHARS_MAX:
-        return ()
-    return name_words(str(holder[1]))
-
-
-def _is_excused(rule: str, text: str, start: int) -> bool:
-    """Tell whether what stands right before a match makes something else of it."""
-    before = _UNLESS_BEFORE.get(rule)
-    return before is not None and before.search(text[max(0, start - _BEFORE_CHARS) : start]) is not None
-
-
-def _is_harmless(rule: DetectionRule, key: _Key) -> bool:
-    return rule.id in {"url_introduced", "address_introduced"} and is_harmless(host_of(key[0]))
-
-
-def _level(rule: DetectionRule, key: _Key, before: str) -> int:
-    """Return the level of a match: what documentation points at is of little note."""
-    if rule.id == "url_introduced" and is_documentation(key[0]):
-        return LEVEL_LOW
-    if rule.id == "address_introduced" and _CONTACT.search(before):
-        return LEVEL_LOW
-    return rule.level

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from assay_stream.detect.catalog import CATALOG, LEVELS, RULES
+from assay_stream.detect.match import Match
 from assay_stream.detect.page import Visit, pages_of
 from assay_stream.detect.phrase_filter import WordReadings
-from assay_stream.detect.reader import FILTER, Match, Reader
+from assay_stream.detect.reader import FILTER, Reader
 from assay_stream.detect.surfaces import Text, TextRole, name_words
 from assay_stream.detect.symbols import OfferedNames
 from assay_stream.detect.tool_names import OtherTools

@@ -14,7 +14,7 @@ from urllib.parse import urldefrag, urljoin
 
 from assay_stream.canonical.redaction import is_sensitive_name
 from assay_stream.detect.catalog import LEVELS
-from assay_stream.detect.reader import Match
+from assay_stream.detect.match import Match
 from assay_stream.detect.surfaces import Place
 from assay_stream.work import Work
 
