@@ -35,7 +35,6 @@ from assay_stream.observe.mcp_wire import LINE_BYTES_MAX
 
 _METHODS = frozenset(("GET", "POST", "DELETE", "OPTIONS", "HEAD"))
 _READING = frozenset(("GET", "HEAD", "OPTIONS"))
-_OK = range(200, 300)
 _OF_LENGTH = frozenset(("content-length",))
 _OF_CONTENT = _OF_LENGTH.union(("content-encoding", "content-digest", "repr-digest", "digest", "content-md5", "etag"))
 """What says something of a body's bytes."""
@@ -268,12 +267,12 @@ class Proxy:
         self, request: web.Request, answer: ResponseHead, fields: HeaderFields, eyes: Eyes
     ) -> tuple[web.StreamResponse, bool]:
         """Pass a response on, and return it with whether it came whole."""
-        is_held = eyes.hides and answer.status in _OK
-        if is_held and not is_event_stream(fields):
+        # Whatever the status: not every client looks at it.
+        if eyes.hides and not is_event_stream(fields):
             return await self._pass_whole(request, answer, fields, eyes), True
-        if is_held and not is_plain(fields):
+        if eyes.hides and not is_plain(fields):
             raise HttpProblem("answer_unreadable")
-        response = _Passed(answer, fields, without=_OF_LENGTH if is_held else ())
+        response = _Passed(answer, fields, without=_OF_LENGTH if eyes.hides else ())
         await response.prepare(request)
         try:
             async for chunk in answer.chunks():

@@ -28,7 +28,7 @@ from assay_stream.observe.http.connections import Connection, Connections
 from assay_stream.observe.http.credentials import Context, Contexts
 from assay_stream.observe.http.headers import HeaderFields, first, is_body_unclear, is_event_stream, mismatch, values_of
 from assay_stream.observe.http.held import HeldEvents
-from assay_stream.observe.jsonrpc import Direction, Line, RequestKey, request_key
+from assay_stream.observe.jsonrpc import Direction, Line, RequestKey, may_list, request_key
 from assay_stream.observe.mcp_wire import LINE_BYTES_MAX, WireObserver
 from assay_stream.observe.shown import Shown
 from assay_stream.observe.wire import WireStats
@@ -146,7 +146,7 @@ class Traffic:
             for key in exchange.asked:
                 exchange.connection.observer.forget_task_request(key)
         gate = exchange.connection.gate
-        if gate is not None and gate.hides and status in _OK and is_event_stream(fields):
+        if gate is not None and gate.hides and is_event_stream(fields):
             exchange.events = HeldEvents(self._message_bytes_max)
         is_unclear = isinstance(exchange.response, Opaque) or is_body_unclear(fields)
         if gate is not None and status in _OK and is_unclear:
@@ -167,8 +167,8 @@ class Traffic:
         """Take bytes of the response's body; ``None`` for its end."""
         observations: list[Observation] = []
         for message in self._read(exchange, "server->client", data):
-            if exchange.is_refused and (message is None or not exchange.connection.observer.read(message).exact):
-                continue  # a refusal lists nothing, and anyone can have a request refused
+            if self._says_nothing(exchange, message):
+                continue
             if message is None:
                 observations += self.lost(exchange, "server->client", at)
             elif (gate := exchange.connection.gate) is not None:
@@ -177,6 +177,11 @@ class Traffic:
                 line = exchange.connection.observer.read(message)
                 observations += self._take(exchange, "server->client", line, message, at)
         return observations
+
+    @staticmethod
+    def _says_nothing(exchange: Exchange, message: bytes | None) -> bool:
+        """Tell whether a message is an unreadable part of a refusal, as anyone can have a request refused."""
+        return exchange.is_refused and (message is None or not exchange.connection.observer.read(message).exact)
 
     def shown(self, exchange: Exchange, data: bytes | None, at: datetime) -> list[Shown]:
         """Do as ``from_server``, and return what the client gets instead of the bytes; they may be held back."""
@@ -187,6 +192,10 @@ class Traffic:
         gate, events, shown = gate_of(exchange), exchange.events, []
         self._kept_bytes -= events.kept_bytes
         for event in events.feed(data):
+            if event.messages and self._says_nothing(exchange, event.messages[0]):
+                passes = None not in event.messages and not may_list(event.raw)
+                shown.append(Shown(event.raw if passes else b"", is_withheld=not passes))
+                continue
             if None in event.messages:
                 found = gate.missed_line(at, exchange=exchange.number)
             elif event.messages:
@@ -205,6 +214,8 @@ class Traffic:
         gate, shown = gate_of(exchange), Shown(body)
         for part in (body, None):
             for message in self._read(exchange, "server->client", part):
+                if self._says_nothing(exchange, message):
+                    return shown if message is None or not may_list(message) else Shown(b"", is_withheld=True)
                 if message is None:
                     return Shown(b"", self.lost(exchange, "server->client", at), is_withheld=True)
                 found = gate.show(message, at, exchange=exchange.number)

@@ -76,6 +76,9 @@ async def test_a_refused_tool_is_dropped_from_a_compressed_body() -> None:
         a_response(b": hi\r\r\nid: 3\ndata: " + a_list(GOOD) + b"\n\n", kind=EVENTS),
         a_response(b'{"result" :{"capabilities":{"tools":{}}}}'),
         a_response(b"<tools>", kind="text/html", status="500 Internal Server Error"),
+        a_response(b"<tools>", "WWW-Authenticate: Bearer", status="401 Unauthorized"),
+        a_response(b"x", "Content-Encoding: br", status="403 Forbidden"),
+        a_response(b"data: x\n\n", kind=EVENTS, status="400 Bad Request"),
         a_response(b"", status="202 Accepted", kind="text/plain"),
     ],
 )
@@ -107,6 +110,18 @@ async def test_a_body_that_cannot_be_read_for_certain_does_not_pass(
     monkeypatch.setattr(proxy, "LINE_BYTES_MAX", 1_500)
     status, _, body = await listed(response)
     assert (status, json.loads(body)["error"]["data"]["code"]) == (502, code)
+
+
+@pytest.mark.parametrize("status", ["300 Multiple Choices", "404 Not Found", "500 Internal Server Error"])
+async def test_a_list_does_not_pass_whatever_the_status(status: str) -> None:
+    """Not every client looks at it."""
+    got, _, body = await listed(a_response(a_list(EVIL, OTHER), status=status))
+    assert (got, json.loads(body)) == (int(status[:3]), json.loads(a_list(OTHER)))
+    _, _, body = await listed(a_response(b"data: " + a_list(EVIL) + b"\n\n", kind=EVENTS, status=status))
+    assert body.startswith(b"data: ")
+    unclear = a_list(EVIL)[:-1] + b',"id":1}'
+    assert (await listed(a_response(unclear, status=status)))[0] == 502
+    assert (await listed(a_response(b"data: " + unclear + b"\n\n", kind=EVENTS, status=status)))[2] == b""
 
 
 async def test_an_unclear_list_is_answered_with_an_error() -> None:
