@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -222,6 +223,18 @@ def test_other_content_types_are_refused(content_type: str) -> None:
     with pytest.raises(BadRequest) as caught:
         split([("Content-Type", content_type)], a_call(1).value)
     assert caught.value.status == 415
+
+
+def test_a_batch_of_millions_is_refused_before_its_events_are_kept() -> None:
+    """Each would take seventy bytes: of the largest body, half a gigabyte, on the loop that serves all clients."""
+    body = b"[" + b"0," * 1_000_000 + b"0]"
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadRequest, match="1000"):
+            split([("Content-Type", BATCH)], body)
+        assert tracemalloc.get_traced_memory()[1] < len(body)
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_batch_helper_makes_what_clients_send() -> None:
