@@ -123,10 +123,7 @@ class Conversation:
         Raises:
             ListingError: ``too_much``.
         """
-        self._messages += 1
-        self._bytes += 0 if raw is None else len(raw)
-        if self._messages > self.limits.connection_messages_max or self._bytes > self.limits.connection_bytes_max:
-            raise ListingError("too_much")
+        self._note_size(1, 0 if raw is None else len(raw))
         at = self._clock()
         if raw is None or len(raw) > self.limits.message_bytes_max:
             self._hold(self._observer.missed("server->client", at))
@@ -138,6 +135,8 @@ class Conversation:
             line = self._observer.read(raw)
         else:
             line = await asyncio.to_thread(self._observer.read, raw)
+        # Each request of a batch would be answered by a request of ours.
+        self._note_size(len(line.messages) - 1, 0)
         is_announced = any(str(message.get("method")) in _CHANGES for message in line.messages)
         if is_announced:
             self._flush()
@@ -155,6 +154,12 @@ class Conversation:
             elif "id" in message:
                 await self._answer(message)
         return answered
+
+    def _note_size(self, messages: int, size_bytes: int) -> None:
+        self._messages += messages
+        self._bytes += size_bytes
+        if self._messages > self.limits.connection_messages_max or self._bytes > self.limits.connection_bytes_max:
+            raise ListingError("too_much")
 
     def end(self, reason: str = "ended") -> None:
         """Note that the connection is over: what waits gets no answer, and the reason."""

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -94,3 +95,13 @@ def test_a_time_to_live_beyond_reason_is_bounded() -> None:
     answers = [{"id": "ASKED", "result": greeting}, {"id": "ASKED", "result": {"tools": [], "ttlMs": 10**400}}]
     published, reason = asyncio.run(listed(answers))
     assert (len(published), reason) == (1, None)
+
+
+async def test_the_requests_of_a_batch_count_one_by_one() -> None:
+    """Each would be refused by a request of ours: a megabyte would bring about tens of thousands."""
+    ids = count()
+    observer = WireObserver(Vantage(server_id="s", observer_id="o"), session_id="c", new_id=lambda: f"id-{next(ids)}")
+    conversation = Conversation(observer, publish=lambda _: None, clock=lambda: AT)
+    requests = [{"jsonrpc": "2.0", "id": n, "method": "x"} for n in range(LISTING_LIMITS.connection_messages_max + 1)]
+    with pytest.raises(ListingError, match="too_much"):
+        await conversation.heard(json.dumps(requests).encode())
