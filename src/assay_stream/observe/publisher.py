@@ -102,10 +102,10 @@ class ObservationPublisher:
         self._is_disk_refused = False
         self._spooled = self._spooled_bytes = 0
         self._losses: dict[tuple[bytes, bytes], Counter[ObservationKind]] = {}
-        self._note_spool()
         self._queue_bytes = 0
         self._accepted = self._delivered = self._retries = 0
         self._dropped: Counter[DropReason] = Counter()
+        self._note_spool()
         self._wake: Callable[[], object] | None = None
         self._cancel: Callable[[], object] | None = None
         self._connected = False
@@ -283,13 +283,14 @@ class ObservationPublisher:
             self._note_connected()
             while True:
                 with self._lock:
-                    if not self._is_anything_left():
+                    is_idle = not self._is_anything_left()
+                    if is_idle:
                         if self._closing.is_set():
                             return
                         self._wake = lambda: loop.call_soon_threadsafe(work.set)
                 if self._take():
                     await self._deliver(producer)
-                else:
+                elif is_idle:  # otherwise what was left turned out to be damaged
                     await work.wait()
                     work.clear()
         finally:
@@ -305,7 +306,10 @@ class ObservationPublisher:
             self._queue_losses()
         hand, is_spooled = self._own_hand(), False
         if not hand and self._spool is not None and self._spool.records:
-            hand = self._spool.head(self._limits.batch_records_max)
+            try:
+                hand = self._spool.head(self._limits.batch_records_max)
+            except OSError as error:
+                self._give_spool_up(error)
             is_spooled = bool(hand)
             self._note_spool()
         with self._lock:

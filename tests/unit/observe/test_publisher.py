@@ -304,6 +304,43 @@ async def test_what_fails_comes_back_in_order(cluster: Cluster, tmp_path: Path, 
     await publisher.aclose()
 
 
+async def test_a_spool_with_nothing_but_damage_does_not_stop_delivery(cluster: Cluster, tmp_path: Path) -> None:
+    """It is counted, and what is published from then on is delivered."""
+    cluster.start_faults = [OSError("away")] * 10_000
+    publisher = spooling(cluster, tmp_path)
+    publisher.start()
+    publisher.publish(numbered_calls(1)[0])
+    await eventually(lambda: publisher.stats.spooled == 1)
+    [path] = tmp_path.glob("*.seg")
+    path.write_bytes(b"\0" * path.stat().st_size)
+    cluster.start_faults.clear()
+    await eventually(lambda: publisher.stats.dropped == {"spool_damaged": 1})
+    publisher.publish(numbered_calls(2)[1])
+    await eventually(lambda: publisher.stats.delivered == 1)
+    await publisher.aclose()
+
+
+async def test_a_spool_that_cannot_be_read_does_not_stop_delivery(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that fails costs what is on it, not what is published from then on, nor the promptness of that."""
+    cluster.start_faults = [OSError("away")] * 10_000
+    publisher = spooling(cluster, tmp_path)
+    publisher.start()
+    publisher.publish(numbered_calls(1)[0])
+    await eventually(lambda: publisher.stats.spooled == 1)
+
+    def failing(*_: object) -> list[Observation]:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(Spool, "head", failing)
+    cluster.start_faults.clear()
+    await eventually(lambda: publisher.stats.connected)
+    publisher.publish(numbered_calls(2)[1])
+    await eventually(lambda: publisher.stats.delivered == 1)
+    await publisher.aclose()
+
+
 async def test_a_full_spool_drops_and_counts(cluster: Cluster, tmp_path: Path) -> None:
     """Once the queue is full, too."""
     cluster.start_faults = [OSError("away")] * 10_000
