@@ -2,7 +2,7 @@
 
 A folder of segments, of which the lowest is read and the highest written, a lock, and a cursor: how far the lowest was
 delivered. A frame is the length of a record, its CRC-32, and the record. What a crash left unfinished at the end of a
-segment is cut. A lost cursor repeats records.
+segment is cut; a damaged record costs itself. A lost cursor repeats records.
 
 It holds what would be published and nothing else: no arguments, results or tokens.
 """
@@ -12,6 +12,8 @@ from __future__ import annotations
 import itertools
 import logging
 import os
+import re
+import stat
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
@@ -27,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 _FRAME = struct.Struct(">II")
 _CURSOR = struct.Struct(">QQI")
-_ENDING = ".seg"
+_NAME = re.compile(r"[0-9]{16}\.seg")
 _FIRST = 2**32
 """Number of the first segment: there is room before it for what was taken out before and comes back."""
 
@@ -48,13 +50,15 @@ class Spool:
         self._bytes_max = bytes_max
         self._limits = limits
         self.lost = 0
-        """Records that were damaged on disk after they had been counted."""
+        """Records that were damaged on disk, or that the end of a segment was cut off with, which counts as one."""
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _check_owner(folder)
             self._lock = _opened(folder / "lock", os.O_RDWR)
             _take(self._lock, folder)
             self._cursor = _opened(folder / "cursor", os.O_RDWR)
-            self._sizes = {int(path.stem): path.stat().st_size for path in folder.glob(f"*{_ENDING}")}
+            found = [path for path in folder.iterdir() if _NAME.fullmatch(path.name)]
+            self._sizes = {int(path.stem): path.stat().st_size for path in found}
             self._records = {number: self._recovered(number) for number in sorted(self._sizes)}
         except OSError as error:
             raise ConfigurationError("unwritable_file", f"cannot use the spool {folder}: {error.strerror}") from None
@@ -96,12 +100,14 @@ class Spool:
         """Return the oldest observations without taking them out; ``drop`` does that."""
         self._taken = []
         for number in sorted(self._sizes):
-            data = self._path(number).read_bytes()[self._read :]
+            try:
+                data = self._path(number).read_bytes()[self._read :]
+            except FileNotFoundError:
+                data = b""
             found = list(itertools.islice(_frames(data), records_max))
             if found:
-                self._taken = [size_bytes for size_bytes, _ in found]
-                return [observation for _, observation in found]
-            self.lost += self._records[number] - self._done
+                self._taken = [size_bytes for size_bytes, _, _ in found]
+                return [observation for _, _, observation in found]
             _log.error("a segment of the spool is damaged and left out: %s", self._path(number))
             self._remove(number)
         return []
@@ -129,14 +135,15 @@ class Spool:
         os.close(self._lock)
 
     def _remove(self, number: int) -> None:
+        self.lost += self._records[number] - self._done
         # First: its number may come again.
         self._read = self._done = 0
         self._note(0)
-        self._path(number).unlink()
+        self._path(number).unlink(missing_ok=True)
         del self._sizes[number], self._records[number]
 
     def _path(self, number: int) -> Path:
-        return self._folder / f"{number:016}{_ENDING}"
+        return self._folder / f"{number:016}.seg"
 
     def _write(self, number: int, observations: Sequence[Observation], *, first: bool = False) -> int:
         data = bytearray()
@@ -175,11 +182,16 @@ class Spool:
         """Count the records of a segment, and cut what is not whole off its end."""
         path = self._path(number)
         data = path.read_bytes()
-        end = records = 0
-        for size_bytes, _ in _frames(data):
+        end = records = damaged = 0
+        for size_bytes, damaged_before, _ in _frames(data):
             end += size_bytes
             records += 1
+            damaged += damaged_before
+        if damaged:
+            _log.error("%d observations are damaged and left out: %s", damaged, path)
+        self.lost += damaged
         if end < len(data):
+            self.lost += 1
             _log.warning("cut %d bytes that are not whole off %s", len(data) - end, path)
             os.truncate(path, end)
             self._sizes[number] = end
@@ -198,7 +210,7 @@ class Spool:
         if number != min(self._sizes) or check != zlib.crc32(raw[:16]) or read > self._sizes[number]:
             return 0, 0
         done = end = 0
-        for size_bytes, _ in _frames(self._path(number).read_bytes()):
+        for size_bytes, _, _ in _frames(self._path(number).read_bytes()):
             if end >= read:
                 break
             end += size_bytes
@@ -234,7 +246,17 @@ def spool_in(folder: Path | None, *, mib_max: int) -> Spool | None:
 
 
 def _opened(path: Path, flags: int) -> int:
-    return os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    return os.open(path, flags | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+
+
+def _check_owner(folder: Path) -> None:
+    """Refuse a folder that others may write to: what they put there would be published as ours."""
+    status = folder.lstat()
+    is_ours = stat.S_ISDIR(status.st_mode) and status.st_uid in (os.geteuid(), 0) and not status.st_mode & stat.S_IWOTH
+    if not is_ours:
+        raise ConfigurationError(
+            "unwritable_file", f"the spool {folder} belongs to others, or all may write to it: give one of your own"
+        )
 
 
 def _take(lock: int, folder: Path) -> None:
@@ -260,24 +282,37 @@ def _framed(observation: Observation) -> bytes:
     return _FRAME.pack(len(body), zlib.crc32(body)) + body
 
 
-def _frames(data: bytes) -> Iterator[tuple[int, Observation]]:
-    """Yield each whole frame's size and record, up to the first that is not whole."""
-    start = 0
+def _frames(data: bytes) -> Iterator[tuple[int, int, Observation]]:
+    """Yield each sound record with how many damaged ones stand before it, and the size of all these.
+
+    No record forges another in it: in JSON no length of a frame can stand, which begins with a zero byte.
+    """
+    start = since = damaged = 0
     while start + _FRAME.size <= len(data):
         length, check = _FRAME.unpack_from(data, start)
         body = data[start + _FRAME.size : start + _FRAME.size + length]
-        if not length or len(body) < length or zlib.crc32(body) != check:
+        if not length or len(body) < length:
             return
-        head, _, value = body.partition(b"\n")
-        kind, timestamp_ms, key, headers = orjson.loads(head)
         start += _FRAME.size + length
-        yield (
-            _FRAME.size + length,
-            Observation(
-                kind=kind,
-                key=key.encode("latin-1"),
-                value=value,
-                headers=tuple((name, text.encode("latin-1")) for name, text in headers),
-                timestamp_ms=timestamp_ms,
-            ),
+        observation = _observation(body) if zlib.crc32(body) == check else None
+        if observation is None:
+            damaged += 1
+        else:
+            yield start - since, damaged, observation
+            since, damaged = start, 0
+
+
+def _observation(body: bytes) -> Observation | None:
+    """Return the record of a frame, unless another version or program wrote it."""
+    head, _, value = body.partition(b"\n")
+    try:
+        kind, timestamp_ms, key, headers = orjson.loads(head)
+        return Observation(
+            kind=kind,
+            key=key.encode("latin-1"),
+            value=value,
+            headers=tuple((name, text.encode("latin-1")) for name, text in headers),
+            timestamp_ms=timestamp_ms,
         )
+    except (ValueError, TypeError, AttributeError):
+        return None

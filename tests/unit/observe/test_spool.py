@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import zlib
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,67 @@ def test_a_segment_that_is_damaged_while_it_is_used_is_left_out_and_counted(tmp_
     assert spool.head(10) == [item(3)]
     assert (spool.lost, spool.records) == (2, 1)
     spool.close()
+
+
+@pytest.mark.parametrize("while_used", [False, True], ids=["before the start", "while it is used"])
+@pytest.mark.parametrize("number", [0, 4, 8])
+def test_a_damaged_record_costs_itself_and_is_counted(tmp_path: Path, number: int, *, while_used: bool) -> None:
+    """A bit that the disk turned must not take what was whole behind it along."""
+    spool = a_spool(tmp_path)
+    items = [item(each) for each in range(1, 10)]
+    spool.append(items)
+    [path] = tmp_path.glob("*.seg")
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 9 * number + 12] ^= 1
+    path.write_bytes(raw)
+    if not while_used:
+        spool.close()
+        spool = a_spool(tmp_path)
+    assert drained(spool) == [*items[:number], *items[number + 1 :]]
+    assert (spool.lost, spool.records) == (1, 0)
+    spool.close()
+
+
+def test_what_no_spool_wrote_stops_no_process(tmp_path: Path) -> None:
+    """A frame of another program, a file of another name, and a segment that somebody removed."""
+    (tmp_path / "notes.seg").write_text("mine")
+    body = b"not JSON\nvalue"
+    frame = struct.pack(">II", len(body), zlib.crc32(body)) + body
+    spool = a_spool(tmp_path)
+    spool.append([item(1)])
+    spool.close()
+    [path] = tmp_path.glob("0*.seg")
+    path.write_bytes(frame + path.read_bytes())
+    spool = a_spool(tmp_path)
+    assert (spool.head(3), spool.lost) == ([item(1)], 1)
+    path.unlink()
+    assert (spool.head(3), spool.lost, spool.records) == ([], 2, 0)
+    assert spool.append([item(2)]) == 1
+    assert drained(spool) == [item(2)]
+    spool.close()
+
+
+@pytest.mark.parametrize("name", ["lock", "cursor"])
+def test_a_link_in_the_folder_is_not_followed(tmp_path: Path, name: str) -> None:
+    """It would have the spool write over a file of its user's."""
+    (tmp_path / "theirs").write_text("precious")
+    (tmp_path / "s").mkdir(mode=0o700)
+    (tmp_path / "s" / name).symlink_to(tmp_path / "theirs")
+    with pytest.raises(ConfigurationError) as caught:
+        a_spool(tmp_path / "s")
+    assert caught.value.code == "unwritable_file"
+    assert (tmp_path / "theirs").read_text() == "precious"
+
+
+def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
+    """What they leave there would be published in the name of this observer."""
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    (tmp_path / "link").symlink_to(tmp_path)
+    for folder in ("open", "link"):
+        with pytest.raises(ConfigurationError) as caught:
+            a_spool(tmp_path / folder)
+        assert caught.value.code == "unwritable_file"
 
 
 @pytest.mark.parametrize("raw", [b"", b"x", b"\0" * 20, b"\xff" * 20])
