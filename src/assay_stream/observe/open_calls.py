@@ -15,6 +15,8 @@ class PendingCalls:
     def __init__(self) -> None:
         self._calls: OrderedDict[RequestKey, OpenCall] = OrderedDict()
         self._in_exchange: dict[int, dict[RequestKey, OpenCall]] = {}
+        self._of_id: dict[RequestKey, set[RequestKey]] = {}
+        """The keys of calls in exchanges, by the key without its exchange."""
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -24,15 +26,19 @@ class PendingCalls:
         self._calls[key] = call
         if len(key) == 3:
             self._in_exchange.setdefault(key[2], {})[key] = call
+            self._of_id.setdefault(key[:2], set()).add(key)
 
     def take(self, key: RequestKey) -> OpenCall | None:
         """Remove a call and return it."""
         call = self._calls.pop(key, None)
         if call is not None and len(key) == 3:
-            others = self._in_exchange[key[2]]
+            others, namesakes = self._in_exchange[key[2]], self._of_id[key[:2]]
             del others[key]
             if not others:
                 del self._in_exchange[key[2]]
+            namesakes.remove(key)
+            if not namesakes:
+                del self._of_id[key[:2]]
         return call
 
     def oldest(self) -> tuple[RequestKey, OpenCall] | None:
@@ -48,8 +54,8 @@ class PendingCalls:
         """Return the key of the only call with an id, in whatever exchange; ``key`` itself if that is not clear."""
         if key in self._calls:
             return key
-        same_id = [pending for pending in self._calls if pending[:2] == key]
-        return same_id[0] if len(same_id) == 1 else key
+        namesakes = self._of_id.get(key, ())
+        return next(iter(namesakes)) if len(namesakes) == 1 else key
 
 
 class HeldCalls:
