@@ -194,13 +194,12 @@ class Unreadable:
         self._reported = False
 
     def feed(self, data: bytes) -> Iterator[bytes | None]:
-        if data:
-            yield from self.end()
-
-    def end(self) -> Iterator[bytes | None]:
-        if not self._reported:
+        if data and not self._reported:
             self._reported = True
             yield None
+
+    def end(self) -> Iterator[bytes | None]:
+        yield from ()
 
 
 class Compressed:

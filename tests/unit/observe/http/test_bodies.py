@@ -135,6 +135,12 @@ def test_the_headers_say_how_a_body_is_read(
     assert read(body_of(content_type, encoding, message_bytes_max=LIMIT), b"{}") == messages
 
 
+def test_a_body_without_bytes_holds_no_message() -> None:
+    """Whatever the headers say: so a notification is acknowledged."""
+    for kind, encoding in (("application/json", "br"), ("text/event-stream", "gzip")):
+        assert read(body_of(kind, encoding, message_bytes_max=LIMIT), b"") == []
+
+
 def test_deflate_without_its_header_is_not_ruled_on() -> None:
     """The same bytes may be JSON to a server that ignores the encoding."""
     raw = zlib.compressobj(wbits=-15)
