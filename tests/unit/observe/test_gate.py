@@ -519,3 +519,11 @@ def test_whatever_the_client_says_no_blocked_call_passes(lines: list[bytes]) -> 
             content = json.loads(line)
             for message in content if isinstance(content, list) else [content]:
                 assert message.get("method") != "tools/call" or message["params"]["name"] != "read"
+
+
+def test_a_client_fills_no_log_with_the_name_of_a_tool() -> None:
+    """A name may be as long as a line."""
+    talk = Connection(a_table(everything=a_verdict(general=True, enforcement="warn", unknown="warn")))
+    passage = talk.gate.inward(json.dumps(a_call("x" * 10**5)).encode(), START)
+    assert passage.forward
+    assert [len(name) for name in passage.warnings] == [DEFAULT_LIMITS.identifier_chars_max]

@@ -185,9 +185,10 @@ class Proxy:
             return await self._exchange(request, upstream, url, query)
         except HttpProblem as problem:
             return answer_of(problem.code)
-        except Exception:  # noqa: BLE001 - the client gets an answer whatever goes wrong here
-            self.failures += 1
-            _log.exception("a request failed in the tap")
+        except Exception as error:  # noqa: BLE001 - the client gets an answer whatever goes wrong here
+            if not _is_client_gone(request, error):
+                self.failures += 1
+                _log.exception("a request failed in the tap")
             return answer_of("tap_failed")
         finally:
             self._in_progress -= 1
@@ -321,6 +322,11 @@ class Proxy:
             raise HttpProblem("upstream_unreachable") from None
         finally:
             self._holding.give(held_bytes)
+
+
+def _is_client_gone(request: web.Request, error: Exception) -> bool:
+    """Tell whether a request failed because its client left, at whatever step: what a server does is no such error."""
+    return isinstance(error, ConnectionError) and (request.transport is None or request.transport.is_closing())
 
 
 async def _only_theirs(_: web.Request, response: web.StreamResponse) -> None:
