@@ -25,6 +25,7 @@ from datetime import datetime
 from typing import Any
 
 from assay_stream.errors import InputError
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.observe.events import Observation, Vantage
 from assay_stream.observe.jsonrpc import (
     BLANKS,
@@ -132,7 +133,7 @@ class Gate:
             return Passage(forward=False, reply=reply, observations=observations)
         observations = take(line, raw, at) if take is not None else self._observer.take("client->server", line, raw, at)
         warned = [
-            params_of(message)["name"]
+            params_of(message)["name"][: DEFAULT_LIMITS.identifier_chars_max]
             for message in line.messages
             if id(message) in rulings and rulings[id(message)].action is Action.WARN
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.observe.events import Observation
 
 _NAMES_LOGGED = 5
@@ -26,6 +27,7 @@ class Shown:
 
     @property
     def hidden_text(self) -> str:
-        """The hidden names for the log, not more than a few of them."""
+        """The hidden names for the log: the first few, none longer than a name may be."""
         more = len(self.hidden) - _NAMES_LOGGED
-        return ", ".join(map(repr, self.hidden[:_NAMES_LOGGED])) + (f" and {more} more" if more > 0 else "")
+        names = (repr(name[: DEFAULT_LIMITS.identifier_chars_max]) for name in self.hidden[:_NAMES_LOGGED])
+        return ", ".join(names) + (f" and {more} more" if more > 0 else "")
