@@ -7,13 +7,16 @@ import gzip
 import json
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from aiohttp import web
 
 from assay_stream.limits import HTTP_LIMITS
 from assay_stream.observe import Vantage
 from assay_stream.observe.http.tap import Listener
 from assay_stream.observe.http.upstreams import Upstream
+from tests.support.gates import blocking
 from tests.support.http_tap import THE_VANTAGE, http_tap
 from tests.support.raw_http import LIMIT_S, a_post, a_response, answering, body_of, connect, exchange, raw_server
 
@@ -275,6 +278,41 @@ async def test_a_client_that_vanishes_cancels_at_the_server_and_in_the_evidence(
         writer.close()
         await cut.wait()
     assert [call["error"] for call in tap.data("call")] == [{"code": "cancelled"}]
+
+
+@pytest.mark.parametrize("hide", [False, True], ids=["observe", "hide"])
+@pytest.mark.parametrize("step", ["prepare", "write", "write_eof"])
+async def test_a_client_that_leaves_is_no_failure_of_the_tap(
+    step: str, hide: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whichever step of an answer finds the connection closing: nothing is logged, and others are served."""
+    passing, left = getattr(web.StreamResponse, step), asyncio.Event()
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    in_chunks = head + f"{len(DONE):x}\r\n".encode() + DONE + b"\r\n0\r\n\r\n"
+
+    async def leaving(response: web.StreamResponse, *arguments: Any) -> Any:
+        request = arguments[0] if step == "prepare" else response._req
+        assert request is not None
+        assert request.transport is not None
+        request.transport.close()
+        left.set()
+        return await passing(response, *arguments)
+
+    async with (
+        raw_server(answering(in_chunks)) as url,
+        http_tap(url, rule=blocking("none") if hide else None, hide=hide) as tap,
+        asyncio.timeout(LIMIT_S),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(web.StreamResponse, step, leaving)
+            reader, writer = await connect(tap.url)
+            writer.write(a_post(CALL))
+            await left.wait()
+            assert not (await reader.read()).endswith(b"0\r\n\r\n") or hide
+            writer.close()
+        assert (await exchange(tap.url, a_post(CALL)))[2] == DONE
+    assert not caplog.records
+    assert len(tap.data("call")) == 2
 
 
 async def test_a_slow_client_slows_the_server_down_and_fills_no_memory() -> None:
