@@ -68,7 +68,8 @@ class Passage:
 
     Args:
         reply: what the client gets instead, a line with its line feed; empty if nobody waits for an answer.
-        warnings: tools whose calls passed although their definition gives cause for concern.
+        warnings: tools whose calls passed although their definition gives cause for concern; of a name beyond the
+            limit its beginning.
         is_bad_request: whether the line does not pass because of how it is written.
     """
 

@@ -63,14 +63,14 @@ class Asked:
 
     Args:
         error: the JSON-RPC error that its caller gets instead of an answer; ``None`` if it may pass.
-        warned: whether the policy warns of a call that may pass.
+        warned: the tool, if the policy warns of a call that may pass.
     """
 
     view: ClientView
     message: dict[str, Any]
     observations: list[Observation] = field(default_factory=list)
     error: Mapping[str, Any] | None = None
-    warned: bool = False
+    warned: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +300,7 @@ def _ruled(view: ClientView, message: dict[str, Any], observations: list[Observa
         message=message,
         observations=observations + passage.observations,
         error=None if passage.forward else reply.get("error", {}),
-        warned=bool(passage.warnings),
+        warned=passage.warnings[0] if passage.warnings else None,
     )
 
 

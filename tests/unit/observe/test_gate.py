@@ -71,6 +71,12 @@ class TestCalls:
         passage = talk.calls()
         assert (passage.forward, passage.warnings) == (True, warned)
 
+    def test_a_warning_is_short_whatever_is_called(self) -> None:
+        """It goes to the log, and a name may have megabytes."""
+        connection = Connection(a_table(everything=a_verdict(general=True, unknown="warn")))
+        [name] = connection.calls("n" * 1_000_000).warnings
+        assert len(name) == DEFAULT_LIMITS.identifier_chars_max
+
     def test_a_call_before_any_list_is_ruled_by_what_the_fleet_sees(self) -> None:
         """Nothing is known of the definition; the verdict itself is."""
         value = {"assay.p60": value_of(GOOD)}

@@ -127,8 +127,8 @@ class Feed:
             asked = self._held_back(Asked(view=client, message={"id": None, "method": method, "params": given}))
         if asked.error is not None:
             self.refused += 1
-        elif asked.warned:
-            _log.warning("the digest policy warns of a call that passed: %r", asked.message["params"]["name"])
+        elif asked.warned is not None:
+            _log.warning("the digest policy warns of a call that passed: %r", asked.warned)
         self._publish(asked.observations)
         return asked
 
