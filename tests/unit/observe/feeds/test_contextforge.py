@@ -14,18 +14,41 @@ import pytest
 
 from assay_stream.errors import ConfigurationError
 from assay_stream.observe import MemorySink
-from assay_stream.observe.feeds.feed import Feed
 from tests.unit.observe.feeds.stand_ins import standing_in
 
 MODULE = "assay_stream.observe.feeds.contextforge"
 RESULT = {"content": [{"type": "text", "text": "planted"}], "isError": False, "structuredContent": None}
 
 
+class Publisher(MemorySink):
+    """Keeps what it is given to deliver, and how often it was started and closed."""
+
+    def __init__(self, connection: object, **options: object) -> None:
+        """Take the connection."""
+        super().__init__()
+        self.stated = connection, options
+        self.starts = self.closes = 0
+
+    def start(self) -> None:
+        """Start."""
+        self.starts += 1
+
+    async def aclose(self, timeout_s: float = 10.0) -> None:  # noqa: ARG002 - the name of the real one
+        """Close."""
+        self.closes += 1
+
+
 class Plugin:
     """What cpex's class does of what the feed needs."""
 
-    def __init__(self, config: object) -> None:
+    def __init__(self, config: Any) -> None:
         """Take the configuration."""
+        self._config = config
+
+    @property
+    def name(self) -> Any:
+        """What cpex registers it by."""
+        return self._config.name
 
 
 @pytest.fixture
@@ -40,51 +63,168 @@ def module() -> Iterator[ModuleType]:
         yield loaded
 
 
-def a_feed(module: ModuleType, **config: Any) -> tuple[Any, MemorySink]:
-    """A plugin, and what it publishes."""
+def a_plugin(module: ModuleType, **config: Any) -> Any:
+    """A plugin that was not started."""
     stated = {"bootstrap_servers": "127.0.0.1:1", "server_id": "contextforge", "observer_id": "gateway", **config}
-    plugin, sink = module.ContextForgeFeed(SimpleNamespace(config=stated)), MemorySink()
-    plugin.feed = Feed("contextforge", "gateway", sink)
-    return plugin, sink
+    return module.ContextForgeFeed(SimpleNamespace(name="assay-stream", config=stated))
 
 
-def a_context(**metadata: Any) -> Any:
+@pytest.fixture
+def published(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[Publisher]:
+    """The publishers that plugins made."""
+    made: list[Publisher] = []
+
+    def publisher(connection: object, **options: object) -> Publisher:
+        made.append(Publisher(connection, **options))
+        return made[-1]
+
+    monkeypatch.setattr(module, "ObservationPublisher", publisher)
+    return made
+
+
+def a_context(request_id: str = "r", **metadata: Any) -> Any:
     """What cpex gives with a call: state of the plugin, and what is known of the tool."""
-    return SimpleNamespace(state={}, global_context=SimpleNamespace(user="planted-user", metadata=metadata))
+    known = SimpleNamespace(request_id=request_id, user="planted-user", metadata=metadata)
+    return SimpleNamespace(state={}, global_context=known)
 
 
-def data_of(sink: MemorySink) -> list[dict[str, Any]]:
+def data_of(published: list[Publisher]) -> list[dict[str, Any]]:
     """The data of everything published."""
-    return [json.loads(each.value)["data"] for each in sink.observations]
+    return [json.loads(each.value)["data"] for sink in published for each in sink.observations]
 
 
-async def test_a_call_has_the_servers_own_name_and_the_one_that_was_shown(module: ModuleType) -> None:
+def before(number: int = 0) -> Any:
+    """What the hook before a call gets."""
+    return SimpleNamespace(name="t", args={"number": number})
+
+
+def after() -> Any:
+    """What the hook after it gets."""
+    return SimpleNamespace(name="t", result=RESULT)
+
+
+async def test_a_call_has_the_servers_own_name_and_the_one_that_was_shown(
+    module: ModuleType, published: list[Publisher]
+) -> None:
     """And the operator's name for the server. Nothing is listed."""
-    plugin, sink = a_feed(module, servers={"clock": "time"})
+    plugin = a_plugin(module, servers={"clock": "time"})
     context = a_context(tool=SimpleNamespace(original_name="get_time"), gateway=SimpleNamespace(name="clock"))
-    await plugin.tool_pre_invoke(SimpleNamespace(name="clock-get-time", args={"zone": "planted"}), context)
-    assert "planted" not in str(context.state["assay_stream"].message), "no arguments in the gateway's state"
+    await plugin.tool_pre_invoke(SimpleNamespace(name="clock-get-time", args={"zone": "planted-zone"}), context)
+    assert "zone" not in str(context.state), "no arguments in the gateway's state"
     await plugin.tool_post_invoke(SimpleNamespace(name="clock-get-time", result=RESULT), context)
-    [call] = data_of(sink)
+    [call] = data_of(published)
+    assert plugin.name == "assay-stream"
     assert (call["server_id"], call["tool_name"], call["shown_tool_name"]) == ("time", "get_time", "clock-get-time")
     assert call["ok"] is True
     assert {"args_hash", "result_hash"} <= call.keys()
     assert "snapshot_id" not in call
-    assert "planted" not in str(sink.observations)
+    assert "planted" not in str(published[0].observations)
 
 
-async def test_a_call_without_the_hook_before_it_has_no_hash_of_arguments(module: ModuleType) -> None:
+async def test_a_call_without_the_hook_before_it_has_no_hash_of_arguments(
+    module: ModuleType, published: list[Publisher]
+) -> None:
     """It is reported all the same, for the gateway's own server where no other is named."""
-    plugin, sink = a_feed(module)
+    plugin = a_plugin(module)
     await plugin.tool_post_invoke(SimpleNamespace(name="rest-tool", result=RESULT), a_context())
-    [call] = data_of(sink)
+    [call] = data_of(published)
     assert (call["server_id"], call["tool_name"], call.get("args_hash")) == ("contextforge", "rest-tool", None)
     assert "shown_tool_name" not in call
 
 
+async def test_a_call_that_a_rebuilt_plugin_ends_is_one_record(module: ModuleType, published: list[Publisher]) -> None:
+    """ContextForge builds its plugins anew while calls are under way, and gives the new one none of the old state."""
+    for_all, old = a_plugin(module), a_plugin(module)
+    await for_all.initialize()
+    await old.initialize()
+    await old.tool_pre_invoke(before(), a_context())
+    await old.shutdown()
+    new = a_plugin(module)
+    await new.initialize()
+    await new.tool_post_invoke(after(), a_context())
+    await new.shutdown()
+    assert [publisher.closes for publisher in published] == [0], "one publisher, open as long as any plugin"
+    await for_all.shutdown()
+    assert [publisher.closes for publisher in published] == [1]
+    [call] = data_of(published)
+    assert call["ok"] is True
+    assert "args_hash" in call
+
+
+async def test_a_rebuilt_plugin_goes_on_with_the_latest_call_of_the_same_request(
+    module: ModuleType, published: list[Publisher]
+) -> None:
+    """A client can give two requests one id, and of a call that it cancels ContextForge says nothing."""
+    old, new = a_plugin(module), a_plugin(module)
+    await old.initialize()
+    await new.initialize()
+    for number in range(2):
+        await old.tool_pre_invoke(before(number), a_context())
+    await new.tool_post_invoke(after(), a_context())
+    await old.shutdown()
+    await new.shutdown()
+    ended, cancelled = data_of(published)
+    assert (ended["ok"], cancelled["error"]) == (True, {"code": "no_response"})
+    assert ended["tool_call_id"] > cancelled["tool_call_id"]
+
+
+async def test_a_call_that_was_reported_without_an_answer_is_not_reported_again(
+    module: ModuleType, published: list[Publisher]
+) -> None:
+    """Where all plugins were closed before it ended, by an operator's reload."""
+    old = a_plugin(module)
+    await old.initialize()
+    await old.tool_pre_invoke(before(), a_context())
+    await old.shutdown()
+    new = a_plugin(module)
+    await new.initialize()
+    await new.tool_post_invoke(after(), a_context())
+    await new.shutdown()
+    [call] = data_of(published)
+    assert call["error"] == {"code": "no_response"}
+    assert [(publisher.starts, publisher.closes) for publisher in published] == [(1, 1), (1, 1)]
+
+
+@pytest.mark.parametrize("has_begun", [True, False])
+async def test_a_call_that_ends_twice_is_one_record(
+    module: ModuleType, published: list[Publisher], has_begun: bool
+) -> None:
+    """ContextForge runs its hooks again where it fails after them."""
+    plugin, context = a_plugin(module), a_context()
+    if has_begun:
+        await plugin.tool_pre_invoke(before(), context)
+    for _ in range(2):
+        await plugin.tool_post_invoke(after(), context)
+    assert len(data_of(published)) == 1
+
+
+async def test_what_is_kept_of_calls_is_bounded(
+    module: ModuleType, published: list[Publisher], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plugin that saw a call begin can end it all the same."""
+    monkeypatch.setattr(module, "_begun", begun := module._Begun(2))
+    plugin, contexts = a_plugin(module), [a_context(str(number)) for number in range(3)]
+    for number, context in enumerate(contexts):
+        await plugin.tool_pre_invoke(before(number), context)
+    assert (len(begun._calls), len(begun._by_key)) == (2, 2)
+    for context in contexts:
+        await plugin.tool_post_invoke(after(), context)
+    assert [call["ok"] for call in data_of(published)] == [True] * 3
+    assert not begun._calls
+    assert not begun._by_key
+
+
+async def test_other_configurations_have_publishers_of_their_own(
+    module: ModuleType, published: list[Publisher]
+) -> None:
+    """An operator can configure a plugin for each tool."""
+    a_plugin(module), a_plugin(module, servers={"a": "b"}), a_plugin(module, observer_id="other")
+    assert [publisher.stated for publisher in published] == [({"bootstrap_servers": "127.0.0.1:1"}, {})] * 2
+
+
 async def test_no_failure_reaches_the_gateway(module: ModuleType) -> None:
     """It would fail the call: objects that are other than they were are counted."""
-    plugin, _ = a_feed(module)
+    plugin = a_plugin(module)
     await plugin.tool_pre_invoke(object(), a_context())
     await plugin.tool_post_invoke(SimpleNamespace(name="t", result=object()), a_context())
     assert plugin.feed.failures == {"AttributeError": 1, "ValidationError": 1}
