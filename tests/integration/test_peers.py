@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shlex
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,10 +20,11 @@ from deploy.local.servers import node_server, python_server
 from tests.support.deployment import free_port
 from tests.support.gates import blocking
 from tests.support.http_tap import http_server, http_tap, listening
-from tests.support.mcp_session import data_of, read_events, tapped_client
+from tests.support.mcp_session import data_of, read_events
 
 MCP_PROXY, MCP_REMOTE, CONFORMANCE = "0.13.0", "0.15.1", "0.1.13"
 TIME_SERVER = "2026.10.19"
+README_URL = "https://docs.example/mcp"
 
 pytestmark = pytest.mark.servers
 
@@ -77,18 +80,31 @@ async def test_mcp_proxy_behind_the_tap_over_http() -> None:
     assert [(call["tool_name"], call["ok"]) for call in tap.data("call")] == [("get_current_time", True)]
 
 
+def readme_line(peer: str, url: str, output: Path) -> list[str]:
+    """The command in a row of the README, but for the address, where it writes, and how the proxy is installed."""
+    [row] = [line for line in Path("README.md").read_text().splitlines() if line.startswith(f"| `{peer}`")]
+    command = shlex.split(re.findall("`(assay-stream [^`]*)`", row)[0])
+    tap, proxy = command[1 : command.index("--")], command[command.index("--") + 1 :]
+    if peer == "mcp-remote":
+        assert proxy == ["npx", peer, README_URL]
+        installed = mcp_remote(url)
+    else:
+        assert proxy[:4] == ["uvx", "--with", "mcp<2", peer]
+        installed = mcp_proxy(*(url if word == README_URL else word for word in proxy[4:]))
+    return [sys.executable, "-m", "assay_stream", *tap, "--output", str(output), "--", *installed]
+
+
 @pytest.mark.parametrize("peer", ["mcp-proxy", "mcp-remote"])
 async def test_a_proxy_behind_the_tap_over_stdio(peer: str, tmp_path: Path) -> None:
-    """The tap runs it as its server; it goes on to a server over HTTP."""
+    """As the README writes it: the tap runs it as its server; it goes on to a server over HTTP."""
     output = tmp_path / "observations.ndjson"
-    async with http_server() as url:
-        command = mcp_remote(url) if peer == "mcp-remote" else mcp_proxy("--transport", "streamablehttp", url)
-        async with tapped_client(command, output, mode="legacy") as client:
-            listed = await client.list_tools()
-            assert not (await client.call_tool("echo", {"message": "a secret"})).is_error
+    async with http_server() as url, over_stdio(readme_line(peer, url, output)) as client:
+        listed = await client.list_tools()
+        assert not (await client.call_tool("echo", {"message": "a secret"})).is_error
     events = read_events(output)
     assert [tool["name"] for tool in data_of(events, "list")[-1]["tools"]] == [tool.name for tool in listed.tools]
     assert [(call["tool_name"], call["ok"]) for call in data_of(events, "call")] == [("echo", True)]
+    assert {event["data"]["server_id"] for event in events} == {"docs"}
     assert b"a secret" not in output.read_bytes()
 
 
