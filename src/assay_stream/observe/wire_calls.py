@@ -35,6 +35,7 @@ from assay_stream.observe.wire_tasks import (
     is_retry,
     outcome_of,
     retry_key,
+    state_in,
     status_of,
     task_hash,
     task_of,
@@ -267,6 +268,9 @@ class CallObserver:
             is_final = "result" in message or outcome.code != INVALID_PARAMS or call.task.status == "failed"
             if call.task.is_inline or not is_final:
                 return []
+            state = state_in(result)
+            if state is not None:
+                return self._task_state(id_hash, state, exact, at, is_answer=True)
             self._held.take(("task", id_hash))
             return [self._result(call, message, exact, at)]
         if method == "tasks/update" or not isinstance(result, dict):

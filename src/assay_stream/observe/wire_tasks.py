@@ -56,6 +56,16 @@ def task_of(result: Mapping[str, Any], *, wanted: bool) -> tuple[OpenTask, Mappi
     return None if id_hash is None or not isinstance(state, dict) else (OpenTask(id_hash, is_inline), state)
 
 
+def state_in(result: object) -> Mapping[str, Any] | None:
+    """Return the state of a task that came in place of its result, by itself or in a handle; ``None`` if none did."""
+    if not isinstance(result, dict):
+        return None
+    handle = task_of(result, wanted=True)
+    if handle is not None:
+        return handle[1]
+    return result if task_hash(result) is not None and "status" in result else None
+
+
 def status_of(state: Mapping[str, Any]) -> str:
     """Return the status in a task's state: one of MCP's words, or ``unknown``."""
     status = state.get("status")

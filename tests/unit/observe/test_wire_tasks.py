@@ -108,6 +108,27 @@ def test_a_failed_task_is_no_success_whatever_comes_as_its_result() -> None:
     assert outcome(event) == (False, "task_failed", "failed")
 
 
+@pytest.mark.parametrize("form", ["state", "handle", "inline handle"])
+@pytest.mark.parametrize(
+    ("named", "status", "expected"),
+    [
+        ("t", "completed", (None, "task_result_not_read", "completed")),
+        ("t", "working", (None, "task_unfinished", "working")),
+        ("u", "completed", (None, "task_id_mismatch", "completed")),
+    ],
+)
+def test_a_task_is_no_result_of_a_task(form: str, named: str, status: str, expected: Any) -> None:
+    """The answer to ``tasks/result`` names a task once more: nobody saw a result."""
+    talk = Tasks("2025-11-25")
+    talk.begins(1, "t")
+    talk.state("t", "completed")
+    state = {"taskId": named, "status": status}
+    answer = {"state": state, "handle": {"task": state}, "inline handle": {"resultType": "task", **state}}[form]
+    [event] = talk.asks("tasks/result", "t", answer) + talk.close()
+    assert outcome(event) == expected
+    assert "result_hash" not in event["data"]
+
+
 def test_a_server_that_does_not_know_a_task_any_more_says_nothing_of_its_outcome() -> None:
     """The task may have succeeded before it was forgotten."""
     talk = Tasks("2025-11-25")
