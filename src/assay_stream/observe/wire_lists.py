@@ -54,6 +54,10 @@ class _Request:
     """Whether a response came that only some clients accept as the answer."""
 
 
+def _exchange_of(key: RequestKey) -> int:
+    return key[2] if len(key) == 3 else 0
+
+
 class ListObserver:
     """Follows the lists of one connection."""
 
@@ -66,6 +70,8 @@ class ListObserver:
         """When an announcement was published that no snapshot has followed yet."""
         self._listers = {method: Lister(member, wire.limits) for method, member in _MEMBERS.items()}
         self._pending: OrderedDict[RequestKey, _Request] = OrderedDict()
+        self._tools_asked: dict[int, dict[RequestKey, None]] = {}
+        """The requests for tools among them, by exchange; 0 for those that any exchange may answer."""
         self._protocol_version: str | None = None
         self._reported: Assembly | None = None
         """The tools of the latest snapshot that can be accepted."""
@@ -80,11 +86,7 @@ class ListObserver:
 
     def awaited_ids(self, exchange: int) -> list[int | float | str]:
         """Return the ids of the requests for tools that a message in an exchange may answer; 0 stands for any."""
-        return [
-            key[1]
-            for key, request in self._pending.items()
-            if request.method == _TOOLS and (not exchange or len(key) == 2 or key[2] == exchange)
-        ]
+        return [key[1] for key in self._asked(exchange)]
 
     @property
     def awaited(self) -> bool:
@@ -95,10 +97,24 @@ class ListObserver:
         """Tell whether a list of tools may come in an exchange; 0 stands for any."""
         return any(True for _ in self._asked(exchange))
 
-    def _asked(self, exchange: int) -> Iterator[_Request]:
-        for key, request in self._pending.items():
-            if request.method == _TOOLS and (not exchange or len(key) == 2 or key[2] == exchange):
-                yield request
+    def _asked(self, exchange: int) -> Iterator[RequestKey]:
+        """Yield the requests for tools that a message in an exchange may answer, its own last; 0 stands for any."""
+        for number in (0, exchange) if exchange else self._tools_asked:
+            yield from self._tools_asked.get(number, ())
+
+    def _put(self, key: RequestKey, request: _Request) -> None:
+        self._pending[key] = request
+        if request.method == _TOOLS:
+            self._tools_asked.setdefault(_exchange_of(key), {})[key] = None
+
+    def _take(self, key: RequestKey) -> _Request | None:
+        request = self._pending.pop(key, None)
+        if request is not None and request.method == _TOOLS:
+            others = self._tools_asked[_exchange_of(key)]
+            del others[key]
+            if not others:
+                del self._tools_asked[_exchange_of(key)]
+        return request
 
     def note_version(self, version: object) -> None:
         """Remember the MCP revision in use; anything but a short ASCII string is ignored."""
@@ -134,19 +150,20 @@ class ListObserver:
         base = self._listers[method].request(params)
         # A list is as doubtful as its beginning: what came before the client asked for it may be obsolete.
         doubts = self._latest_doubts if params.get("cursor") is not None else self.offered.doubts
-        self._pending[key] = _Request(method, base, None if trace is None else trace[0], doubts)
+        self._put(key, _Request(method, base, None if trace is None else trace[0], doubts))
         if len(self._pending) > self._wire.pending_max:
-            self._pending.popitem(last=False)
+            self._take(next(iter(self._pending)))
             self._wire.stats.evicted_requests += 1
 
     def forget(self, key: RequestKey) -> None:
         """Drop a request that nothing answers any more, or whose id another one uses now."""
-        self._pending.pop(key, None)
+        self._take(key)
 
     def orphan(self, key: RequestKey) -> None:
         """Let another exchange answer the request with this id."""
-        if (request := self._pending.pop(key, None)) is not None:
-            self._pending[key[:2]] = request
+        if (request := self._take(key)) is not None:
+            self._take(key[:2])
+            self._put(key[:2], request)
 
     def response(
         self,
@@ -166,13 +183,13 @@ class ListObserver:
             exchange: in which the client gets it.
             hidden: what the client does not get of it.
         """
-        request = self._pending.pop(key, None)
+        request = self._take(key)
         if request is None:
             return None
         if request.method == _TOOLS and request.answered:
             self.offered.doubt()
         if not same_id:
-            self._pending[key] = replace(request, answered=True)
+            self._put(key, replace(request, answered=True))
         if "result" not in message:
             return []
         result = message["result"]
@@ -198,7 +215,7 @@ class ListObserver:
 
     def strayed(self, keys: Collection[RequestKey]) -> None:
         """Note a list that came in another exchange than its request: a client goes by the id."""
-        if any(request.method == _TOOLS and key[:2] in keys for key, request in self._pending.items()):
+        if any(key[:2] in keys for key in self._asked(0)):
             self.offered.doubt()
 
     def changed(self, at: datetime) -> list[Observation]:
@@ -210,9 +227,9 @@ class ListObserver:
         self._wire.stats.list_changes += 1
         self._reported = None
         self._listers[_TOOLS].outdate()
-        for key, request in self._pending.items():
-            if request.method == _TOOLS:
-                self._pending[key] = replace(request, base=request.base.outdated())
+        for key in self._asked(0):
+            request = self._pending[key]
+            self._pending[key] = replace(request, base=request.base.outdated())
         self.offered.outdate()
         if self._announced_at is not None and at - self._announced_at < _REPEATED_AFTER:
             return []
@@ -227,7 +244,7 @@ class ListObserver:
         It may have been a pending list of tools. The registry then gets a snapshot it will reject, because a list
         too long to be seen must not leave the previous one in force. The next list recovers from that.
         """
-        asked = list(self._asked(exchange))
+        asked = [self._pending[key] for key in self._asked(exchange)]
         if asked:
             self.offered.doubt()
         asked = [request for request in asked if not request.answered]

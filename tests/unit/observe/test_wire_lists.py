@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -30,6 +31,27 @@ def test_every_result_gives_a_snapshot_of_what_is_put_together_so_far() -> None:
     assert (names(second), second["data"]["completeness"]) == (["a", "b"], "complete")
     assert first["data"]["snapshot_id"] != second["data"]["snapshot_id"]
     assert first["time"] == "2026-11-21T02:06:07.387000Z"
+
+
+def test_messages_cost_no_look_at_lists_of_something_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client may leave thousands of requests for prompts unanswered; every message asks whether tools are awaited."""
+
+    class Unsearched(OrderedDict[Any, Any]):
+        def items(self) -> NoReturn:
+            raise AssertionError("searched")
+
+    talk = Dialogue()
+    monkeypatch.setattr(talk.observer._lists, "_pending", Unsearched())
+    for number in range(3):
+        talk.request("prompts/list", number)
+    assert not talk.observer.awaits_list
+    assert not talk.observer.awaits_list_in(7)
+    talk.request("tools/list", 7)
+    assert talk.observer.awaits_list_in(7), "any exchange may answer"
+    assert talk.observer.awaited_lists(0) == [7]
+    talk.server({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+    assert talk.result(7, {"tools": []})
+    assert not talk.observer.awaits_list
 
 
 def test_a_null_cursor_is_no_cursor() -> None:
