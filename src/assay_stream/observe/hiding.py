@@ -49,7 +49,8 @@ class HidingGate(Gate):
             return Shown(raw, self._look(line, raw, at, exchange))
         if not (line.exact and line.whole) or is_ambiguous(line, raw, self._breaks):
             # The client gets no list, but the registry must hear of it.
-            known = self._look(line, raw, at, exchange) if not line.exact else self.missed(at, exchange=exchange)
+            known = self._unanswered(line, at, exchange)
+            known += self._look(line, raw, at, exchange) if not line.exact else self.missed(at, exchange=exchange)
             return self._withheld("list_unreadable", line, exchange, known)
         dropped = {id(message): list(self._refused(listed_in(message) or ())) for message in line.messages}
         refusals = [refusal for each in dropped.values() for refusal in each]
@@ -57,9 +58,11 @@ class HidingGate(Gate):
             place: [HiddenTool(_name_of(tool), print_.full) for tool, print_, _ in each if print_.full]
             for place, each in dropped.items()
         }
-        observations = self._look(line, raw, at, exchange, hidden)
+        is_withheld = any(ruling.reason_code == "verdicts_unavailable" for _, _, ruling in refusals)
+        observations = self._unanswered(line, at, exchange) if is_withheld else []
+        observations += self._look(line, raw, at, exchange, hidden)
         names = tuple(_name_of(tool) for tool, _, _ in refusals)
-        if any(ruling.reason_code == "verdicts_unavailable" for _, _, ruling in refusals):
+        if is_withheld:
             return replace(self._withheld("verdicts_unavailable", line, exchange, observations), hidden=names)
         if not refusals:
             return Shown(raw, observations)
@@ -83,6 +86,10 @@ class HidingGate(Gate):
             return UNREADABLE, ruling
         print_ = self._fingerprint(tool)
         return print_, self._rule(server_id, name, print_)
+
+    def _unanswered(self, line: Line, at: datetime, exchange: int) -> list[Observation]:
+        """Return the calls that a withheld message answers: to the client they fail, whatever the server said."""
+        return self._observer.withheld(line, f"jsonrpc_{BLOCKED_CODE}", at, exchange=exchange)
 
     def _withheld(self, code: str, line: Line, exchange: int, observations: list[Observation]) -> Shown:
         named = [answerable(message.get("id")) for message in line.messages if "method" not in message]

@@ -175,6 +175,21 @@ class WireObserver:
             if message.get("method") == "tools/call"
         ]
 
+    def withheld(self, line: Line, code: str, observed_at: datetime, *, exchange: int = 0) -> list[Observation]:
+        """Note that the client gets errors instead of the answers in a line, and return the calls that end with them.
+
+        The line itself may be taken afterwards.
+        """
+        observations = []
+        for message in line.messages:
+            keys = answer_keys(message.get("id"), exchange) if "method" not in message else ()
+            for key in keys:
+                ended = self._calls.give_up(key, code, observed_at, ok=False)
+                observations += ended
+                if ended:
+                    break
+        return observations
+
     def missed(self, direction: Direction, observed_at: datetime, *, exchange: int = 0) -> list[Observation]:
         """Note a line that could not be inspected, and return what that yields."""
         self._wire.stats.missed_lines += 1

@@ -193,6 +193,25 @@ class TestUnclearMessages:
         talk.asks_list()
         assert error(talk.shows((text % _ENTRY).encode())) == (1, "list_unreadable")
 
+    @pytest.mark.parametrize(
+        "text",
+        [
+            '{"id":7,"result":{"content":[],"Tools":[%s]}}',
+            '{"id":7,"result":{"content":[],"tools":[],"tools":[%s]}}',
+            '[{"id":7,"result":{"content":[],"tools":[],"tools":[%s]}}]',
+        ],
+    )
+    def test_a_call_whose_answer_is_withheld_has_failed(self, talk: Connection, text: str) -> None:
+        """The client got an error; what comes later under the id changes nothing."""
+        talk.calls(name="write", number=7)
+        shown = talk.shows((text % _ENTRY).encode())
+        assert error(shown) == (7, "list_unreadable")
+        records = [json.loads(each.value)["data"] for each in shown.observations]
+        [record] = [each for each in records if "tool_call_id" in each]
+        assert (record["ok"], record["error"]["code"]) == (False, f"jsonrpc_{BLOCKED_CODE}")
+        assert "result_hash" not in record
+        assert talk.server({"jsonrpc": "2.0", "id": 7, "result": {}}) == []
+
     def test_a_list_in_another_encoding_is_withheld(self, talk: Connection) -> None:
         """Some readers of JSON guess it."""
         assert talk.shows(json.dumps(a_list(EVIL)).encode("utf-16-le")).is_withheld
@@ -220,6 +239,17 @@ class TestUnclearMessages:
     def test_without_anybody_waiting_an_error_is_for_nobody(self, talk: Connection) -> None:
         """JSON-RPC 2.0, section 5."""
         assert error(talk.gate.missed_line(START)) == (None, "not_inspected")
+
+
+def test_a_call_answered_with_a_list_fails_while_no_verdicts_are_known() -> None:
+    """The list is withheld, and the client gets an error."""
+    talk = Connection(hide=True)
+    talk.calls(name="write", number=7)
+    talk.gate._rule = lambda *_: Ruling(action=Action.BLOCK, reason_code="verdicts_unavailable")
+    shown = talk.shows(a_list(EVIL, number=7))
+    assert error(shown) == (7, "verdicts_unavailable")
+    [record] = [json.loads(each.value)["data"] for each in shown.observations]
+    assert (record["ok"], record["error"]["code"]) == (False, f"jsonrpc_{BLOCKED_CODE}")
 
 
 def test_lists_are_withheld_until_verdicts_are_known() -> None:
