@@ -461,6 +461,10 @@ class FeedLimits:
     """The largest list, arguments or result that are read: a record of the snapshot topic. The gateway waits while they
     are encoded and hashed. Larger ones are noted, never hashed."""
 
+    cursor_chars_max: int = 8_192
+    """A cursor that goes with each server's part of a list of several: it is copied and encoded for every one of them.
+    Of a longer one it is known only that there is one."""
+
     calls_max: int = 10_000
     """Calls of one gateway whose answers may be outstanding, where the answer comes as a request of its own."""
 

@@ -17,16 +17,19 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from assay_stream.limits import FEED_LIMITS, FeedLimits
+from assay_stream.canonical.decode import decode_json
+from assay_stream.errors import InputError
+from assay_stream.limits import DEFAULT_LIMITS, FEED_LIMITS, FeedLimits
 from assay_stream.observe.events import Observation, Vantage
-from assay_stream.observe.jsonrpc import Direction, Line, request_key
-from assay_stream.observe.mcp_wire import WireObserver
+from assay_stream.observe.jsonrpc import EVENT_BREAK, Direction, Line, is_ambiguous, request_key
+from assay_stream.observe.mcp_wire import LINE_BYTES_MAX, WireObserver
 from assay_stream.observe.prefixes import OwnName
 from assay_stream.observe.wire import WireStats
 from assay_stream.observe.wire_lists import LIST_CHANGED
@@ -35,6 +38,11 @@ if TYPE_CHECKING:
     from assay_stream.observe.gate import Gate, Passage, Rule
 
 CALL = "tools/call"
+
+UNSOUND: Mapping[str, Any] = {"unsound": math.nan}
+"""A result that stands for one that cannot be read: NaN is no JSON, so it is on record as unsound, and never hashed."""
+
+_LINE_LIMITS = replace(DEFAULT_LIMITS, record_bytes_max=LINE_BYTES_MAX)
 
 Named = Callable[[str, str], OwnName]
 """Whose tool a name means (``Prefixes.own``), given the server of the view and the name that the gateway shows."""
@@ -261,9 +269,10 @@ class ObjectObserver:
                 own = self._named(asked.view.server_id, name)
                 tool = {**tool, "name": own.tool_name} if own.prefix else tool
             parts.setdefault((own.server_id or asked.view.server_id, own.prefix), []).append(tool)
+        shared = shared_members(result, self._limits) if len(parts) > 1 else result
         for (server_id, prefix), part in parts.items():
             view = replace(asked.view, server_id=server_id, shown_prefix=prefix)
-            yield view, {**reply, "result": {**result, "tools": part}}
+            yield view, {**reply, "result": {**shared, "tools": part}}
 
     def _outward(self, view: ClientView, message: dict[str, Any], at: datetime) -> list[Observation]:
         followed, observations = self._follow(view, at)
@@ -291,6 +300,27 @@ class ObjectObserver:
     ) -> list[Observation]:
         line = wire.read(raw) if raw else Line((message,), exact=False)
         return wire.take(direction, line, raw, at, shown_name=shown_name)
+
+
+def shared_members(result: Mapping[str, Any], limits: FeedLimits = FEED_LIMITS) -> dict[str, Any]:
+    """Return what goes with each server's part of a list of several: small, whatever stands beside the tools.
+
+    What stands there is judged once, as the reader of each part would: if it is unsound or ambiguous, each part is.
+    """
+    message = {"result": {name: value for name, value in result.items() if name != "tools"}}
+    raw = _encoded(message) if _fits(message, limits.message_bytes_max) else b""
+    try:
+        decode_json(raw, limits=_LINE_LIMITS)
+    except InputError:
+        return dict(UNSOUND)
+    shared = {
+        name: result[name] if _fits(result[name], limits.cursor_chars_max) else True
+        for name in ("nextCursor", "ttlMs")
+        if name in result
+    }
+    if is_ambiguous(Line((message,), exact=True), raw, EVENT_BREAK):
+        shared["TOOLS"] = None  # which some programs take for the tools: as ambiguous, and short
+    return shared
 
 
 def _ruled(view: ClientView, message: dict[str, Any], observations: list[Observation], passage: Passage) -> Asked:

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from assay_stream.limits import FeedLimits
 from assay_stream.observe.decisions import check_observation
 from assay_stream.observe.events import Observation
-from assay_stream.observe.jsonrpc import BLOCKED_CODE
+from assay_stream.observe.jsonrpc import BLOCKED_CODE, Line
+from assay_stream.observe.mcp_wire import WireObserver
 from assay_stream.observe.objects import Asked, ClientView, ObjectObserver
 from assay_stream.observe.prefixes import Prefixes
 from tests.support.gates import a_tool, pinned
@@ -152,6 +153,38 @@ class TestNames:
         assert call["shown_tool_name"] == "b-read"
         assert "shown_tool_name" not in gateway.calls("own")
 
+    @pytest.mark.parametrize("excess", ["_meta", "nextCursor", "ttlMs"])
+    def test_what_stands_beside_the_tools_is_not_copied_to_each_server(
+        self, monkeypatch: pytest.MonkeyPatch, excess: str
+    ) -> None:
+        """Work grows with the list, not with the list times the servers."""
+        sizes: list[int] = []
+        read = WireObserver.read
+
+        def counted(wire: WireObserver, raw: bytes) -> Line:
+            sizes.append(len(raw))
+            return read(wire, raw)
+
+        monkeypatch.setattr(WireObserver, "read", counted)
+        prefixes = Prefixes({f"s{number}-": f"s{number}" for number in range(20)})
+        gateway = Gateway(named=lambda _, name: prefixes.own(name))
+        beside: dict[str, Any] = {excess: "x" * 100_000}
+        listed = gateway.lists(*(a_tool(f"s{number}-read") for number in range(20)), view=VIEW, **beside)
+        expected = "partial" if excess == "nextCursor" else "complete"
+        assert [(each["tools"], each["completeness"]) for each in listed] == [([a_tool("read")], expected)] * 20
+        assert sum(sizes) < 100_000
+
+    def test_cursor_and_time_to_live_hold_for_each_servers_part(self) -> None:
+        """A page that continues the list continues each part."""
+        prefixes = Prefixes({"a-": "a", "b-": "b"})
+        gateway = Gateway(named=lambda _, name: prefixes.own(name))
+        gateway.lists(a_tool("a-read"), a_tool("b-read"), nextCursor="2", ttlMs=5)
+        asked = gateway.observer.ask(VIEW, "tools/list", {"cursor": "2"}, gateway.now())
+        last = {"result": {"tools": [a_tool("a-more"), a_tool("b-more")]}}
+        pages = data_of(gateway.observer.answer(asked, last, gateway.now()))
+        assert [(len(each["tools"]), each["ttl_ms"]) for each in pages] == [(2, 5)] * 2
+        assert [each["completeness"] for each in pages] == ["complete"] * 2
+
     def test_a_call_under_its_own_name_was_shown_as_the_last_list_showed_it(self) -> None:
         """Some gateways undo the prefix of calls themselves; a server may also lose its prefix."""
         gateway = Gateway()
@@ -187,6 +220,24 @@ class TestRuling:
         assert asked.error is not None
         assert (asked.error["code"], asked.error["data"]["reason_code"]) == (BLOCKED_CODE, "definition_mismatch")
         assert [(call["decision"], call["tool_name"]) for call in data_of(asked.observations)] == [("deny", "read")]
+
+    @pytest.mark.parametrize(
+        "beside", [{"Tools": [EVIL]}, {"_meta": {"x": "\u2028\u2028"}}, {"_meta": float("nan")}, {"_meta": "x" * 9_000}]
+    )
+    def test_a_list_of_several_servers_is_as_doubtful_as_what_stands_beside_the_tools(
+        self, beside: dict[str, Any]
+    ) -> None:
+        """Programs may find other tools there, or an end of the message; it is unsound, or too large to be read."""
+        prefixes = Prefixes({"a-": "a", "b-": VIEW.server_id})
+        gateway = Gateway(
+            rule=pinned(GOOD).rule, named=lambda _, name: prefixes.own(name), limits=FeedLimits(message_bytes_max=5_000)
+        )
+        gateway.lists(a_tool("a-read"), a_tool("b-read"))
+        assert gateway.asks("b-read").error is None
+        asked = gateway.observer.ask(VIEW, "tools/list", {}, gateway.now())
+        result = {"tools": [a_tool("a-read"), a_tool("b-read")], **beside}
+        gateway.observer.answer(asked, {"result": result}, gateway.now())
+        assert gateway.asks("b-read").error is not None
 
     def test_arguments_of_any_kind_make_no_difference(self) -> None:
         """Too large to be read, or no JSON: the definition decides."""

@@ -18,7 +18,6 @@ import functools
 import hmac
 import json
 import logging
-import math
 import time
 import uuid
 from collections import Counter, OrderedDict
@@ -34,7 +33,7 @@ from assay_stream.limits import DEFAULT_LIMITS, FEED_LIMITS
 from assay_stream.observe.feeds.ext_mcp_wire import INVALID, MESSAGES, PERMISSION_DENIED
 from assay_stream.observe.feeds.feed import Feed
 from assay_stream.observe.jsonrpc import NOT_RULED_ON
-from assay_stream.observe.objects import CALL, Asked, ClientView
+from assay_stream.observe.objects import CALL, UNSOUND, Asked, ClientView, shared_members
 from assay_stream.observe.prefixes import Prefixes
 
 TOKEN, CLIENT, CONTEXT = "assay_call", "assay_client", "assay_context"
@@ -178,20 +177,21 @@ class ExtMcp:
         if shown is None:
             for each in among or [""]:
                 view = self._view(response, each)
-                self._feed.answer(self._feed.ask(_LIST, dict, view=view), functools.partial(_result_of, response))
+                self._feed.answer(self._feed.ask(_LIST, dict, view=view), lambda: {"result": UNSOUND})
             return
         parts = self._prefixes.split(shown["tools"], among=among)
         if len(among) == 1 and (not parts or (None, "") in parts):
             # The names of one server need no prefix. Where one lacks it, the others have not got it either.
             parts = {(among[0], ""): shown["tools"]}
+        shared = shared_members(shown) if len(parts) > 1 else shown
         for (server_id, prefix), tools in parts.items():
             if server_id is None:
                 self._count("unattributed_tools", "tools fit no prefix, or several: state one for each server")
             asked = self._feed.ask(_LIST, dict, view=self._view(response, server_id, shown_prefix=prefix))
-            self._feed.answer(asked, functools.partial(dict, result={**shown, "tools": tools}))
+            self._feed.answer(asked, functools.partial(dict, result={**shared, "tools": tools}))
 
     def _shown(self, raw: bytes) -> dict[str, Any] | None:
-        """Return the result of a list, or ``None`` if it is not one, for the feed to say why."""
+        """Return the result of a list, or ``None`` if it is not one."""
         try:
             result = decode_json(raw, limits=_MERGED)
         except InputError:
@@ -251,7 +251,7 @@ def _read(raw: bytes) -> Any:
     except InputError:
         known = read_leniently(raw)
     told = {name: known[name] for name in _TOLD if name in known} if isinstance(known, dict) else {}
-    return {**told, "unsound": math.nan}
+    return {**told, **UNSOUND}
 
 
 def _text(message: Any, key: str) -> str:

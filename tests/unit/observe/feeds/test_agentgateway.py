@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,9 @@ grpc = pytest.importorskip("grpc", reason="the extra extmcp is not installed")
 
 from assay_stream.errors import ConfigurationError  # noqa: E402
 from assay_stream.limits import DEFAULT_LIMITS, FEED_LIMITS  # noqa: E402
-from assay_stream.observe import MemorySink  # noqa: E402
+from assay_stream.observe import MemorySink, WireObserver  # noqa: E402
 from assay_stream.observe.decisions import check_observation  # noqa: E402
+from assay_stream.observe.feeds import agentgateway  # noqa: E402
 from assay_stream.observe.feeds.agentgateway import ExtMcp  # noqa: E402
 from assay_stream.observe.feeds.ext_mcp_server import start_server  # noqa: E402
 from assay_stream.observe.feeds.feed import Feed  # noqa: E402
@@ -67,6 +68,25 @@ def served(service: Service, **metadata: str) -> Iterator[Gateway]:
     finally:
         gateway.channel.close()
         server.stop(None).wait()
+
+
+def counting(read: Callable[..., Any], sizes: list[int]) -> Callable[..., Any]:
+    """A reader that notes the size of whatever it reads."""
+
+    def noting(raw: bytes, **options: Any) -> Any:
+        sizes.append(len(raw))
+        return read(raw, **options)
+
+    return noting
+
+
+@pytest.fixture
+def read_bytes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of all messages that the observers of servers read."""
+    sizes: list[int] = []
+    read = WireObserver.read
+    monkeypatch.setattr(WireObserver, "read", lambda wire, raw: counting(lambda line: read(wire, line), sizes)(raw))
+    return sizes
 
 
 def test_a_list_and_a_call_are_what_a_tap_would_have_seen() -> None:
@@ -186,6 +206,38 @@ def test_a_servers_excessive_list_does_not_take_anothers_along() -> None:
         assert gateway.call(SERVER, "read") is None
     listed = [json.loads(each.value)["data"] for each in service.sink.observations if each.kind == "list"]
     assert {data["server_id"]: type(data["tools"]) for data in listed} == {"a": dict, SERVER: list}
+
+
+@pytest.mark.parametrize("excess", ["_meta", "nextCursor", "ttlMs"])
+def test_what_stands_beside_the_tools_is_not_copied_to_each_server(read_bytes: list[int], excess: str) -> None:
+    """Work grows with the message, not with the message times the servers."""
+    servers = {f"s{number}_": f"s{number}" for number in range(20)}
+    service = Service(prefixes=servers)
+    with served(service) as gateway:
+        result = {"tools": [a_tool(f"{prefix}read") for prefix in servers], excess: "x" * 100_000}
+        gateway.response(result, *servers.values(), method="tools/list")
+    assert [(data["server_id"], data["tools"]) for data in service.data()] == [
+        (server_id, [a_tool("read")]) for server_id in servers.values()
+    ]
+    assert sum(read_bytes) < 100_000
+
+
+@pytest.mark.parametrize("body", [b"[" * 100_000, b'{"tools":NaN,"_meta":"' + b"x" * 100_000 + b'"}'])
+def test_a_list_that_cannot_be_read_is_read_once_for_all_servers(
+    monkeypatch: pytest.MonkeyPatch, read_bytes: list[int], body: bytes
+) -> None:
+    """Each server's list is on record as unreadable, with a few bytes."""
+    decoded: list[int] = []
+    for name in ("decode_json", "read_leniently"):
+        monkeypatch.setattr(agentgateway, name, counting(getattr(agentgateway, name), decoded))
+    service = Service()
+    names = [f"s{number}" for number in range(20)]
+    with served(service) as gateway:
+        gateway.response(body, *names, method="tools/list")
+    listed = [json.loads(each.value)["data"] for each in service.sink.observations]
+    assert [(data["server_id"], type(data["tools"])) for data in listed] == [(name, dict) for name in names]
+    assert sum(decoded) == len(body)
+    assert sum(read_bytes) < 100_000
 
 
 def test_a_call_that_names_no_server_or_several_is_not_ruled_on() -> None:
