@@ -23,7 +23,7 @@ PENDING_MAX = 4
 CODES = {
     *("no_response", "cancelled", "id_reused", "timed_out", "tool_error", "jsonrpc_-32602", "bad_result"),
     *("input_required", "interim_result", "task_unfinished", "task_result_not_read", "task_failed"),
-    *("task_id_reused", "task_id_mismatch"),
+    *("task_id_reused", "task_id_mismatch", "answers_differ"),
 }
 
 Said = tuple[Direction, dict[str, Any] | bytes, int]

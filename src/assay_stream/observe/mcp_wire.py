@@ -293,6 +293,7 @@ class WireObserver:
             if observations is not None:
                 return observations
         self._wire.stats.unmatched_responses += 1
+        self._calls.strayed(answer_keys(message.get("id")), message, exact)
         if listed_in(message) is not None:
             self._lists.strayed(answer_keys(message.get("id")))
         return []

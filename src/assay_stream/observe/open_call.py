@@ -120,6 +120,7 @@ class OpenCall:
         inputs_max: requests of the server that are counted and hashed.
         token: what reports of its progress name.
         shown_name: what the client called the tool, where a gateway says how the server calls it.
+        elsewhere: outcome, code and digest of the first answer that came in an exchange that is not the call's.
     """
 
     tool_name: str
@@ -139,6 +140,7 @@ class OpenCall:
     progress_count: int = 0
     task: OpenTask | None = None
     shown_name: str | None = None
+    elsewhere: tuple[bool | None, str | None, str | None] | None = None
     _inputs: InputCounter | None = None
 
     @property

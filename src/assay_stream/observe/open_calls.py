@@ -28,6 +28,10 @@ class PendingCalls:
             self._in_exchange.setdefault(key[2], {})[key] = call
             self._of_id.setdefault(key[:2], set()).add(key)
 
+    def get(self, key: RequestKey) -> OpenCall | None:
+        """Return a call without taking it."""
+        return self._calls.get(key)
+
     def take(self, key: RequestKey) -> OpenCall | None:
         """Remove a call and return it."""
         call = self._calls.pop(key, None)

@@ -17,7 +17,7 @@ task id and no ``requestState`` enters an event.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -42,6 +42,10 @@ from assay_stream.observe.wire_tasks import (
 )
 
 _PROGRESS = "notifications/progress"
+
+
+def _result_hash(message: Mapping[str, Any], exact: bool) -> str | None:
+    return digest_of(message["result"]) if exact and "result" in message else None
 
 
 class CallObserver:
@@ -132,6 +136,13 @@ class CallObserver:
                 ended = self._advance(call, state, exact, at)
                 return ended or self._hold(("task", call.task.id_hash), call, at)
         return [self._result(call, message, exact, at)]
+
+    def strayed(self, keys: Iterable[RequestKey], message: Mapping[str, Any], exact: bool) -> None:
+        """Note an answer in another exchange than its call: a client that goes by the id takes it."""
+        for key in keys:
+            call = self._pending.get(self._pending.with_id(key))
+            if call is not None and call.elsewhere is None:
+                call.elsewhere = *outcome_of(message), _result_hash(message, exact)
 
     def said(self, message: Mapping[str, Any], exact: bool, at: datetime, exchange: int) -> list[Observation]:
         """Return what a request or notification of the server yields."""
@@ -318,7 +329,10 @@ class CallObserver:
             outcome = Outcome(None, "cancelled")
         elif call.task is not None and call.task.status == "failed" and outcome.ok:
             outcome = Outcome(False, "task_failed")
-        return self._event(call, at, outcome, digest_of(message["result"]) if exact and "result" in message else None)
+        result_hash = _result_hash(message, exact)
+        if outcome.ok and call.elsewhere not in (None, (*outcome, result_hash)):
+            outcome = Outcome(None, "answers_differ")
+        return self._event(call, at, outcome, result_hash)
 
     def _event(self, call: OpenCall, at: datetime, outcome: Outcome, result_hash: str | None = None) -> Observation:
         self._inputs.end(call)

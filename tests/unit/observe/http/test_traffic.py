@@ -118,6 +118,45 @@ def test_equal_ids_of_clients_without_a_session_are_told_apart() -> None:
     assert len({each["tool_call_id"] for each in calls}) == 2
 
 
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        result(2, isError=True),
+        result("2", isError=True),
+        {"jsonrpc": "2.0", "id": 2, "error": {"code": -32603, "message": "no"}},
+        result(2, content=["other"]),
+        result(2, resultType="input_required"),
+    ],
+)
+def test_a_call_with_two_answers_that_differ_is_no_success(elsewhere: dict[str, Any]) -> None:
+    """Clients that go by the id took the one on the other stream, which came first."""
+    wire = Wire()
+    stream = wire.posts(None, method="GET", Mcp_Session_Id="a")
+    asked = wire.posts(call(2), Mcp_Session_Id="a")
+    wire.answers(stream, elsewhere)
+    wire.answers(asked, result(2, content=[]))
+    wire.ends(asked)
+    wire.answers(stream, result(2, content=[]))
+    [record] = wire.observed
+    assert record.get("ok") is None
+    assert record["error"]["code"] == "answers_differ"
+    assert "result_hash" in record
+
+
+def test_a_call_with_two_equal_answers_or_an_error_is_what_they_say() -> None:
+    """An error is one, whatever came elsewhere; and the answer to another call says nothing of this one."""
+    wire = Wire()
+    stream = wire.posts(None, method="GET", Mcp_Session_Id="a")
+    wire.answers(stream)
+    for number, own in ((2, {}), (3, {"isError": True})):
+        asked = wire.posts(call(number), Mcp_Session_Id="a")
+        wire.answers(stream, result(number), result(9, isError=True))
+        wire.answers(asked, result(number, **own))
+        wire.ends(asked)
+    assert [each["ok"] for each in wire.observed] == [True, False]
+    assert errors(wire) == [None, "tool_error"]
+
+
 def test_sessions_are_connections_of_their_own() -> None:
     """What one session was shown is nothing that another one goes by."""
     wire = Wire()
