@@ -7,7 +7,7 @@
    counts where it belongs.
 4. The state names the last record in that order (the *mark*) and how far the topic was read (*through*). After a crash
    reading goes on from the earliest record that waited; what stands before ``through`` and not after the mark has been
-   handled.
+   handled. Nothing is released before all that waited is read again: the inputs were read further than that.
 """
 
 from __future__ import annotations
@@ -78,6 +78,8 @@ class AgentState(Table[Any]):
         self._cuts: deque[tuple[_Order, dict[SourcePartition, int]]] = deque()
         self._sources: dict[SourcePartition, tuple[int, int]] = {}
         self._through = 0
+        self._reread_to = 0
+        """Up to where what waited at a crash is read again; 0 once it is."""
         self._mark: _Order | None = None
         self._definitions = 0
 
@@ -96,6 +98,7 @@ class AgentState(Table[Any]):
         offset = record.origin.offset
         is_new = offset >= self._through
         self._through = max(self._through, offset + 1)
+        self._note_reread(offset + 1)
         if record.set_aside:
             return set_aside(record) if is_new else []
         headers = dict(record.headers)
@@ -150,7 +153,7 @@ class AgentState(Table[Any]):
         positions = super().restored()
         reading: AgentReading | None = self.get(_READING)
         if reading is not None:
-            self._through = reading["through"]
+            self._through = self._reread_to = reading["through"]
             self._mark = None if reading["mark"] is None else tuple(reading["mark"])
             self._sources = {(topic, number): (at, time_us) for topic, number, at, time_us in reading["sources"]}
         self._definitions = sum(key.startswith(_DEFINITION) for key in self)
@@ -160,6 +163,9 @@ class AgentState(Table[Any]):
         """Return what changed, and where reading goes on: at the first record that waits."""
         position = max(self._through, positions[self._input_topic_name])
         self._through = position
+        # No record stands in front of what only a transaction's marker fills.
+        self._note_reread(positions[self._input_topic_name])
+        outputs = self._release()
         reading: AgentReading = {
             "through": position,
             "mark": None if self._mark is None else list(self._mark),
@@ -167,7 +173,11 @@ class AgentState(Table[Any]):
         }
         self[_READING] = reading
         first = min((waiting.offset for waiting in self._waiting), default=position)
-        return super().flush({self._input_topic_name: first})
+        return [*outputs, *super().flush({self._input_topic_name: first})]
+
+    def _note_reread(self, position: int) -> None:
+        if position >= self._reread_to:
+            self._reread_to = 0
 
     def decode(self, key: str, fields: dict[str, Any]) -> Any:
         """Return a value as it is kept in memory: a state as bytes, so that no handler can change it."""
@@ -182,6 +192,8 @@ class AgentState(Table[Any]):
 
     def _release(self) -> list[Output]:
         outputs: list[Output] = []
+        if self._reread_to:
+            return outputs
         while self._cuts and not self._behind(self._cuts[0][1]):
             bound, _ = self._cuts.popleft()
             while self._waiting and self._waiting[0].order <= bound:

@@ -43,13 +43,14 @@ class Internal:
         self.states: dict[bytes, Record] = {}
         self.state = self.restart()
 
-    def restart(self) -> AgentState:
-        """A new process, that restores what the last one committed."""
+    def restart(self, records: int | None = None) -> AgentState:
+        """A new process, that restores what the last one committed and reads so many records again."""
         self.state = AgentState(self.agents, 0, input_topic=INTERNAL, limits=self.limits)
         for record in self.states.values():
             self.state.restore(record)
         start = self.state.restored()[INTERNAL] or 0
-        for record in self.log[start:]:
+        again = self.log[start:] if records is None else self.log[start : start + records]
+        for record in again:
             assert self.state.process(record) == []
         return self.state
 
@@ -177,6 +178,24 @@ def test_a_restart_over_handled_and_waiting_records_handles_only_these() -> None
     internal.restart()
     internal.state.note_ends({(EVIDENCE, 0): 9})
     assert [finding.tool_name for finding in internal.read(to=9)] == ["2", "3"]
+
+
+@pytest.mark.parametrize("is_marked", [False, True])
+def test_a_restart_releases_nothing_before_all_that_waited_is_read_again(is_marked: bool) -> None:
+    """The inputs were read to their ends, and so is said, but only the first batch is here again."""
+    internal = Internal(echo())
+    internal.read(evidence(0, 50), evidence(1, 20), to=2)
+    if is_marked:
+        # What a transaction's marker fills is read, too, and no record.
+        internal.state.flush({INTERNAL: len(internal.log) + 1})
+    internal.commit()
+    internal.restart(records=1)
+    assert internal.ends(2) == []
+    assert internal.state.process(internal.log[1]) == []
+    found = internal.state.process(internal.log[2])
+    if is_marked:
+        found = [each for each in internal.state.flush({INTERNAL: len(internal.log) + 1}) if each.role is Role.FINDINGS]
+    assert seconds(findings_in(found)) == [20, 50]
 
 
 def test_keys_beyond_the_bound_are_forgotten_and_a_finding_says_so() -> None:
