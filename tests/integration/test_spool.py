@@ -29,9 +29,10 @@ class Publishing:
 
     def __init__(self, deployment: Deployment, folder: Path, first: int) -> None:
         self.output = folder / f"out-{first}"
+        log = folder / f"log-{first}"  # apart: aiokafka's lines would get into the middle of ours
         command = [sys.executable, "-m", "tests.support.spooling_publisher", str(folder / "spool"), str(first)]
-        with self.output.open("wb") as out:
-            self.process = subprocess.Popen(command, env=os.environ | deployment.env, stdout=out, stderr=out)
+        with self.output.open("wb") as out, log.open("wb") as err:
+            self.process = subprocess.Popen(command, env=os.environ | deployment.env, stdout=out, stderr=err)
 
     def lines(self) -> list[dict[str, Any]]:
         """What it said."""
