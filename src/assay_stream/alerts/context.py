@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import orjson
 
-from assay_stream.alerts.selection import since_of
 from assay_stream.alerts.shadowing import shadow_of
 from assay_stream.alerts.state import FURTHER_OBSERVERS
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.alert_state import UNNAMED_OBSERVER
+from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import Entry, NameClaim, Resolution, Suppression
 from assay_stream.model.suppression import ANY_SERVER, SuppressionRule
@@ -176,7 +176,7 @@ class Calls:
                 return
             bound = data["binding"].get("full_digest")
             named = (str(data[name]) for name in ("tool_call_id", "observer_id", "decision"))
-            call = CallSummary(since_of(event["time"]), str(event["id"]), *named)
+            call = CallSummary(time_us_of(event["time"]) // 1_000, str(event["id"]), *named)
         except (KeyError, TypeError, ValueError, AttributeError):
             raise InputError("not_evidence", "this is no evidence record (assay.tool.decision)") from None
         if call.time_ms >= self.since_ms:

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import StrEnum
 
 from assay_stream.alerts.formats.view import AlertView
-from assay_stream.errors import InputError
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class SeverityLevel(StrEnum):
@@ -54,21 +50,3 @@ class AlertSelection:
             return True
         told = 1 <= severity_id <= _FATAL
         return not told or severity_id >= _SEVERITY_IDS[self.severity]
-
-
-def since_of(text: str) -> int:
-    """Parse a time, and return it as milliseconds since the epoch.
-
-    Args:
-        text: RFC 3339, with its offset from UTC.
-
-    Raises:
-        InputError: ``bad_time``.
-    """
-    try:
-        moment = datetime.fromisoformat(text.upper())
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise InputError("bad_time", "write the time as RFC 3339 with its offset: 2026-03-01T10:00:00Z")
-    return int((moment - _EPOCH).total_seconds() * 1_000)

@@ -11,9 +11,9 @@ import typer
 
 from assay_stream.alerts.formats import CONTENT_TYPES, AlertFormat, as_lines, read_alert, view_of
 from assay_stream.alerts.formats.syslog import EXAMPLE_ENTERPRISE
-from assay_stream.alerts.selection import AlertSelection, SeverityLevel, since_of
+from assay_stream.alerts.selection import AlertSelection, SeverityLevel
 from assay_stream.cli.files import input_lines
-from assay_stream.cli.options import Bootstrap
+from assay_stream.cli.options import Bootstrap, time_option
 from assay_stream.cli.shared import on_kafka, show_refused
 from assay_stream.config import Settings, command_settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError, needing_extra
@@ -24,7 +24,7 @@ from assay_stream.model.record import Role
 alerts_app = typer.Typer(help="Triage, export, forward and suppress alerts.", no_args_is_help=True)
 
 ServerFilter = Annotated[str | None, typer.Option(help="Only alerts about this server.")]
-Since = Annotated[str | None, typer.Option(metavar="TIME", help="Only alerts of this time (RFC 3339) or later.")]
+Since = Annotated[int | None, time_option("Only alerts of this time or later.")]
 SeverityFilter = Annotated[
     SeverityLevel | None,
     typer.Option("--severity", "--min-severity", help="Only alerts of this severity or a higher one."),
@@ -51,7 +51,7 @@ def export(
     Good alerts are written, bad ones are named, and then the exit code is 2.
     """
     selection = AlertSelection(
-        since_ms=None if since is None else since_of(since), server_id=server_id, severity=severity
+        since_ms=None if since is None else since // 1_000, server_id=server_id, severity=severity
     )
     refused: list[str] = []
     alerts = chosen_alerts(file, selection, refused, bootstrap=bootstrap_servers)

@@ -26,7 +26,7 @@ _HOUR_US = 3_600_000_000
 def coverage(
     inputs: Inputs = None,
     from_kafka: FromKafka = False,
-    since: Annotated[int | None, time_option("Only calls of this time (RFC 3339) or later. Every list counts.")] = None,
+    since: Annotated[int | None, time_option("Only calls of this time or later. Every list counts.")] = None,
     until: Annotated[int | None, time_option("Only records of this time or earlier.")] = None,
     silent_after: Annotated[
         float, typer.Option(min=0, help="Hours without a record after which a server or observer is silent.")

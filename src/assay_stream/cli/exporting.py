@@ -41,8 +41,8 @@ class Selecting:
             "Default: from Kafka.",
         ),
     ] = None
-    since: Annotated[int | None, time_option("Only records of this time (RFC 3339) or later.")] = None
-    until: Annotated[int | None, time_option("Only records before this time (RFC 3339).")] = None
+    since: Annotated[int | None, time_option("Only records of this time or later.")] = None
+    until: Annotated[int | None, time_option("Only records before this time.")] = None
     server_id: ServerIds = None
     offsets: Annotated[
         list[str] | None,

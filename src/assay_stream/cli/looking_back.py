@@ -73,7 +73,7 @@ def _unknown_is_an_answer(command: Callable[..., None]) -> Callable[..., None]:
 def asof(
     server_id: ServerId,
     looking: Looking,
-    at: Annotated[int | None, time_option("The time (RFC 3339), inclusive. Default: now.")] = None,
+    at: Annotated[int | None, time_option("The time, inclusive. Default: now.")] = None,
     tool: AnyTool = None,
     from_log: Annotated[bool, typer.Option("--from-log", help="Read the full logs, which reach further back.")] = False,
 ) -> None:
@@ -96,7 +96,7 @@ def timeline(
     server_id: ServerId,
     looking: Looking,
     tool: AnyTool = None,
-    since: Annotated[int | None, time_option("Only from this time (RFC 3339) on.")] = None,
+    since: Annotated[int | None, time_option("Only from this time on.")] = None,
     until: Annotated[int | None, time_option("Only up to this time, inclusive.")] = None,
 ) -> None:
     """Show every change on a server with its evidence: changed lists, findings, decisions, alerts.

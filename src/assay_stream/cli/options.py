@@ -2,6 +2,7 @@
 
 import inspect
 import socket
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import wraps
@@ -12,26 +13,22 @@ import typer
 
 from assay_stream.cli.output import ReportFormat, RowFormat
 from assay_stream.config import Settings, command_settings
-from assay_stream.errors import ConfigurationError, InputError
-from assay_stream.model.cloudevents import time_us_of
+from assay_stream.errors import ConfigurationError
+from assay_stream.model.operator_time import ACCEPTED, operator_time_us
 from assay_stream.observe import Vantage
 
 
-def operator_time_us(text: str) -> int:
-    """Return the time that an operator means, microseconds since the epoch.
+def time_option(help_: str, *names: str, ahead: bool = False) -> Any:
+    """Return an option that takes a time and gives it in microseconds since the epoch.
 
-    Raises:
-        InputError: ``bad_time``.
+    Args:
+        ahead: as in ``operator_time_us``.
     """
-    try:
-        return time_us_of(text)
-    except (InputError, TypeError):
-        raise InputError("bad_time", "write the time as RFC 3339 with its offset: 2026-03-01T10:00:00Z") from None
 
+    def parse(text: str) -> int:
+        return operator_time_us(text, now_us=time.time_ns() // 1_000, ahead=ahead)
 
-def time_option(help_: str, *names: str) -> Any:
-    """Return an option that takes a time and gives it in microseconds since the epoch."""
-    return typer.Option(*names, parser=operator_time_us, metavar="TIME", help=help_)
+    return typer.Option(*names, parser=parse, metavar="TIME", help=f"{help_} TIME: {ACCEPTED}.")
 
 
 Bootstrap = Annotated[

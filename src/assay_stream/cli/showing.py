@@ -38,7 +38,7 @@ def list_alerts(
     kind: Annotated[Kind | None, typer.Option(help="Only this kind of finding.")] = None,
     severity: SeverityFilter = None,
     status: Annotated[StatusChoice, typer.Option(help="Only alerts with this status.")] = "open",
-    since: Annotated[int | None, time_option("Only alerts last seen at this time (RFC 3339) or later.")] = None,
+    since: Annotated[int | None, time_option("Only alerts last seen at this time or later.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of alerts.")] = None,
     target: Format = RowFormat.TABLE,
     each: Annotated[bool, typer.Option("--each", help="A line for each alert, not for each change.")] = False,

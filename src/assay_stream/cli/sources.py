@@ -31,8 +31,8 @@ _LOOK_EVERY = 1_024
 class RangeOptions:
     """Which records to take."""
 
-    from_time: Annotated[int | None, time_option("Calls from this log time (RFC 3339) on.")] = None
-    to_time: Annotated[int | None, time_option("Records before this log time (RFC 3339).")] = None
+    from_time: Annotated[int | None, time_option("Calls from this log time on.")] = None
+    to_time: Annotated[int | None, time_option("Records before this log time.")] = None
     offsets: Annotated[
         list[str] | None,
         typer.Option(

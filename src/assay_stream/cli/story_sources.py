@@ -48,9 +48,7 @@ class Sources:
         Path | None, typer.Option(help="Evidence (NDJSON). Default: from Kafka; none with --input.")
     ] = None
     no_calls: Annotated[bool, typer.Option("--no-calls", help="Do not look for calls that used the tool.")] = False
-    since: Annotated[int | None, time_option("Only calls since this time (RFC 3339). Default: the first finding.")] = (
-        None
-    )
+    since: Annotated[int | None, time_option("Only calls since this time. Default: the first finding.")] = None
     bootstrap_servers: Bootstrap = None
 
     def story(self, uid: str, *, full: bool = False) -> tuple[AlertStory, list[str]]:

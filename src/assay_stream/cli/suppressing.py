@@ -1,18 +1,18 @@
 """``assay-stream alerts suppress`` and ``unsuppress``: rules that silence expected alerts."""
 
-from datetime import UTC, datetime
+import time
 from typing import Annotated
 
 import typer
 
 from assay_stream.cli.deciding import Deciding
-from assay_stream.cli.options import grouped
+from assay_stream.cli.options import grouped, time_option
 from assay_stream.cli.shared import say
 from assay_stream.errors import InputError
 from assay_stream.model.control import SUPPRESSION_REMOVE_TYPE, SUPPRESSION_SET_TYPE
 from assay_stream.model.glob import compile_glob
 from assay_stream.model.kinds import Kind
-from assay_stream.observe.events import rfc3339
+from assay_stream.report.rows import time_text
 
 _MCP_FIELDS = frozenset(
     (
@@ -37,15 +37,15 @@ def suppress(
     detection: Annotated[
         str | None, typer.Option("--detection", help="Only what this agent of yours finds.", metavar="AGENT")
     ] = None,
-    until: Annotated[
-        str | None, typer.Option("--until", help="When the rule ends (ISO 8601; default zone: UTC).")
-    ] = None,
+    until: Annotated[int | None, time_option("When the rule ends.", "--until", ahead=True)] = None,
 ) -> None:
     """Suppress alerts: they are still written, with the status Suppressed and the rule's name."""
     if tool is not None:
         compile_glob(tool)
     if field and field not in _MCP_FIELDS:
         say("--field is not a field that MCP defines: the rule covers nothing unless a server uses that very name")
+    if until is not None and until <= time.time_ns() // 1_000:
+        raise InputError("bad_time", "--until is in the past: such a rule would cover nothing", path="$.data.until")
     data = {
         "server_id": server_id,
         "id": id_,
@@ -53,7 +53,7 @@ def suppress(
         "kind": None if kind is None else kind.value,
         "field": field,
         "detection": detection,
-        "until": None if until is None else _time_of(until),
+        "until": None if until is None else time_text(until),
     }
     by.decide((SUPPRESSION_SET_TYPE, data))
     say(f"suppressed by {id_} on {_shown(server_id)}" + (f" until {data['until']}" if until else ""))
@@ -69,16 +69,3 @@ def unsuppress(server_id: RuleServer, id_: RuleId, by: Deciding) -> None:
 
 def _shown(server_id: str) -> str:
     return "every server" if server_id == "*" else server_id
-
-
-def _time_of(text: str) -> str:
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        raise InputError(
-            "bad_time", "--until is not a time: write it as 2026-03-01, or 2026-03-01T10:00:00Z", path="$.data.until"
-        ) from None
-    time = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
-    if time <= datetime.now(UTC):
-        raise InputError("bad_time", "--until is in the past: such a rule would cover nothing", path="$.data.until")
-    return rfc3339(time)

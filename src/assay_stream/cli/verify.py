@@ -31,7 +31,7 @@ from assay_stream.verify.verification import Judgement, RecordStatus, Verifier, 
 class SelectionOptions:
     """Which evidence to verify."""
 
-    since_us: Annotated[int | None, time_option("Only calls of this time (RFC 3339) or later.", "--since")] = None
+    since_us: Annotated[int | None, time_option("Only calls of this time or later.", "--since")] = None
     until_us: Annotated[int | None, time_option("Only calls of this time or earlier.", "--until")] = None
     server_id: Annotated[str | None, typer.Option(help="Only calls on this server.")] = None
     evidence_id: Annotated[str | None, typer.Option(help="Only the records with this id.")] = None

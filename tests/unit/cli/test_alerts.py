@@ -78,7 +78,7 @@ def test_a_bad_line_is_named_and_the_good_ones_are_written(file: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        (["export", "--since", "yesterday"], "bad_time"),
+        (["export", "--since", "soon"], "bad_time"),
         (["forward", "--to", "mail:soc@example.com"], "bad_receiver"),
         (["forward", "--to", "syslog:h:514", "--hmac-variable", "X"], "bad_option"),
         (["forward", "--to", "webhook:https://h/", "--header", "X-Key"], "bad_option"),

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from assay_stream.cli.options import operator_time_us
 from assay_stream.cli.sources import RangeOptions, make_source
 from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.files.record_line import record_line
 from assay_stream.kafka import lookup
+from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.record import Record, Role
 from assay_stream.replay.selection import Selection
 from tests.support.events import TOOL, Story
@@ -49,8 +49,8 @@ def test_a_file_gives_the_records_that_are_asked_for(file: Path) -> None:
     for ranges, count in (
         (RangeOptions(), 3),
         (RangeOptions(offsets=["calls:0=1.."]), 2),
-        (RangeOptions(from_time=operator_time_us("2026-03-01T10:00:02Z")), 2),
-        (RangeOptions(to_time=operator_time_us("2026-03-01T10:00:01Z")), 1),
+        (RangeOptions(from_time=time_us_of("2026-03-01T10:00:02Z")), 2),
+        (RangeOptions(to_time=time_us_of("2026-03-01T10:00:01Z")), 1),
         (RangeOptions(server_ids=["another"]), 0),
     ):
         taken: list[Record] = []
