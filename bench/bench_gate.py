@@ -22,7 +22,7 @@ from assay_stream.observe import Observation, Vantage, WireObserver
 from assay_stream.observe.gate import Gate
 from assay_stream.observe.inspection import ClientOutput, Enforcer, Watch
 from assay_stream.observe.pumps import Pump
-from assay_stream.observe.verdicts import VerdictTable
+from assay_stream.registry.rulings import VerdictTable
 from assay_stream.registry.verdicts import verdict_key
 from assay_stream.schemes.fingerprint import fingerprint
 

@@ -13,8 +13,8 @@ from assay_stream.observe import WireObserver
 from assay_stream.observe.gate import Passage, Rule
 from assay_stream.observe.hiding import gate_class
 from assay_stream.observe.shown import Shown
-from assay_stream.observe.verdicts import Ruling, VerdictTable
 from assay_stream.registry.pins import PinsInForce, check_pins
+from assay_stream.registry.rulings import Ruling, VerdictTable
 from assay_stream.registry.verdicts import verdict_key
 from assay_stream.schemes.fingerprint import Fingerprint, fingerprint
 from assay_stream.schemes.hangar import Action, DigestPolicy, MismatchAction, UnknownPolicy

@@ -42,8 +42,8 @@ from assay_stream.observe.jsonrpc import (
 from assay_stream.observe.mcp_wire import WireObserver
 from assay_stream.observe.offered import HiddenTool
 from assay_stream.observe.shown import Shown
-from assay_stream.observe.verdicts import UNREADABLE, WITHDRAWN, Ruling, gravity
 from assay_stream.registry.offers import content_key
+from assay_stream.registry.rulings import UNREADABLE, WITHDRAWN, Ruling, gravity
 from assay_stream.schemes.fingerprint import ContentCache, Fingerprint, fingerprint
 from assay_stream.schemes.hangar import Action
 

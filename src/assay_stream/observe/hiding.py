@@ -24,7 +24,7 @@ from assay_stream.observe.gate import Gate, answerable, error_of
 from assay_stream.observe.jsonrpc import BLANKS, BLOCKED_CODE, Line, is_ambiguous, listed_in, may_list
 from assay_stream.observe.offered import HiddenTool
 from assay_stream.observe.shown import Shown
-from assay_stream.observe.verdicts import NO_VERDICT, UNREADABLE, Ruling
+from assay_stream.registry.rulings import NO_VERDICT, UNREADABLE, Ruling
 from assay_stream.schemes.fingerprint import Fingerprint
 from assay_stream.schemes.hangar import Action
 

@@ -131,11 +131,7 @@ def test_an_empty_input_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "code"),
-    [
-        (("--since", "soon"), "bad_time"),
-        (("--offsets", "1-2"), "bad_offsets"),
-        (("--run-id", "a:b"), "bad_run_id"),
-    ],
+    [(("--since", "soon"), "bad_time"), (("--offsets", "1-2"), "bad_offsets"), (("--run-id", "a:b"), "bad_run_id")],
 )
 def test_an_option_that_cannot_be_meant_is_refused(options: tuple[str, ...], code: str, tmp_path: Path) -> None:
     """With its code."""

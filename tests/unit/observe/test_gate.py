@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.observe.jsonrpc import BLOCKED_CODE, INVALID_REQUEST_CODE
-from assay_stream.observe.verdicts import UNREADABLE
+from assay_stream.registry.rulings import UNREADABLE
 from tests.support.gates import Connection, a_call, a_table, a_tool, a_verdict, answer, denied, pinned, value_of
 from tests.support.mcp_dialogue import START
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from assay_stream.observe.jsonrpc import BLOCKED_CODE, may_list
 from assay_stream.observe.shown import Shown
-from assay_stream.observe.verdicts import Ruling
+from assay_stream.registry.rulings import Ruling
 from assay_stream.schemes.fingerprint import fingerprint
 from assay_stream.schemes.hangar import Action
 from tests.support.gates import SERVER, Connection, a_table, a_tool, a_verdict, pinned

@@ -15,7 +15,7 @@ import pytest
 from assay_stream.limits import HTTP_LIMITS
 from assay_stream.observe.http import upload
 from assay_stream.observe.jsonrpc import BLOCKED_CODE, HEADER_MISMATCH_CODE
-from assay_stream.observe.verdicts import VerdictTable
+from assay_stream.registry.rulings import VerdictTable
 from tests.support.gates import Connection, a_call, a_tool, answer, pinned
 from tests.support.http_tap import Tap, http_tap
 from tests.support.raw_http import a_post, a_response, body_of, connect, exchange, raw_server
