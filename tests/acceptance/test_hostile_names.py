@@ -118,6 +118,10 @@ PRINTING: list[tuple[str, ...]] = [
         ("asof", "--server-id", SERVER, "--at", "2026-03-02T00:00:00Z", *INPUT, "--format", target)
         for target in ("table", "json", "csv")
     ),
+    *(
+        ("policy", "plan", "--server-id", SERVER, "--enforcement", "block", "--unknown", "block", *INPUT, *as_json)
+        for as_json in ((), ("--json",))
+    ),
     *(("coverage", *INPUT, "--format", target) for target in ("table", "json", "csv")),
     *(("timeline", "--server-id", SERVER, *INPUT, "--format", target) for target in ("table", "json", "csv")),
     *(("trace", "--tool-call-id", "CALL", *INPUT, "--format", target) for target in ("table", "json")),
@@ -161,7 +165,16 @@ PRINTS_NO_NAMES = {
     ),
     *("schemapin sign", "schemapin verify", "schemapin well-known", "schemapin fetch", "topics apply", "topics show"),
     "ingest token",
-    *("pins approve", "pins reject", "pins remove", "pins export", "policy set", "keys accept", "keys revoke"),
+    *(
+        "pins approve",
+        "pins reject",
+        "pins remove",
+        "pins export",
+        "policy set",
+        "policy remove",
+        "keys accept",
+        "keys revoke",
+    ),
     *(f"alerts {name}" for name in ("suppress", "unsuppress", "acknowledge", "assign", "comment", "close", "reopen")),
 }
 """Commands that print counts, keys, what the operator typed (through ``say``), or a peer's format."""

@@ -125,6 +125,14 @@ def test_a_call_that_was_allowed_and_should_not_have_been_raises_an_alert(
     assert len(raised) == len(wanted)
 
 
+def test_a_policy_taken_back_blocks_nothing_and_leaves_no_verdict() -> None:
+    """From its event time on; what was called before keeps its evidence."""
+    talk = Talk().policy(0, "block", "block").offers(1, FIRST).agent_calls(2)
+    outcome = talk.control(3, "policy.remove").agent_calls(4).ends()
+    assert [payload["pin"].get("action") for payload in outcome.evidence] == ["block", None]
+    assert verdicts_of(outcome) == {}
+
+
 def test_without_a_policy_nothing_would_have_been_blocked() -> None:
     """A mismatch is found, and no action is made up."""
     outcome = Talk().pins(0, DIGEST_OF_FIRST).offers(1, SECOND).agent_calls(2).ends()

@@ -126,7 +126,7 @@ async def test_a_pinned_tool_of_a_swapped_server_is_refused_until_it_is_approved
     worker = deployment.start_worker()
     await worker.wait_ready()
     reason = ("--reason", "as reviewed")
-    await ordered(deployment, "policy", "set", "--server-id", "time", "--enforcement", "block", *reason)
+    await ordered(deployment, "policy", "set", "--server-id", "time", "--enforcement", "block", "--new", *reason)
     async with enforced(deployment, time_server("0.6.2")) as client:
         await client.list_tools()
         assert await call(client) is None, "a tool without a pin passes"
@@ -176,7 +176,7 @@ async def test_a_swapped_server_is_refused_over_http(deployment: Deployment, mod
     worker = deployment.start_worker()
     await worker.wait_ready()
     reason, port, behind = ("--reason", "as reviewed"), free_port(), free_port()
-    await ordered(deployment, "policy", "set", "--server-id", "web", "--enforcement", "block", *reason)
+    await ordered(deployment, "policy", "set", "--server-id", "web", "--enforcement", "block", "--new", *reason)
     listen = ["tap", "--listen", f"127.0.0.1:{port}", "--server-id", "web", "--observer-id", "proxy-1", "--enforce"]
     command = [sys.executable, "-m", "assay_stream", *listen, *options, "--upstream", f"http://127.0.0.1:{behind}/mcp"]
     async with listening(command, port, env=deployment.env):
@@ -257,7 +257,7 @@ async def test_a_decision_reaches_a_running_tap_within_a_second(
     worker = deployment.start_worker()
     await worker.wait_ready()
     await ordered(
-        deployment, "policy", "set", "--server-id", "time", "--enforcement", "block", "--reason", "as reviewed"
+        deployment, "policy", "set", "--server-id", "time", "--enforcement", "block", "--new", "--reason", "as reviewed"
     )
     async with enforced(deployment, time_server("2026.10.19")) as client, operator(deployment) as decide:
         await client.list_tools()

@@ -62,7 +62,7 @@ async def test_a_pinned_tool_of_a_swapped_server_is_refused_until_it_is_approved
     worker = deployment.start_worker()
     await worker.wait_ready()
     reason = ("--reason", "as reviewed")
-    await ordered(deployment, "policy", "set", "--server-id", "files", "--enforcement", "block", *reason)
+    await ordered(deployment, "policy", "set", "--server-id", "files", "--enforcement", "block", "--new", *reason)
     options = ("--enforce", "--prefix", "files_=files", "--prefix", "other_=other")
     async with serving(deployment, *options) as gateway:
 

@@ -162,7 +162,7 @@ class TestFastMCP:
         worker = deployment.start_worker()
         await worker.wait_ready()
         reason = ("--reason", "as reviewed")
-        await ordered(deployment, "policy", "set", "--server-id", "time", "--enforcement", "block", *reason)
+        await ordered(deployment, "policy", "set", "--server-id", "time", "--enforcement", "block", "--new", *reason)
         enforcing = {"verdicts": deployment.topics[Role.VERDICTS]}
         async with through_fastmcp(deployment, time_server("0.6.2"), tmp_path, "legacy", **enforcing) as client:
             await client.list_tools()

@@ -74,7 +74,7 @@ def a_decision(draw: st.DrawFn, number: int, second: float) -> bytes:
     """A control record of any kind."""
     kind = draw(
         st.sampled_from(
-            ["pin.set", "pin.reject", "pin.remove", "policy.set", "key.accept", "key.revoke"]
+            ["pin.set", "pin.reject", "pin.remove", "policy.set", "policy.remove", "key.accept", "key.revoke"]
             + ["discovery.observed"] * 3
         )
     )
@@ -89,6 +89,8 @@ def a_decision(draw: st.DrawFn, number: int, second: float) -> bytes:
             "enforcement": draw(st.sampled_from(["audit", "warn", "block"])),
             "unknown": draw(st.sampled_from(["allow_degraded", "warn", "block"])),
         }
+    elif kind == "policy.remove":
+        data = {"tool_name": draw(st.sampled_from([None, tool]))}
     elif kind == "discovery.observed":
         data = {"domain": draw(st.sampled_from([*DOMAINS[:1] * 4, DOMAINS[1]])), **draw(found())}
     else:

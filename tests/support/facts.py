@@ -118,21 +118,21 @@ def a_pin(
 
 
 def a_policy(
-    enforcement: str = "block",
+    enforcement: str | None = "block",
     unknown: str = "allow_degraded",
     *,
     time_us: int,
     offset: int,
     tool_name: str | None = None,
 ) -> Policy:
-    """A digest policy."""
+    """A digest policy, or with ``None`` one taken back."""
     return Policy(
         server_id=SERVER,
         tool_name=tool_name,
         origin=Origin(topic="assay.control", partition=0, offset=offset),
         time_us=time_us,
         enforcement=enforcement,
-        unknown=unknown,
+        unknown=None if enforcement is None else unknown,
         author="ann",
         reason="review",
     )

@@ -23,6 +23,7 @@ from assay_stream.cli import (
     looking_back,
     operating,
     pins,
+    policy_plan,
     publishing,
     replay,
     rules,
@@ -70,6 +71,7 @@ app.add_typer(operating.topics_app, name="topics")
 app.add_typer(pins.pins_app, name="pins")
 app.add_typer(rules.policy_app, name="policy")
 app.add_typer(rules.keys_app, name="keys")
+rules.policy_app.command()(policy_plan.plan)
 app.add_typer(alerts.alerts_app, name="alerts")
 alerts.alerts_app.command("list")(showing.list_alerts)
 alerts.alerts_app.command()(showing.show)

@@ -17,6 +17,7 @@ from assay_stream.cli.shared import on_kafka, say
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import InputError
 from assay_stream.kafka.lookup import read_bindings
+from assay_stream.model.suppression import ANY_SERVER
 from assay_stream.observe.decisions import decision_event
 from assay_stream.registry.state import Bindings
 
@@ -46,6 +47,31 @@ class Deciding:
             for kind, data in decisions
         ]
         deliver(observations, self.output, self.bootstrap_servers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecidingOnServer(Deciding):
+    """The same for what names a server by hand, where a slip of the pen would decide on nothing."""
+
+    new: Annotated[bool, typer.Option("--new", help="Allow a server that no list and no decision has named yet.")] = (
+        False
+    )
+
+    def decide(self, *decisions: tuple[str, Mapping[str, Any]]) -> None:
+        """Publish decisions, once their servers are known. Into a file (``output``) they go unchecked.
+
+        Raises:
+            InputError: ``server_not_known``; as ``Deciding.decide``.
+            OperatingError: as ``Deciding.decide``.
+        """
+        if self.output is None and not self.new:
+            _, bindings = known_bindings(self.bootstrap_servers)
+            named = {data["server_id"] for _, data in decisions} - {ANY_SERVER}
+            for server_id in sorted(named - bindings.servers.keys()):
+                raise InputError(
+                    "server_not_known", f"no list and no decision names {server_id}: check it, or give --new"
+                )
+        Deciding.decide(self, *decisions)
 
 
 def author_or_login(author: str | None) -> str:

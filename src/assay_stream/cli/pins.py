@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from assay_stream import __version__
-from assay_stream.cli.deciding import Deciding, known_bindings, print_state
+from assay_stream.cli.deciding import Deciding, DecidingOnServer, known_bindings, print_state
 from assay_stream.cli.files import read_input
 from assay_stream.cli.options import AnyServerId, AnyTool, AsJson, Bootstrap, ServerId, grouped
 from assay_stream.cli.output import print_line
@@ -112,7 +112,7 @@ def reject(by: Deciding, chosen: Chosen) -> None:
 def remove(
     server_id: ServerId,
     tool: Annotated[str, typer.Option("--tool", help="The tool.")],
-    by: Deciding,
+    by: DecidingOnServer,
     scheme: Annotated[str, typer.Option(help="The scheme of the pin.")],
     value: Annotated[str | None, typer.Option(help="Withdraw only the decision on this value.")] = None,
 ) -> None:
@@ -127,7 +127,7 @@ def remove(
 def import_pins(
     file: Annotated[Path, typer.Argument(help="A lockfile, a list of pins or a policy; `-` for standard input.")],
     source: Annotated[PinFormat, typer.Option("--format", help="What the file holds.")],
-    by: Deciding,
+    by: DecidingOnServer,
     server_id: AnyServerId = None,
 ) -> None:
     """Set the pins that a file holds. Native files name their servers; others need --server-id."""

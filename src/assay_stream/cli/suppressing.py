@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from assay_stream.cli.deciding import Deciding
+from assay_stream.cli.deciding import DecidingOnServer
 from assay_stream.cli.options import grouped, time_option
 from assay_stream.cli.shared import say
 from assay_stream.errors import InputError
@@ -30,7 +30,7 @@ RuleId = Annotated[str, typer.Option("--id", help="Your name for the rule. Setti
 def suppress(
     server_id: RuleServer,
     id_: RuleId,
-    by: Deciding,
+    by: DecidingOnServer,
     tool: Annotated[str | None, typer.Option("--tool", help="Only tools whose name matches; *, ? and [abc].")] = None,
     kind: Annotated[Kind | None, typer.Option("--kind", help="Only this kind of finding.")] = None,
     field: Annotated[str | None, typer.Option("--field", help="Only if just this field changed.")] = None,
@@ -61,7 +61,7 @@ def suppress(
 
 
 @grouped
-def unsuppress(server_id: RuleServer, id_: RuleId, by: Deciding) -> None:
+def unsuppress(server_id: RuleServer, id_: RuleId, by: DecidingOnServer) -> None:
     """Remove a suppression rule. Name the server that it was set for."""
     by.decide((SUPPRESSION_REMOVE_TYPE, {"server_id": server_id, "id": id_}))
     say(f"rule {id_} on {_shown(server_id)} ends, if there is one")

@@ -28,6 +28,7 @@ PIN_SET_TYPE = "assay.control.pin.set"
 PIN_REJECT_TYPE = "assay.control.pin.reject"
 PIN_REMOVE_TYPE = "assay.control.pin.remove"
 POLICY_SET_TYPE = "assay.control.policy.set"
+POLICY_REMOVE_TYPE = "assay.control.policy.remove"
 KEY_ACCEPT_TYPE = "assay.control.key.accept"
 KEY_REVOKE_TYPE = "assay.control.key.revoke"
 DISCOVERY_TYPE = "assay.control.discovery.observed"
@@ -81,10 +82,15 @@ class PinSetData(PinData):
     upstream: ShortText | None = None
 
 
-class PolicySetData(ControlData):
-    """What is to happen where a definition differs from its pins, or has none: for a tool, or the whole server."""
+class PolicyRemoveData(ControlData):
+    """A policy taken back: that of a tool, or of the whole server. Policies of other tools stand."""
 
     tool_name: Identifier | None = None
+
+
+class PolicySetData(PolicyRemoveData):
+    """What is to happen where a definition differs from its pins, or has none: for a tool, or the whole server."""
+
     enforcement: Enforcement
     unknown: UnknownAccepted
 
@@ -172,6 +178,12 @@ _EVENTS: tuple[tuple[str, str, type[Model], str], ...] = (
     (PIN_REJECT_TYPE, "PinRejectEvent", PinData, "from now on the tool must not have this value."),
     (PIN_REMOVE_TYPE, "PinRemoveEvent", PinRemoveData, "the operator takes a decision back."),
     (POLICY_SET_TYPE, "PolicySetEvent", PolicySetData, "the digest policy of a server or of one of its tools."),
+    (
+        POLICY_REMOVE_TYPE,
+        "PolicyRemoveEvent",
+        PolicyRemoveData,
+        "the policy is taken back; a tool is then under its server's.",
+    ),
     (
         KEY_ACCEPT_TYPE,
         "KeyAcceptEvent",

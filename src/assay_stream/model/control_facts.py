@@ -71,11 +71,15 @@ class Pin(ControlFact):
 @fact("policy", "server_id", "origin")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy(ControlFact):
-    """An operator set a digest policy; ``tool_name`` is null where it is for the whole server."""
+    """An operator set a digest policy, or took it back; ``tool_name`` is null where it is for the whole server.
+
+    Args:
+        enforcement: ``None``, as ``unknown``, where it was taken back.
+    """
 
     tool_name: Identifier | None
-    enforcement: Annotated[str, Wire(Enforcement)]
-    unknown: Annotated[str, Wire(Unknown)]
+    enforcement: Annotated[str | None, Wire(Enforcement)] = None
+    unknown: Annotated[str | None, Wire(Unknown)] = None
     author: ShortText
     reason: ShortText
 

@@ -22,6 +22,7 @@ from assay_stream.model.control import (
     PIN_REJECT_TYPE,
     PIN_REMOVE_TYPE,
     PIN_SET_TYPE,
+    POLICY_REMOVE_TYPE,
     POLICY_SET_TYPE,
     SUPPRESSION_REMOVE_TYPE,
     SUPPRESSION_SET_TYPE,
@@ -104,6 +105,7 @@ _FACTS: dict[str, tuple[type[ControlDecision], dict[str, Any]]] = {
     PIN_REJECT_TYPE: (Pin, {"act": "reject"}),
     PIN_REMOVE_TYPE: (Pin, {"act": "remove"}),
     POLICY_SET_TYPE: (Policy, {}),
+    POLICY_REMOVE_TYPE: (Policy, {}),
     KEY_ACCEPT_TYPE: (KeyDecision, {"act": "accept"}),
     KEY_REVOKE_TYPE: (KeyDecision, {"act": "revoke", "domain": None, "tool_name": None}),
     SUPPRESSION_SET_TYPE: (SuppressionDecision, {"is_set": True}),
@@ -197,8 +199,12 @@ def _replaced(fact: ControlDecision, before: Controls) -> Any:
         case Pin():
             return _replaced_pin(fact, before)
         case Policy():
-            policy = before.policy_as_of(fact.tool_name or "", fact.position)
-            if policy is None or policy == digest_policy(fact):
+            now = digest_policy(fact)
+            if now is None:
+                policy = before.own_policy_as_of(fact.tool_name, fact.position)
+            else:
+                policy = before.policy_as_of(fact.tool_name or "", fact.position)
+            if policy is None or policy == now:
                 return None
             return {"enforcement": policy.enforcement.value, "unknown": policy.unknown.value}
         case KeyDecision():

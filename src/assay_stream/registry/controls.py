@@ -126,12 +126,20 @@ class Controls:
 
     def policy_as_of(self, tool_name: str, when: When) -> DigestPolicy | None:
         """Return the digest policy of a tool as of then: its own, else its server's."""
-        in_force = _until(self.policies, when)
-        for names in (tool_name, None):
-            for policy in reversed(in_force):
-                if policy.tool_name == names:
-                    return digest_policy(policy)
+        own = self.own_policy_as_of(tool_name, when)
+        return self.own_policy_as_of(None, when) if own is None else own
+
+    def own_policy_as_of(self, tool_name: str | None, when: When) -> DigestPolicy | None:
+        """Return the digest policy that stands then for a tool by name, or with ``None`` for the whole server."""
+        for policy in reversed(_until(self.policies, when)):
+            if policy.tool_name == tool_name:
+                return digest_policy(policy)
         return None
+
+    def policies_as_of(self, when: When) -> list[Policy]:
+        """Return the policies that stand then, the server's first, then by tool."""
+        latest = {policy.tool_name: policy for policy in _until(self.policies, when)}
+        return [policy for _, policy in sorted(latest.items(), key=lambda item: item[0] or "") if policy.enforcement]
 
     def has_rules(self) -> bool:
         """Tell whether an operator has set a pin or a policy at any time."""
@@ -187,8 +195,10 @@ class Controls:
             self.discoveries.pop(domain, None)
 
 
-def digest_policy(policy: Policy) -> DigestPolicy:
-    """Return a policy fact as MCP Hangar's policy."""
+def digest_policy(policy: Policy) -> DigestPolicy | None:
+    """Return a policy fact as MCP Hangar's policy, ``None`` where it takes one back."""
+    if policy.enforcement is None or policy.unknown is None:
+        return None
     return _digest_policy(policy.enforcement, policy.unknown)
 
 

@@ -27,7 +27,6 @@ from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.join.processor import Join, process
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.cloudevents import Call
-from assay_stream.model.control import POLICY_SET_TYPE
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.registry.state import Bindings
@@ -202,7 +201,7 @@ def _cause(record: Record) -> str:
     kind = _type_of(record)
     if kind.startswith("assay.control.pin."):
         return PIN_CHANGED
-    return POLICY_CHANGED if kind == POLICY_SET_TYPE else KEY_CHANGED
+    return POLICY_CHANGED if kind.startswith("assay.control.policy.") else KEY_CHANGED
 
 
 def _type_of(record: Record) -> str:

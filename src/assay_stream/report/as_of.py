@@ -143,12 +143,11 @@ def _pins(server: ServerBindings, time_us: int, tool_name: str | None) -> Iterat
 
 
 def _policies(server: ServerBindings, time_us: int, tool_name: str | None) -> Iterator[Row]:
-    latest = {policy.tool_name: policy for policy in server.controls.policies if policy.time_us <= time_us}
-    for name, policy in sorted(latest.items(), key=lambda item: item[0] or ""):
-        if name is None or tool_name in (None, name):
+    for policy in server.controls.policies_as_of(time_us):
+        if policy.tool_name is None or tool_name in (None, policy.tool_name):
             yield {
                 "what": "policy",
-                "tool_name": name or "*",
+                "tool_name": policy.tool_name or "*",
                 "value": f"{policy.enforcement}, unknown {policy.unknown}",
                 "enforcement": policy.enforcement,
                 "unknown": policy.unknown,

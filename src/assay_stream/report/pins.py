@@ -188,8 +188,10 @@ def _history_row(fact: OperatorDecision) -> Row:
             row |= {"change": f"pin.{fact.act}", "tool_name": fact.tool_name, "scheme": fact.scheme}
             row |= {"value": fact.value, "upstream": fact.upstream}
         case Policy():
-            row |= {"change": "policy.set", "tool_name": fact.tool_name, "enforcement": fact.enforcement}
-            row |= {"unknown": fact.unknown, "value": f"{fact.enforcement}, unknown {fact.unknown}"}
+            row |= {"change": "policy.set" if fact.enforcement else "policy.remove", "tool_name": fact.tool_name}
+            if fact.enforcement:
+                row |= {"enforcement": fact.enforcement, "unknown": fact.unknown}
+                row["value"] = f"{fact.enforcement}, unknown {fact.unknown}"
         case KeyDecision():
             row |= {"change": f"key.{fact.act}", "tool_name": fact.tool_name, "domain": fact.domain}
             row |= {"fingerprint": fact.fingerprint, "value": fact.fingerprint}
@@ -199,11 +201,10 @@ def _history_row(fact: OperatorDecision) -> Row:
 def policy_rows(bindings: Bindings, *, server_id: str | None) -> Iterator[Row]:
     """Yield one row for each policy in force on a server, or on all servers."""
     for name, server in _servers(bindings, server_id):
-        latest: dict[str | None, Policy] = {policy.tool_name: policy for policy in server.controls.policies}
-        for tool, policy in sorted(latest.items(), key=lambda item: item[0] or ""):
+        for policy in server.controls.policies_as_of(AFTER_ALL_US):
             yield {
                 "server_id": name,
-                "tool_name": tool or "*",
+                "tool_name": policy.tool_name or "*",
                 "enforcement": policy.enforcement,
                 "unknown": policy.unknown,
                 **decision_row(policy),

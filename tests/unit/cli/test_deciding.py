@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from assay_stream.cli import deciding, publishing, shared
-from assay_stream.cli.deciding import Deciding, author_or_login, known_bindings
+from assay_stream.cli.deciding import Deciding, DecidingOnServer, author_or_login, known_bindings
 from assay_stream.errors import InputError, OperatingError
-from assay_stream.model.control import POLICY_SET_TYPE
+from assay_stream.model.control import POLICY_SET_TYPE, SUPPRESSION_REMOVE_TYPE
 from assay_stream.observe import Observation, SinkStats
 from assay_stream.registry.state import Bindings
 from assay_stream.text.escaping import visible
+from tests.support import facts
+from tests.support.operators import a_state
 
 POLICY = {"server_id": "s", "enforcement": "warn", "unknown": "warn"}
 
@@ -112,6 +114,22 @@ def test_the_state_is_read_from_the_brokers_that_are_named(monkeypatch: pytest.M
     monkeypatch.setattr(deciding, "read_bindings", read)
     settings, found = known_bindings("broker-9:9092")
     assert (settings.bootstrap_servers, found) == ("broker-9:9092", state)
+
+
+def test_a_decision_on_an_unknown_server_needs_to_be_meant(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A slip of the pen would otherwise protect nothing. A file is written without asking any broker."""
+    delivered: list[Any] = []
+    monkeypatch.setattr(deciding, "known_bindings", lambda _: (None, a_state()))
+    monkeypatch.setattr(deciding, "deliver", lambda observations, *_: delivered.extend(observations))
+    with pytest.raises(InputError, match=r"server_not_known.*--new"):
+        DecidingOnServer(reason="r", author="a").decide((POLICY_SET_TYPE, POLICY))
+    assert not delivered
+    DecidingOnServer(reason="r", author="a", new=True).decide((POLICY_SET_TYPE, POLICY))
+    DecidingOnServer(reason="r", author="a", output=tmp_path / "o").decide((POLICY_SET_TYPE, POLICY))
+    DecidingOnServer(reason="r", author="a").decide((POLICY_SET_TYPE, POLICY | {"server_id": facts.SERVER}))
+    everywhere = {"server_id": "*", "id": "rule"}
+    DecidingOnServer(reason="r", author="a").decide((SUPPRESSION_REMOVE_TYPE, everywhere))
+    assert len(delivered) == 4
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,14 @@ def test_a_policy_is_set_for_a_server_or_a_tool(tmp_path: Path) -> None:
     assert (data["tool_name"], data["unknown"]) == ("t", "block")
 
 
+def test_a_policy_is_taken_back(tmp_path: Path) -> None:
+    """Of the server, or of one tool."""
+    kind, data = decided(tmp_path / "o", "policy", "remove")
+    assert (kind, "tool_name" in data) == ("policy.remove", False)
+    _, data = decided(tmp_path / "o", "policy", "remove", "--tool", "t")
+    assert data["tool_name"] == "t"
+
+
 def test_a_policy_that_does_not_exist_is_refused_by_the_command_line(tmp_path: Path) -> None:
     """Exit code 2, and nothing is written."""
     result = run("policy", "set", "--enforcement", "shout", *HERE, *WHY, "--output", tmp_path / "o")

@@ -60,6 +60,12 @@ def test_a_policy_is_for_a_tool_or_for_the_server(tool: str | None) -> None:
     assert found == Policy(tool_name=tool, enforcement="warn", unknown="block", **BY_ANN)
 
 
+@pytest.mark.parametrize("tool", ["t", None])
+def test_a_policy_is_taken_back(tool: str | None) -> None:
+    """Of the same tools that it was set for."""
+    assert fact("policy.remove", tool_name=tool) == Policy(tool_name=tool, **BY_ANN)
+
+
 def test_both_names_of_hangar_s_default_are_one_policy() -> None:
     """``allow_unverified`` is the later name of ``allow_degraded``; one of them is kept."""
     found = fact("policy.set", enforcement="audit", unknown="allow_unverified")
@@ -277,6 +283,14 @@ def test_a_policy_replaces_the_one_in_force_for_the_same_tools() -> None:
     assert replaced_by(a_policy("audit", time_us=0, offset=4), of_server) is None
     of_tool = a_policy("warn", "block", time_us=1, offset=0, tool_name="t")
     assert replaced_by(a_policy("audit", time_us=5, offset=4), of_tool) is None
+
+
+def test_a_policy_taken_back_replaces_that_of_the_same_tools_alone() -> None:
+    """The server's stays in force."""
+    of_server, of_tool = a_policy("warn", time_us=1, offset=0), a_policy("block", time_us=2, offset=1, tool_name="t")
+    removed = a_policy(None, time_us=5, offset=4, tool_name="t")
+    assert replaced_by(removed, of_server, of_tool) == {"enforcement": "block", "unknown": "allow_degraded"}
+    assert replaced_by(removed, of_server) is None
 
 
 def test_an_accepted_key_replaces_the_one_pinned_before() -> None:

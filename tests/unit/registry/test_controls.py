@@ -92,6 +92,26 @@ def test_the_latest_policy_of_one_place_holds() -> None:
     assert policy.enforcement is MismatchAction.WARN
 
 
+def test_a_tool_whose_policy_was_taken_back_is_under_its_server_s() -> None:
+    """From then on; the server's, once taken back, leaves none."""
+    controls = with_facts(
+        a_policy("block", time_us=1, offset=0, tool_name="t"),
+        a_policy("warn", time_us=2, offset=1),
+        a_policy(None, time_us=3, offset=2, tool_name="t"),
+        a_policy(None, time_us=5, offset=3),
+    )
+    in_force = [controls.policy_as_of("t", time_us) for time_us in (2, 3, 5)]
+    assert [found and found.enforcement.value for found in in_force] == ["block", "warn", None]
+    assert [policy.tool_name for policy in controls.policies_as_of(2)] == [None, "t"]
+    assert controls.policies_as_of(5) == []
+
+
+def test_a_policy_set_anew_after_it_was_taken_back_holds() -> None:
+    """What was taken back is not forbidden."""
+    controls = with_facts(a_policy(None, time_us=1, offset=0), a_policy("warn", time_us=2, offset=1))
+    assert controls.policy_as_of("t", 9) is not None
+
+
 def test_a_policy_fact_is_hangar_s_policy() -> None:
     """Enforcement and unknown carry over; the allowlist are pins of their own."""
     policy = digest_policy(a_policy("warn", "block", time_us=0, offset=0))

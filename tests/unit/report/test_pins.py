@@ -15,6 +15,7 @@ from assay_stream.report.pins import (
     history_rows,
     offered_now,
     pin_rows,
+    policy_rows,
     server_of,
     tools_offered_now,
     values_to_decide,
@@ -98,6 +99,14 @@ def test_history_has_every_decision_in_order(bindings: Bindings) -> None:
     assert rows[0]["value"] == "block, unknown allow_degraded"
     assert rows[7]["value"] == rows[7]["fingerprint"] == "sha256:" + "a" * 64
     assert rows[3]["origin"] == {"topic": "assay.control", "partition": 0, "offset": 3}
+
+
+def test_a_policy_taken_back_is_in_force_no_more_and_in_the_history(bindings: Bindings) -> None:
+    """With who took it back."""
+    bindings.apply(facts.a_policy(None, time_us=50 * US, offset=20, tool_name="t"))
+    assert [row["tool_name"] for row in policy_rows(bindings, server_id=None)] == ["*"]
+    last = history_rows(bindings, server_id=None, tool_name="t")[-1]
+    assert (last["change"], last["author"], "enforcement" in last) == ("policy.remove", "ann", False)
 
 
 def test_the_history_of_a_tool_has_what_is_about_its_server_too(bindings: Bindings) -> None:

@@ -1,0 +1,87 @@
+"""``assay-stream policy plan``, over recorded observations and over a given state."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from assay_stream.cli.app import app
+from assay_stream.errors import InputError
+from tests.support.controls import a_control
+from tests.support.events import SERVER, TOOL, a_call, a_snapshot
+
+
+def run(*arguments: object) -> Result:
+    """The command."""
+    given = [str(argument) for argument in arguments]
+    return CliRunner().invoke(app, ["policy", "plan", "--server-id", SERVER, *given])
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Path:
+    """A list, three calls, and a call of a tool that is not listed."""
+    path = tmp_path / "o.ndjson"
+    calls = [a_call(number=number, second=number) for number in (2, 3, 4)]
+    lines = [a_snapshot(TOOL, second=1), *calls, a_call(number=5, second=5, tool_name="ghost")]
+    path.write_bytes(b"".join(line + b"\n" for line in lines))
+    return path
+
+
+def rows(done: Result) -> list[dict[str, Any]]:
+    """The rows of a plan."""
+    assert done.exit_code == 0, done.output
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_a_plan_says_what_would_have_been_refused(recorded: Path) -> None:
+    """Nothing is pinned yet, so that a policy which blocks the unknown refuses everything."""
+    done = run("--enforcement", "block", "--unknown", "block", "--input", recorded)
+    assert done.exit_code == 0, done.output
+    assert "4 of 4 calls" in done.stderr
+    assert "pins approve" in done.stderr
+    counted = rows(run("--enforcement", "block", "--unknown", "block", "--input", recorded, "--json"))
+    assert sum(row["refused"] for row in counted) == 4
+    assert {row["tool_name"]: row["refused"] for row in counted}[None] == 1
+
+
+def test_without_pins_a_policy_for_mismatches_refuses_nothing(recorded: Path) -> None:
+    """What has no pin is let through by default."""
+    counted = rows(run("--enforcement", "block", "--input", recorded, "--json"))
+    assert sum(row["refused"] for row in counted) == 0
+    assert {row["planned"] for row in counted} == {"allow"}
+
+
+def test_calls_count_since_a_time(recorded: Path) -> None:
+    """Of the call, not of the record."""
+    since = json.loads(a_call(number=4, second=4))["time"]
+    arguments = ("--enforcement", "block", "--unknown", "block", "--input", recorded, "--json")
+    assert sum(row["calls"] for row in rows(run(*arguments, "--since", since))) == 2
+
+
+def test_taking_a_policy_back_is_tried_out_too(recorded: Path) -> None:
+    """Before, everything was refused; without the policy nothing is."""
+    with recorded.open("ab") as file:
+        file.write(a_control("policy.set", number=9, second=6, enforcement="block", unknown="block") + b"\n")
+    [row, *_] = rows(run("--remove", "--input", recorded, "--json"))
+    assert (row["now"], row["planned"]) == ("block", "allow")
+
+
+def test_a_server_that_nobody_knows_is_an_error(recorded: Path) -> None:
+    """Rather than a plan that refuses nothing."""
+    done = CliRunner().invoke(
+        app, ["policy", "plan", "--server-id", "typo", "--enforcement", "block", "--input", str(recorded)]
+    )
+    assert isinstance(done.exception, InputError)
+    assert done.exception.code == "server_not_known"
+
+
+@pytest.mark.parametrize("options", [(), ("--remove", "--enforcement", "block")])
+def test_it_must_be_clear_what_is_tried_out(options: tuple[str, ...]) -> None:
+    """A policy, or to be without."""
+    done = run(*options)
+    assert isinstance(done.exception, InputError)
+    assert done.exception.code == "bad_option"
