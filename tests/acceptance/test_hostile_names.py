@@ -165,6 +165,7 @@ PRINTS_NO_NAMES = {
     ),
     *("schemapin sign", "schemapin verify", "schemapin well-known", "schemapin fetch", "topics apply", "topics show"),
     "ingest token",
+    "completion",
     *(
         "pins approve",
         "pins reject",

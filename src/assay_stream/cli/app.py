@@ -12,6 +12,7 @@ from assay_stream.cli import (
     alerts_triage,
     archiving,
     compare,
+    completion,
     coverage,
     drift,
     exporting,
@@ -92,6 +93,7 @@ sealing.seal_app.command("check-proof")(seal_proofs.check_proof_file)
 sealing.seal_app.command()(seal_proofs.checkpoint)
 sealing.seal_app.command()(seal_proofs.vkey)
 app.command()(operating.worker)
+app.command()(completion.completion)
 
 
 _EXIT_CODES: dict[type[AssayStreamError], int] = {OperatingError: 3, IntegrityError: 4}
@@ -114,6 +116,7 @@ def _options(
 
 
 def run() -> None:
+    completion.prepare()
     try:
         app()
     except Exception as error:
