@@ -32,7 +32,7 @@ setup: $(VENV)/.ready $(VENV)-tools/.ready ## Install everything for development
 	$(BIN)/python -m deploy.local.kafka fetch
 	$(VENV)-tools/bin/pre-commit install
 
-demo: $(VENV)/.ready ## Set everything up, run the main job on real servers, show the result, end.
+demo: $(VENV)/.ready ## Set everything up, tell the story of a rug pull on real Kafka and real servers, end.
 	$(BIN)/python -m deploy.local.demo
 
 run: $(VENV)/.ready ## The same, and keep Kafka and the worker running for your own server.

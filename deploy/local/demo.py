@@ -1,7 +1,8 @@
-"""The main job on this machine: real MCP servers, real Kafka, evidence read back.
+"""The story of a rug pull on this machine: real MCP servers, real Kafka, evidence read back.
 
-python -m deploy.local.demo            run, show the evidence and the alerts, end
-python -m deploy.local.demo --keep     the same, then keep Kafka and the worker for you to try
+python -m deploy.local.demo                    tell it, end
+python -m deploy.local.demo --keep             the same, then keep Kafka and the worker for you to try
+python -m deploy.local.demo --record FOLDER    with servers of our own; keeps what the taps published, a file a chapter
 """
 
 from __future__ import annotations
@@ -17,40 +18,92 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer
-from mcp import StdioServerParameters, stdio_client
+from mcp import MCPError, StdioServerParameters, stdio_client
 from mcp.client.client import Client
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
+from assay_stream.cli.demo_story import TOLD, DemoStory, decisions
+from assay_stream.cli.output import Colour, Painter
+from assay_stream.config import Settings
+from assay_stream.kafka.topics import topic_names
+from assay_stream.model.record import Role
 from deploy.local.kafka import Broker
 from deploy.local.kafka_jars import BrokerError, fetch
-from deploy.local.servers import ServerError, python_server
+from deploy.local.servers import ServerError, node_server, python_server
 
-SERVER_ID = "time"
-PACKAGE = "mcp-server-time"
-VERSIONS = ("0.6.2", "2026.10.19")
-CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("get_current_time", {"timezone": "Europe/Amsterdam"}),
-    ("convert_time", {"source_timezone": "UTC", "time": "16:30", "target_timezone": "Asia/Tokyo"}),
-    ("get_current_time", {"timezone": "Mars/Olympus"}),
-)
 READ_BACK_LIMIT_S = 60.0
 READY_LIMIT_S = 90.0
+SETTLE_S = 1.0
+"""How long nothing more must come before a chapter is told."""
 FOLDER = Path(".run/demo")
+LOG = FOLDER / "worker.log"
+OBSERVED = (Role.SNAPSHOTS, Role.CONTROL, Role.CALLS)
+CRITICAL = 5
 
-Rows = list[dict[str, Any]]
+Calls = tuple[tuple[str, dict[str, Any]], ...]
 console = Console()
 
 
 class DemoError(RuntimeError):
     """The demo cannot go on: what is wrong, and where to look."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cast:
+    """Who plays: a server in two releases, one of whose tools is poisoned later, and a server that just works."""
+
+    server_id: str
+    releases: tuple[list[str], list[str]]
+    calls: Calls
+    other_id: str
+    other: list[str]
+    other_calls: Calls
+
+    def rug_pull(self) -> list[str]:
+        """Return the command of the newer release with the tool of the first call poisoned."""
+        return [*_OWN_SERVERS, "rug-pull", self.calls[0][0], "--", *self.releases[1]]
+
+
+_OWN_SERVERS = [sys.executable, "-m", "deploy.local.demo_servers"]
+
+
+def real_servers() -> Cast:
+    """Return released servers, from PyPI and npm."""
+    return Cast(
+        server_id="time",
+        releases=(python_server("mcp-server-time", "0.6.2"), python_server("mcp-server-time", "2026.10.19")),
+        calls=(
+            ("get_current_time", {"timezone": "Europe/Amsterdam"}),
+            ("convert_time", {"source_timezone": "UTC", "time": "16:30", "target_timezone": "Asia/Tokyo"}),
+        ),
+        other_id="thinking",
+        other=node_server("@modelcontextprotocol/server-sequential-thinking", "2026.8.31"),
+        other_calls=(
+            (
+                "sequentialthinking",
+                {"thought": "Is it late in Tokyo?", "thoughtNumber": 1, "totalThoughts": 1, "nextThoughtNeeded": False},
+            ),
+        ),
+    )
+
+
+def own_servers() -> Cast:
+    """Return servers of ours, whose texts may go into the package."""
+    return Cast(
+        server_id="notes",
+        releases=([*_OWN_SERVERS, "notes", "1"], [*_OWN_SERVERS, "notes", "2"]),
+        calls=(("search_notes", {"query": "milk"}), ("add_note", {"text": "buy milk"})),
+        other_id="weather",
+        other=[*_OWN_SERVERS, "weather", "1"],
+        other_calls=(("get_forecast", {"city": "Utrecht"}),),
+    )
 
 
 def free_port() -> int:
@@ -79,11 +132,10 @@ def assay_stream(*arguments: str, env: dict[str, str]) -> None:
 
 
 @contextmanager
-def worker(env: dict[str, str]) -> Iterator[Path]:
-    """Run a worker, wait until it is ready, and stop it at the end. Yields its log."""
+def worker(env: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a worker, wait until it is ready, and stop it at the end."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    log = FOLDER / "worker.log"
-    with log.open("wb") as stderr:
+    with LOG.open("wb") as stderr:
         process = subprocess.Popen(
             [sys.executable, "-m", "assay_stream", "worker"], env=env, stdout=stderr, stderr=stderr
         )
@@ -91,9 +143,9 @@ def worker(env: dict[str, str]) -> Iterator[Path]:
         deadline = time.monotonic() + READY_LIMIT_S
         while not is_ready(env):
             if process.poll() is not None or time.monotonic() > deadline:
-                raise DemoError(f"the worker did not get ready; its log is {log}:\n{log.read_text()[-2_000:]}")
+                raise DemoError(f"the worker did not get ready; its log is {LOG}:\n{log_tail()}")
             time.sleep(0.2)
-        yield log
+        yield process
     finally:
         process.terminate()
         try:
@@ -112,163 +164,196 @@ def is_ready(env: dict[str, str]) -> bool:
         return False
 
 
-async def drive(command: list[str], env: dict[str, str]) -> int:
-    """Let a real MCP client list the tools and call them, through the tap. Returns the number of calls."""
+async def drive(server_id: str, command: list[str], calls: Calls, env: dict[str, str], *options: str) -> str:
+    """Let a real MCP client list the tools and call them, through the tap. Returns what refused a call, if anything."""
     tap = StdioServerParameters(
         command=sys.executable,
-        args=["-m", "assay_stream", "tap", "--server-id", SERVER_ID, "--observer-id", "demo", "--", *command],
+        args=["-m", "assay_stream", "tap", "--server-id", server_id, "--observer-id", "demo", *options, "--", *command],
         env=env,
     )
+    refusal = ""
     # What a server has to say about a newer client's first question is of no interest here.
     with (FOLDER / "servers.log").open("a") as errors:
         async with Client(stdio_client(tap, errlog=errors)) as client:
             await client.list_tools()
-            for name, arguments in CALLS:
-                await client.call_tool(name, arguments)
-    return len(CALLS)
+            for name, arguments in calls:
+                try:
+                    await client.call_tool(name, arguments)
+                except MCPError as error:
+                    refusal = str(error)
+    return refusal
 
 
-async def read_back(bootstrap: str, calls: int, versions: int) -> tuple[Rows, Rows]:
-    """Read evidence and alerts from Kafka, committed records only, until every call has its evidence."""
-    consumer = AIOKafkaConsumer(
-        "assay.tool.decision",
-        "assay.tool.drift",
-        bootstrap_servers=bootstrap,
-        isolation_level="read_committed",
-        auto_offset_reset="earliest",
-    )
-    await consumer.start()
-    evidence: list[dict[str, Any]] = []
-    alerts: list[dict[str, Any]] = []
-    deadline = time.monotonic() + READ_BACK_LIMIT_S
-    try:
-        while len(evidence) < calls or (versions > 1 and not alerts):
+class Topics:
+    """Reads what the stages write into a story, and what the taps and operators publish into lists."""
+
+    def __init__(self, bootstrap: str, story: DemoStory, process: subprocess.Popen[bytes]) -> None:
+        names = topic_names(Settings(bootstrap_servers=bootstrap))
+        self._roles = {names[role]: role for role in (*TOLD, *OBSERVED)}
+        self._consumer = AIOKafkaConsumer(
+            *self._roles, bootstrap_servers=bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
+        )
+        self._story = story
+        self._process = process
+        self.observed: list[bytes] = []
+
+    async def __aenter__(self) -> Topics:
+        await self._consumer.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._consumer.stop()
+
+    async def read_until(self, is_whole: Callable[[], bool]) -> None:
+        """Read until a chapter is whole, and nothing more comes for a while.
+
+        Raises:
+            DemoError: where it does not become whole in time.
+        """
+        deadline, quiet_since = time.monotonic() + READ_BACK_LIMIT_S, time.monotonic()
+        while not (is_whole() and time.monotonic() - quiet_since > SETTLE_S):
+            if self._process.poll() is not None:
+                raise DemoError(f"the worker died: {self._process.returncode} is its exit code")
             if time.monotonic() > deadline:
-                break
-            for messages in (await consumer.getmany(timeout_ms=200)).values():
+                raise DemoError("not every call has its evidence, or an alert is missing")
+            for messages in (await self._consumer.getmany(timeout_ms=200)).values():
+                quiet_since = time.monotonic()
                 for message in messages:
-                    found = evidence if message.topic == "assay.tool.decision" else alerts
-                    found.append(json.loads(message.value))
-        for messages in (await consumer.getmany(timeout_ms=1_000)).values():
-            alerts.extend(json.loads(m.value) for m in messages if m.topic == "assay.tool.drift")
-    finally:
-        await consumer.stop()
-    return evidence, alerts
+                    role = self._roles[message.topic]
+                    if role in OBSERVED:
+                        self.observed.append(message.value)
+                    else:
+                        self._story.take(role, message.value)
+
+    def recorded(self) -> bytes:
+        """Return what was observed since the last time, in order."""
+        lines, self.observed = self.observed, []
+        return b"".join(line + b"\n" for line in sorted(lines, key=lambda line: json.loads(line)["time"]))
 
 
-def show(evidence: list[dict[str, Any]], alerts: list[dict[str, Any]]) -> None:
-    """Print both as tables."""
-    table = Table(title="Evidence: assay.tool.decision", title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0))
-    for column in ("time", "tool", "decision", "ok", "definition", "scope", "pin"):
-        table.add_column(column, no_wrap=True)
-    for record in sorted(evidence, key=lambda record: str(record["time"])):
-        data = record["data"]
-        digest = str(data.get("tool_definition_digest", data.get("unbound_reason")))
-        table.add_row(
-            record["time"][11:19],
-            data["tool"],
-            data["decision"],
-            {True: "yes", False: "no"}.get(data.get("ok"), "?"),
-            digest.removeprefix("sha256:")[:10] + "…" if digest.startswith("sha256:") else digest,
-            data["binding"]["scope"],
-            data["pin"]["status"],
+async def play(cast: Cast, env: dict[str, str], process: subprocess.Popen[bytes], record: Path | None) -> bool:
+    """Play the chapters, and tell each from what the stages wrote. Returns whether the story is whole."""
+    story = DemoStory(Painter(Colour.AUTO, columns=80), cast.server_id)
+    expected = 0
+
+    async with Topics(env["ASSAY_STREAM_BOOTSTRAP_SERVERS"], story, process) as topics:
+
+        async def told(calls: int, is_whole: Callable[[], bool]) -> None:
+            nonlocal expected
+            expected += calls
+            await topics.read_until(lambda: len(story.evidence) >= expected and is_whole())
+            story.tell()
+            if record is not None:
+                record.mkdir(parents=True, exist_ok=True)
+                (record / f"{story.chapter}.ndjson").write_bytes(topics.recorded())
+
+        before, after = cast.releases
+        story.begin()
+        await drive(cast.server_id, before, cast.calls, env)
+        await drive(cast.other_id, cast.other, cast.other_calls, env)
+        await told(len(cast.calls) + len(cast.other_calls), lambda: story.alerts >= 2)
+        story.begin()
+        await drive(cast.server_id, after, cast.calls, env)
+        await told(len(cast.calls), lambda: story.open_on_server > 0)
+        story.begin()
+        for decision in decisions(cast.server_id):
+            assay_stream(*decision, env=env)
+        await told(0, lambda: not story.open_on_server)
+        story.begin()
+        refusal = await drive(cast.server_id, cast.rug_pull(), cast.calls[:1], env, "--enforce")
+        story.say("", f"The agent got: {refusal or 'no refusal'}")
+        await told(1, lambda: story.worst >= CRITICAL)
+        if not (story.end() and refusal):
+            return False
+        story.commands(
+            "assay-stream alerts list",
+            f"assay-stream alerts show {story.first_paged()}",
+            f"assay-stream pins list --server-id {cast.server_id}",
         )
-    console.print(table)
-    drift = Table(
-        title="Drift alerts: assay.tool.drift (OCSF 2004)", title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0)
-    )
-    for column in ("severity", "kind", "tool", "changed", "count"):
-        drift.add_column(column)
-    for alert in alerts:
-        flat = alert["unmapped"]
-        drift.add_row(
-            alert["severity"],
-            flat["mcp_finding_kind"],
-            flat.get("mcp_tool_name", "-"),
-            flat.get("mcp_changed_fields", "-").replace(",", ", "),
-            str(alert["count"]),
-        )
-    console.print(drift)
+        return True
 
 
-def run(keep: bool) -> int:
+def run(keep: bool, record: Path | None) -> int:
     """Run the demo; returns the exit code."""
     with ExitStack() as stack:
         with step("Apache Kafka from Maven, once"):
             fetch()
-        with step(f"two versions of {PACKAGE}, each in an environment of its own"):
-            commands = {version: python_server(PACKAGE, version) for version in VERSIONS}
+        with step("MCP servers, each in an environment of its own, once"):
+            cast = real_servers() if record is None else own_servers()
         with step("start one KRaft broker on loopback"):
             broker = stack.enter_context(Broker())
         env = os.environ | {
             "ASSAY_STREAM_BOOTSTRAP_SERVERS": broker.bootstrap,
             "ASSAY_STREAM_WEB_PORT": str(free_port()),
+            "ASSAY_STREAM_AUTHOR": "operator",
         }
         with step("create the topics"):
             assay_stream("topics", "apply", env=env)
         with step("start the worker"):
-            log = stack.enter_context(worker(env))
-        calls = 0
-        for version, command in commands.items():
-            with step(f"{PACKAGE} {version} behind the tap: list, {len(CALLS)} calls"):
-                calls += asyncio.run(drive(command, env))
-        with step("read evidence and alerts back from Kafka"):
-            evidence, alerts = asyncio.run(read_back(broker.bootstrap, calls, len(commands)))
-        show(evidence, alerts)
-        bound = sum("tool_definition_digest" in record["data"] for record in evidence)
-        ids = {record["data"]["tool_call_id"] for record in evidence}
-        console.print(f"{calls} calls made, {len(evidence)} evidence records, {bound} bound to a definition.")
-        complete = len(evidence) == calls == len(ids) and bool(alerts)
+            process = stack.enter_context(worker(env))
+        complete = asyncio.run(play(cast, env, process, record))
         if not complete:
-            console.print(f"[red]Not every call has its evidence, or no drift was seen.[/] Worker log: {log}")
+            console.print(f"[red]The story is not whole.[/] Worker log: {LOG}")
         where_next(broker.bootstrap, env["ASSAY_STREAM_WEB_PORT"], keep)
         if keep and complete:
-            wait_for_interrupt()
+            wait_for_interrupt(process)
         return 0 if complete else 1
 
 
 def where_next(bootstrap: str, web_port: str, keep: bool) -> None:
-    """Say what to look at now."""
+    """Say where to type that, and what to look at."""
     if keep:
-        console.print(
-            "\nKafka and the worker go on. In another terminal:\n\n"
+        text = (
+            "Kafka and the worker go on. Type that in another terminal, after:\n\n"
             f"  export ASSAY_STREAM_BOOTSTRAP_SERVERS={bootstrap}\n"
-            "  .venv/bin/assay-stream alerts list\n"
-            "  .venv/bin/assay-stream tap --server-id my-server -- "
-            "npx -y @modelcontextprotocol/server-everything\n"
-            f"  curl http://127.0.0.1:{web_port}/metrics\n\nCtrl-C stops everything.",
-            soft_wrap=True,
-            highlight=False,
+            "  export PATH=$PWD/.venv/bin:$PATH\n\n"
+            f"The worker's pages: http://127.0.0.1:{web_port}/\n\n"
+            "A server of your own behind the tap:\n\n"
+            "  assay-stream tap --server-id my-server -- \\\n"
+            "      npx -y @modelcontextprotocol/server-everything\n\n"
+            "Ctrl-C stops everything."
         )
     else:
-        console.print(
-            "\nWhere next: `make run` keeps all this running for your own server; "
-            "docs/verify-a-digest-by-hand.md checks a digest without us; "
+        text = (
+            "Type that while `make run` keeps all this running, for your own servers too.\n"
+            "docs/verify-a-digest-by-hand.md checks a digest without us;\n"
             "docs/architecture.md says how it works."
         )
+    console.print(f"\n{text}", soft_wrap=True, highlight=False, markup=False)
 
 
-def wait_for_interrupt() -> None:
-    """Wait for Ctrl-C."""
+def wait_for_interrupt(process: subprocess.Popen[bytes]) -> None:
+    """Wait for Ctrl-C.
+
+    Raises:
+        DemoError: where the worker ends before that.
+    """
     try:
-        while True:
-            time.sleep(3_600)
+        code = process.wait()
     except KeyboardInterrupt:
         console.print("stopping")
+        return
+    raise DemoError(f"the worker died with exit code {code}; its log is {LOG}:\n{log_tail()}")
+
+
+def log_tail() -> str:
+    """Return the end of the worker's log."""
+    return LOG.read_text(errors="replace")[-2_000:]
 
 
 def main() -> int:
     """Parse the arguments and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keep", action="store_true", help="keep Kafka and the worker running")
+    parser.add_argument("--record", type=Path, metavar="FOLDER", help="record servers of our own, for the package")
     arguments = parser.parse_args()
     for number in (signal.SIGINT, signal.SIGTERM):
         # Also where a shell starts background jobs with interrupts ignored: whatever ends us ends what we started.
         signal.signal(number, signal.default_int_handler)
     try:
-        return run(arguments.keep)
+        return run(arguments.keep, arguments.record)
     except (DemoError, BrokerError, ServerError) as error:
-        console.print(f"[red]The demo stopped:[/] {error}", highlight=False)
+        console.print(f"[red]The demo stopped:[/] {error}", highlight=False, soft_wrap=True)
         return 1
     except KeyboardInterrupt:
         return 130

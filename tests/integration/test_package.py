@@ -114,6 +114,14 @@ def test_the_installed_command_prints_fingerprints(cli: Path) -> None:
     assert tools == [tool["name"] for tool in json.loads(CAPTURE.read_bytes())["result"]["tools"]]
 
 
+def test_the_demo_runs_straight_after_the_install(cli: Path, tmp_path: Path) -> None:
+    """Without Kafka or Java, from the records that the wheel holds."""
+    done = run(cli / "assay-stream", "demo", "--no-broker", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "4. The rug pull" in done.stdout
+    assert (tmp_path / "assay-stream-demo" / "evidence.ndjson").is_file()
+
+
 def test_the_worker_names_the_extra_it_needs(cli: Path) -> None:
     """Without Faust the worker says what to install."""
     done = run(cli / "assay-stream", "worker", cwd=cli)

@@ -73,6 +73,12 @@ def page_of(story: AlertStory) -> Iterator[PageLine]:
     yield from _calls(story)
 
 
+def change_of(story: AlertStory) -> Iterator[PageLine]:
+    """Yield the lines of a page that are about the change itself: indicators, and old and new text."""
+    yield from _signs(story)
+    yield from _definitions(story)
+
+
 def _head(story: AlertStory) -> Iterator[PageLine]:
     row = story.row
     severity = LineSpan(shown(row.severity.upper()), severity_style(row.severity_id))

@@ -14,6 +14,7 @@ from assay_stream.cli import (
     compare,
     completion,
     coverage,
+    demo,
     drift,
     exporting,
     extmcp,
@@ -50,6 +51,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.command()(demo.demo)
 app.command()(fingerprint.fingerprint)
 app.command()(drift.drift)
 app.command()(publishing.publish)

@@ -1,0 +1,202 @@
+"""The story of a rug pull, told from the records of the stages: `assay-stream demo`, and `make demo` on Kafka."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from assay_stream.alerts.formats.view import read_alert
+from assay_stream.alerts.index import AlertIndex, ReviewState, short_uids
+from assay_stream.alerts.page import PageLine, change_of, severity_style
+from assay_stream.alerts.story import story_of
+from assay_stream.canonical.digest import jcs_digest
+from assay_stream.cli.output import Painter
+from assay_stream.model.record import Role
+from assay_stream.text.visible import LineSpan, shown
+
+TOLD = (Role.EVIDENCE, Role.ALERTS, Role.DEFINITIONS)
+"""The records that a story is told from."""
+
+CHAPTERS = (
+    (
+        "An agent uses two servers",
+        "A tap in front of each server publishes what the server offers (tools/list) and what the agent does "
+        "(tools/call). For every call assay-stream writes one record of evidence, with the digest of the tool "
+        "definition that was in force.",
+    ),
+    (
+        "A new release of {server}",
+        "An ordinary upgrade: descriptions change, and nothing in them is suspicious. The evidence names the new "
+        "definitions, and the alerts are low. Nobody is paged.",
+    ),
+    (
+        "An operator approves it",
+        "The operator reads the changes, pins the definitions offered now, and asks for calls of any other to be "
+        "blocked. That closes the alerts about the upgrade.",
+    ),
+    (
+        "The rug pull",
+        "Same server, same tool, same answers, but the description that the model reads now tells it to leak "
+        "secrets. That is one critical alert, and the tap refuses the next call before it reaches the server.",
+    ),
+)
+DECIDED_IN = 3
+"""The chapter in which an operator decides."""
+PAGED_FROM = 3
+"""Medium: less severe alerts page nobody."""
+
+_COMMAND_CHARACTERS = 76
+_DIGEST_CHARACTERS = len("sha256:") + 12
+
+
+def decisions(server_id: str) -> list[tuple[str, ...]]:
+    """Return the arguments of the commands by which the operator decides."""
+    on_server = ("--server-id", server_id, "--reason", "reviewed")
+    return [("pins", "approve", "--all", *on_server), ("policy", "set", "--enforcement", "block", *on_server)]
+
+
+class DemoStory:
+    """Takes records as the stages write them, and tells each chapter with what came in since the one before.
+
+    Args:
+        server_id: the server that is upgraded and turns.
+    """
+
+    def __init__(self, painter: Painter, server_id: str) -> None:
+        self._painter = painter
+        self._server_id = server_id
+        self.chapter = 0
+        """The number of the chapter begun last."""
+        self._alerts: list[dict[str, Any]] = []
+        self._told_alerts = 0
+        self._told_calls = 0
+        self._definitions: dict[str, dict[str, Any]] = {}
+        self.evidence: list[dict[str, Any]] = []
+
+    @property
+    def worst(self) -> int:
+        """The highest severity of any alert, as an OCSF severity id; 0 without one."""
+        return max((row.severity_id for row in self._index().rows.values()), default=0)
+
+    @property
+    def alerts(self) -> int:
+        """How many alerts there are, closed ones included."""
+        return len(self._index().rows)
+
+    @property
+    def open_on_server(self) -> int:
+        """How many alerts about tools of the server are open."""
+        return sum(
+            row.state is ReviewState.OPEN and row.server_id == self._server_id and row.tool_name != ""
+            for row in self._index().rows.values()
+        )
+
+    def take(self, role: Role, value: bytes) -> None:
+        """Take one record in the order of its log.
+
+        Raises:
+            InputError: where an alert is none.
+        """
+        if role is Role.EVIDENCE:
+            self.evidence.append(orjson.loads(value)["data"])
+        elif role is Role.ALERTS:
+            self._alerts.append(read_alert(value))
+        elif role is Role.DEFINITIONS:
+            definition = orjson.loads(value)["definition"]
+            self._definitions[str(jcs_digest(definition))] = definition
+
+    def begin(self) -> None:
+        """Print the heading of the next chapter."""
+        title, text = CHAPTERS[self.chapter]
+        self.chapter += 1
+        self.say("", f"{self.chapter}. {title.format(server=self._server_id)}", style="title")
+        self.say(text)
+        if self.chapter == DECIDED_IN:
+            self.commands(*(f"assay-stream {' '.join(each)}" for each in decisions(self._server_id)))
+
+    def commands(self, *commands: str) -> None:
+        """Print commands, ready for a shell."""
+        self.say("")
+        for command in commands:
+            start, option, rest = command.partition(" --reason")
+            pieces = [f"{start} \\", f"    {option.strip()}{rest}"] if len(command) > _COMMAND_CHARACTERS else [command]
+            self._painter.lines(
+                PageLine(gutter, (LineSpan(piece),), wraps=False)
+                for gutter, piece in zip(("  $ ", "    "), pieces, strict=False)
+            )
+
+    def say(self, *texts: str, style: Any = "") -> None:
+        """Print sentences, a paragraph each."""
+        self._painter.lines(PageLine("", (LineSpan(text, style),)) for text in texts)
+
+    def tell(self) -> None:
+        """Print what came in since the last chapter: calls with their evidence, and alerts."""
+        calls = self.evidence[self._told_calls :]
+        self._told_calls = len(self.evidence)
+        if calls:
+            self.say("")
+            head = [LineSpan(name, "dim") for name in ("server", "tool", "decision", "definition", "pin")]
+            self._painter.table([head, *map(_call_cells, calls)])
+        changed = {view["finding_info"]["uid"] for view in self._alerts[self._told_alerts :]}
+        self._told_alerts = len(self._alerts)
+        rows = sorted(
+            (row for uid, row in self._index().rows.items() if uid in changed),
+            key=lambda row: (-row.severity_id, row.server_id, row.tool_name),
+        )
+        if not rows:
+            return
+        self.say("")
+        head = [LineSpan(name, "dim") for name in ("alert", "severity", "kind", "server", "tool", "state")]
+        short = short_uids(self._index().rows)
+        cells = [
+            [
+                LineSpan(short[row.uid]),
+                LineSpan(shown(row.severity.lower()), severity_style(row.severity_id)),
+                *(LineSpan(shown(text) or "-") for text in (row.kind, row.server_id, row.tool_name, row.state.value)),
+            ]
+            for row in rows
+        ]
+        self._painter.table([head, *cells])
+        for row in rows:
+            if row.severity_id >= PAGED_FROM:
+                self._show(row.uid)
+
+    def first_paged(self) -> str:
+        """Return the short uid of the first alert that pages somebody."""
+        rows = self._index().rows
+        return next(short_uids(rows)[uid] for uid, row in rows.items() if row.severity_id >= PAGED_FROM)
+
+    def end(self) -> bool:
+        """Print the balance of the calls; tell whether it is even and the story is whole."""
+        bound = sum("tool_definition_digest" in call for call in self.evidence)
+        refused = sum(call["decision"] == "deny" for call in self.evidence)
+        paged = sum(row.severity_id >= PAGED_FROM for row in self._index().rows.values())
+        self.say(
+            "",
+            f"Evidence: {len(self.evidence)} calls, {bound} of them bound to a definition, {refused} refused. "
+            f"Alerts of medium severity or more: {paged}.",
+        )
+        return bound == len(self.evidence) == len({call["tool_call_id"] for call in self.evidence}) and paged == 1
+
+    def _show(self, uid: str) -> None:
+        story = story_of(self._index(uid).the_one(), definitions=self._definitions)
+        self._painter.lines(change_of(story))
+
+    def _index(self, uid: str | None = None) -> AlertIndex:
+        index = AlertIndex(uid)
+        for alert in self._alerts:
+            index.add(alert)
+        return index
+
+
+def _call_cells(call: dict[str, Any]) -> list[LineSpan]:
+    digest = str(call.get("tool_definition_digest", call.get("unbound_reason")))
+    is_refused = call["decision"] == "deny"
+    return [
+        LineSpan(shown(call["server_id"])),
+        LineSpan(shown(call["tool"])),
+        LineSpan(shown(call["decision"]), "grave" if is_refused else ""),
+        LineSpan(digest[:_DIGEST_CHARACTERS] + "…" if digest.startswith("sha256:") else digest),
+        LineSpan(shown(call["pin"]["status"])),
+    ]

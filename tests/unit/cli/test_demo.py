@@ -1,0 +1,102 @@
+"""``assay-stream demo``: the story as a newcomer sees it, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+from typer.testing import CliRunner
+
+from assay_stream.cli.app import app
+from assay_stream.errors import ConfigurationError
+
+RUNNER = CliRunner()
+
+
+def told(folder: Path) -> str:
+    """What the command prints."""
+    done = RUNNER.invoke(app, ["demo", "--no-broker", "--output", str(folder)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+@pytest.fixture
+def story(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The story, told into a folder named ``d``."""
+    monkeypatch.chdir(tmp_path)
+    return told(Path("d"))
+
+
+def test_the_upgrade_is_quiet_and_the_rug_pull_is_one_critical_alert(story: str) -> None:
+    """By chapter: nothing above low before the last one, and there one critical alert with what changed."""
+    *before, last = story.split("\n4. ")
+    assert "low       tool_changed" in before[0]
+    assert "closed" in before[0].split("\n3. ")[1]
+    assert not {"medium", "high ", "critical"} & set(before[0].split("\n1. ")[1].split())
+    assert last.count("critical  tool_changed") == 1
+    assert "⟦+. Note to the assistant" in last
+    assert "deny" in last
+
+
+def test_every_line_fits_80_columns(story: str) -> None:
+    """Tables and commands too: a newcomer's terminal is no wider."""
+    assert max(map(cell_len, story.splitlines())) <= 80
+
+
+def test_what_it_says_next_works(story: str) -> None:
+    """Each command that it prints at the end runs as printed, and shows the alert."""
+    commands = [line.removeprefix("  $ assay-stream ") for line in story.split("To look at them")[1].splitlines()[1:]]
+    ran = [RUNNER.invoke(app, command.split(), catch_exceptions=False) for command in filter(None, commands)]
+    assert len(ran) == 3
+    for done in ran:
+        assert done.exit_code == 0
+        assert "search_notes" in done.output
+
+
+def test_it_tells_the_same_twice(tmp_path: Path) -> None:
+    """Same words, same bytes: nothing of it depends on the clock or on settings."""
+    first, second = tmp_path / "one", tmp_path / "two"
+    assert told(first).replace(str(first), "") == told(second).replace(str(second), "")
+    names = sorted(path.name for path in first.iterdir())
+    assert [(first / name).read_bytes() for name in names] == [(second / name).read_bytes() for name in names]
+
+
+def test_settings_of_a_deployment_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A newcomer may have a real deployment in the environment: the story is neither it nor about it."""
+    plain = told(tmp_path / "plain")
+    monkeypatch.setenv("ASSAY_STREAM_BOOTSTRAP_SERVERS", "no.such.host:1")
+    monkeypatch.setenv("ASSAY_STREAM_SEVERITY_PROFILE", "nothing")
+    assert told(tmp_path / "other").replace("/other", "/plain") == plain
+
+
+def test_each_call_has_one_record_of_evidence(story: str, tmp_path: Path) -> None:
+    """The file holds what was told: six calls, all bound, the last one refused."""
+    rows = [json.loads(line)["data"] for line in (tmp_path / "d/evidence.ndjson").read_text().splitlines()]
+    assert len({row["tool_call_id"] for row in rows}) == len(rows) == 6
+    assert all(row["tool_definition_digest"].startswith("sha256:") for row in rows)
+    assert [row["decision"] for row in rows] == ["allow"] * 5 + ["deny"]
+    assert "6 calls, 6 of them bound" in story.replace("\n", " ")
+
+
+@pytest.mark.parametrize("kind", ["folder", "file", "dangling link"])
+def test_it_overwrites_nothing(tmp_path: Path, kind: str) -> None:
+    """What exists under the name stays, empty or not, and the message says what to do."""
+    there = tmp_path / "there"
+    if kind == "folder":
+        there.mkdir()
+    elif kind == "file":
+        there.write_text("mine")
+    else:
+        there.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ConfigurationError, match=r"output_exists.*--output"):
+        RUNNER.invoke(app, ["demo", "--no-broker", "--output", str(there)], catch_exceptions=False)
+    assert kind != "file" or there.read_text() == "mine"
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_without_the_option_it_says_where_the_other_demo_is() -> None:
+    """The one with Kafka needs a checkout."""
+    with pytest.raises(ConfigurationError, match="make demo"):
+        RUNNER.invoke(app, ["demo"], catch_exceptions=False)
