@@ -12,7 +12,7 @@ import typer
 from assay_stream.alerts.formats import CONTENT_TYPES, AlertFormat, as_lines, read_alert, view_of
 from assay_stream.alerts.formats.syslog import EXAMPLE_ENTERPRISE
 from assay_stream.alerts.selection import AlertSelection, SeverityLevel
-from assay_stream.cli.files import input_lines
+from assay_stream.cli.files import files_option, input_lines
 from assay_stream.cli.options import Bootstrap, time_option
 from assay_stream.cli.shared import on_kafka, show_refused
 from assay_stream.config import Settings, command_settings, load_settings
@@ -30,10 +30,7 @@ SeverityFilter = Annotated[
     typer.Option("--severity", "--min-severity", help="Only alerts of this severity or a higher one."),
 ]
 AlertFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--input", "--from-file", help="Alerts (NDJSON) from this file, `-` for standard input. Default: from Kafka."
-    ),
+    Path | None, files_option("--input", "--from-file", help="Alerts (NDJSON). Default: from Kafka.", kind="alerts")
 ]
 
 

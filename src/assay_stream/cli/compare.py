@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from assay_stream.cli.files import archive_lines
+from assay_stream.cli.files import archive_lines, files_option
 from assay_stream.cli.options import (
     EvidenceFiles,
     Format,
@@ -35,7 +35,7 @@ from assay_stream.verify.compare import Difference, ReplayComparison
 from assay_stream.verify.evidence import Recorded, of_lines, of_record
 
 AlertFiles = Annotated[
-    list[Path] | None, typer.Option("--alerts", help="Alerts (NDJSON). Default: compare evidence only.")
+    list[Path] | None, files_option("--alerts", help="Alerts (NDJSON). Default: compare evidence only.", kind="alerts")
 ]
 
 

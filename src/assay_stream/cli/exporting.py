@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from assay_stream.cli.files import Force, refuse_existing_file, refuse_filled_folder
+from assay_stream.cli.files import Force, copied_stdin, refuse_existing_file, refuse_filled_folder
 from assay_stream.cli.options import Bootstrap, ServerIds, grouped, time_option
 from assay_stream.cli.output import print_json
 from assay_stream.cli.shared import on_kafka, say
@@ -37,7 +37,7 @@ class Selecting:
         list[Path] | None,
         typer.Option(
             "--input",
-            help="Bundle, archive (NDJSON, plain or compressed), or folder of a replay. Repeatable. "
+            help="Bundle, archive (NDJSON, plain or compressed), folder of a replay, or `-` (stdin). Repeatable. "
             "Default: from Kafka.",
         ),
     ] = None
@@ -77,7 +77,7 @@ class Selecting:
                             collection.take([Stored(str(record.origin), record.value, kind)])
 
             if self.inputs:
-                collection.take(stored_in(self.inputs))
+                collection.take(stored_in(map(copied_stdin, self.inputs)))
             else:
                 on_kafka(command_settings(bootstrap_servers=self.bootstrap_servers), read_topics)
             yield collection

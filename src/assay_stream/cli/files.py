@@ -1,10 +1,13 @@
 """Files that commands read, and files that they must not overwrite."""
 
+import atexit
 import os
+import shutil
 import sys
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, BinaryIO
 
 import typer
@@ -12,9 +15,47 @@ import typer
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.files.archive import EVENT_LINE_BYTES_MAX, lines_of, open_archive
 from assay_stream.files.failures import reading, writing, writing_to
+from assay_stream.files.folders import files_in
 from assay_stream.limits import DEFAULT_LIMITS
 
 STANDARD_INPUT = Path("-")
+
+
+def files_option(*names: str, help: str, kind: str | None = None) -> Any:  # noqa: A002
+    """Return an option that takes files of records, folders of them, or ``-``.
+
+    Where several files can be given, standard input is copied into a temporary one: they may be read several times.
+
+    Args:
+        kind: as in ``files_in``.
+    """
+
+    def resolve(value: Any) -> Any:
+        if value is None:
+            return None
+        if isinstance(value, Path):
+            return value if value == STANDARD_INPUT else _the_one(list(files_in(value, kind)))
+        return [path for each in value for path in files_in(copied_stdin(each), kind)]
+
+    return typer.Option(*names, callback=resolve, help=f"{help} A file, a folder, or `-` (stdin).")
+
+
+def _the_one(paths: list[Path]) -> Path:
+    if len(paths) > 1:
+        raise InputError("unreadable_file", f"{paths[0].parent} has {len(paths)} such files: name one of them")
+    return paths[0]
+
+
+def copied_stdin(path: Path) -> Path:
+    """Return the path, or for ``-`` a file with what standard input holds, which goes with the process."""
+    if path != STANDARD_INPUT:
+        return path
+    folder = TemporaryDirectory(prefix="assay-stream-")
+    atexit.register(folder.cleanup)
+    path = Path(folder.name) / "stdin"
+    with writing(path), path.open("wb") as file:
+        shutil.copyfileobj(sys.stdin.buffer, file)
+    return path
 
 
 def read_input(path: Path | None, *, bytes_max: int = DEFAULT_LIMITS.record_bytes_max, cut: bool = False) -> bytes:

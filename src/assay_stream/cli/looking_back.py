@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from assay_stream.cli.files import files_option
 from assay_stream.cli.options import AnyTool, Bootstrap, Report, ServerId, grouped, time_option
 from assay_stream.cli.output import ReportFormat, cell, print_rows
 from assay_stream.cli.shared import say
@@ -38,7 +39,7 @@ class Looking:
     """Where to look, and how to print what is found."""
 
     inputs: Annotated[
-        list[Path] | None, typer.Option("--input", help="Recorded observations (NDJSON). Repeatable. Default: Kafka.")
+        list[Path] | None, files_option("--input", help="Recorded observations (NDJSON). Repeatable. Default: Kafka.")
     ] = None
     target: Report = ReportFormat.TABLE
     bootstrap_servers: Bootstrap = None

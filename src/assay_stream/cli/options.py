@@ -11,6 +11,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from assay_stream.cli.files import files_option
 from assay_stream.cli.output import ReportFormat, RowFormat
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import ConfigurationError
@@ -42,8 +43,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per 
 Format = Annotated[RowFormat, typer.Option("--format", help="A table for people, or one JSON object per line.")]
 Report = Annotated[ReportFormat, typer.Option("--format", help="A table for people, one JSON object per line, or CSV.")]
 FromKafka = Annotated[bool, typer.Option("--from-kafka", help="Read the deployment's topics, in no consumer group.")]
-Inputs = Annotated[list[Path] | None, typer.Option("--input", help="Recorded observations (NDJSON). Repeatable.")]
-EvidenceFiles = Annotated[list[Path] | None, typer.Option("--evidence", help="Evidence (NDJSON). Repeatable.")]
+Inputs = Annotated[list[Path] | None, files_option("--input", help="Recorded observations (NDJSON). Repeatable.")]
+EvidenceFiles = Annotated[
+    list[Path] | None, files_option("--evidence", help="Evidence (NDJSON). Repeatable.", kind="evidence")
+]
 SnapshotPartitions = Annotated[int | None, typer.Option(min=1, help="Partitions of the recorded snapshot topic.")]
 ProgressOption = Annotated[
     bool | None, typer.Option(help="Report progress on standard error. Default: only on a terminal.")

@@ -16,6 +16,7 @@ from assay_stream.cli.shared import on_kafka, show_refused
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.files.aside import Aside
+from assay_stream.files.folders import files_in
 from assay_stream.kafka.connection import connection_options
 from assay_stream.kafka.foreign_topic import values_of
 from assay_stream.kafka.topics import topic_names
@@ -79,7 +80,7 @@ def publish(
     ],
     vantage: VantageOptions,
     logs: LogOptions,
-    files: Annotated[list[Path] | None, typer.Argument(help="NDJSON files; `-` for standard input.")] = None,
+    files: Annotated[list[Path] | None, typer.Argument(help="NDJSON files, folders of them, or `-` (stdin).")] = None,
     server_id: Annotated[str | None, typer.Option(help="Your name for the server (not for observations).")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write to --output; do not contact a broker.")] = False,
     output: Annotated[Path | None, typer.Option(help="With --dry-run: the new NDJSON file.")] = None,
@@ -101,15 +102,16 @@ def publish(
         raise ConfigurationError("bad_option", f"--from {source} needs --server-id")
     if output is not None:
         refuse_existing_file(output, force=force)
+    files = [file for path in files or () for file in files_in(path)]
     refused: list[str] = []
     lacking: Counter[str] = Counter()
     observations: Observations
     if source not in _LOGS:
-        observations = _read(files or [], source, server_id, vantage, refused)
+        observations = _read(files, source, server_id, vantage, refused)
     else:
         whose, form = logs.whose(server_id, vantage), _LOGS[source]
         if logs.topic is None:
-            observations = _read_logs(files or [], form, logs, whose, refused, lacking)
+            observations = _read_logs(files, form, logs, whose, refused, lacking)
         else:
             settings = command_settings(bootstrap_servers=bootstrap_servers)
             observations = _read_topic(settings, logs.topic, form, logs, whose, refused, lacking)

@@ -17,7 +17,7 @@ from assay_stream.alerts.story import AlertStory, story_of, tool_names_of
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.cli.alerts import AlertFile
-from assay_stream.cli.files import STANDARD_INPUT, input_lines
+from assay_stream.cli.files import STANDARD_INPUT, files_option, input_lines
 from assay_stream.cli.options import Bootstrap, time_option
 from assay_stream.cli.shared import on_kafka, say
 from assay_stream.config import Settings, command_settings
@@ -39,13 +39,16 @@ class Sources:
     file: AlertFile = None
     definitions: Annotated[
         Path | None,
-        typer.Option(
+        files_option(
+            "--definitions",
             help="Definitions (NDJSON, as replay writes them). Default: from Kafka; with --input, the file "
-            f"{_DEFINITIONS} beside it."
+            f"{_DEFINITIONS} beside it.",
+            kind="definitions",
         ),
     ] = None
     evidence: Annotated[
-        Path | None, typer.Option(help="Evidence (NDJSON). Default: from Kafka; none with --input.")
+        Path | None,
+        files_option("--evidence", help="Evidence (NDJSON). Default: from Kafka; none with --input.", kind="evidence"),
     ] = None
     no_calls: Annotated[bool, typer.Option("--no-calls", help="Do not look for calls that used the tool.")] = False
     since: Annotated[int | None, time_option("Only calls since this time. Default: the first finding.")] = None

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from assay_stream.cli.compare import evidence_in
-from assay_stream.cli.files import STANDARD_INPUT
 from assay_stream.cli.options import EvidenceFiles, Format, FromKafka, Inputs, SettingsOptions, grouped, time_option
 from assay_stream.cli.output import RowFormat, cell, json_line, print_line, print_summary
 from assay_stream.cli.processes import Tell, in_processes
@@ -75,8 +74,6 @@ def verify(
     if from_kafka == bool(evidence or inputs) or bool(evidence) != bool(inputs):
         raise InputError("bad_option", "give --from-kafka, or files: --evidence FILE --input FILE")
     settings, selection = given.settings(), EvidenceSelection(**asdict(selecting))
-    if processes > 1 and any(path == STANDARD_INPUT for path in evidence or []):
-        raise InputError("bad_option", "processes cannot share standard input: give a file, or omit --processes")
     read = partial(read_files, inputs or [])
 
     def check(share: Share, tell: Tell) -> Summary:

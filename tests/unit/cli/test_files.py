@@ -64,7 +64,7 @@ ADDED_TO = {
     *("tap", "extmcp", "list-watch"),
     "schemapin fetch",
     *(f"pins {name}" for name in ("approve", "reject", "remove", "import")),
-    *("policy set", "keys accept", "keys revoke"),
+    *("policy set", "policy remove", "keys accept", "keys revoke"),
     *(f"alerts {name}" for name in ("suppress", "unsuppress", "acknowledge", "assign", "comment", "close", "reopen")),
 }
 """Commands that add lines to a file of observations or decisions (``tests/unit/observe/test_sinks.py``)."""

@@ -160,11 +160,33 @@ def test_a_process_that_is_killed_is_told() -> None:
     assert caught.value.code == "process_ended"
 
 
-def test_standard_input_is_not_shared(files: Path) -> None:
-    """What one process has read of it no other can read."""
-    result = run("verify", "--evidence", "-", "--input", files / "in.ndjson", "--processes", "2")
-    assert isinstance(result.exception, InputError)
-    assert result.exception.code == "bad_option"
+def test_standard_input_is_read_by_every_process(files: Path) -> None:
+    """It is kept in a file as long as they run."""
+    given = (files / "evidence.ndjson").read_bytes()
+    arguments = ["verify", "--evidence", "-", "--input", str(files / "in.ndjson"), "--processes", "2"]
+    result = CliRunner().invoke(app, arguments, input=given)
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stderr)["summary"]["records"] == 3
+
+
+@pytest.mark.parametrize("command", [("asof", "--at", "now"), ("timeline",)])
+def test_standard_input_and_folders_are_read_as_files_are(
+    files: Path, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    """The state is read first, then what happened: both from the same input."""
+    folder = tmp_path / "archive"
+    folder.mkdir()
+    (folder / "in.ndjson").write_bytes((files / "in.ndjson").read_bytes())
+    (folder / "evidence.ndjson").write_bytes((files / "evidence.ndjson").read_bytes())
+    options = [command[0], "--server-id", "server-a", *command[1:], "--format", "json", "--input"]
+    runs = [
+        CliRunner().invoke(app, [*options, str(files / "in.ndjson")]),
+        CliRunner().invoke(app, [*options, str(folder)]),
+        CliRunner().invoke(app, [*options, "-"], input=(files / "in.ndjson").read_bytes()),
+    ]
+    assert [done.exit_code for done in runs] == [0, 0, 0]
+    rows = [[json.loads(line) | {"origin": None} for line in done.stdout.splitlines()] for done in runs]
+    assert rows[0] == rows[1] == rows[2] != []
 
 
 def test_compare_ends_with_0_where_all_is_identical(files: Path) -> None:

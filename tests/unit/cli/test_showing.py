@@ -89,6 +89,14 @@ def test_an_empty_list_says_so(alerts: str) -> None:
     assert run("list", "--input", "-", input_="").stdout == "no alert to show: 0 open\n"
 
 
+def test_the_folder_of_a_replay_stands_for_its_alerts(alerts: str) -> None:
+    """By the name that a replay gives them."""
+    folder = Path(alerts).parent / "out"
+    folder.mkdir()
+    (folder / "alerts.ndjson").write_bytes(Path(alerts).read_bytes())
+    assert run("list", "--input", str(folder)).stdout == run("list", "--input", alerts).stdout
+
+
 def test_a_bad_line_is_named(alerts: str) -> None:
     """The good ones are listed; the exit code says that something was left out."""
     done = run("list", "--input", "-", input_=Path(alerts).read_text() + "{}\n")

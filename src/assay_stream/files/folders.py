@@ -1,0 +1,39 @@
+"""Folders in the place of files: which files of an archive, or of a replay's results, hold the records asked for."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from assay_stream.errors import InputError
+from assay_stream.files.archive_manifest import ARCHIVE_MANIFEST
+from assay_stream.files.failures import reading
+
+_RECORDS = re.compile(r".+\.(ndjson|jsonl)(\.gz|\.zst)?")
+RESULTS = ("evidence", "alerts", "definitions", "changes", "rejected", "checkpoints")
+"""How the files of a replay, and of `seal archive`, start."""
+
+
+def files_in(path: Path, kind: str | None = None) -> Iterator[Path]:
+    """Yield the files that a path stands for: itself, or of a folder those that hold records of a kind, by name.
+
+    Args:
+        kind: how the names of its files start, one of ``RESULTS``; ``None`` for observations: everything that is no
+            result, and the manifest of an archive.
+
+    Raises:
+        InputError: ``unreadable_file``, also where a folder has no such file.
+    """
+    if not path.is_dir():
+        yield path
+        return
+    with reading(path):
+        names = sorted(entry.name for entry in path.iterdir() if not entry.name.startswith("."))
+    found = [name for name in names if _RECORDS.fullmatch(name) and name.startswith(RESULTS if kind is None else kind)]
+    if kind is None:
+        found = [name for name in names if _RECORDS.fullmatch(name) and name not in found]
+    if not found:
+        wanted = "of observations (*.ndjson, *.jsonl)" if kind is None else f"named {kind}*.ndjson"
+        raise InputError("unreadable_file", f"{path} has no file {wanted}: give another folder, or the file itself")
+    if kind is None and ARCHIVE_MANIFEST in names:
+        found.append(ARCHIVE_MANIFEST)
+    yield from (path / name for name in found)
