@@ -46,8 +46,8 @@ _DETAILS = {
     "mcp_detection_key": "key",
     "mcp_detection_references": "rests on",
     "mcp_detection_digest": "agent's code",
-    "mcp_digest_before": "definition before",
-    "mcp_digest_after": "definition now",
+    "mcp_digest_before": "full digest before",
+    "mcp_digest_after": "full digest now",
     "mcp_snapshot_id": "last snapshot",
 }
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial, wraps
 from pathlib import Path
@@ -18,11 +18,13 @@ from assay_stream.config import Settings, command_settings
 from assay_stream.errors import InputError
 from assay_stream.files.archive import read_files
 from assay_stream.kafka.lookup import read_bindings, read_log_history, timeline_from_kafka, traces_from_kafka
+from assay_stream.model.kinds import Kind
 from assay_stream.registry.state import Bindings
 from assay_stream.replay.history import history_of
 from assay_stream.report.archived import Read, archived_timeline, archived_traces
 from assay_stream.report.as_of import asof_rows, check_tool
 from assay_stream.report.pins import server_of
+from assay_stream.report.rows import Row
 from assay_stream.report.timeline import timeline_rows
 from assay_stream.report.trace import Sought, trace_rows
 
@@ -32,6 +34,17 @@ _UNKNOWN = frozenset({"server_not_known", "tool_not_known", "nothing_known_then"
 _ASOF = ("what", "state", "tool_name", "observer_id", "value", "pin", "author", "reason", "since", "origin")
 _TIMELINE = ("time", "what", "kind", "tool_name", "observer_id", "detail", "author", "reason", "value", "origin")
 _TRACE = ("call", "step", "time", "state", "kind", "tool_name", "observer_id", "detail", "value", "pin", "origin")
+
+
+_SCHEME_OF = {
+    "catalogue": "catalogue",
+    "snapshot": "catalogue",
+    "tool": "assay.v1",
+    "evidence": "assay.v1",
+    "key": "schemapin.v1",
+    "decision": "schemapin.v1",
+}
+"""What the digest in a row is, by what the row is about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +98,7 @@ def asof(
     time_us = time.time_ns() // 1_000 if at is None else at
     server = server_of(_bindings(looking, from_log), server_id)
     rows = asof_rows(server, server_id, time_us, tool_name=tool)
-    print_rows(rows, _ASOF, looking.target)
+    _print(rows, _ASOF, looking.target)
     if any(row["what"] == "forgotten" for row in rows):
         say("part of that history has been compacted away: read the log with --from-log, or files with --input")
         raise typer.Exit(EXIT_GONE)
@@ -113,7 +126,7 @@ def timeline(
     rows = timeline_rows(server_id, dated, since_us=since, until_us=until)
     if not rows:
         raise InputError("nothing_known_then", "nothing changed on this server or tool in that time")
-    print_rows(rows, _TIMELINE, looking.target)
+    _print(rows, _TIMELINE, looking.target)
 
 
 @grouped
@@ -143,7 +156,27 @@ def trace(
         traces = asyncio.run(traces_from_kafka(settings, sought))
     if not traces:
         raise InputError("call_not_known", "no call or evidence has this id: check it")
-    print_rows(trace_rows(traces), _TRACE, looking.target)
+    _print(trace_rows(traces), _TRACE, looking.target)
+
+
+def _print(rows: Iterable[Row], columns: tuple[str, ...], target: ReportFormat) -> None:
+    if target is ReportFormat.TABLE:
+        rows = [row | {"value": f"{_scheme(row)} {row['value']}"} if _is_digest(row) else row for row in rows]
+    print_rows(rows, columns, target)
+
+
+def _is_digest(row: Row) -> bool:
+    return str(row.get("value")).startswith("sha256:") and _scheme(row) is not None
+
+
+def _scheme(row: Row) -> str | None:
+    """Return under which scheme the value of a row is, ``None`` where it is under none."""
+    if row.get("scheme"):
+        return str(row["scheme"])
+    kind, what = row.get("kind"), row.get("what", row.get("step"))
+    if what in ("finding", "alert"):
+        return "catalogue" if kind == Kind.FIRST_LOOK else "full" if row.get("tool_name") else None
+    return _SCHEME_OF.get(str(what))
 
 
 def _bindings(looking: Looking, from_log: bool) -> Bindings:

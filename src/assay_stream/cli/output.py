@@ -3,6 +3,7 @@
 import csv
 import io
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,12 +24,14 @@ CELL_CHARACTERS_MAX = 44
 """Characters of one cell. A digest keeps its algorithm and twelve digits; JSON has it whole."""
 
 _ELLIPSIS = "…"
-_DIGEST_CHARACTERS = len("sha256:") + 12
-_SHA256_CHARACTERS = len("sha256:") + 64
 _COLUMNS_DEFAULT = 100
 _COLUMNS_MIN = 40
 _CHUNK_CHARS = 2_000
 _CELL_MIN = 12
+_GAP = 2
+_UNCUT = frozenset({"value", "scheme", "time", "since", "reference", "calls", "action", "now", "planned"})
+"""Columns whose values say nothing, or something else, if they are cut."""
+_SHA256 = re.compile(r"(sha256:[0-9a-f]{12})[0-9a-f]{52}\b")
 
 _LOOKS: dict[Style, str] = {
     "": "",
@@ -68,8 +71,7 @@ def cell(value: object) -> str:
     elif isinstance(value, list | tuple):
         value = ", ".join(cell(item) for item in value)
     text = visible(str(value))
-    if text.startswith("sha256:") and len(text) == _SHA256_CHARACTERS:
-        return text[:_DIGEST_CHARACTERS] + _ELLIPSIS
+    text = _SHA256.sub(rf"\1{_ELLIPSIS}", text)
     return text if len(text) <= CELL_CHARACTERS_MAX else text[: CELL_CHARACTERS_MAX - 1] + _ELLIPSIS
 
 
@@ -89,12 +91,18 @@ def print_line(text: str) -> None:
 
 
 def print_rows(
-    rows: Iterable[Mapping[str, Any]], columns: Sequence[str], target: RowFormat | ReportFormat, *, whole: bool = False
+    rows: Iterable[Mapping[str, Any]],
+    columns: Sequence[str],
+    target: RowFormat | ReportFormat,
+    *,
+    whole: bool = False,
+    wide: bool = False,
 ) -> None:
     """Print rows: some columns as a table for people or as CSV for a spreadsheet, or each row as one JSON object.
 
     Args:
         whole: whether long values stay whole in the table, to be copied.
+        wide: whether each row is one line, however narrow the terminal is.
     """
     if target == "json":
         for row in rows:
@@ -111,7 +119,8 @@ def print_rows(
         [LineSpan(name) for name in columns],
         *([LineSpan(shown(row.get(name))) for name in columns] for row in rows),
     ]
-    Painter(Colour.NEVER).table(table)
+    flexible = [index for index, name in enumerate(columns) if name not in _UNCUT and not whole]
+    Painter(Colour.NEVER).table(table, flexible=flexible, wide=wide)
 
 
 def _csv_cell(value: object) -> str:
@@ -175,21 +184,72 @@ class Painter:
                         part.rstrip()
                     self._print(Text.assemble((line.gutter, "dim"), part))
 
-    def table(self, rows: Sequence[Sequence[LineSpan]], *, flexible: Sequence[int] = ()) -> None:
-        """Print rows in columns; on a narrow terminal the flexible columns are cut."""
+    def table(
+        self,
+        rows: Sequence[Sequence[LineSpan]],
+        *,
+        flexible: Sequence[int] = (),
+        optional: Sequence[int] = (),
+        wide: bool = False,
+    ) -> None:
+        """Print rows in columns, the first of which are the headings.
+
+        Where a terminal is too narrow, the flexible columns are cut, then the optional ones are left out, and if that
+        does not help, each row is printed as a block of lines. Elsewhere, and if ``wide``, lines are as long as they
+        need to be.
+
+        Args:
+            optional: columns to leave out, the least important first.
+        """
         widths = [max(cell_len(span.text) for span in column) for column in zip(*rows, strict=True)]
-        over = sum(widths) + 2 * (len(widths) - 1) - self.columns if self.is_terminal else 0
-        for index in sorted(flexible, key=lambda each: -widths[each]):
-            cut = min(max(over, 0), max(widths[index] - _CELL_MIN, 0))
-            widths[index] -= cut
-            over -= cut
+        wanted, left_out = tuple(widths), list[int]()
+        if self.is_terminal and not wide:
+            over = sum(widths) + _GAP * (len(widths) - 1) - self.columns
+            for index in sorted(flexible, key=lambda each: -widths[each]):
+                cut = min(max(over, 0), max(widths[index] - _CELL_MIN, 0))
+                widths[index] -= cut
+                over -= cut
+            for index in optional:
+                if over > 0:
+                    left_out.append(index)
+                    over -= widths[index] + _GAP
+            if over > 0:
+                self._blocks(rows)
+                return
+            for index in flexible:
+                # What a column that was left out freed.
+                back = min(-over, wanted[index] - widths[index])
+                widths[index] += back
+                over += back
+        kept = [index for index in range(len(widths)) if index not in left_out]
         for row in rows:
             text = Text()
-            for span, width in zip(row, widths, strict=True):
+            for index in kept:
+                span, width = row[index], widths[index]
                 shown = span.text if cell_len(span.text) <= width else set_cell_size(span.text, width - 1) + _ELLIPSIS
-                text.append(set_cell_size(shown, width), _LOOKS[span.style]).append("  ")
+                text.append(set_cell_size(shown, width), _LOOKS[span.style]).append(" " * _GAP)
             text.rstrip()
             self._print(text)
+        if left_out:
+            names = ", ".join(rows[0][index].text for index in sorted(left_out))
+            for part in Text(f"too narrow for: {names}", "dim").wrap(self._console, self.columns):
+                self._print(part)
+
+    def _blocks(self, rows: Sequence[Sequence[LineSpan]]) -> None:
+        """Print each row as lines of heading and value, wrapped, without what is empty."""
+        width = max(cell_len(span.text) for span in rows[0])
+        for number, row in enumerate(rows[1:]):
+            if number:
+                self._print(Text())
+            for heading, span in zip(rows[0], row, strict=True):
+                if span.text == "-":
+                    continue
+                gutter = set_cell_size(heading.text, width + _GAP)
+                for part in Text(span.text, _LOOKS[span.style]).wrap(
+                    self._console, self.columns - width - _GAP, overflow="fold"
+                ):
+                    self._print(Text.assemble((gutter, "dim"), part))
+                    gutter = " " * (width + _GAP)
 
     def _print(self, text: Text) -> None:
         self._console.print(text, no_wrap=True, overflow="ignore", crop=False, soft_wrap=True)

@@ -20,6 +20,7 @@ from assay_stream.text.visible import LineSpan, shown
 
 _HEAD = ("uid", "severity", "kind", "server", "tool", "count", "seen by", "first seen", "last seen", "status")
 _SERVER, _TOOL = 3, 4
+_OPTIONAL = tuple(_HEAD.index(name) for name in ("seen by", "first seen", "status", "last seen"))
 _NAMED_MAX = 3
 _MINUTE_CHARS = len("2026-03-01T10:00")
 
@@ -69,7 +70,7 @@ def list_alerts(
             head = [LineSpan(name, "dim") for name in _HEAD]
             groups = [[row] for row in found.rows] if each else by_group(found.rows)
             rows = [head, *(_cells(group, short[group[0].uid]) for group in groups)]
-            Painter(color).table(rows, flexible=(_TOOL, _SERVER))
+            Painter(color).table(rows, flexible=(_TOOL, _SERVER), optional=_OPTIONAL)
         typer.echo(summary if found.rows else f"no alert to show: {summary}")
     show_refused(refused)
 

@@ -31,8 +31,8 @@ The definition of a tool changed
   server             server
   tool               read_note
   fields that differ annotations,description
-  definition before  {before}
-  definition now     {after}
+  full digest before {before}
+  full digest now    {after}
   last snapshot      snapshot-1
   uid                {uid}
 

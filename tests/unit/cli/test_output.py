@@ -7,9 +7,12 @@ import json
 import logging
 import sys
 import time
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from assay_stream.alerts.page import PageLine
 from assay_stream.cli.output import (
@@ -215,3 +218,55 @@ def test_a_megabyte_is_printed_in_seconds() -> None:
     start = time.process_time()
     assert len(painted(PageLine("│ ", (LineSpan("x" * 1_000_000),)))) > 1_000_000
     assert time.process_time() - start < 30
+
+
+def table_on(columns: int, rows: list[list[str]], **options: Any) -> list[str]:
+    """The lines of a table on a terminal of so many columns."""
+    terminal = Terminal()
+    spans = [[LineSpan(text) for text in row] for row in rows]
+    Painter(Colour.NEVER, file=terminal, columns=columns).table(spans, **options)
+    return terminal.getvalue().splitlines()
+
+
+WIDE = [["name", "digest", "seen", "note"], ["n" * 30, "sha256:0123456789ab…", "10:00", "x" * 30]]
+
+
+def test_the_least_important_columns_go_first_and_are_named() -> None:
+    """Once cutting names is not enough."""
+    lines = table_on(60, WIDE, flexible=(0,), optional=(3, 2))
+    assert lines[0].split() == ["name", "digest", "seen"]
+    assert lines[-1] == "too narrow for: note"
+    assert all(len(line) <= 60 for line in lines)
+
+
+def test_rows_that_fit_no_terminal_become_blocks() -> None:
+    """Nothing is cut there, and what is empty is left out."""
+    lines = table_on(40, [*WIDE, ["b", "-", "-", "-"]])
+    assert "".join(line[8:] for line in lines if ("n" in line and "name" in line) or "nn" in line).count("n") == 30
+    assert any(line.endswith("sha256:0123456789ab…") for line in lines)
+    assert lines[-2:] == ["", "name    b"]
+    assert all(len(line) <= 40 for line in lines)
+
+
+def test_a_pipe_and_whoever_asks_for_it_get_a_line_for_each_row() -> None:
+    """As wide as it needs to be."""
+    assert len(table_on(40, WIDE, wide=True)) == 2
+
+
+def test_a_digest_within_a_cell_is_shortened_and_keeps_its_scheme() -> None:
+    """Twelve digits tell digests apart."""
+    assert cell("assay.v1 sha256:" + "ab" * 32) == "assay.v1 sha256:" + "ab" * 6 + "…"
+
+
+HEADINGS = ["uid", "server", "tool", "first seen", "last seen"]
+
+
+@given(
+    st.lists(st.lists(st.text(alphabet="abc漢 ", min_size=1, max_size=60), min_size=5, max_size=5), min_size=1),
+    st.integers(min_value=40, max_value=120),
+)
+def test_no_line_of_a_table_is_wider_than_its_terminal(rows: list[list[str]], columns: int) -> None:
+    """Whatever it holds."""
+    assert all(
+        cell_len(line) <= columns for line in table_on(columns, [HEADINGS, *rows], flexible=(1, 2), optional=(4, 3))
+    )
