@@ -21,10 +21,9 @@ from assay_stream.config import Settings, load_settings
 from assay_stream.kafka.connection import KafkaClients, start_admin
 from assay_stream.kafka.stage_task import StageTask
 from assay_stream.kafka.topics import apply_topics, check_topics, inspect_topics, topic_names
-from assay_stream.kafka.upstream import UpstreamStages
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Role
-from assay_stream.worker.detections import process, stages_of
+from assay_stream.worker.detections import process, stages_of, upstream_of
 from bench.bench_join import hosted, run_join, run_registry
 from bench.on_broker import Count, Measure, Part, on_broker, run_until
 from bench.publishing import publish
@@ -50,10 +49,10 @@ async def run_agents(settings: Settings, counts: dict[Role, int], calls: int) ->
     """Run both steps of the agent over the evidence of all calls."""
     count = Count()
     agents, clients, topics = counting(count), KafkaClients(settings), topic_names(settings, agents=NAME)
-    upstream = UpstreamStages(
-        agents.roles, clients=clients, topics=topics, partition_counts=counts, group_prefix=settings.group_prefix
+    upstream = upstream_of(
+        agents, NAME, clients=clients, topics=topics, counts=counts, group_prefix=settings.group_prefix
     )
-    parts: list[Part] = [upstream]
+    parts: list[Part] = [*upstream.values()]
     async with AsyncExitStack() as stack:
         for stage in stages_of(agents, NAME, upstream, clients=clients, topics=topics, counts=counts):
             agent = await stack.enter_async_context(hosted(stage.name, counts[stage.input_roles[0]], process))

@@ -304,8 +304,8 @@ class Limits:
     """Those records together. Evidence has some 2 KB; one finding can have megabytes."""
 
     agent_disorder_ms: int = 60 * 1_000
-    """How far the event times within one partition may go back: as ``late_limit_ms``. An input that was read so far
-    beyond a record's time holds it up no longer."""
+    """How far the event times within one partition of evidence may go back: as ``late_limit_ms``. One that was read
+    further than that beyond a record's time holds it up no longer."""
 
     agent_keys_max: int = 100_000
     """Keys of one partition that agents keep state for. Beyond it the states that rested longest are dropped."""

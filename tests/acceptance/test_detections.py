@@ -86,7 +86,7 @@ def live(written: list[Output], choose: random.Random) -> list[Output]:
     internal: list[list[Record]] = [[] for _ in range(PARTITIONS)]
     at_, positions = dict.fromkeys(logs, 0), [0] * PARTITIONS
     states: list[dict[bytes | None, Record]] = [{} for _ in range(PARTITIONS)]
-    handlers = [AgentState(agents, number, input_topic="internal") for number in range(PARTITIONS)]
+    handlers = [AgentState(agents, number, input_topic="internal", ordered=()) for number in range(PARTITIONS)]
     results: list[Output] = []
     while unread := [source for source, end in ends.items() if at_[source] < end]:
         source = choose.choice(unread)
@@ -98,7 +98,7 @@ def live(written: list[Output], choose: random.Random) -> list[Output]:
             internal[number].append(Record(output.role, place, output.key, output.value, output.headers))
         for number in choose.choice([[0], [1], [0, 1]]) if len(unread) > 1 else [0, 1]:
             if choose.random() < 0.2:
-                handlers[number] = AgentState(agents, number, input_topic="internal")
+                handlers[number] = AgentState(agents, number, input_topic="internal", ordered=())
                 for record in states[number].values():
                     handlers[number].restore(record)
                 positions[number] = handlers[number].restored()["internal"] or 0

@@ -134,7 +134,7 @@ def of_agents(outputs: Iterable[Output]) -> Iterator[Output]:
 
     agent.evidence(key=lambda event: event.server_id)(see)
     agents = a_set(agent)
-    rekeying, state = Rekeying(agents, partitions=1), AgentState(agents, 0, input_topic="internal")
+    rekeying, state = Rekeying(agents, partitions=1), AgentState(agents, 0, input_topic="internal", ordered=())
     read: list[Output] = []
     for offset, output in enumerate(output for output in outputs if output.role in agents.roles):
         place = Origin("written", 0, offset)

@@ -141,7 +141,7 @@ async def test_kill_9_in_mid_stream_leaves_the_findings_of_a_replay(deployment: 
     expected = await replayed(deployment)
     per_agent = Counter(orjson.loads(value)["detection"]["agent"] for value in expected)
     assert set(per_agent) == set(NAMES), "an agent finds nothing here: the test proves too little"
-    slow = {"ASSAY_STREAM_BATCH_RECORDS_MAX": "30"}
+    slow = {"ASSAY_STREAM_BATCH_RECORDS_MAX": "90"}
     deployment.start_worker(**slow)
     found_at_kill = [0]
     for number in range(KILLS):

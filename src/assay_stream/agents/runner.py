@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 
 from assay_stream.agents.declaration import AgentSet
 from assay_stream.agents.rekey import Rekeying
 from assay_stream.agents.step import AgentState
 from assay_stream.limits import DEFAULT_LIMITS, Limits
-from assay_stream.model.agent_topic import INPUT_HEADER, PROGRESS
+from assay_stream.model.agent_topic import INPUT_HEADER, OPEN_END, PROGRESS
 from assay_stream.model.record import Origin, Output, Record, Role
 
 _SOURCE = ("memory", 0)
-_END = sys.maxsize
 _ADVANCE_US = 1_000_000
 """How far time goes on between two looks at what is ready."""
 
@@ -29,7 +27,7 @@ class Runner:
     def __init__(self, agents: AgentSet, *, limits: Limits = DEFAULT_LIMITS) -> None:
         self._roles = agents.roles
         self._rekeying = Rekeying(agents, partitions=1, limits=limits)
-        self._state = AgentState(agents, 0, input_topic=_SOURCE[0], limits=limits)
+        self._state = AgentState(agents, 0, input_topic=_SOURCE[0], ordered=_SOURCE[:1], limits=limits)
         self._offset = 0
         self._time_us = 0
 
@@ -47,18 +45,14 @@ class Runner:
         if time_us < self._time_us + _ADVANCE_US:
             return []
         self._time_us = time_us
-        found = self._state.note_ends({_SOURCE: _END})
-        return found + self._progress(0, time_us)
+        found = self._state.note_ends({_SOURCE: OPEN_END})
+        told = b'{"topic":"%b","partition":0,"position":0,"time_us":%d}' % (_SOURCE[0].encode(), time_us)
+        headers = ((INPUT_HEADER, PROGRESS.encode()),)
+        return found + self._state.process(self._record(Output(Role.AGENT_INPUTS, None, told, headers)))
 
     def end(self) -> list[Output]:
         """Handle everything that waits: nothing more comes."""
-        found = self._state.note_ends({_SOURCE: _END})
-        return found + self._progress(_END, 0)
-
-    def _progress(self, position: int, time_us: int) -> list[Output]:
-        told = b'{"topic":"%b","partition":0,"position":%d,"time_us":%d}' % (_SOURCE[0].encode(), position, time_us)
-        headers = ((INPUT_HEADER, PROGRESS.encode()),)
-        return self._state.process(self._record(Output(Role.AGENT_INPUTS, None, told, headers)))
+        return self._state.note_ends({})
 
     def _record(self, output: Output) -> Record:
         self._offset += 1

@@ -1,7 +1,11 @@
 """The second step: re-keyed records wait until every input was read as far as their time, then agents handle them.
 
 1. Whoever reads the internal topic says after each batch where the inputs end (``note_ends``). What was taken in before
-   is ready when every input was read to there, or ``agent_disorder_ms`` of event time beyond the record.
+   is ready when every input was read to there. It is ready sooner when every *ordered* input that was not read to there
+   has come ``agent_disorder_ms`` of event time further than the record. Evidence is such an input: its partitions are
+   those of the calls, and what follows from the same calls and lists is in the internal topic before it
+   (``worker.detections``). In findings and alerts, several writers meet at a pace of their own: a late event time there
+   does not mean that earlier ones have been read.
 2. Ready records are handled in the order of (event time, origin), together with whatever waits and comes before them.
 3. A record that comes before one already handled is late. It is handled at once: windows look at event times, so it
    counts where it belongs.
@@ -14,7 +18,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -27,6 +31,7 @@ from assay_stream.agents.inputs import read_again, set_aside
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.agent_topic import (
     INPUT_HEADER,
+    OPEN_END,
     ORDER_HEADER,
     PROGRESS,
     AgentMemory,
@@ -61,21 +66,34 @@ class AgentState(Table[Any]):
         agents: the agents.
         partition: its number, in the internal topic and in the state topic.
         input_topic: name of the internal topic.
+        ordered: names of the inputs in which event times go back by ``agent_disorder_ms`` at most.
         limits: bounds.
     """
 
-    def __init__(self, agents: AgentSet, partition: int, *, input_topic: str, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(
+        self,
+        agents: AgentSet,
+        partition: int,
+        *,
+        input_topic: str,
+        ordered: Container[str],
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
         super().__init__(Role.AGENT_STATES, partition, input_topic)
         self._input_topic_name = input_topic
         self._agents = agents
+        self._ordered = ordered
         self._limits = limits
         self.late = 0
         """Records that came after one that stands behind them in the order."""
         self._waiting: list[_Waiting] = []
         self._waiting_bytes = 0
         self._latest: _Order | None = None
-        """The last in order of what was taken in since ends were noted."""
-        self._cuts: deque[tuple[_Order, dict[SourcePartition, int]]] = deque()
+        """The last in order of what was taken in since all ends were known."""
+        self._cuts: deque[tuple[_Order, Mapping[SourcePartition, int]]] = deque()
+        """Up to where records are ready once all of some ends are reached; earlier ends first."""
+        self._covered: tuple[_Order, Mapping[SourcePartition, int]] | None = None
+        """The last in order of what the newest ends are for, and these."""
         self._sources: dict[SourcePartition, tuple[int, int]] = {}
         self._through = 0
         self._reread_to = 0
@@ -87,6 +105,11 @@ class AgentState(Table[Any]):
     def buffered(self) -> int:
         """How many records wait."""
         return len(self._waiting)
+
+    @property
+    def needs_ends(self) -> bool:
+        """Whether records wait whose ends are not all known."""
+        return self._latest is not None
 
     def process(self, record: Record) -> list[Output]:
         """Take in one record of the internal topic, and return what agents found.
@@ -140,12 +163,16 @@ class AgentState(Table[Any]):
         """Note how far every input must be read for what was taken in to be ready, and return what is found by then.
 
         Args:
-            ends: the next offset of every partition of every input. They must be looked up after the records were
-                read, and after the stages before have written what follows from the input of that moment.
+            ends: the next offset of every partition of every input, ``OPEN_END`` where more is known to follow. They
+                must be looked up after the records were read, and after the stages before have written what follows
+                from the input of that moment.
         """
         if self._latest is not None:
-            self._cuts.append((self._latest, dict(ends)))
-            self._latest = None
+            bound = self._latest if self._covered is None else max(self._latest, self._covered[0])
+            self._covered = bound, ends
+            if OPEN_END not in ends.values():
+                self._cuts.append((self._latest, ends))
+                self._latest = None
         return self._release()
 
     def restored(self) -> Mapping[str, int | None]:
@@ -161,17 +188,18 @@ class AgentState(Table[Any]):
 
     def flush(self, positions: Mapping[str, int]) -> list[Output]:
         """Return what changed, and where reading goes on: at the first record that waits."""
-        position = max(self._through, positions[self._input_topic_name])
-        self._through = position
+        position = positions[self._input_topic_name]
+        self._through = max(self._through, position)
         # No record stands in front of what only a transaction's marker fills.
-        self._note_reread(positions[self._input_topic_name])
+        self._note_reread(position)
         outputs = self._release()
         reading: AgentReading = {
-            "through": position,
+            "through": self._through,
             "mark": None if self._mark is None else list(self._mark),
             "sources": [(*source, *at) for source, at in sorted(self._sources.items())],
         }
         self[_READING] = reading
+        # Not ``through``: what waited at a crash may still stand between the two.
         first = min((waiting.offset for waiting in self._waiting), default=position)
         return [*outputs, *super().flush({self._input_topic_name: first})]
 
@@ -198,20 +226,22 @@ class AgentState(Table[Any]):
             bound, _ = self._cuts.popleft()
             while self._waiting and self._waiting[0].order <= bound:
                 outputs += self._handle_first()
-        behind = self._behind(self._cuts[-1][1]) if self._cuts else []
-        if behind:
-            until_us = min(behind) - self._limits.agent_disorder_ms * 1_000
-            while self._waiting and self._waiting[0].time_us <= until_us:
+        if self._covered is not None:
+            bound, ends = self._covered
+            times = [
+                self._sources.get(source, (0, 0))[1] for source in self._behind(ends) if source[0] in self._ordered
+            ]
+            until_us = min(times, default=0) - self._limits.agent_disorder_ms * 1_000
+            while self._waiting and self._waiting[0].time_us < until_us and self._waiting[0].order <= bound:
                 outputs += self._handle_first()
         # Inputs far from their ends would leave a cut for every batch.
         while self._cuts and self._mark is not None and self._cuts[0][0] <= self._mark:
             self._cuts.popleft()
         return outputs
 
-    def _behind(self, ends: Mapping[SourcePartition, int]) -> list[int]:
-        """Return the latest event time of each input that was not read to its end."""
-        at = {source: self._sources.get(source, (0, 0)) for source in ends}
-        return [at[source][1] for source, end in ends.items() if at[source][0] < end]
+    def _behind(self, ends: Mapping[SourcePartition, int]) -> list[SourcePartition]:
+        """Return the inputs that were not read to these ends."""
+        return [source for source, end in ends.items() if self._sources.get(source, (0, 0))[0] < end]
 
     def _handle_first(self, reason: str | None = None) -> list[Output]:
         first = heapq.heappop(self._waiting)

@@ -169,6 +169,8 @@ class PartitionTask:
         if self._records:
             self._fetched_s = time.monotonic()
             self._ends = await self._stage.note_ends()
+        else:
+            await self._stage.note_quiet(self.partition)
 
     def _input_order(self, partition: TopicPartition) -> tuple[bool, int]:
         suspect = self.suspicion.record

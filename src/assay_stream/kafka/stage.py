@@ -139,6 +139,9 @@ class Stage(Generic[State]):
         """Return upstream positions that must be applied before the records fetched now are ready."""
         return {}
 
+    async def note_quiet(self, partition: int) -> None:
+        """Look up what ``punctuate`` needs after a poll without records."""
+
     def admit(self, records: Sequence[Record], ends: Mapping[TopicPartition, int]) -> int:
         """Return how many leading records are ready."""
         return len(records)

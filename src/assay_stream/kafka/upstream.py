@@ -7,30 +7,38 @@ was read to its end may still lack something. Progress tells, not the clock (``d
 2. Wait until the stages that read these have committed as much; then the same for the topics that those write and
    later stages read.
 3. Note where the last ones end, open transactions included: a commit shows before its records do.
+
+A stage may be hours behind. With a time limit, the ends of what it has yet to write are ``OPEN_END`` instead.
 """
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from aiokafka import TopicPartition
 
 from assay_stream.kafka.connection import Clients, Consumer
+from assay_stream.model.agent_topic import OPEN_END
 from assay_stream.model.record import Role
 
 
 class UpstreamStage(NamedTuple):
-    """One stage between what is published and what follows."""
+    """One stage between what is published and what follows.
+
+    Attributes:
+        partitioned_alike: topics that it writes of which a partition follows from the same partition of its input.
+    """
 
     stage: str
     reads: tuple[Role, ...]
     writes: tuple[Role, ...]
+    partitioned_alike: tuple[Role, ...] = ()
 
 
 STEPS = (
     UpstreamStage("registry", (Role.SNAPSHOTS, Role.CONTROL), (Role.DEFINITIONS, Role.FINDINGS)),
-    UpstreamStage("join", (Role.CALLS,), (Role.EVIDENCE, Role.FINDINGS)),
+    UpstreamStage("join", (Role.CALLS,), (Role.EVIDENCE, Role.FINDINGS), (Role.EVIDENCE,)),
     UpstreamStage("alerts", (Role.FINDINGS,), (Role.ALERTS,)),
 )
 """In the order of their work."""
@@ -54,7 +62,10 @@ class UpstreamStages:
     """Follows the stages that write some topics.
 
     Args:
+        roles: the topics.
         clients: make consumers, which join no group.
+        steps: the stages. Default: those that the topics follow from.
+        limit_s: how long one answer may wait for the stages, seconds. Default: until they are done.
     """
 
     def __init__(
@@ -65,8 +76,11 @@ class UpstreamStages:
         topics: Mapping[Role, str],
         partition_counts: Mapping[Role, int],
         group_prefix: str,
+        steps: Sequence[UpstreamStage] | None = None,
+        limit_s: float | None = None,
     ) -> None:
-        self._steps = steps_to(roles)
+        self._steps = steps_to(roles) if steps is None else steps
+        self._limit_s = limit_s
         self._partitions = {
             role: [TopicPartition(topics[role], number) for number in range(partition_counts[role])]
             for role in {*roles, *(role for step in self._steps for role in step.reads)}
@@ -126,19 +140,33 @@ class UpstreamStages:
             published = {role for step in self._steps for role in step.reads}
             published -= {role for step in self._steps for role in step.writes}
             ends = await self._ends(tp for role in published for tp in self._partitions[role])
+            unknown: set[TopicPartition] = set()
             for step in self._steps:
                 inputs = [tp for role in step.reads for tp in self._partitions[role]]
                 if not published.issuperset(step.reads):
                     ends |= await self._ends(inputs)
-                await self._wait(step.stage, {tp: ends[tp] for tp in inputs})
-            return await self._ends(self._last)
+                behind = unknown.intersection(inputs) or await self._wait(step.stage, {tp: ends[tp] for tp in inputs})
+                unknown |= self._following(step, behind)
+            return await self._ends(self._last) | {tp: OPEN_END for tp in self._last if tp in unknown}
 
-    async def _wait(self, stage: str, ends: Mapping[TopicPartition, int]) -> None:
+    async def _wait(self, stage: str, ends: Mapping[TopicPartition, int]) -> set[TopicPartition]:
+        """Wait until a stage has come to some ends; return where it has not after the time limit."""
         while True:
             committed = await self._readers[stage].committed_with_metadata(ends)
-            if all((committed.get(tp, (None, ""))[0] or 0) >= end for tp, end in ends.items()):
-                return
+            behind = {tp for tp, end in ends.items() if (committed.get(tp, (None, ""))[0] or 0) < end}
+            if not behind or (self._limit_s is not None and time.monotonic() - self._answered_s >= self._limit_s):
+                return behind
             await asyncio.sleep(_PAUSE_S)
+
+    def _following(self, step: UpstreamStage, behind: set[TopicPartition]) -> set[TopicPartition]:
+        """Return what a stage has yet to write to, given where it is behind."""
+        numbers = {tp.partition for tp in behind}
+        return {
+            tp
+            for role in (step.writes if behind else ())
+            for tp in self._partitions.get(role, ())
+            if role not in step.partitioned_alike or tp.partition in numbers
+        }
 
     async def _ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         reader = next(iter(self._readers.values()))

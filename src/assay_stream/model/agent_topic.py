@@ -5,6 +5,7 @@ The input topic holds records of other topics, value for value, under the key of
 how far each input was read, in every partition, and what agents remember of definitions.
 """
 
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,8 @@ ORDER_HEADER = "assay-agent-order"
 """Header of the input topic: event time in microseconds and origin of a record, and what tells it from others there."""
 PROGRESS = "progress"
 DEFINITION = "definition"
+OPEN_END = sys.maxsize
+"""Where an input ends that more is known to follow in: no position gets there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

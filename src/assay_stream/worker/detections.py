@@ -1,7 +1,8 @@
 """Users' agents: the stages that run them, in a process and in consumer groups of their own.
 
 1. A stage for each input topic writes its records to the agents' input topic, under the keys that agents want them
-   under, and how far it has read to every partition of that topic (``agents.rekey``).
+   under, and how far it has read to every partition of that topic (``agents.rekey``). Evidence goes there after the
+   definitions, findings and alerts that follow from the same calls and from lists before them.
 2. The stage behind them keeps records until every input was read as far, lets the agents handle them in order, and
    writes findings and what agents remember (``agents.step``).
 
@@ -24,7 +25,7 @@ from assay_stream.kafka.connection import Clients, KafkaClients
 from assay_stream.kafka.stage import NoState, Stage
 from assay_stream.kafka.stage_task import StageTask
 from assay_stream.kafka.topics import topic_names
-from assay_stream.kafka.upstream import UpstreamStages
+from assay_stream.kafka.upstream import UpstreamStage, UpstreamStages, steps_to
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.worker.channel import Batches, TransactionalChannel
@@ -33,6 +34,9 @@ from assay_stream.worker.metrics import Metrics, PrometheusStage
 from assay_stream.worker.worker import GC_THRESHOLDS, add_task
 
 _LOOK_S = 0.01
+_UPSTREAM_LIMIT_S = 1.0
+"""How long the ends of a batch may be waited for. Then records go on by the event times of evidence, where agents read
+it: with the join hours behind, each batch would wait for hours."""
 _PIECE_RECORDS = 16
 """A user's code may take long: few enough that the watchdog names the record closely."""
 
@@ -67,27 +71,27 @@ class Rekeyed(NoState):
 
 
 class Pace:
-    """Holds back inputs that are ahead of the slowest one, by event time.
+    """Holds back partitions of evidence that are ahead of the slowest one, by event time.
 
-    Their records would wait behind this stage, in memory. Only inputs of this process with records to read count: one
-    that was read to its end holds nobody back.
+    Their records would wait behind this stage, in memory. Only partitions of this process with records to read count:
+    one that was read to its end holds nobody back.
     """
 
     def __init__(self) -> None:
         self.changes = 0
-        """How often an input has moved."""
+        """How often a partition has moved."""
         self._times_us: dict[tuple[str, int], int] = {}
 
     def may_go_on(self, place: tuple[str, int], time_us: int) -> bool:
-        """Tell whether an input that was read to an event time may be read further."""
+        """Tell whether a partition that was read to an event time may be read further."""
         if self._times_us.get(place) != time_us:
             self._times_us[place] = time_us
             self.changes += 1
-        # A copy, since each input has a thread of its own.
+        # A copy, since each partition has a thread of its own.
         return time_us <= min(list(self._times_us.values())) + DEFAULT_LIMITS.agent_disorder_ms * 1_000
 
     def leave(self, place: tuple[str, int]) -> None:
-        """Note that an input has no more records, or is read by another process."""
+        """Note that a partition has no more records, or is read by another process."""
         if self._times_us.pop(place, None) is not None:
             self.changes += 1
 
@@ -100,15 +104,7 @@ class RekeyStage(Stage[Rekeyed]):
     """
 
     def __init__(
-        self,
-        name: str,
-        role: Role,
-        agents: AgentSet,
-        pace: Pace,
-        *,
-        clients: Clients,
-        topics: Mapping[Role, str],
-        partitions: int,
+        self, name: str, role: Role, agents: AgentSet, *, clients: Clients, topics: Mapping[Role, str], partitions: int
     ) -> None:
         super().__init__(
             name,
@@ -118,13 +114,25 @@ class RekeyStage(Stage[Rekeyed]):
             new_state=lambda number: Rekeyed(agents, number, partitions=partitions),
             piece_records=_PIECE_RECORDS,
         )
-        self._topic = topics[role]
-        self._pace = pace
+
+
+class EvidenceRekeyStage(RekeyStage):
+    """The evidence, under the keys of agents, behind the other inputs. See ``RekeyStage`` for other arguments.
+
+    Args:
+        preceding: tells when the agents' input topic holds what goes there before.
+    """
+
+    def __init__(self, *arguments: Any, preceding: UpstreamStages | None, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._topic = self._topics[Role.EVIDENCE]
+        self._preceding = preceding
+        self._pace = Pace()
         self._has_records: set[int] = set()
 
     @property
     def changes(self) -> int:
-        """Grows whenever another input has moved."""
+        """Grows whenever another partition has moved."""
         return self._pace.changes
 
     def close(self, partition: int) -> None:
@@ -132,8 +140,14 @@ class RekeyStage(Stage[Rekeyed]):
         super().close(partition)
         self._pace.leave((self._topic, partition))
 
+    async def note_ends(self) -> Mapping[TopicPartition, int]:
+        """Wait until what follows from the same calls, and from lists before them, is in the agents' input topic."""
+        if self._preceding is not None:
+            await self._preceding.complete()
+        return {}
+
     def admit(self, records: Sequence[Record], _: object) -> int:
-        """Admit all, or none while the slowest input is far behind."""
+        """Admit all, or none while the slowest partition is far behind."""
         partition = records[0].origin.partition
         self._has_records.add(partition)
         time_us = self._states[partition].time_us(self._topic)
@@ -168,7 +182,9 @@ class DetectionStage(Stage[AgentState]):
             clients=clients,
             topics=topics,
             state_role=Role.AGENT_STATES,
-            new_state=lambda number: AgentState(agents, number, input_topic=topics[Role.AGENT_INPUTS]),
+            new_state=lambda number: AgentState(
+                agents, number, input_topic=topics[Role.AGENT_INPUTS], ordered={topics[Role.EVIDENCE]}
+            ),
             piece_records=_PIECE_RECORDS,
         )
         self._upstream = upstream
@@ -190,6 +206,11 @@ class DetectionStage(Stage[AgentState]):
     async def note_ends(self) -> Mapping[TopicPartition, int]:
         """Return where the inputs end, once they hold what follows from everything published by now."""
         return await self._upstream.complete()
+
+    async def note_quiet(self, partition: int) -> None:
+        """Look up again ends that were not known yet."""
+        if self._states[partition].needs_ends:
+            self._ends[partition] = await self._upstream.complete()
 
     def admit(self, records: Any, ends: Mapping[TopicPartition, int]) -> int:
         """Admit all: the state keeps what is not ready. The ends are for what was read before they were looked up."""
@@ -230,10 +251,11 @@ def _unread(agents: AgentSet) -> set[Role]:
 def add_agents(settings: Settings, host: Host, counts: PartitionCounts, agents: AgentSet, name: str) -> None:
     """Add the stages of agents to a host. Arguments are those of ``run_agents``."""
     clients, topics = KafkaClients(settings), topic_names(settings, agents=name)
-    upstream = UpstreamStages(
-        agents.roles, clients=clients, topics=topics, partition_counts=counts, group_prefix=settings.group_prefix
+    upstream = upstream_of(
+        agents, name, clients=clients, topics=topics, counts=counts, group_prefix=settings.group_prefix
     )
-    host.add("upstream", upstream)
+    for follower_name, follower in upstream.items():
+        host.add(follower_name, follower)
     quarantine = asyncio.Lock()
     for stage in stages_of(agents, name, upstream, clients=clients, topics=topics, counts=counts):
         channel = TransactionalChannel(host.app, name=stage.name, partitions=counts[stage.input_roles[0]])
@@ -253,24 +275,61 @@ def add_agents(settings: Settings, host: Host, counts: PartitionCounts, agents: 
             host.metrics.on_scrape(partial(stage.note_late, host.metrics))
 
 
-def stages_of(
+def upstream_of(
     agents: AgentSet,
     name: str,
-    upstream: UpstreamStages,
     *,
     clients: Clients,
     topics: Mapping[Role, str],
-    counts: PartitionCounts,
+    counts: Mapping[Role, int],
+    group_prefix: str,
+) -> dict[str, UpstreamStages]:
+    """Return what follows the stages before the agents, by name.
+
+    ``upstream`` tells where the inputs end, ``preceding`` when what goes before evidence is in the agents' input topic.
+    """
+    follow = partial(UpstreamStages, clients=clients, topics=topics, partition_counts=counts, group_prefix=group_prefix)
+    if Role.EVIDENCE not in agents.roles:
+        return {"upstream": follow(agents.roles)}
+    upstream = {"upstream": follow(agents.roles, limit_s=_UPSTREAM_LIMIT_S)}
+    others = [role for role in agents.roles if role is not Role.EVIDENCE]
+    if others:
+        # The join has written what follows from a call when its evidence can be read.
+        steps = [step for step in steps_to(others) if Role.EVIDENCE not in step.writes]
+        steps += [UpstreamStage(_stage_name(name, role, agents), (role,), (Role.AGENT_INPUTS,)) for role in others]
+        upstream["preceding"] = follow((), steps=steps)
+    return upstream
+
+
+def stages_of(
+    agents: AgentSet,
+    name: str,
+    upstream: Mapping[str, UpstreamStages],
+    *,
+    clients: Clients,
+    topics: Mapping[Role, str],
+    counts: Mapping[Role, int],
 ) -> list[Stage[Any]]:
-    """Return the stages of agents: one for each input, and the one behind them."""
-    partitions, pace = counts[Role.AGENT_INPUTS], Pace()
-    rekeying = [
-        RekeyStage(
-            _stage_name(name, role, agents), role, agents, pace, clients=clients, topics=topics, partitions=partitions
+    """Return the stages of agents: one for each input, and the one behind them.
+
+    Args:
+        upstream: that of ``upstream_of``.
+    """
+    rekeying = dict.fromkeys(agents.roles, RekeyStage) | {
+        Role.EVIDENCE: partial(EvidenceRekeyStage, preceding=upstream.get("preceding"))
+    }
+    stages: list[Stage[Any]] = [
+        rekeying[role](
+            _stage_name(name, role, agents),
+            role,
+            agents,
+            clients=clients,
+            topics=topics,
+            partitions=counts[Role.AGENT_INPUTS],
         )
         for role in agents.roles
     ]
-    return [*rekeying, DetectionStage(f"agents-{name}", agents, upstream, clients=clients, topics=topics)]
+    return [*stages, DetectionStage(f"agents-{name}", agents, upstream["upstream"], clients=clients, topics=topics)]
 
 
 def _stage_name(name: str, role: Role, agents: AgentSet) -> str:

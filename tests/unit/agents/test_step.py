@@ -11,13 +11,15 @@ import pytest
 from assay_stream.agents import Agent, AgentState, Detection, Event, Evidence, Memory, Rekeying
 from assay_stream.errors import ConfigurationError, IntegrityError
 from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.agent_topic import OPEN_END
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Output, Record, Role
-from tests.support.agents import a_set, evidence, findings_in
+from tests.support.agents import a_set, evidence, findings_in, start_us
+from tests.support.alerts import finding_of
 
 INTERNAL = "assay.agent.input"
-EVIDENCE = "assay.tool.decision"
+EVIDENCE, FINDINGS = "assay.tool.decision", "assay.tool.finding"
 
 
 def echo() -> Agent:
@@ -45,7 +47,7 @@ class Internal:
 
     def restart(self, records: int | None = None) -> AgentState:
         """A new process, that restores what the last one committed and reads so many records again."""
-        self.state = AgentState(self.agents, 0, input_topic=INTERNAL, limits=self.limits)
+        self.state = AgentState(self.agents, 0, input_topic=INTERNAL, ordered={EVIDENCE}, limits=self.limits)
         for record in self.states.values():
             self.state.restore(record)
         start = self.state.restored()[INTERNAL] or 0
@@ -60,6 +62,10 @@ class Internal:
         if to is not None:
             number = (outputs[0].partition or 0) if outputs else 0
             written += self.rekeying.progress(EVIDENCE, number, to)
+        return self.append(*written)
+
+    def append(self, *written: Output) -> list[Finding]:
+        """The second step takes in what the first one wrote."""
         found: list[Output] = []
         for output in written:
             place = Origin(INTERNAL, 0, len(self.log))
@@ -72,9 +78,9 @@ class Internal:
         """The ends of the evidence partitions, as they are looked up."""
         return findings_in(self.state.note_ends({(EVIDENCE, number): end for number, end in enumerate(ends)}))
 
-    def commit(self) -> None:
-        """Keep what changed."""
-        for output in self.state.flush({INTERNAL: len(self.log)}):
+    def commit(self, position: int | None = None) -> None:
+        """Keep what changed, with the next offset to read: the end unless said otherwise."""
+        for output in self.state.flush({INTERNAL: len(self.log) if position is None else position}):
             assert output.key is not None
             place = Origin("assay.agent.state", 0, 0)
             if output.value is None:
@@ -123,9 +129,42 @@ def test_an_input_far_beyond_a_record_holds_it_up_no_longer() -> None:
     internal = Internal(echo())
     internal.read(evidence(0, 5), to=1)
     assert internal.ends(1_000, 1_000) == []
-    assert internal.read(evidence(0, 64.9, partition=1), to=1) == []
-    assert seconds(internal.read(evidence(1, 65, partition=1), to=2)) == []
-    assert seconds(internal.read(evidence(1, 70), to=2)) == [5]
+    assert internal.read(evidence(0, 65, partition=1), to=1) == []
+    # A record that is as late as one may be could still come before it.
+    assert internal.read(evidence(1, 70), to=2) == []
+    assert seconds(internal.read(evidence(1, 65.1, partition=1), to=2)) == [5]
+
+
+def test_an_input_in_no_order_says_nothing_by_its_event_times() -> None:
+    """A later finding may come first, since the registry and the join write to one partition, each at its pace."""
+    agent = Agent("both", title="Both")
+    agent.evidence(key=lambda event: event.server_id)(lambda _event, _memory: [Detection()])
+    agent.findings(key=lambda event: event.server_id)(lambda _event, _memory: [Detection()])
+    internal = Internal(agent)
+    later, earlier = (
+        Record(
+            Role.FINDINGS,
+            Origin(FINDINGS, 0, offset),
+            b"mail",
+            finding_of(server_id="mail", time_us=start_us(second), origin=Origin("calls", 1, offset)).output().value,
+        )
+        for offset, second in enumerate((500, 3))
+    )
+    internal.read(evidence(0, 5), to=1)
+    internal.append(*internal.rekeying.process(later), *internal.rekeying.progress(FINDINGS, 0, 1))
+    assert internal.state.note_ends({(EVIDENCE, 0): 1, (FINDINGS, 0): 2}) == []
+    found = internal.append(*internal.rekeying.process(earlier), *internal.rekeying.progress(FINDINGS, 0, 2))
+    assert seconds(found) == [3, 5, 500]
+
+
+def test_with_an_end_still_open_records_go_on_by_time_and_the_rest_waits_for_the_end() -> None:
+    """The join is hours behind: the evidence that it has written is handled, the last minute of it later."""
+    internal = Internal(echo())
+    internal.read(evidence(0, 5), evidence(1, 50), evidence(2, 70), to=3)
+    assert seconds(internal.ends(OPEN_END, 0)) == [5]
+    assert internal.state.needs_ends
+    assert seconds(internal.ends(3, 0)) == [50, 70]
+    assert not internal.state.needs_ends
 
 
 def test_a_late_record_is_handled_at_once_and_counted() -> None:
@@ -178,6 +217,17 @@ def test_a_restart_over_handled_and_waiting_records_handles_only_these() -> None
     internal.restart()
     internal.state.note_ends({(EVIDENCE, 0): 9})
     assert [finding.tool_name for finding in internal.read(to=9)] == ["2", "3"]
+
+
+def test_a_commit_before_all_that_waited_is_read_again_forgets_none_of_it() -> None:
+    """A process ends, and so does the next one, which has committed that it had begun."""
+    internal = Internal(echo())
+    internal.read(evidence(0, 50), evidence(1, 20), to=2)
+    internal.commit()
+    internal.restart(records=0)
+    internal.commit(0)
+    internal.restart()
+    assert seconds(internal.ends(2)) == [20, 50]
 
 
 @pytest.mark.parametrize("is_marked", [False, True])

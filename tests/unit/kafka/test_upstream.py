@@ -12,6 +12,7 @@ from aiokafka import TopicPartition
 from assay_stream.config import Settings
 from assay_stream.kafka.topics import topic_names
 from assay_stream.kafka.upstream import UpstreamStages, steps_to
+from assay_stream.model.agent_topic import OPEN_END
 from assay_stream.model.record import Role
 from tests.support.memory_cluster import MemoryCluster
 
@@ -33,10 +34,13 @@ def test_what_a_topic_follows_from(roles: list[Role], groups: list[str]) -> None
 
 
 @asynccontextmanager
-async def following(cluster: MemoryCluster, *roles: Role) -> AsyncIterator[UpstreamStages]:
+async def following(
+    cluster: MemoryCluster, *roles: Role, limit_s: float | None = None
+) -> AsyncIterator[UpstreamStages]:
     """Follow the stages that write these."""
+    counts = dict.fromkeys(Role, 2)
     upstream = UpstreamStages(
-        roles, clients=cluster, topics=TOPICS, partition_counts=dict.fromkeys(Role, 2), group_prefix="p"
+        roles, clients=cluster, topics=TOPICS, partition_counts=counts, group_prefix="p", limit_s=limit_s
     )
     running = asyncio.create_task(upstream.run())
     try:
@@ -92,3 +96,16 @@ async def test_what_is_published_later_is_not_waited_for() -> None:
         cluster.append(TOPICS[Role.CALLS], 0, b"", b"")
         await commit(cluster, "join", Role.CALLS, 0, 1, Role.EVIDENCE)
         assert await asyncio.wait_for(complete, 1)
+
+
+async def test_after_a_time_limit_the_ends_of_what_is_still_to_be_written_are_open() -> None:
+    """Of the join's evidence that is the same partition; findings, and so alerts, may come in any."""
+    cluster = MemoryCluster(dict.fromkeys(TOPICS.values(), 2))
+    cluster.append(TOPICS[Role.CALLS], 0, b"", b"")
+    async with following(cluster, Role.EVIDENCE, Role.ALERTS, limit_s=0.01) as upstream:
+        assert await asyncio.wait_for(upstream.complete(), 1) == {
+            TopicPartition(TOPICS[Role.EVIDENCE], 0): OPEN_END,
+            TopicPartition(TOPICS[Role.EVIDENCE], 1): 0,
+            TopicPartition(TOPICS[Role.ALERTS], 0): OPEN_END,
+            TopicPartition(TOPICS[Role.ALERTS], 1): OPEN_END,
+        }

@@ -23,7 +23,8 @@ from assay_stream.kafka.stage_task import StageTask
 from assay_stream.kafka.topics import topic_names
 from assay_stream.kafka.upstream import UpstreamStages
 from assay_stream.model.record import Output, Role
-from assay_stream.worker.detections import add_agents, process, stages_of
+from assay_stream.worker import detections
+from assay_stream.worker.detections import add_agents, process, stages_of, upstream_of
 from assay_stream.worker.host import Deadline, Host
 from tests.support.agents import a_set, evidence, found
 from tests.support.memory_cluster import MemoryCluster
@@ -101,15 +102,15 @@ async def running(
 ) -> AsyncIterator[list[asyncio.Task[None]]]:
     """Run the stages of agents, or some of them."""
     settings = Settings(poll_timeout_ms=5, batch_records_max=6)
-    upstream = UpstreamStages(
-        agents.roles, clients=cluster, topics=TOPICS, partition_counts=COUNTS, group_prefix=settings.group_prefix
+    upstream = upstream_of(
+        agents, NAME, clients=cluster, topics=TOPICS, counts=COUNTS, group_prefix=settings.group_prefix
     )
     stages = stages_of(agents, NAME, upstream, clients=cluster, topics=TOPICS, counts=COUNTS)
 
     async def agent(batch: Batch[Any]) -> None:
         await batch.process(process)
 
-    parts: list[StageTask | UpstreamStages] = [upstream]
+    parts: list[StageTask | UpstreamStages] = [*upstream.values()]
     for stage in filter(only, stages):
         task = StageTask(settings, stage, agent, topics=TOPICS, partition_counts=COUNTS, clients=cluster)
         parts.append(task)
@@ -222,18 +223,38 @@ def offsets(cluster: MemoryCluster, stage: str, role: Role) -> int:
     return sum(committed.get(TopicPartition(TOPICS[role], number), (0, ""))[0] for number in range(PARTITIONS))
 
 
+async def join_first_call(cluster: MemoryCluster) -> None:
+    """Commit that the join has read a call."""
+    join = cluster.producer("join")
+    await join.start()
+    await join.begin_transaction()
+    await join.send_offsets_to_transaction({TopicPartition(TOPICS[Role.CALLS], 0): (1, "")}, "assay-stream-join")
+    await join.commit_transaction()
+
+
 async def test_what_waits_is_read_again_after_a_restart(cluster: MemoryCluster) -> None:
-    """It is kept in memory alone, so reading goes on from the first record that waits."""
-    publish(cluster, [Output(Role.FINDINGS, b"", b'{"kind":"tick","time_us":1}', partition=0)])
-    evidence_only = f"agents-{NAME}-evidence", f"agents-{NAME}"
+    """It is kept in memory alone, so reading goes on from the first record that waits: here, for the join."""
+    cluster.append(TOPICS[Role.CALLS], 0, b"", b"")
 
     def all_taken_in() -> bool:
         ends = len(cluster.read(TOPICS[Role.AGENT_INPUTS]))
         taken = offsets(cluster, f"agents-{NAME}", Role.AGENT_INPUTS)
         return offsets(cluster, f"agents-{NAME}-evidence", Role.EVIDENCE) == CALLS and taken >= ends > CALLS
 
-    await run_until(all_taken_in, cluster, only=lambda stage: stage.name in evidence_only)
+    await run_until(all_taken_in, cluster)
     assert written(cluster) == []
+    await join_first_call(cluster)
+    await finish(cluster)
+    assert without_last(written(cluster)) == replayed()
+
+
+async def test_evidence_goes_behind_what_follows_from_the_same_calls(cluster: MemoryCluster) -> None:
+    """Otherwise its event times would not tell that earlier findings have been read."""
+    publish(cluster, [Output(Role.FINDINGS, b"", b'{"kind":"tick","time_us":1}', partition=0)])
+
+    async with running(cluster, numbering(), only=lambda stage: stage.name != f"agents-{NAME}-findings"):
+        await asyncio.sleep(0.2)
+    assert offsets(cluster, f"agents-{NAME}-evidence", Role.EVIDENCE) == 0
     await finish(cluster)
     assert without_last(written(cluster)) == replayed()
 
@@ -244,14 +265,27 @@ async def test_records_wait_for_what_follows_from_calls_before_them(cluster: Mem
     async with running(cluster, numbering()):
         await asyncio.sleep(0.3)
         assert written(cluster) == []
-        join = cluster.producer("join")
-        await join.start()
-        await join.begin_transaction()
-        await join.send_offsets_to_transaction({TopicPartition(TOPICS[Role.CALLS], 0): (1, "")}, "assay-stream-join")
-        await join.commit_transaction()
+        await join_first_call(cluster)
         async with asyncio.timeout(10):
             while not is_done(cluster):
                 await asyncio.sleep(0.002)
+
+
+async def test_with_the_join_far_behind_what_it_has_written_goes_on(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All but the last minute of it; the rest when the join has caught up, though nothing else is read then."""
+    monkeypatch.setattr(detections, "_UPSTREAM_LIMIT_S", 0.01)
+    cluster.append(TOPICS[Role.CALLS], 0, b"", b"")
+    publish(cluster, [evidence(CALLS + n, 70, partition=n, actor=actor(0)) for n in range(PARTITIONS)])
+    async with running(cluster, numbering()), asyncio.timeout(10):
+        while len(written(cluster)) < 10:
+            await asyncio.sleep(0.002)
+        await asyncio.sleep(0.1)
+        assert len(written(cluster)) == 10
+        await join_first_call(cluster)
+        while len(written(cluster)) < CALLS + PARTITIONS:
+            await asyncio.sleep(0.002)
 
 
 async def test_an_input_does_not_run_ahead_of_one_with_more_records() -> None:
@@ -326,7 +360,7 @@ def test_other_code_reads_all_definitions_again_and_nothing_else() -> None:
 
     def names(digest: str) -> set[str]:
         agents = agent_set([agent], digest=digest)
-        stages = stages_of(agents, NAME, Any, clients=Any, topics=TOPICS, counts=COUNTS)  # type: ignore[arg-type]
+        stages = stages_of(agents, NAME, {"upstream": Any}, clients=Any, topics=TOPICS, counts=COUNTS)  # type: ignore[arg-type,dict-item]
         return {stage.name for stage in stages}
 
     before, after = names("sha256:" + "a" * 64), names("sha256:" + "b" * 64)
@@ -344,5 +378,5 @@ async def test_a_host_runs_every_stage_and_says_what_came_late() -> None:
     finally:
         deadline.cancel()
     names = [service._name for service in host.app.hosted]
-    assert names == ["upstream", "agents-tests-evidence", "agents-tests-findings", "agents-tests"]
+    assert names == ["upstream", "preceding", "agents-tests-evidence", "agents-tests-findings", "agents-tests"]
     assert 'assay_stream_agent_records_late{stage="agents-tests"} 0.0' in text
