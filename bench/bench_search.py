@@ -6,6 +6,7 @@ python -m bench.bench_search [--rounds N]
 from __future__ import annotations
 
 import argparse
+import gc
 import hashlib
 import re
 import time
@@ -78,6 +79,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     rounds: int = parser.parse_args().rounds
+    gc.set_threshold(50_000, 50, 100)  # as the worker does
     for count in (1, 50, 2_000):
         tools = tools_of_a_kilobyte(count)
         size = len(orjson.dumps(tools))

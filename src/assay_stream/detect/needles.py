@@ -19,7 +19,6 @@ from assay_stream.work import Work
 _SEPARATOR = "\x00"
 # Letters that a case-insensitive pattern takes for another one, though its lowercase is not that one.
 _OTHER_CASES = dict(zip("İıᲀᲁᲂᲃᲄᲅᲆᲇᲈ", "iiвдосттъѣꙋ", strict=True))
-_OTHER_CASE = re.compile(f"[{''.join(_OTHER_CASES)}]")
 UNITS_PER_HIT: Final = 3
 """Units of work for each needle that was found."""
 CHARS_PER_UNIT: Final = 5
@@ -81,7 +80,10 @@ def lowered(seen: str) -> str:
     """Return a visible text as a case-insensitive pattern compares it with lowercase ASCII letters."""
     if seen.isascii():
         return seen.lower()
-    return _OTHER_CASE.sub(lambda char: _OTHER_CASES[char[0]], seen).lower()
+    for other, letter in _OTHER_CASES.items():
+        if other in seen:
+            seen = seen.replace(other, letter)
+    return seen.lower()
 
 
 def gated(gate: re.Pattern[str], texts: Joined) -> set[int]:

@@ -95,6 +95,7 @@ class Page:
         "raw",
         "readings",
         "seen",
+        "silent_units",
         "units",
     )
 
@@ -119,6 +120,8 @@ class Page:
         """The ways of reading it in which some phrase is looked up by one of its words, as bits."""
         self.meetings = 0
         """How often it was searched. What is met once is seldom met again, and not worth the keeping."""
+        self.silent_units: int | None = None
+        """What it took to find that it gives nothing, after its words were read, where it did and named no tool."""
         self.outcomes: dict[Hashable, Any] = {}
         """What searches of it gave; kept by the search."""
         self._vocabulary: Vocabulary | None = None
@@ -207,7 +210,7 @@ class Visit:
         page: the text.
     """
 
-    __slots__ = ("_has_beginning", "_steering", "is_silent", "is_steered", "is_worded", "page")
+    __slots__ = ("_naming", "_steering", "is_silent", "is_steered", "is_worded", "page")
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -217,14 +220,18 @@ class Visit:
         """Whether what it does to a model was paid for."""
         self.is_worded = False
         """Whether its words with their places were paid for."""
-        self._has_beginning: bool | None = None
+        self._naming: tuple[bool, int] | None = None
         self._steering: tuple[Steering, ...] | None = None
 
     def names_tool(self, others: OtherTools, work: Work) -> bool:
         """Tell whether it has the words of some tool's name. The work is spent each time."""
-        if self._has_beginning is None:
-            self._has_beginning = others.have_beginning(self.page.vocabulary.words)
-        return self._has_beginning and others.is_named(self.page.forms, work)
+        if self._naming is None:
+            before = work.spent
+            is_named = others.have_beginning(self.page.vocabulary.words) and others.is_named(self.page.forms, work)
+            self._naming = is_named, work.spent - before
+        else:
+            work.spend(self._naming[1])
+        return self._naming[0]
 
     def words(self, work: Work) -> Words:
         """Return its words with their places. The work is spent once."""

@@ -113,6 +113,7 @@ class PhraseFilter:
                     self._lookups[atom] = (*self._lookups.get(atom, ()), number)
             else:
                 self.given_only.append(number)
+        self._all_slots = (1 << len(bits) + _GIVEN_BITS) - 1
         words = {word for word in book.words if word.isascii()}
         stems = {stem for stem in book.stems if stem.isascii()}
         self._words = words | {rot13(word) for word in words} | {word[::-1] for word in words}
@@ -126,16 +127,16 @@ class PhraseFilter:
 
     def possible(self, readings: Collection[Readings], way: int, given: Iterable[str], work: Work) -> list[int]:
         """Return the phrases that can stand in a text, ascending."""
-        ways = [reading.ways[way] for reading in readings]
-        asked = set(self.given_only).union(*[of_way.phrases for of_way in ways if of_way.phrases])
+        ways = [of_way for reading in readings if (of_way := reading.ways[way]) is not _NOTHING]
+        asked = set(self.given_only).union(*[of_way.phrases for of_way in ways])
         slots = 0
         for of_way in ways:
             slots |= of_way.slots
         work.spend(_UNITS_PER_PHRASE * len(asked) + len(readings))
         for name in given:
             slots |= self._given.get(name, 0)
-        needs = self._needs
-        possible = sorted(number for number in asked if needs[number] & slots == needs[number])
+        needs, absent = self._needs, self._all_slots ^ slots
+        possible = sorted([number for number in asked if not needs[number] & absent])
         work.spend(_UNITS_PER_CHECK * len(possible))
         return self._checked(possible, readings, way)
 

@@ -144,12 +144,15 @@ class PhraseBook:
             gap = 0
 
     def _atom_places(self, words: Words) -> dict[str, list[int]]:
-        indexes: defaultdict[str, list[int]] = defaultdict(list)
+        # Most words are in no phrase.
+        asked = {form: atoms for form in set(words.forms) if (atoms := self.atoms(form))}
+        indexes: dict[str, list[int]] = {form: [] for form in asked}
         for index, form in enumerate(words.forms):
-            indexes[form].append(index)
+            if form in asked:
+                indexes[form].append(index)
         lists: defaultdict[str, list[list[int]]] = defaultdict(list)
         for form, listed in indexes.items():
-            for atom in self.atoms(form):
+            for atom in asked[form]:
                 lists[atom].append(listed)
         return {atom: each[0] if len(each) == 1 else sorted(chain.from_iterable(each)) for atom, each in lists.items()}
 

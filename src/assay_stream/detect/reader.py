@@ -88,6 +88,17 @@ class Reader:
         self._events: list[tuple[int, Match | Page]] = []
         self._paid = 0
 
+    def passes_over(self, visit: Visit) -> bool:
+        """Read a text that is known to give nothing in any definition whose list has no tool that it may name."""
+        page = visit.page
+        units = page.silent_units
+        if units is None or page.names or self._others.have_beginning(page.vocabulary.words):
+            return False
+        page.read(self._readings)
+        self._work.spend(units)
+        visit.is_silent = visit.is_steered = True
+        return True
+
     def search(self, visit: Visit, place: Place, *, is_note: bool) -> Iterator[Match]:
         """Yield what a text gives, before the next one is searched.
 
@@ -172,15 +183,20 @@ class Reader:
     def _is_silent(self, visit: Visit) -> bool:
         """Tell whether a text that was read gives nothing, as most do, unless it describes a parameter for notes."""
         page = visit.page
-        return (
-            page.hints is NO_HINTS
-            and page.is_plain
-            and not page.asked
-            and not page.is_respelt
-            and all(telltales.isdisjoint(page.vocabulary.words) for telltales in _TELLTALES.values())
-            and not visit.names_tool(self._others, self._work)
-            and not visit.steering(self._offered, self._work)
-        )
+        if (
+            page.hints is not NO_HINTS
+            or not page.is_plain
+            or page.asked
+            or page.is_respelt
+            or not all(telltales.isdisjoint(page.vocabulary.words) for telltales in _TELLTALES.values())
+            or visit.names_tool(self._others, self._work)
+        ):
+            return False
+        before = self._work.spent
+        if visit.steering(self._offered, self._work):
+            return False
+        page.silent_units = self._work.spent - before
+        return True
 
     def _matches(self, visit: Visit) -> Iterator[Match]:
         stated = set()

@@ -61,7 +61,7 @@ def all_matches(
                 work.spend(_UNITS_PER_NAME + len(text.value))
                 yield from _weighed(_named(text, required), is_first_sight=required is None)
             visit, is_note = visits[text.value], _is_note(text)
-            if visit.is_silent and not is_note:
+            if not is_note and (visit.is_silent or (visit.is_silent is None and reader.passes_over(visit))):
                 continue
             found = reader.search(visit, text.place, is_note=is_note)
             yield from _weighed(found, is_first_sight=required is None)

@@ -115,17 +115,18 @@ class ToolNames:
         if not words:
             return
         work.spend(len(forms))
-        ids = [words.get(form, -1) for form in forms]
-        for first, word in enumerate(ids):
-            node = self._nodes.get(word) if word >= 0 else None
+        nodes, beginnings = self._nodes, self._beginnings
+        for first in [index for index, form in enumerate(forms) if form in beginnings]:
+            node: int | None = nodes[words[forms[first]]]
             end = first + 1
             while node is not None:
                 work.spend(2)
                 if node in self._ends:
                     yield Named(first, end, *self._ends[node])
-                if end == len(ids) or ids[end] < 0:
+                word = words.get(forms[end]) if end < len(forms) else None
+                if word is None:
                     break
-                node = self._nodes.get(node << _WORD_BITS | ids[end])
+                node = nodes.get(node << _WORD_BITS | word)
                 end += 1
 
     def _built(self) -> dict[str, int]:
