@@ -34,6 +34,9 @@ FOUND = {
     "call_to_unlisted_tool": ["call_to_unlisted_tool"],
     "signature_trouble": ["signature_invalid", "key_revoked"],
     "snapshot_rejected": ["snapshot_rejected"],
+    "atlas_rug_pull": ["tool_changed"],
+    "atlas_exfiltration": ["tool_changed"],
+    "atlas_hidden_text": ["tool_changed"],
 }
 """What each rule about single alerts finds in its positive sample."""
 
@@ -71,7 +74,7 @@ def flattened(value: Any, path: str = "") -> dict[str, Any]:
 def matches(rule: str, alerts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows that the SQLite query of a rule finds among some alerts."""
     rows = [flattened(alert) for alert in alerts]
-    columns = sorted({f"unmapped.{name}" for name in AlertFlat.__annotations__}.union(*rows))
+    columns = sorted({f"unmapped.{name}" for name in (*AlertFlat.__annotations__, "mcp_attacks")}.union(*rows))
     with closing(sqlite3.connect(":memory:")) as database:
         database.row_factory = sqlite3.Row
         names = ", ".join(f'"{name}"' for name in columns)
@@ -94,7 +97,7 @@ def test_the_samples_are_what_the_engine_makes() -> None:
 
 
 def test_every_rule_has_its_samples_and_its_expectation() -> None:
-    """Seven rules at least, each with alerts that it must find and alerts that it must not."""
+    """Ten rules at least, each with alerts that it must find and alerts that it must not."""
     assert {*FOUND, "many_servers_changed"} == set(RULES)
     names = {f"{rule}.{name}.ndjson" for rule in RULES for name in ("positive", "negative")}
     assert {path.name for path in (FOLDER / "samples").iterdir()} == names
@@ -116,7 +119,7 @@ def test_every_rule_has_an_id_of_its_own() -> None:
 def test_a_rule_converts_to_splunk(rule: str) -> None:
     """To one search over the flat fields."""
     search = converted(rule, "splunk")
-    assert "unmapped.mcp_finding_kind" in search
+    assert "unmapped.mcp_attacks" in search if rule.startswith("atlas_") else "unmapped.mcp_finding_kind" in search
 
 
 @pytest.mark.parametrize("rule", sorted(FOUND))

@@ -22,6 +22,7 @@ from pathlib import Path
 import pytest
 from aiokafka import TopicPartition
 
+from assay_stream.alerts.formats import AlertFormat, read_alert, render
 from assay_stream.kafka.connection import reading_consumer, start_admin
 from assay_stream.model.record import ERROR_HEADERS, Output, Role
 from tests.support.alerts import alert_records, finding_of
@@ -75,6 +76,11 @@ def alerts(count: int, *, first: int = 0) -> list[Output]:
     """Alerts about different tools on several servers."""
     numbers = range(first, first + count)
     return alert_records(*(finding_of(f"tool-{n}", offset=n, server_id=f"server-{n % 3}") for n in numbers))
+
+
+def as_sent(alert: Output) -> bytes:
+    """What a receiver of OCSF is sent."""
+    return render(read_alert(alert.value), AlertFormat.OCSF).encode()
 
 
 def keys_of(written: list[Output]) -> set[str]:
@@ -132,7 +138,7 @@ async def test_a_webhook_that_was_down_gets_every_alert(deployment: Deployment, 
         while await lag(deployment, "soc-webhook"):
             await asyncio.sleep(0.2)
     assert max(Counter(server.keys).values()) == 1
-    assert {body for _, body, _ in server.taken} == {alert.value for alert in before + during}
+    assert {body for _, body, _ in server.taken} == {as_sent(alert) for alert in before + during}
     assert {headers["content-type"] for _, _, headers in server.taken} == {"application/json"}
 
 
@@ -141,7 +147,7 @@ async def test_a_refused_alert_is_a_dead_letter(deployment: Deployment, forwarde
     written = alerts(10)
     poison = written[4]
     wanted = keys_of(written) - keys_of([poison])
-    server = WebhookServer(free_port(), lambda _, body: (422 if body == poison.value else 200, {}))
+    server = WebhookServer(free_port(), lambda _, body: (422 if body == as_sent(poison) else 200, {}))
     await publish(deployment, written)
     await deployment.send(Role.ALERTS, [(b"server-0", b'{"no": "alert"}'), (b"server-1", None)])
     with server:
@@ -278,6 +284,6 @@ async def test_export_reads_the_topic_once(deployment: Deployment) -> None:
         return done.stdout.splitlines()
 
     lines = await asyncio.to_thread(exported)
-    assert {line.encode() for line in lines} == {alert.value for alert in alerts(9)}
+    assert {line.encode() for line in lines} == {as_sent(alert) for alert in alerts(9)}
     assert len(await asyncio.to_thread(exported, "--server-id", "server-1")) == 3
     assert await asyncio.to_thread(exported, "--severity", "critical") == []

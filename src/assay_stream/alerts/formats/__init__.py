@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Any
 
-from assay_stream.alerts.formats import cef, ecs, jsonl, ocsf, sarif
+from assay_stream.alerts.formats import asim, cef, ecs, hec, jsonl, ocsf, sarif
 from assay_stream.alerts.formats.view import AlertView, read_alert, view_of
 from assay_stream.text.escaping import json_text
 
@@ -17,7 +17,10 @@ class AlertFormat(StrEnum):
     """How an alert is written."""
 
     OCSF = "ocsf"
+    OCSF_1_9 = "ocsf-1.9"
     ECS = "ecs"
+    HEC = "hec"
+    ASIM = "asim"
     CEF = "cef"
     SARIF = "sarif"
     JSONL = "jsonl"
@@ -25,7 +28,10 @@ class AlertFormat(StrEnum):
 
 _RENDERERS: dict[AlertFormat, Callable[[dict[str, Any]], str]] = {
     AlertFormat.OCSF: ocsf.to_ocsf,
+    AlertFormat.OCSF_1_9: ocsf.to_ocsf_1_9,
     AlertFormat.ECS: ecs.to_ecs,
+    AlertFormat.HEC: hec.to_hec,
+    AlertFormat.ASIM: asim.to_asim,
     AlertFormat.CEF: cef.to_cef,
     AlertFormat.SARIF: lambda alert: sarif.to_sarif([alert]),
     AlertFormat.JSONL: jsonl.to_jsonl,
@@ -33,7 +39,10 @@ _RENDERERS: dict[AlertFormat, Callable[[dict[str, Any]], str]] = {
 
 CONTENT_TYPES: dict[AlertFormat, str] = {
     AlertFormat.OCSF: "application/json",
+    AlertFormat.OCSF_1_9: "application/json",
     AlertFormat.ECS: "application/json",
+    AlertFormat.HEC: "application/json",
+    AlertFormat.ASIM: "application/json",
     AlertFormat.CEF: "text/plain; charset=utf-8",
     AlertFormat.SARIF: "application/sarif+json",
     AlertFormat.JSONL: "application/json",

@@ -21,6 +21,8 @@ _STRING_CHARACTERS_MAX = 4_000
 _SEVERITY = {1: "1", 2: "3", 3: "5", 4: "8", 5: "10", 6: "10"}
 """OCSF severity to CEF's 0 to 10, which reads 0-3 low, 4-6 medium, 7-8 high, 9-10 very high."""
 
+_OWN_KEYS = {"Indicators": "mcp_indicators", "ChangeCodes": "mcp_change_codes", "Attacks": "mcp_attacks"}
+
 _SEVERITY_UNKNOWN = "Unknown"
 
 _LINE_ENDS = re.compile("[\r\n]")
@@ -79,6 +81,10 @@ def _extension(view: AlertView) -> list[tuple[str, str]]:
     for number, (label, text) in enumerate(strings, start=1):
         if text:
             pairs += [(f"cs{number}", _value(text, _STRING_CHARACTERS_MAX)), (f"cs{number}Label", label)]
+    # Revision 25, "User-Defined Extensions": vendor, product and what it is, as one word.
+    for label, name in _OWN_KEYS.items():
+        if view.fact(name):
+            pairs.append((f"AssaystreamAlert{label}", _value(view.fact(name), _STRING_CHARACTERS_MAX)))
     return pairs
 
 

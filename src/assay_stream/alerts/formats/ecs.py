@@ -1,4 +1,4 @@
-"""Elastic Common Schema: fields that mean the same in versions 8 and 9."""
+"""Elastic Common Schema 9.1, the first with ``gen_ai.tool.*`` (beta); all other fields mean the same in version 8."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from assay_stream.alerts.formats.view import AlertView, scalar_text, time_text, view_of
 
-ECS_VERSION = "8.17.0"
+ECS_VERSION = "9.1.0"
 
 _CATEGORIES: dict[str, tuple[list[str], list[str]]] = {
     "tool_added": (["configuration"], ["creation"]),
@@ -82,6 +82,8 @@ def to_ecs(alert: dict[str, Any]) -> str:
     }
     if view.fact("mcp_server_id"):
         document["service"] = {"name": view.fact("mcp_server_id")}
+    if view.fact("mcp_tool_name"):
+        document["gen_ai"] = {"tool": {"name": view.fact("mcp_tool_name")}}
     threat = _threat(view)
     if threat:
         document["threat"] = threat
@@ -94,10 +96,10 @@ def _present(**fields: str) -> dict[str, str]:
 
 def _threat(view: AlertView) -> dict[str, Any]:
     """Return ``threat.*`` of the first framework that the alert names techniques or tactics of."""
-    found: dict[str, dict[str, list[str]]] = {}
+    found: dict[str, dict[str, Any]] = {}
     for attack in view.attacks:
         tactics = attack.get("tactics")
-        named = [("technique", attack.get("technique")), ("tactic", attack.get("tactic"))]
+        named = [(what, attack.get(what)) for what in ("technique", "sub_technique", "tactic")]
         named += [("tactic", tactic) for tactic in tactics] if isinstance(tactics, list) else []
         for what, entry in named:
             if not isinstance(entry, dict):
@@ -111,5 +113,7 @@ def _threat(view: AlertView) -> dict[str, Any]:
     if not fields:
         return {}
     ids = [value for entry in fields.values() for value in entry.get("id", [])]
+    if "sub_technique" in fields:
+        fields.setdefault("technique", {})["subtechnique"] = fields.pop("sub_technique")
     framework = "MITRE ATLAS" if any(value.startswith("AML.") for value in ids) else "MITRE ATT&CK"
     return {"framework": framework, **fields}

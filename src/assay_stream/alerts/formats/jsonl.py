@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from assay_stream.alerts.formats.view import time_text, view_of
+from assay_stream.alerts.formats.view import AlertView, time_text, view_of
 
 _PREFIX = "mcp_"
 
 
 def to_jsonl(alert: dict[str, Any]) -> str:
-    """Return the alert as one flat JSON object.
+    """Return the alert as one flat JSON object."""
+    return json.dumps(flat_of(view_of(alert)), ensure_ascii=False, separators=(",", ":"))
 
-    The flat facts of the alert follow without their ``mcp_``; a fact never takes the place of a member of ours.
+
+def flat_of(view: AlertView) -> dict[str, Any]:
+    """Return an alert's members as scalars.
+
+    The flat facts follow without their ``mcp_``; a fact never takes the place of a member of ours.
     """
-    view = view_of(alert)
     flat: dict[str, Any] = {
         "uid": view.uid,
         "kind": view.kind,
@@ -36,4 +40,4 @@ def to_jsonl(alert: dict[str, Any]) -> str:
     }
     for name in sorted(view.flat):
         flat.setdefault(name.removeprefix(_PREFIX), view.flat[name])
-    return json.dumps(flat, ensure_ascii=False, separators=(",", ":"))
+    return flat

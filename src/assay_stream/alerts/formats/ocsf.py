@@ -1,16 +1,90 @@
-"""OCSF 1.8.0, class 2004: the alert as it is, in canonical form, one JSON object a line."""
+"""OCSF, class 2004: the record with techniques, evidence and resources beside it, in canonical form, on one line.
+
+1.8.0 is the default. In 1.9.0 the profile ``record_integrity`` carries the fingerprint of the event.
+"""
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Any
 
+from assay_stream.alerts.formats.view import AlertView, view_of
 from assay_stream.canonical.digest import canonicalize
+
+_EVIDENCE = (
+    "mcp_digest_before",
+    "mcp_digest_after",
+    "mcp_changed_fields",
+    "mcp_change_codes",
+    "mcp_indicators",
+    "mcp_origin_topic",
+    "mcp_origin_partition",
+    "mcp_origin_offset",
+)
+_AUTHORITY = "assay-stream"
 
 
 def to_ocsf(alert: dict[str, Any]) -> str:
-    """Return the alert as one line of JSON, every member kept.
+    """Return the alert as one line of OCSF 1.8.0, every member of the record kept.
 
     Raises:
         InputError: ``not_canonicalizable`` where a member cannot be written (RFC 8785).
     """
-    return canonicalize(alert).decode()
+    return canonicalize(_completed(alert)).decode()
+
+
+def to_ocsf_1_9(alert: dict[str, Any]) -> str:
+    """Return the alert as one line of OCSF 1.9.0 with ``record_integrity``.
+
+    The fingerprint is of the event's canonical form (JCS) without the fingerprint itself, as ``attestation`` has it.
+    There is no signature: it shows what was altered by accident, not who wrote it. The seal proves the record.
+
+    Raises:
+        InputError: ``not_canonicalizable`` where a member cannot be written (RFC 8785).
+    """
+    event = _completed(alert)
+    event["metadata"] = _object(alert, "metadata") | {"version": "1.9.0", "profiles": ["record_integrity"]}
+    attestation: dict[str, Any] = {"authority_uid": _AUTHORITY}
+    event["attestation_list"] = [attestation]
+    attestation["fingerprint"] = {
+        "algorithm": "SHA-256",
+        "algorithm_id": 3,
+        "encoding": "Hex",
+        "encoding_id": 1,
+        "serialization": "JCS",
+        "serialization_id": 2,
+        "value": sha256(canonicalize(event)).hexdigest(),
+    }
+    return canonicalize(event).decode()
+
+
+def _completed(alert: dict[str, Any]) -> dict[str, Any]:
+    view = view_of(alert)
+    added: dict[str, Any] = {}
+    resources = _resources(view)
+    if resources:
+        added["resources"] = resources
+    data = {name.removeprefix("mcp_"): view.flat[name] for name in _EVIDENCE if name in view.flat}
+    if data:
+        named = {"uid": view.fact("mcp_snapshot_id")} if view.fact("mcp_snapshot_id") else {}
+        added["evidences"] = [{"name": "mcp." + view.kind, "data": data} | named]
+    completed = added | alert
+    if view.attacks:
+        completed["finding_info"] = {"attacks": view.attacks} | alert["finding_info"]
+    if "mcp_attacks" in view.flat:
+        completed["unmapped"] = _object(alert, "unmapped") | {"mcp_attacks": view.flat["mcp_attacks"]}
+    return completed
+
+
+def _object(alert: dict[str, Any], name: str) -> dict[str, Any]:
+    value = alert.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _resources(view: AlertView) -> list[dict[str, str]]:
+    server, tool, item = (view.fact(name) for name in ("mcp_server_id", "mcp_tool_name", "mcp_item_name"))
+    resources = [{"type": "MCP server", "uid": server, "name": server}] if server else []
+    if server and (tool or item):
+        kind = "MCP tool" if tool else "MCP " + view.kind.partition("_")[0]
+        resources.append({"type": kind, "uid": f"{server}/{tool or item}", "name": tool or item})
+    return resources

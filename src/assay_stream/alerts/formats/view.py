@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from assay_stream.alerts.formats.attacks import attack_objects, technique_ids
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError
 from assay_stream.model.old_names import renamed_alert
@@ -70,7 +71,8 @@ class AlertView:
         last_seen_ms: event time of the latest.
         version: version of the software that raised it.
         flat: the flat facts under ``unmapped``: name to scalar.
-        attacks: OCSF ``attacks`` objects, as they stand.
+        attacks: OCSF ``attacks`` objects: those of the record, or what kinds and indicators map to. Their ids are
+            in ``flat`` as ``mcp_attacks`` too.
         related: OCSF ``related_events`` objects, as they stand: of a folded alert the most severe members.
     """
 
@@ -141,9 +143,16 @@ def view_of(alert: Any) -> AlertView:
         if not _is_integer(alert.get(name)):
             raise InputError("not_an_alert", "an alert has this member, an integer", path=f"$.{name}")
     types = info.get("types")
-    kind = next((item for item in types if isinstance(item, str)), "") if isinstance(types, list) else ""
+    kinds = [each for each in types if isinstance(each, str)] if isinstance(types, list) else []
+    kind = next(iter(kinds), "")
     facts = _object(renamed_alert(alert), "unmapped")
     flat = {name: value for name, value in facts.items() if isinstance(value, Scalar)}
+    attacks = _objects(info, "attacks") or _objects(alert, "attacks")
+    if not attacks:
+        stated, indicators = (str(flat.get(name, "")).split(",") for name in ("mcp_atlas", "mcp_indicators"))
+        shown = technique_ids(stated, kinds, indicators)
+        attacks = attack_objects(shown)
+        flat |= {"mcp_attacks": ",".join(shown)} if shown else {}
     time_ms = alert["time"]
     title = _text(info, "title")
     status_id = _integer(alert, "status_id", 0)
@@ -165,8 +174,8 @@ def view_of(alert: Any) -> AlertView:
         last_seen_ms=_integer(info, "last_seen_time", time_ms),
         version=_text(_object(_object(alert, "metadata"), "product"), "version") or "unknown",
         flat=flat,
-        attacks=_attacks(info) or _attacks(alert),
-        related=_related(info),
+        attacks=attacks,
+        related=_objects(info, "related_events"),
     )
 
 
@@ -183,11 +192,6 @@ def time_text(time_ms: int) -> str:
 def scalar_text(value: Scalar) -> str:
     """Return a scalar as text, booleans as JSON has them."""
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _related(info: dict[str, Any]) -> list[dict[str, Any]]:
-    listed = info.get("related_events")
-    return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
 
 
 def _object(parent: dict[str, Any], name: str) -> dict[str, Any]:
@@ -209,6 +213,6 @@ def _integer(parent: dict[str, Any], name: str, default: int) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else default
 
 
-def _attacks(parent: dict[str, Any]) -> list[dict[str, Any]]:
-    value = parent.get("attacks")
+def _objects(parent: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    value = parent.get(name)
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

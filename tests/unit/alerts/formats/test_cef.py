@@ -125,3 +125,14 @@ def test_why_has_a_field_of_its_own() -> None:
     _, extension = read_cef(to_cef(read_alert(alert_records(finding)[0].value)))
     assert "secrecy_asked" not in extension["msg"]
     assert (extension["flexString1"], extension["flexString1Label"]) == (f"secrecy_asked at {path}", "why")
+
+
+def test_indicators_change_codes_and_techniques_are_kept() -> None:
+    """Under keys of our own, named as "User-Defined Extensions" has it: all custom strings are taken."""
+    alert = alert_of(
+        indicators=(("data_sent", 4, "description"),), changes=(("description_words_added", "/description", "widens"),)
+    )
+    _, extension = read_cef(to_cef(alert))
+    assert extension["AssaystreamAlertIndicators"] == "data_sent"
+    assert extension["AssaystreamAlertChangeCodes"] == "description_words_added"
+    assert extension["AssaystreamAlertAttacks"] == "AML.T0086,AML.T0109,AML.T0110.000"

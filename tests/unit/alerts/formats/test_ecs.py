@@ -62,8 +62,8 @@ def test_labels_are_keywords_only() -> None:
 
 
 def test_techniques_become_threat_fields() -> None:
-    """OCSF attacks with ATLAS ids give ``threat.*``; without any there is no threat."""
-    assert "threat" not in ecs()
+    """The alert's own OCSF attacks give ``threat.*``; a kind that maps to none has no threat."""
+    assert "threat" not in json.loads(to_ecs(alert_of(None, kind=Kind.SNAPSHOT_LATE)))
     alert = alert_of()
     alert["finding_info"]["attacks"] = [
         {"technique": {"uid": "AML.T0110", "name": "Tool Poisoning"}, "tactics": [{"uid": "AML.TA0006"}, 3]},
@@ -75,3 +75,19 @@ def test_techniques_become_threat_fields() -> None:
         "technique": {"id": ["AML.T0110"], "name": ["Tool Poisoning"]},
         "tactic": {"id": ["AML.TA0006"]},
     }
+
+
+def test_kind_and_indicators_become_threat_fields_with_sub_techniques() -> None:
+    """ECS keeps sub-techniques under the technique."""
+    threat = json.loads(to_ecs(alert_of(indicators=(("secret_file_named", 4, "description"),))))["threat"]
+    assert threat["framework"] == "MITRE ATLAS"
+    assert threat["technique"]["id"] == ["AML.T0055", "AML.T0109", "AML.T0110"]
+    assert threat["technique"]["subtechnique"] == {"id": ["AML.T0110.000"], "name": ["Definition and Instructions"]}
+    assert "Credential Access" in threat["tactic"]["name"]
+
+
+def test_a_tool_is_named_as_gen_ai_has_it() -> None:
+    """``gen_ai.tool.name`` is in ECS from 9.1 on, as beta; a prompt is no tool."""
+    assert ecs()["gen_ai"] == {"tool": {"name": "tool"}}
+    assert ecs()["ecs"]["version"] == "9.1.0"
+    assert "gen_ai" not in json.loads(to_ecs(alert_of(None, kind=Kind.PROMPT_CHANGED, item_name="ask")))

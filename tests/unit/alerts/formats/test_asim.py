@@ -1,0 +1,56 @@
+"""Alerts as ASIM Agent Events.
+
+No parser or schema of it can be installed: the columns below are a field table, from the reference of
+``ASimAgentEventLogs`` (https://learn.microsoft.com/azure/azure-monitor/reference/tables/asimagenteventlogs), of those
+that we write.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+
+from assay_stream.alerts.formats.asim import to_asim
+from assay_stream.model.kinds import Kind
+from tests.support.alerts import alert_of
+
+COLUMNS: dict[str, type] = {
+    "TimeGenerated": datetime,
+    "EventCount": int,
+    "EventStartTime": datetime,
+    "EventEndTime": datetime,
+    "EventType": str,
+    "EventOriginalType": str,
+    "EventUid": str,
+    "EventOriginalUid": str,
+    "EventProduct": str,
+    "EventVendor": str,
+    "EventSchema": str,
+    "EventSchemaVersion": str,
+    "ToolName": str,
+    "ToolId": str,
+    "ToolOriginalType": str,
+    "AdditionalFields": dict,
+}
+
+
+def test_every_column_is_one_of_the_table_with_its_type() -> None:
+    """For every kind; nothing beside the table."""
+    for kind in Kind:
+        for name, value in json.loads(to_asim(alert_of(kind=kind))).items():
+            typed = datetime.fromisoformat(value) if COLUMNS[name] is datetime else value
+            assert isinstance(typed, COLUMNS[name]), name
+
+
+def test_severity_and_techniques_are_additional_fields() -> None:
+    """The schema has no column for them."""
+    row = json.loads(to_asim(alert_of()))
+    assert (row["EventSchema"], row["EventSchemaVersion"], row["EventType"]) == ("AgentEvent", "0.1.0", "tool_changed")
+    assert row["AdditionalFields"]["severity"] == "High"
+    assert row["AdditionalFields"]["mcp_attacks"] == "AML.T0109,AML.T0110.000"
+    assert (row["ToolName"], row["ToolId"]) == ("tool", "server/tool")
+
+
+def test_an_alert_without_a_tool_names_none() -> None:
+    """Absent, not empty."""
+    assert "ToolName" not in json.loads(to_asim(alert_of(None, kind=Kind.SNAPSHOT_LATE)))

@@ -1,0 +1,40 @@
+"""The table of ATLAS techniques: complete, and of one piece."""
+
+from __future__ import annotations
+
+from assay_stream.alerts.formats import attacks
+from assay_stream.alerts.formats.attacks import attack_objects, technique_ids
+from assay_stream.detect import RULES
+from assay_stream.model.kinds import KINDS, Kind
+
+TABLE = attacks._TABLE
+UNMAPPED = {
+    "address_introduced", "external_reference", "other_tool_named", "text_oversized", "url_introduced",
+}  # fmt: skip
+"""Rules that find what honest text has as well: no technique by itself."""
+
+
+def test_what_the_table_maps_exists() -> None:
+    """Kinds and rules by the names they have; techniques that the table names itself."""
+    assert {Kind(kind) for kind in TABLE["kinds"]} <= set(KINDS)
+    assert TABLE["indicators"].keys() | UNMAPPED == {rule.id for rule in RULES}
+    mapped = [each for table in ("kinds", "indicators") for ids in TABLE[table].values() for each in ids]
+    assert set(mapped) | set(TABLE["refined"].values()) <= TABLE["techniques"].keys()
+
+
+def test_every_technique_of_a_kind_is_known() -> None:
+    """What a record can name is never left out."""
+    for info in KINDS.values():
+        assert len(technique_ids(info.atlas, [], [])) == len(info.atlas)
+
+
+def test_a_sub_technique_takes_the_tactics_of_its_technique() -> None:
+    """One object for each tactic."""
+    assert [each["tactic"]["uid"] for each in attack_objects(["AML.T0053"])] == ["AML.TA0005", "AML.TA0012"]
+    (poisoned,) = attack_objects(["AML.T0110.000"])
+    assert poisoned["technique"] == {"uid": "AML.T0110", "name": "AI Agent Tool Poisoning"}
+
+
+def test_what_is_not_known_is_left_out() -> None:
+    """A record of a later version may name anything."""
+    assert technique_ids(["AML.T9999", ""], ["later"], ["later"]) == []
