@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -80,9 +81,7 @@ def tap(
 
     assay-stream tap --listen 127.0.0.1:8080 --server-id docs --upstream https://docs.example/mcp
     """
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(InertFormatter("assay-stream tap: %(message)s"))
-    logging.basicConfig(handlers=[handler], level=logging.WARNING)
+    _log_to_stderr()
     if http.listen is not None:
         if command:
             raise ConfigurationError("bad_upstream", "--listen takes no command: give --upstream, or --upstreams FILE")
@@ -137,8 +136,23 @@ async def _serve(
     *,
     hide: bool,
 ) -> None:
+    if client is None:
+        await serve(upstreams, listener, functools.partial(_sink_apart, output, bootstrap), None, hide=False)
+        return
     async with closing(client) as rule, sink_for(output, bootstrap) as sink:
         await serve(upstreams, listener, sink, rule, hide=hide)
+
+
+def _sink_apart(output: Path | None, bootstrap: str | None) -> AbstractAsyncContextManager[Sink]:
+    """Open the sink in the process that inspects."""
+    _log_to_stderr()
+    return sink_for(output, bootstrap)
+
+
+def _log_to_stderr() -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(InertFormatter("assay-stream tap: %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
 
 
 @asynccontextmanager

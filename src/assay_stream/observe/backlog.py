@@ -11,6 +11,19 @@ from collections.abc import Callable
 _log = logging.getLogger(__name__)
 
 
+class Failures:
+    """Counts failures of an observer; the first one is logged."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def note(self) -> None:
+        """Count the failure that is being handled."""
+        self.count += 1
+        if self.count == 1:
+            _log.exception("observing failed; the connection goes on, further failures are only counted")
+
+
 class Backlog(threading.Thread):
     """Runs steps one after the other. A step that fails is counted; the first failure is logged.
 
@@ -23,13 +36,18 @@ class Backlog(threading.Thread):
 
     def __init__(self, name: str, *, bytes_max: int, last: Callable[[], None], pause_s: float = 0.0) -> None:
         super().__init__(name=name, daemon=True)
-        self.failures = 0
+        self._failures = Failures()
         self._bytes_max = bytes_max
         self._last = last
         self._pause_s = pause_s
         self._steps: queue.SimpleQueue[tuple[int, Callable[[], None]] | None] = queue.SimpleQueue()
         self._bytes = 0
         self._lock = threading.Lock()
+
+    @property
+    def failures(self) -> int:
+        """How many steps have failed."""
+        return self._failures.count
 
     def add(self, size_bytes: int, step: Callable[[], None]) -> bool:
         """Add a step and return whether there was room; for one of no size there always is."""
@@ -68,7 +86,5 @@ class Backlog(threading.Thread):
             self.note_failure()
 
     def note_failure(self) -> None:
-        """Count the failure that is being handled; the first one is logged."""
-        self.failures += 1
-        if self.failures == 1:
-            _log.exception("observing failed; the connection goes on, further failures are only counted")
+        """Count the failure that is being handled."""
+        self._failures.note()

@@ -34,6 +34,9 @@ class ResponseHead(Protocol):
     reason: str
     fields: HeaderFields
 
+    def here(self) -> bytes:
+        """Return the body if all of it has arrived; otherwise nothing."""
+
     def chunks(self) -> AsyncIterator[bytes]:
         """Yield the body as it arrives.
 
@@ -67,6 +70,10 @@ class _Http1Answer:
         self.status = response.status
         self.reason = response.reason or ""
         self.fields: HeaderFields = list(response.headers.items())
+
+    def here(self) -> bytes:
+        content = self._response.content
+        return content.read_nowait() if content.is_eof() and content.exception() is None else b""
 
     async def chunks(self) -> AsyncIterator[bytes]:
         try:
@@ -119,6 +126,9 @@ class _Http2Answer:
         self.fields: HeaderFields = [
             (name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers.raw
         ]
+
+    def here(self) -> bytes:
+        return b""  # httpx does not tell
 
     async def chunks(self) -> AsyncIterator[bytes]:
         try:

@@ -123,7 +123,21 @@ class _Passed(web.StreamResponse):
     def __init__(self, answer: ResponseHead, fields: HeaderFields, without: Collection[str] = ()) -> None:
         headers = CIMultiDict((name, value) for name, value in fields if not without or name.lower() not in without)
         super().__init__(status=answer.status, reason=answer.reason or None, headers=headers)
-        self.added = {"Server", "Content-Type"} - {name.title() for name in headers}
+        self.added = _added_to(headers)
+
+
+class _PassedAtOnce(web.Response):
+    """The same with its body, in one write."""
+
+    def __init__(self, answer: ResponseHead, fields: HeaderFields, body: bytes) -> None:
+        headers = CIMultiDict(fields)
+        super().__init__(status=answer.status, reason=answer.reason or None, headers=headers, body=body)
+        self.added = _added_to(headers)
+
+
+def _added_to(headers: Mapping[str, str]) -> Collection[str]:
+    """Return what aiohttp adds to headers, unless it is among them."""
+    return {"Server", "Content-Type"} - {name.title() for name in headers}
 
 
 class Proxy:
@@ -273,6 +287,13 @@ class Proxy:
             return await self._pass_whole(request, answer, fields, eyes), True
         if eyes.hides and not is_plain(fields):
             raise HttpProblem("answer_unreadable")
+        if not eyes.hides and (body := answer.here()):
+            passing = await eyes.from_server(body)
+            at_once = _PassedAtOnce(answer, fields, passing + await eyes.from_server(None))
+            await at_once.prepare(request)
+            await at_once.write_eof()
+            eyes.passed()
+            return at_once, True
         response = _Passed(answer, fields, without=_OF_LENGTH if eyes.hides else ())
         await response.prepare(request)
         try:
@@ -331,6 +352,6 @@ def _is_client_gone(request: web.Request, error: Exception) -> bool:
 
 async def _only_theirs(_: web.Request, response: web.StreamResponse) -> None:
     """Remove what aiohttp adds to headers of a server."""
-    if isinstance(response, _Passed):
+    if isinstance(response, _Passed | _PassedAtOnce):
         for name in response.added:
             response.headers.pop(name, None)

@@ -33,26 +33,27 @@ class HttpEnforcer:
     """Rules on the exchanges of all servers of a tap, and publishes what they yield.
 
     Args:
-        traffic: of every server, with gates.
+        traffic: of every server, by its path, with gates.
         publish: gets every observation, in the thread that saw it.
     """
 
     def __init__(
-        self, traffic: Iterable[Traffic], *, publish: Callable[[Observation], object], clock: Callable[[], datetime]
+        self, traffic: Mapping[str, Traffic], *, publish: Callable[[Observation], object], clock: Callable[[], datetime]
     ) -> None:
         self.failures = 0
         self.blocked = 0
         self.withheld = 0
         self._threads: Mapping[Traffic, ThreadPoolExecutor] = {
-            each: ThreadPoolExecutor(1, "assay-stream rule") for each in traffic
+            each: ThreadPoolExecutor(1, "assay-stream rule") for each in traffic.values()
         }
+        self._traffic = traffic
         self._publish = publish
         self._clock = clock
         self._numbers = itertools.count(1)
 
-    def opened(self, traffic: Traffic, method: str, fields: HeaderFields) -> Ruled:
-        """Begin an exchange."""
-        return Ruled(self, traffic, next(self._numbers), method, fields)
+    def opened(self, path: str, method: str, fields: HeaderFields) -> Ruled:
+        """Begin an exchange with the server at a path."""
+        return Ruled(self, self._traffic[path], next(self._numbers), method, fields)
 
     def finish(self) -> None:
         """Publish the calls that will never be answered, once everything else was inspected."""

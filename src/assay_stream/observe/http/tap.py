@@ -6,11 +6,9 @@ import asyncio
 import functools
 import ipaddress
 import logging
-import os
 import secrets
 import ssl
-import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -21,8 +19,8 @@ from assay_stream.errors import ConfigurationError
 from assay_stream.limits import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.events import Vantage
 from assay_stream.observe.http.client import Client, Http1Client, Http2Client
-from assay_stream.observe.http.credentials import Contexts
 from assay_stream.observe.http.headers import LOOPBACK, HeaderFields
+from assay_stream.observe.http.inspecting import InspectingProcess, InspectionJob, OpensSink, report_missed, traffic_of
 from assay_stream.observe.http.proxy import Eyes, Proxy
 from assay_stream.observe.http.ruling import HttpEnforcer
 from assay_stream.observe.http.traffic import Traffic
@@ -35,8 +33,6 @@ from assay_stream.observe.sinks import Sink
 if TYPE_CHECKING:
     from assay_stream.observe.gate import Gate, Rule
 
-_WATCH_LIMIT_S = 30.0
-_IDS_DRAWN = 256
 
 _log = logging.getLogger(__name__)
 
@@ -87,7 +83,7 @@ async def run_http_tap(
     upstreams: Sequence[Upstream],
     listener: Listener,
     *,
-    sink: Sink,
+    sink: Sink | OpensSink,
     stop: asyncio.Event,
     ready: Callable[[int], object] = lambda _: None,
     clock: Callable[[], datetime] | None = None,
@@ -99,38 +95,36 @@ async def run_http_tap(
     """Run the tap until ``stop`` is set.
 
     Args:
+        sink: or what opens it, in a process of its own that inspects what passes: only where nothing is ruled on.
         ready: gets the port once the tap listens.
         rule: what to do with a call (``VerdictClient.rule``); without it everything passes.
         hide: whether tools whose calls would be refused are dropped from lists.
 
     Raises:
-        ConfigurationError: ``bad_upstream``, ``cannot_listen``.
+        AssayStreamError: ``bad_upstream``, ``cannot_listen``, and why a sink could not be opened.
     """
-    clock = clock or functools.partial(datetime.now, UTC)
     by_path = routes(upstreams)
-    key, process_key = listener.context_key or secrets.token_bytes(32), secrets.token_bytes(32)
-    traffic = {
-        upstream.path: Traffic(
-            upstream.vantage,
-            Contexts(key, process_key, default=upstream.vantage.auth_context),
-            new_id=new_id or functools.partial(next, _random_ids()),
-            gate=None if rule is None else _gates(rule, hide),
-            hides=hide,
-            limits=limits,
-        )
-        for upstream in upstreams
-    }
-
-    publish = Outbox(asyncio.get_running_loop(), sink.publish)
-    inspector: HttpWatch | HttpEnforcer
-    if rule is None:
-        inspector = HttpWatch(traffic.values(), publish=publish, clock=clock, limits=limits)
-        inspector.start()
+    vantages = {upstream.path: upstream.vantage for upstream in upstreams}
+    keys = listener.context_key or secrets.token_bytes(32), secrets.token_bytes(32)
+    inspector: HttpWatch | HttpEnforcer | InspectingProcess
+    traffic: dict[str, Traffic] = {}
+    if callable(sink):
+        inspector = InspectingProcess(InspectionJob(vantages=vantages, keys=keys, opens=sink, limits=limits))
+        await inspector.start()
     else:
-        inspector = HttpEnforcer(traffic.values(), publish=publish, clock=clock)
+        traffic = traffic_of(
+            vantages, keys, new_id=new_id, gate=None if rule is None else _gates(rule, hide), hides=hide, limits=limits
+        )
+        publish = Outbox(asyncio.get_running_loop(), sink.publish)
+        clock = clock or functools.partial(datetime.now, UTC)
+        if rule is None:
+            inspector = HttpWatch(traffic, publish=publish, clock=clock, limits=limits)
+            inspector.start()
+        else:
+            inspector = HttpEnforcer(traffic, publish=publish, clock=clock)
 
     def eyes(upstream: Upstream, method: str, fields: HeaderFields) -> Eyes:
-        return inspector.opened(traffic[upstream.path], method, fields)
+        return inspector.opened(upstream.path, method, fields)
 
     client = _client(listener, limits)
     proxy = Proxy(
@@ -148,17 +142,13 @@ async def run_http_tap(
         try:
             await client.close()
         finally:
-            await asyncio.to_thread(_finish, inspector)
-            await asyncio.sleep(0)  # what was published last
-            _report(inspector, traffic, proxy)
-
-
-def _random_ids() -> Iterator[str]:
-    """Yield new ids, drawn many at a time: each draw lets another thread run first. For one thread."""
-    while True:
-        drawn = os.urandom(16 * _IDS_DRAWN)
-        for start in range(0, len(drawn), 16):
-            yield str(uuid.UUID(bytes=drawn[start : start + 16], version=4))
+            if isinstance(inspector, InspectingProcess):
+                await inspector.finish()
+            else:
+                await asyncio.to_thread(inspector.finish)
+                await asyncio.sleep(0)  # what was published last
+                report_missed(traffic, inspector.failures)
+            _report(inspector, proxy)
 
 
 def _gates(rule: Rule, hide: bool) -> Callable[[Vantage, WireObserver], Gate]:
@@ -168,12 +158,6 @@ def _gates(rule: Rule, hide: bool) -> Callable[[Vantage, WireObserver], Gate]:
 
     # Shared by all sessions with a server: most of them are given the same list.
     return functools.partial(gate_class(hide), rule=rule, over_http=True, digested=fingerprints_kept())
-
-
-def _finish(inspector: HttpWatch | HttpEnforcer) -> None:
-    inspector.finish()
-    if isinstance(inspector, HttpWatch):
-        inspector.join(_WATCH_LIMIT_S)
 
 
 def _client(listener: Listener, limits: HttpLimits) -> Client:
@@ -214,21 +198,13 @@ async def serve(
         await runner.cleanup()
 
 
-def _report(inspector: HttpWatch | HttpEnforcer, traffic: dict[str, Traffic], proxy: Proxy) -> None:
-    if isinstance(inspector, HttpWatch) and inspector.is_alive():
-        _log.warning("gave up inspecting what was still in the backlog")
-    for path, each in traffic.items():
-        stats = each.stats
-        if stats.missed_lines or stats.refused_snapshots or stats.evicted_requests or each.evicted_connections:
-            counts = {name: count for name, count in stats.as_dict().items() if count}
-            counts |= {"evicted_connections": each.evicted_connections}
-            _log.warning("not everything could be observed under %s: %s", path, counts)
-    missed = inspector.missed_exchanges if isinstance(inspector, HttpWatch) else 0
-    if inspector.failures or missed:
-        _log.warning("%d exchanges were not observed, %d failures", missed, inspector.failures)
-    if isinstance(inspector, HttpEnforcer) and inspector.blocked:
-        _log.warning("%d requests were not passed on", inspector.blocked)
-    if isinstance(inspector, HttpEnforcer) and inspector.withheld:
-        _log.warning("%d messages of servers were withheld", inspector.withheld)
-    if proxy.failures:
-        _log.warning("%d requests failed in the tap", proxy.failures)
+def _report(inspector: HttpWatch | HttpEnforcer | InspectingProcess, proxy: Proxy) -> None:
+    counts = {"requests failed in the tap": proxy.failures}
+    if isinstance(inspector, HttpEnforcer):
+        counts |= {"requests were not passed on": inspector.blocked}
+        counts |= {"messages of servers were withheld": inspector.withheld}
+    else:
+        counts |= {"exchanges were not observed": inspector.missed_exchanges}
+    for what, count in counts.items():
+        if count:
+            _log.warning("%d %s", count, what)

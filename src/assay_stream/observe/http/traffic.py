@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 SESSION = "mcp-session-id"
 _VERSION = "mcp-protocol-version"
+READ_FIELDS = frozenset((SESSION, _VERSION, "authorization", "content-type", "content-encoding"))
+"""The fields that are read here, unless a gate rules: all others need not be kept for it."""
+
 _OK = range(200, 300)
 _CLOSING_CANCELS = "2026-07-28"
 

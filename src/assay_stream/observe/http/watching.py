@@ -1,120 +1,195 @@
-"""What an observing tap notes of each exchange: inspected by a thread of its own, which no request waits for."""
+"""What an observing tap notes of each exchange, and what follows from the notes: no request waits for either.
+
+Notes are plain values, so that they can be inspected in a thread (here) or in a process of its own
+(``observe.http.inspecting``).
+"""
 
 from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable
-from datetime import datetime
-from typing import Any, NamedTuple
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Protocol
 
 from assay_stream.limits import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.backlog import Backlog
 from assay_stream.observe.events import Observation
 from assay_stream.observe.http.headers import HeaderFields
-from assay_stream.observe.http.traffic import Ending, Exchange, Traffic
+from assay_stream.observe.http.traffic import READ_FIELDS, Ending, Exchange, Traffic
 from assay_stream.observe.jsonrpc import Direction
 
 _NOTED_BYTES_MAX = 64 * 1_024
 """What an exchange notes before it passes it on."""
 
+Note = tuple[str, tuple[Any, ...], float, Direction | None]
+"""Something that passed: the method of ``Traffic`` that takes it, what passed, when (seconds since the epoch), and the
+direction of the bytes, if it is any."""
 
-class HttpWatch(Backlog):
-    """Inspects the exchanges of all servers of a tap, and publishes what they yield.
+_OPEN, _CLOSED = "open", "closed"
+_FINISH_LIMIT_S = 30.0
+
+_log = logging.getLogger(__name__)
+
+
+class Inspection:
+    """From the notes of all servers of a tap to observations. For one thread.
 
     Args:
-        traffic: of every server, closed at the end.
+        traffic: of every server, by its path.
+        failed: called while an exception is handled that ``Traffic`` never should have raised.
+    """
+
+    def __init__(
+        self, traffic: Mapping[str, Traffic], *, publish: Callable[[Observation], object], failed: Callable[[], object]
+    ) -> None:
+        self._traffic = traffic
+        self._publish = publish
+        self._failed = failed
+        self._exchanges: dict[int, Exchange] = {}
+
+    def look(self, path: str, number: int, notes: Iterable[Note]) -> None:
+        """Inspect notes of an exchange with a server, and publish what they yield; never raises."""
+        traffic = self._traffic[path]
+        for step, what, at_s, _ in notes:
+            try:
+                self._hand_on(self._step(traffic, number, step, what, datetime.fromtimestamp(at_s, UTC)))
+            except Exception:  # noqa: BLE001 - no failure of the observer may reach the connection
+                self._failed()
+
+    def close(self, at: datetime) -> None:
+        """Publish the calls that will never be answered."""
+        for traffic in self._traffic.values():
+            try:
+                self._hand_on(traffic.close(at))
+            except Exception:  # noqa: BLE001 - the other servers' calls are still to be published
+                self._failed()
+
+    def _step(
+        self, traffic: Traffic, number: int, step: str, what: tuple[Any, ...], at: datetime
+    ) -> Iterable[Observation]:
+        if step == _OPEN:
+            method, fields = what
+            self._exchanges[number], observations = traffic.open(number, method, fields, at)
+            return observations
+        exchange = self._exchanges.pop(number, None) if step == _CLOSED else self._exchanges.get(number)
+        found: Iterable[Observation] = () if exchange is None else getattr(traffic, step)(exchange, *what, at)
+        return found
+
+    def _hand_on(self, observations: Iterable[Observation]) -> None:
+        for observation in observations:
+            self._publish(observation)
+
+
+class Carrier(Protocol):
+    """Takes notes to where they are inspected."""
+
+    cost_bytes: int
+    missed_exchanges: int
+
+    def now(self) -> float:
+        """Return the time of what passes now, in seconds since the epoch."""
+
+    def add(self, size_bytes: int, path: str, number: int, notes: list[Note]) -> bool:
+        """Take notes of an exchange with a server, and return whether there was room; for none of a size there is."""
+
+    def note_failure(self) -> None:
+        """Count the failure that is being handled."""
+
+
+class HttpWatch:
+    """Inspects the exchanges of all servers of a tap in a thread, and publishes what they yield.
+
+    Args:
+        traffic: of every server, by its path; closed at the end.
     """
 
     def __init__(
         self,
-        traffic: Iterable[Traffic],
+        traffic: Mapping[str, Traffic],
         *,
         publish: Callable[[Observation], object],
         clock: Callable[[], datetime],
         limits: HttpLimits = HTTP_LIMITS,
     ) -> None:
-        super().__init__(
+        self._backlog = Backlog(
             "assay-stream watch", bytes_max=limits.backlog_bytes_max, last=self._end, pause_s=limits.inspect_pause_s
         )
         self.missed_exchanges = 0
         """Those that began while the backlog was full."""
-        self._traffic = tuple(traffic)
-        self._publish = publish
+        self._inspection = Inspection(traffic, publish=publish, failed=self._backlog.note_failure)
         self._clock = clock
         self.cost_bytes = limits.exchange_cost_bytes
         self._numbers = itertools.count(1)
 
-    def opened(self, traffic: Traffic, method: str, fields: HeaderFields) -> Watched:
+    @property
+    def failures(self) -> int:
+        return self._backlog.failures
+
+    def start(self) -> None:
+        """Start to inspect."""
+        self._backlog.start()
+
+    def finish(self) -> None:
+        """Inspect what waits, within a limit."""
+        self._backlog.finish()
+        self._backlog.join(_FINISH_LIMIT_S)
+        if self._backlog.is_alive():
+            _log.warning("gave up inspecting what was still in the backlog")
+
+    def opened(self, path: str, method: str, fields: HeaderFields) -> Watched:
         """Note a request; never raises."""
-        return Watched(self, traffic, next(self._numbers), method, fields)
+        return Watched(self, path, next(self._numbers), method, fields)
 
-    def now(self) -> datetime:
-        """Return the time of what passes now."""
-        return self._clock()
+    def now(self) -> float:
+        return self._clock().timestamp()
 
-    def inspect(self, step: Callable[..., Iterable[Observation]], *arguments: Any) -> None:
-        """Run a step, and publish what it yields; if it fails, that is counted."""
-        try:
-            for observation in step(*arguments):
-                self._publish(observation)
-        except Exception:  # noqa: BLE001 - no failure of the observer may reach the connection
-            self.note_failure()
+    def add(self, size_bytes: int, path: str, number: int, notes: list[Note]) -> bool:
+        return self._backlog.add(size_bytes, functools.partial(self._inspection.look, path, number, notes))
+
+    def note_failure(self) -> None:
+        self._backlog.note_failure()
 
     def _end(self) -> None:
-        for traffic in self._traffic:
-            self.inspect(traffic.close, self._clock())
-
-
-class _Note(NamedTuple):
-    """Something that passed.
-
-    Args:
-        step: what takes it: an exchange, what passed, and when.
-        direction: of the bytes, if it is any.
-    """
-
-    step: Callable[..., Iterable[Observation]]
-    what: tuple[Any, ...]
-    at: datetime
-    direction: Direction | None = None
+        self._inspection.close(self._clock())
 
 
 class Watched:
     """One exchange, noted as it passes. Its methods return at once and never raise.
 
-    Notes go to the other thread together where a request ends, where a part of a response passes, and at the end: each
-    time costs more than inspecting what is small.
+    Notes are handed over together where a request ends, where a part of a response passes, and at the end: each time
+    costs more than inspecting what is small.
     """
 
     rules = False
     hides = False
 
-    def __init__(self, watch: HttpWatch, traffic: Traffic, number: int, method: str, fields: HeaderFields) -> None:
-        self._watch = watch
-        self._traffic = traffic
-        self._notes: list[_Note] = []
+    def __init__(self, carrier: Carrier, path: str, number: int, method: str, fields: HeaderFields) -> None:
+        self._carrier = carrier
+        self._path = path
+        self._number = number
+        self._notes: list[Note] = []
         self._noted_bytes = 0
-        self._exchange: Exchange | None = None
         self._begun = False
         self._unobserved = False
         self._losing: set[Direction] = set()
-        self._note(self._open, (number, method, fields))
+        self._note(_OPEN, (method, _read(fields)))
 
     async def ruled(self, body: bytes) -> None:
         """Let every request pass."""
 
     def from_client(self, data: bytes | None) -> None:
         """Note bytes of the request's body, ``None`` for its end."""
-        self._note(self._traffic.from_client, (data,), "client->server", is_last=data is None)
+        self._note("from_client", (data,), "client->server", is_last=data is None)
 
     def answered(self, status: int, fields: HeaderFields) -> None:
         """Note the head of the response."""
-        self._note(self._traffic.answered, (status, fields))
+        self._note("answered", (status, _read(fields)))
 
     async def from_server(self, data: bytes | None) -> bytes:
         """Note bytes of the response's body, ``None`` for its end; all of them pass."""
-        self._note(self._traffic.from_server, (data,), "server->client", is_last=data is not None)
+        self._note("from_server", (data,), "server->client", is_last=data is not None)
         return data or b""
 
     async def whole(self, body: bytes) -> bytes:
@@ -126,15 +201,10 @@ class Watched:
 
     def closed(self, ending: Ending) -> None:
         """Note the end of the exchange."""
-        self._note(self._traffic.closed, (ending,), is_last=True)
+        self._note(_CLOSED, (ending,), is_last=True)
 
     def _note(
-        self,
-        step: Callable[..., Iterable[Observation]],
-        what: tuple[Any, ...],
-        direction: Direction | None = None,
-        *,
-        is_last: bool = False,
+        self, step: str, what: tuple[Any, ...], direction: Direction | None = None, *, is_last: bool = False
     ) -> None:
         """Note something; the last of several is passed on with them."""
         if self._unobserved:
@@ -142,43 +212,37 @@ class Watched:
         try:
             # The rest of a body says nothing without what was lost of it.
             if direction is None or direction not in self._losing:
-                self._notes.append(_Note(step, what, self._watch.now(), direction))
+                self._notes.append((step, what, self._carrier.now(), direction))
                 if direction is not None:
                     self._noted_bytes += len(what[0] or b"")
             if is_last or self._noted_bytes > _NOTED_BYTES_MAX:
                 self._pass_on()
         except Exception:  # noqa: BLE001 - no failure of the observer may reach the connection
-            self._watch.note_failure()
+            self._carrier.note_failure()
 
     def _pass_on(self) -> None:
         notes, self._notes = self._notes, []
         noted_bytes, self._noted_bytes = self._noted_bytes, 0
-        cost_bytes = 0 if self._begun else self._watch.cost_bytes
+        cost_bytes = 0 if self._begun else self._carrier.cost_bytes
         if self._add(cost_bytes + noted_bytes, notes):
             return
-        lost = dict.fromkeys(note.direction for note in notes if note.direction is not None)
+        lost = dict.fromkeys(note[3] for note in notes if note[3] is not None)
         self._losing |= lost.keys()
-        at = self._watch.now()
-        kept = [note for note in notes if note.direction is None]
+        at_s = self._carrier.now()
+        kept = [note for note in notes if note[3] is None]
         # The exchange is opened before anything of it can be lost.
         place = 0 if self._begun else 1
-        kept[place:place] = [_Note(self._traffic.lost, (each,), at) for each in lost]
+        kept[place:place] = [("lost", (each,), at_s, None) for each in lost]
         if not self._add(cost_bytes, kept):
             self._unobserved = True
-            self._watch.missed_exchanges += 1
+            self._carrier.missed_exchanges += 1
 
-    def _add(self, size_bytes: int, notes: list[_Note]) -> bool:
-        fits = self._watch.add(size_bytes, functools.partial(self._look, notes))
+    def _add(self, size_bytes: int, notes: list[Note]) -> bool:
+        fits = self._carrier.add(size_bytes, self._path, self._number, notes)
         self._begun = self._begun or fits
         return fits
 
-    # In the other thread
 
-    def _look(self, notes: list[_Note]) -> None:
-        for note in notes:
-            if self._exchange is not None or note.step == self._open:
-                self._watch.inspect(note.step, self._exchange, *note.what, note.at)
-
-    def _open(self, _: None, number: int, method: str, fields: HeaderFields, at: datetime) -> list[Observation]:
-        self._exchange, observations = self._traffic.open(number, method, fields, at)
-        return observations
+def _read(fields: HeaderFields) -> list[tuple[str, str]]:
+    """Return the fields that are read, as plain values: aiohttp's names are of a type of their own."""
+    return [(lower, value) for name, value in fields if (lower := name.lower()) in READ_FIELDS]

@@ -287,8 +287,15 @@ async def test_a_client_that_leaves_is_no_failure_of_the_tap(
 ) -> None:
     """Whichever step of an answer finds the connection closing: nothing is logged, and others are served."""
     passing, left = getattr(web.StreamResponse, step), asyncio.Event()
-    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
-    in_chunks = head + f"{len(DONE):x}\r\n".encode() + DONE + b"\r\n0\r\n\r\n"
+
+    async def in_chunks(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await body_of(head, reader)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
+        writer.write(f"{len(DONE):x}\r\n".encode() + DONE + b"\r\n")
+        if step == "write":
+            await asyncio.sleep(0.1)  # what comes at once is passed on at once, with its head
+        writer.write(b"0\r\n\r\n")
+        await writer.drain()
 
     async def leaving(response: web.StreamResponse, *arguments: Any) -> Any:
         request = arguments[0] if step == "prepare" else response._req
@@ -299,7 +306,7 @@ async def test_a_client_that_leaves_is_no_failure_of_the_tap(
         return await passing(response, *arguments)
 
     async with (
-        raw_server(answering(in_chunks)) as url,
+        raw_server(in_chunks) as url,
         http_tap(url, rule=blocking("none") if hide else None, hide=hide) as tap,
         asyncio.timeout(LIMIT_S),
     ):

@@ -27,11 +27,11 @@ class Watching:
         ids = itertools.count()
         bounds = replace(HTTP_LIMITS, **limits)
         self.traffic = Traffic(THE_VANTAGE, Contexts(b"", b""), new_id=lambda: str(next(ids)), limits=bounds)
-        self.watch = HttpWatch([self.traffic], publish=self.observed.append, clock=lambda: START, limits=bounds)
+        self.watch = HttpWatch({"/": self.traffic}, publish=self.observed.append, clock=lambda: START, limits=bounds)
 
     async def list_passes(self, answer: bytes = TOOLS) -> None:
         """A client gets a list."""
-        exchange = self.watch.opened(self.traffic, "POST", JSON)
+        exchange = self.watch.opened("/", "POST", JSON)
         exchange.from_client(LIST)
         exchange.from_client(None)
         exchange.answered(200, JSON)
@@ -43,7 +43,6 @@ class Watching:
         """Inspect what waits; the data of what is published."""
         self.watch.start()
         self.watch.finish()
-        self.watch.join()
         return [json.loads(each.value)["data"] for each in self.observed]
 
 

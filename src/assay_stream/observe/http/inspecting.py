@@ -1,0 +1,298 @@
+"""Inspection in a process of its own: what inspects shares no interpreter with what passes.
+
+The tap writes its notes into a pipe and never waits for it: what the other process has not taken waits within a bound,
+and what does not fit is counted as not observed. That process opens the sink, too. It ends where the pipe ends, so that
+it delivers what it was given even if the tap was killed. If it ends by itself, the tap goes on, counts what is not
+observed, and starts it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import itertools
+import logging
+import marshal
+import os
+import pickle
+import signal
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, BinaryIO
+
+from assay_stream.errors import AssayStreamError, OperatingError
+from assay_stream.limits import HTTP_LIMITS, HttpLimits
+from assay_stream.observe.backlog import Failures
+from assay_stream.observe.events import Vantage
+from assay_stream.observe.http.credentials import Contexts
+from assay_stream.observe.http.headers import HeaderFields
+from assay_stream.observe.http.traffic import Traffic
+from assay_stream.observe.http.watching import Inspection, Note, Watched
+from assay_stream.observe.sinks import Sink
+
+OpensSink = Callable[[], AbstractAsyncContextManager[Sink]]
+"""Opens the sink, in the other process: it must be picklable."""
+
+_Refusal = tuple[type[AssayStreamError], str, str, str]
+
+_COMMAND = ("-P", "-c", "from assay_stream.observe.http.inspecting import inspect; inspect()")
+"""``-P``: what lies in the current folder is no module of ours."""
+
+_SIZE_BYTES = 4
+_WRITTEN_AT_ONCE_BYTES = 256 * 1_024
+_FINISH_LIMIT_S = 45.0
+"""Inspecting what waits, and closing the sink."""
+
+_IDS_DRAWN = 256
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InspectionJob:
+    """What the other process has to know.
+
+    Args:
+        vantages: by the path of the server.
+        keys: of ``Contexts``: for what is published, and for what is not.
+    """
+
+    vantages: Mapping[str, Vantage]
+    keys: tuple[bytes, bytes]
+    opens: OpensSink
+    limits: HttpLimits = HTTP_LIMITS
+
+
+class InspectingProcess:
+    """Takes notes of exchanges to the process that inspects them. For one event loop.
+
+    Args:
+        clock_s: seconds since the epoch.
+    """
+
+    def __init__(self, job: InspectionJob, *, clock_s: Callable[[], float] = time.time) -> None:
+        self._job = job
+        self.cost_bytes = job.limits.exchange_cost_bytes
+        self.now = clock_s
+        self.missed_exchanges = 0
+        self._failures = Failures()
+        self._numbers = itertools.count(1)
+        self._open_exchanges = 0
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._minding: asyncio.Task[None] | None = None
+
+    @property
+    def failures(self) -> int:
+        return self._failures.count
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a process that inspects."""
+        return self._process is not None
+
+    async def start(self) -> None:
+        """Start the process, and wait until it has opened its sink.
+
+        Raises:
+            AssayStreamError: why it could not.
+        """
+        self._process = await self._started()
+        self._minding = asyncio.create_task(self._mind(self._process))
+
+    async def finish(self) -> None:
+        """Let the process inspect and deliver what waits, and end."""
+        if self._minding is not None:
+            self._minding.cancel()
+            await asyncio.wait([self._minding])
+        self._write()
+        if self._process is None or self._process.stdin is None:
+            return
+        self._process.stdin.close()
+        try:
+            async with asyncio.timeout(_FINISH_LIMIT_S):
+                await self._process.wait()
+        except TimeoutError:
+            self._process.kill()
+            _log.warning("gave up inspecting what was still in the backlog")
+
+    def opened(self, path: str, method: str, fields: HeaderFields) -> Watched:
+        """Note a request; never raises."""
+        return Watched(self, path, next(self._numbers), method, fields)
+
+    def add(self, size_bytes: int, path: str, number: int, notes: list[Note]) -> bool:
+        is_first, is_last = notes[:1] and notes[0][0] == "open", notes[-1:] and notes[-1][0] == "closed"
+        if self._process is None or self._process.stdin is None:
+            return not is_first  # the others were counted when the process ended
+        kept_bytes = self._waiting_bytes + self._process.stdin.transport.get_write_buffer_size()
+        if size_bytes and kept_bytes + size_bytes > self._job.limits.backlog_bytes_max:
+            return False
+        self._open_exchanges += bool(is_first) - bool(is_last)
+        frame = _framed(marshal.dumps((path, number, notes)))
+        self._waiting.append(frame)
+        self._waiting_bytes += len(frame)
+        if self._waiting_bytes > _WRITTEN_AT_ONCE_BYTES:
+            self._write()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._job.limits.inspect_pause_s, self._write)
+        return True
+
+    def note_failure(self) -> None:
+        """Count the failure that is being handled."""
+        self._failures.note()
+
+    def _write(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        if waiting and self._process is not None and self._process.stdin is not None:
+            self._process.stdin.write(b"".join(waiting))
+
+    async def _started(self) -> asyncio.subprocess.Process:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *_COMMAND,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            start_new_session=True,  # a terminal's Ctrl-C is for the tap, whose end ends this
+        )
+        try:
+            refusal = await _greeted(process, self._job)
+        except BaseException:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+            raise
+        if refusal is not None:
+            await process.wait()
+            made, code, message, path = refusal
+            raise made(code, message, path=path)
+        return process
+
+    async def _mind(self, process: asyncio.subprocess.Process) -> None:
+        """Start the process again whenever it ends."""
+        limits, pause_s = self._job.limits, self._job.limits.inspector_pause_min_s
+        while True:
+            code = await process.wait()
+            self._process = None
+            self.missed_exchanges += self._open_exchanges
+            self._open_exchanges = 0
+            self._waiting, self._waiting_bytes = [], 0
+            _log.error(
+                "the process that inspects has ended (%d): what it was given and had not published is lost. "
+                "Requests pass; they are not observed until it runs again",
+                code,
+            )
+            while self._process is None:
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, limits.inspector_pause_max_s)
+                try:
+                    self._process = process = await self._started()
+                except (AssayStreamError, OSError) as error:
+                    _log.warning("the process that inspects does not start: %s", error)
+
+
+async def _greeted(process: asyncio.subprocess.Process, job: InspectionJob) -> _Refusal | None:
+    """Tell a process what it has to know, and return why it cannot do it, if it says so."""
+    if process.stdin is None or process.stdout is None:
+        raise RuntimeError("asyncio gave no pipes that were asked for")
+    process.stdin.write(_framed(pickle.dumps(job)))
+    try:
+        size_bytes = int.from_bytes(await process.stdout.readexactly(_SIZE_BYTES), "big")
+        refusal: _Refusal | None = pickle.loads(await process.stdout.readexactly(size_bytes))  # noqa: S301 - it is our own
+    except asyncio.IncompleteReadError:
+        raise OperatingError("process_ended", "the process that inspects ended at its start: see its log") from None
+    return refusal
+
+
+# In the other process
+
+
+def inspect() -> None:
+    """Be the process that inspects."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # the end of the pipe is the end
+    source = sys.stdin.buffer
+    job = pickle.loads(_frame(source))  # noqa: S301 - the tap that started us wrote it
+    try:
+        asyncio.run(_inspect(job, source))
+    except AssayStreamError as error:
+        _answer((type(error), error.code, error.message, error.path))
+
+
+async def _inspect(job: InspectionJob, source: BinaryIO) -> None:
+    async with job.opens() as sink:
+        _answer(None)
+        traffic, failures = traffic_of(job.vantages, job.keys, limits=job.limits), Failures()
+        inspection = Inspection(traffic, publish=sink.publish, failed=failures.note)
+        # Nothing else needs this thread: sinks that connect to something do so in threads of their own.
+        while frame := _frame(source):
+            inspection.look(*marshal.loads(frame))  # noqa: S302 - the tap that started us wrote it
+        inspection.close(datetime.now(UTC))
+        report_missed(traffic, failures.count)
+
+
+def _answer(refusal: _Refusal | None) -> None:
+    sys.stdout.buffer.write(_framed(pickle.dumps(refusal)))
+    sys.stdout.buffer.flush()
+
+
+def _frame(source: BinaryIO) -> bytes:
+    """Return the next frame; nothing at the end, even if it comes within a frame."""
+    size_bytes = int.from_bytes(source.read(_SIZE_BYTES), "big")
+    frame = source.read(size_bytes)
+    return frame if len(frame) == size_bytes else b""
+
+
+def _framed(content: bytes) -> bytes:
+    return len(content).to_bytes(_SIZE_BYTES, "big") + content
+
+
+# In either
+
+
+def traffic_of(
+    vantages: Mapping[str, Vantage],
+    keys: tuple[bytes, bytes],
+    *,
+    new_id: Callable[[], str] | None = None,
+    **options: Any,
+) -> dict[str, Traffic]:
+    """Return the traffic of every server, by its path; ``options`` as ``Traffic`` takes them."""
+    return {
+        path: Traffic(
+            vantage,
+            Contexts(*keys, default=vantage.auth_context),
+            new_id=new_id or functools.partial(next, _random_ids()),
+            **options,
+        )
+        for path, vantage in vantages.items()
+    }
+
+
+def _random_ids() -> Iterator[str]:
+    """Yield new ids, drawn many at a time: each draw lets another thread run first. For one thread."""
+    while True:
+        drawn = os.urandom(16 * _IDS_DRAWN)
+        for start in range(0, len(drawn), 16):
+            yield str(uuid.UUID(bytes=drawn[start : start + 16], version=4))
+
+
+def report_missed(traffic: Mapping[str, Traffic], failures: int) -> None:
+    """Log what could not be observed."""
+    for path, each in traffic.items():
+        stats = each.stats
+        if stats.missed_lines or stats.refused_snapshots or stats.evicted_requests or each.evicted_connections:
+            counts = {name: count for name, count in stats.as_dict().items() if count}
+            counts |= {"evicted_connections": each.evicted_connections}
+            _log.warning("not everything could be observed under %s: %s", path, counts)
+    if failures:
+        _log.warning("inspecting failed %d times", failures)

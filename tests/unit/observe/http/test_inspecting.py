@@ -1,0 +1,119 @@
+"""Inspection in a process of its own: what passes is published there, and what cannot be is counted."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from assay_stream.cli.tap import sink_for
+from assay_stream.errors import ConfigurationError
+from assay_stream.limits import HTTP_LIMITS
+from assay_stream.observe.http.inspecting import InspectingProcess, InspectionJob
+from tests.support.mcp_dialogue import THE_VANTAGE
+
+HEADERS = [("Content-Type", "application/json"), ("MCP-Protocol-Version", "2026-07-28"), ("Authorization", "Bearer x")]
+LIST = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
+TOOLS = b'{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}'
+LIMIT_S = 60.0
+
+
+def inspecting(output: Path, **limits: int) -> InspectingProcess:
+    job = InspectionJob(
+        vantages={"/mcp": THE_VANTAGE},
+        keys=(b"k" * 32, b"p" * 32),
+        opens=functools.partial(sink_for, output, None),
+        limits=replace(HTTP_LIMITS, inspector_pause_min_s=0.01, **limits),
+    )
+    return InspectingProcess(job)
+
+
+async def list_passes(process: InspectingProcess, answer: bytes = TOOLS) -> None:
+    """A client gets a list."""
+    exchange = process.opened("/mcp", "POST", HEADERS)
+    exchange.from_client(LIST)
+    exchange.from_client(None)
+    exchange.answered(200, HEADERS)
+    await exchange.from_server(answer)
+    await exchange.from_server(None)
+    exchange.closed("complete")
+
+
+def published(output: Path) -> list[dict[str, Any]]:
+    return [json.loads(line)["data"] for line in output.read_bytes().splitlines()]
+
+
+async def test_what_passes_is_published_before_the_process_ends(tmp_path: Path) -> None:
+    """In order, by the process that opened the sink."""
+    process = inspecting(tmp_path / "out.ndjson")
+    await process.start()
+    for _ in range(3):
+        await list_passes(process)
+    await process.finish()
+    assert [each["completeness"] for each in published(tmp_path / "out.ndjson")] == ["complete"] * 3
+    assert (process.missed_exchanges, process.failures) == (0, 0)
+
+
+async def test_a_sink_that_cannot_be_opened_is_said_at_the_start(tmp_path: Path) -> None:
+    """With its own code, as if it had been opened here."""
+    with pytest.raises(ConfigurationError, match="cannot write") as refused:
+        await inspecting(tmp_path / "nowhere" / "out.ndjson").start()
+    assert refused.value.code == "unwritable_file"
+
+
+async def test_what_the_pipe_has_no_room_for_is_counted(tmp_path: Path) -> None:
+    """A list without its answer is published as unreadable; an exchange that does not fit at all is counted."""
+    process = inspecting(tmp_path / "out.ndjson", backlog_bytes_max=4_096 + 500)
+    await process.start()
+    await list_passes(process, TOOLS + b" " * 5_000)
+    for _ in range(2):
+        process.opened("/mcp", "POST", HEADERS).from_client(None)
+    assert process.missed_exchanges == 2
+    await process.finish()
+    [snapshot] = published(tmp_path / "out.ndjson")
+    assert snapshot["tools"] == {"unreadable": "line missed"}
+
+
+async def test_a_process_that_dies_is_replaced_and_what_it_missed_is_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Requests pass meanwhile; the exchange that was open when it died is counted once."""
+    process = inspecting(tmp_path / "out.ndjson")
+    await process.start()
+    unfinished = process.opened("/mcp", "POST", HEADERS)
+    unfinished.from_client(None)
+    [child] = psutil.Process().children()
+    os.kill(child.pid, signal.SIGKILL)
+    async with asyncio.timeout(LIMIT_S):
+        while not process.missed_exchanges:
+            await asyncio.sleep(0.01)
+        unfinished.closed("complete")
+        await list_passes(process)
+        assert process.missed_exchanges == 2
+        while not process.is_running:
+            await asyncio.sleep(0.01)
+    await list_passes(process)
+    await process.finish()
+    assert [each["completeness"] for each in published(tmp_path / "out.ndjson")] == ["complete"]
+    assert process.missed_exchanges == 2
+    assert "has ended (-9)" in caplog.text
+
+
+async def test_a_process_outlives_a_tap_that_is_killed_until_all_is_published(tmp_path: Path) -> None:
+    """The end of the pipe is its end, and no signal of a terminal is."""
+    process = inspecting(tmp_path / "out.ndjson")
+    await process.start()
+    [child] = psutil.Process().children()
+    child.send_signal(signal.SIGINT)
+    child.send_signal(signal.SIGTERM)
+    await list_passes(process)
+    await process.finish()
+    assert len(published(tmp_path / "out.ndjson")) == 1
