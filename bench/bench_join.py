@@ -32,6 +32,7 @@ from assay_stream.model.envelope import Producer
 from assay_stream.model.record import TOPICS, Output, Record, Role
 from assay_stream.registry import processor
 from assay_stream.worker.channel import AgentApp, Batches, TransactionalChannel
+from assay_stream.worker.freshness import EvidenceLatency, RecentObservers
 from assay_stream.worker.join import JoinStage, join_call
 from assay_stream.worker.metrics import Metrics, PrometheusStage
 from assay_stream.worker.stages import registry_stage
@@ -175,7 +176,13 @@ async def run_join(settings: Settings, counts: dict[Role, int], calls: int) -> M
     while not view.ready:
         await asyncio.sleep(0.05)
     count = Count()
-    stage = JoinStage(state, view, clients=clients, topics=topics)
+    stage = JoinStage(
+        state,
+        view,
+        clients=clients,
+        topics=topics,
+        latency=EvidenceLatency(lambda _since, _seconds: None, RecentObservers()),
+    )
     async with hosted("join", counts[Role.CALLS], join_call) as agent:
         measure = await run_until([make_task(settings, stage, agent, counts, count)], count, calls)
     view.stop()

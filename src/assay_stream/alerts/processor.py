@@ -24,6 +24,7 @@ from assay_stream.alerts.life_cycle import (
     tick,
     write_folded,
 )
+from assay_stream.alerts.open_alerts import OpenAlerts
 from assay_stream.alerts.reasons import Leads, with_part
 from assay_stream.alerts.shadowing import REASONS, Shadow, shadows, shadows_beyond, with_claim
 from assay_stream.alerts.triage import apply_act
@@ -67,6 +68,7 @@ class Alerts:
         self.states: MutableMapping[str, Remembered] = {} if states is None else states
         self.due = DueTimes(rules)
         self.leads = Leads()
+        self.open = OpenAlerts()
         self.names_left_out = 0
         """Look-alikes of the name in the record processed last that are not remembered, itself included."""
         self.follow(self.states)
@@ -85,6 +87,7 @@ class Alerts:
         """Bring what follows from the states up to date."""
         self.due.note(states)
         self.leads.note(states)
+        self.open.note(states)
 
     def keep(self, states: Mapping[str, Remembered | None]) -> None:
         """Remember changed states, and forget those that are ``None`` now."""

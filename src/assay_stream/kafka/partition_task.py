@@ -221,6 +221,7 @@ class PartitionTask:
         if not is_needed:
             return
         await self._write(batch.outputs, positions, metadata="" if batch.done else self.metadata)
+        self._stage.committed(self._records[: batch.done])
         del self._records[: batch.done]
         if batch.done:
             self.suspicion = self.suspicion.after(batch.done)

@@ -94,6 +94,11 @@ class Stage(Generic[State]):
         return sum(state.entries for state in self._states.values())
 
     @property
+    def states(self) -> list[State]:
+        """The states of the open partitions; only their threads look into them."""
+        return list(self._states.values())
+
+    @property
     def waiting(self) -> int:
         """How many records the states keep because they cannot be processed yet."""
         return 0
@@ -148,6 +153,9 @@ class Stage(Generic[State]):
 
     async def wait(self, limit_s: float, *, since: int) -> None:
         """Wait until ``changes`` is more than ``since``, or for the limit in seconds."""
+
+    def committed(self, records: Sequence[Record]) -> None:
+        """Take note of records whose outputs are committed."""
 
     def flush(self, partition: int, positions: Mapping[TopicPartition, int]) -> list[Output]:
         """Return what must be written with these input positions."""

@@ -73,6 +73,8 @@ class Host:
         registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         self.metrics = Metrics(registry)
+        producer = settings.producer()
+        self.metrics.build_info.labels(producer.version, producer.git).set(1)
         self.app = AgentApp(
             settings.group_prefix,
             store="memory://",

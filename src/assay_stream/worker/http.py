@@ -1,13 +1,15 @@
-"""``/healthz`` (nothing failed, nothing hangs), ``/readyz`` (every stage does its work now) and ``/metrics``."""
+"""The pages: what this process is (``/``), whether it is alive and ready (``/healthz``, ``/readyz``), ``/metrics``."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from assay_stream import __version__
 from assay_stream.worker.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -56,7 +58,37 @@ class Health:
         return [name for name, still_s in self._still_s.items() if still_s() > self._stall_limit_s]
 
 
+_PAGES = {
+    "/readyz": "ready: 200 while every stage does its work, 503 otherwise",
+    "/healthz": "alive: 503 once something failed or hangs, and the process should be restarted",
+    "/metrics": "metrics, for Prometheus",
+}
+
+
+def index_page(health: Health, version: str) -> str:
+    """Return the page that says what this process is: plain HTML, of nothing that a stranger chose."""
+    stages = "".join(
+        f"<tr><td>{escape(name)}<td>{'ready' if is_ready else 'not ready'}"
+        for name, is_ready in health.stages().items()
+    )
+    links = "".join(f'<li><a href="{path}">{path}</a> {escape(text)}' for path, text in _PAGES.items())
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>assay-stream</title>'
+        '<meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">'
+        "<style>body{font:1rem/1.5 system-ui;margin:2rem;max-width:40rem}td{padding-right:2rem}</style>"
+        f"<h1>assay-stream {escape(version)}</h1>"
+        "<p>A process of assay-stream, which records which tool definition each MCP tool call used. It runs:</p>"
+        f"<table><thead><tr><th align=left>part<th align=left>now<tbody>{stages}</table>"
+        f"<p>Its pages:</p><ul>{links}</ul>"
+        "<p>In a terminal: <code>assay-stream alerts list</code>, <code>assay-stream --help</code>.</p></html>"
+    )
+
+
 def add_pages(app: faust.App, health: Health, metrics: Metrics) -> None:
+
+    @app.page("/")  # type: ignore[untyped-decorator]
+    async def index(web: Any, request: Any) -> Any:
+        return web.html(index_page(health, __version__))
 
     @app.page("/healthz")  # type: ignore[untyped-decorator]
     async def healthz(web: Any, request: Any) -> Any:

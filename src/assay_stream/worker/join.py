@@ -15,20 +15,30 @@ from assay_stream.kafka.transport import read_last
 from assay_stream.model.cloudevents import Call
 from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.worker.freshness import EvidenceLatency
 from assay_stream.worker.view import BindingView
 
 
 class Joining(NoState):
-    """The join of a process, and the calls that it has read and that wait: they are not read again."""
+    """The join of a process, and the calls that it has read and that wait: they are not read again.
 
-    def __init__(self, join: Join) -> None:
+    Args:
+        latency: measures until the evidence is committed.
+    """
+
+    def __init__(self, join: Join, latency: EvidenceLatency) -> None:
         self.join = join
+        self.latency = latency
         self.read: dict[Origin, Call | InputError] = {}
 
 
 def join_call(state: Joining, record: Record) -> list[Output]:
     event = state.read.pop(record.origin, None) if state.read else None
-    return processor.process(state.join, record, None if record.set_aside else event)
+    if event is None or record.set_aside:
+        event = state.join.read(record)
+    if not isinstance(event, InputError):
+        state.latency.joined(record, event)
+    return processor.process(state.join, record, event)
 
 
 class JoinStage(Stage[Joining]):
@@ -38,8 +48,10 @@ class JoinStage(Stage[Joining]):
     its server when the call was read. A call that names a known snapshot needs the control records only.
     """
 
-    def __init__(self, join: Join, view: BindingView, *, clients: Clients, topics: Mapping[Role, str]) -> None:
-        self._joining = Joining(join)
+    def __init__(
+        self, join: Join, view: BindingView, *, clients: Clients, topics: Mapping[Role, str], latency: EvidenceLatency
+    ) -> None:
+        self._joining = Joining(join, latency)
         super().__init__(
             "join",
             (Role.CALLS,),
@@ -67,6 +79,10 @@ class JoinStage(Stage[Joining]):
         super().close(partition)
         read = self._joining.read
         self._joining.read = {origin: call for origin, call in read.items() if origin.partition != partition}
+        self._joining.latency.drop(partition)
+
+    def committed(self, records: Sequence[Record]) -> None:
+        self._joining.latency.committed(records)
 
     async def done_before(self, partition: int) -> Mapping[TopicPartition, int]:
         """Return the call behind the last one that has evidence.

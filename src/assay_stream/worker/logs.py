@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import structlog
+from aiokafka.errors import GroupCoordinatorNotAvailableError, KafkaError, NotEnoughReplicasError
 
 from assay_stream.config import Settings
 from assay_stream.text.escaping import json_text, visible
@@ -15,11 +16,22 @@ _OURS = "assay_stream"
 _INTERVAL_S = 10.0
 _KINDS_MAX = 256
 
+_PASSING: dict[tuple[str, str], type[KafkaError]] = {
+    # The broker makes its topic of offsets when the first group of all asks for its coordinator.
+    ("aiokafka.consumer.group_coordinator", "Group Coordinator Request failed"): GroupCoordinatorNotAvailableError,
+    # What brokers answer clients of this protocol while the markers of the last transaction are still written.
+    ("aiokafka.producer.sender", "Got error produce response"): NotEnoughReplicasError,
+}
+"""Logger, start of a line and error of what a client logs as trouble on healthy brokers, and tries again at once."""
+_TROUBLE_COUNT = 10
+"""So many of them within an interval are trouble all the same."""
+
 
 class Seldom(logging.Filter):
     """Lets a library say the same thing once in a while: clients name an absent broker hundreds of times a second.
 
-    What was left out is counted, and told with the next line of its kind. Our own lines all pass.
+    What was left out is counted, and told with the next line of its kind. Our own lines all pass. What passes by itself
+    on healthy brokers is told at INFO.
     """
 
     def __init__(self) -> None:
@@ -42,7 +54,20 @@ class Seldom(logging.Filter):
         left_out = self._left_out.pop(kind, 0)
         if left_out:
             record.msg = f"{record.msg} (and {left_out} more times since last logged)"
+        if left_out < _TROUBLE_COUNT and _is_passing(record):
+            record.levelno, record.levelname = logging.INFO, logging.getLevelName(logging.INFO)
+            return logging.getLogger(_OURS).isEnabledFor(logging.INFO)
         return True
+
+
+def _is_passing(record: logging.LogRecord) -> bool:
+    arguments = record.args if isinstance(record.args, tuple) else ()
+    return any(
+        record.name == name
+        and record.msg.startswith(start)
+        and any(each is error or isinstance(each, error) for each in arguments)
+        for (name, start), error in _PASSING.items()
+    )
 
 
 class _MemoryErrors(logging.Handler):

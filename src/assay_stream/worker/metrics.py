@@ -8,6 +8,8 @@ from assay_stream.kafka.stage import StageMetrics
 
 _BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
+_LATENCY_BUCKETS_S = (0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3_600)
+
 
 class Metrics:
     """All metrics of one process."""
@@ -47,6 +49,19 @@ class Metrics:
         self.state_entries = gauge("state_entries", "What a stage keeps in memory.", "stage")
         self.brokers_silent_seconds = gauge("brokers_silent_seconds", "Since a broker last answered.")
         self.agent_late = gauge("agent_records_late", "Records that agents got out of order.", "stage")
+        self.alerts_open = gauge("alerts_open", "Open alerts of this process's partitions.", "severity")
+        self.unreviewed_age = gauge(
+            "alert_unreviewed_age_seconds", "Of the oldest open alert that nobody acknowledged or took.", "severity"
+        )
+        self.evidence_latency = Histogram(
+            "assay_stream_evidence_latency_seconds",
+            "From a call to the commit of its evidence.",
+            ["since"],
+            registry=registry,
+            buckets=_LATENCY_BUCKETS_S,
+        )
+        self.observers_alive = gauge("observers_alive", "Observers heard of in the last 15 minutes.", "stage")
+        self.build_info = gauge("build_info", "1, with the version and the commit of this process.", "version", "git")
         self.list_age = gauge("list_age_seconds", "Since list-watch listed a server.", "server")
         self.servers_failing = gauge("servers_failing", "Servers that list-watch could not list when it last tried.")
         self.stage_ready = gauge("stage_ready", "1 while a stage does its work, as /readyz says.", "stage")

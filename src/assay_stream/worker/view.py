@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 import structlog
@@ -13,11 +13,13 @@ from assay_stream.join.processor import Join
 from assay_stream.kafka.connection import Clients, Consumer
 from assay_stream.kafka.state_thread import StateThread
 from assay_stream.kafka.transport import record_of
+from assay_stream.model.facts import decode_key
 from assay_stream.model.record import Role
 
 _log = structlog.get_logger(__name__)
 
 _POLL_MS = 500
+_SEEN_KEY = b'["seen",'
 
 
 class BindingView:
@@ -25,15 +27,24 @@ class BindingView:
 
     Args:
         inputs: the registry's input partitions.
+        heard: told of the observer of each list, and when it saw it, milliseconds since the epoch.
     """
 
     def __init__(
-        self, join: Join, *, clients: Clients, topic: str, partitions: int, inputs: list[TopicPartition]
+        self,
+        join: Join,
+        *,
+        clients: Clients,
+        topic: str,
+        partitions: int,
+        inputs: list[TopicPartition],
+        heard: Callable[[str, int], None] = lambda _name, _at_ms: None,
     ) -> None:
         self._join = join
         self._clients = clients
         self._partitions = [TopicPartition(topic, number) for number in range(partitions)]
         self._inputs = inputs
+        self._heard = heard
         self._changed = asyncio.Event()
         self.changes = 0
         """How often facts have arrived."""
@@ -110,7 +121,11 @@ class BindingView:
         for messages in fetched.values():
             for message in messages:
                 self.thread.note_progress()
-                processor.process(self._join, record_of(Role.BINDINGS, message))
+                record = record_of(Role.BINDINGS, message)
+                processor.process(self._join, record)
+                if record.value is not None and (record.key or b"").startswith(_SEEN_KEY):
+                    _, _, observer_id, *_ = decode_key(record.key)
+                    self._heard(str(observer_id), record.timestamp_ms)
 
     async def _reached(self, consumer: Consumer, ends: Mapping[TopicPartition, int]) -> bool:
         for partition, end in ends.items():

@@ -4,10 +4,12 @@ import asyncio
 import gc
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from aiokafka import TopicPartition
 
+from assay_stream.alerts.selection import SeverityLevel
 from assay_stream.config import Settings
 from assay_stream.join.processor import Join
 from assay_stream.kafka.access import ACCESS, STAGES, AccessRole
@@ -15,13 +17,15 @@ from assay_stream.kafka.connection import KafkaClients
 from assay_stream.kafka.stage import Stage
 from assay_stream.kafka.stage_task import StageTask
 from assay_stream.kafka.topics import topic_names
+from assay_stream.limits import UNREVIEWED_AGE_MAX_S
 from assay_stream.model.record import Role
 from assay_stream.worker.agents import declare
 from assay_stream.worker.channel import TransactionalChannel
+from assay_stream.worker.freshness import EvidenceLatency, RecentObservers
 from assay_stream.worker.host import Host, run_host
 from assay_stream.worker.join import JoinStage
-from assay_stream.worker.metrics import PrometheusStage
-from assay_stream.worker.stages import alert_stage, registry_stage
+from assay_stream.worker.metrics import Metrics, PrometheusStage
+from assay_stream.worker.stages import CountingTable, alert_stage, registry_stage
 from assay_stream.worker.view import BindingView
 
 GC_THRESHOLDS = (50_000, 50, 100)
@@ -85,6 +89,8 @@ class Worker:
             )
             add_task(self._host, name, task)
             tasks.append(task)
+            if name == "alerts":
+                self._host.metrics.on_scrape(partial(note_open_alerts, stage, self._host.metrics))
 
     def _stage(self, name: str) -> Stage[Any]:
         match name:
@@ -117,15 +123,33 @@ class Worker:
             for role in (Role.SNAPSHOTS, Role.CONTROL)
             for number in range(self._counts[role])
         ]
+        metrics, observers = self._host.metrics, RecentObservers()
+        latencies = {since: metrics.evidence_latency.labels(since) for since in ("observed", "logged")}
+        latency = EvidenceLatency(lambda since, seconds: latencies[since].observe(seconds), observers)
+        metrics.on_scrape(lambda: metrics.observers_alive.labels("join").set(observers.count()))
         view = BindingView(
             join,
             clients=self._clients,
             topic=self._topics[Role.BINDINGS],
             partitions=self._counts[Role.BINDINGS],
             inputs=inputs,
+            heard=observers.heard,
         )
         self._host.add("view", view, still_s=lambda: view.still_s)
-        return JoinStage(join, view, clients=self._clients, topics=self._topics)
+        return JoinStage(join, view, clients=self._clients, topics=self._topics, latency=latency)
+
+
+def note_open_alerts(stage: Stage[CountingTable], metrics: Metrics) -> None:
+    """Set the gauges of open alerts, of all partitions of this process together."""
+    now_us = time.time_ns() // 1_000
+    counts = [state.alerts.open.counts() for state in stage.states]
+    for severity_id, level in enumerate(SeverityLevel, start=1):
+        found = [each[severity_id] for each in counts]
+        waiting_us = [one.unreviewed_since_us for one in found if one.unreviewed_since_us is not None]
+        since_us = min(waiting_us, default=now_us)
+        age_s = min(max((now_us - since_us) / 1_000_000, 0.0), UNREVIEWED_AGE_MAX_S)
+        metrics.alerts_open.labels(level.value).set(sum(one.alerts for one in found))
+        metrics.unreviewed_age.labels(level.value).set(age_s)
 
 
 def add_task(host: Host, name: str, task: StageTask) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -80,7 +81,14 @@ async def test_the_pages_are_served_until_it_ends() -> None:
         assert (await client.get(f"{url}/healthz")).json() == {"ok": True, "stuck": []}
         ready = await client.get(f"{url}/readyz")
         assert (ready.status_code, ready.json()["stages"]) == (503, {"seal": True, "brokers": False})
+        index = await client.get(f"{url}/")
+        assert index.headers["content-type"].startswith("text/html")
+        assert "<td>seal<td>ready" in index.text
+        assert "<td>brokers<td>not ready" in index.text
+        for path in re.findall(r'href="([^"]+)"', index.text):
+            assert (await client.get(url + path)).status_code in (200, 503)
         page = await client.get(f"{url}/metrics")
+        assert 'assay_stream_build_info{git="' in page.text
         assert page.headers["content-type"].startswith("text/plain")
         for line in (
             'assay_stream_state_entries{stage="seal"} 7.0',

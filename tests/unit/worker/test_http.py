@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay_stream.worker.http import Health
+from assay_stream.worker.http import Health, index_page
 
 
 def a_process(**still_s: float) -> Health:
@@ -40,3 +40,12 @@ def test_a_failure_is_seen_on_both_pages() -> None:
     health = a_process(join=0.0)
     health.failed = True
     assert (health.liveness()[0], health.readiness()[0]) == (503, 503)
+
+
+def test_the_first_page_says_what_runs_and_links_to_the_others() -> None:
+    """Names are escaped, though operators and not strangers choose them."""
+    page = index_page(a_process(join=0.0, **{"<b>": 61.0}), "1.2")
+    assert "assay-stream 1.2" in page
+    assert "<td>join<td>ready" in page
+    assert "<td>&lt;b&gt;<td>not ready" in page
+    assert all(f'href="/{name}"' in page for name in ("readyz", "healthz", "metrics"))

@@ -8,6 +8,12 @@ import subprocess
 import sys
 
 import pytest
+from aiokafka.errors import (
+    GroupCoordinatorNotAvailableError,
+    KafkaError,
+    NotEnoughReplicasError,
+    NotLeaderForPartitionError,
+)
 
 from assay_stream.text.visible import is_unseen
 from assay_stream.worker.logs import Seldom, watching_memory
@@ -36,6 +42,49 @@ def test_other_lines_and_other_loggers_are_apart() -> None:
     """Each is told as soon as it is new."""
     lines = [a_line(0), a_line(1, msg="leader of %s moved"), a_line(2, name="aiokafka.conn"), a_line(3)]
     assert len(written(lines)) == 3
+
+
+PRODUCE_ERROR = "Got error produce response on topic-partition %s, retrying. Error: %s"
+
+
+def a_produce_error(at_s: float, error: type[KafkaError]) -> logging.LogRecord:
+    """What aiokafka logs before it sends a batch again."""
+    record = logging.LogRecord("aiokafka.producer.sender", logging.WARNING, "", 0, PRODUCE_ERROR, ("tp", error), None)
+    record.created = at_s
+    return record
+
+
+def levels(lines: list[logging.LogRecord]) -> list[str]:
+    """The levels of what is written of some lines."""
+    seldom = Seldom()
+    logging.getLogger("assay_stream").setLevel(logging.INFO)
+    return [line.levelname for line in lines if seldom.filter(line)]
+
+
+def test_what_healthy_brokers_answer_is_no_warning() -> None:
+    """A transaction that follows the one before at once, and the first group of a new cluster."""
+    unavailable = GroupCoordinatorNotAvailableError()
+    first = logging.LogRecord(
+        "aiokafka.consumer.group_coordinator",
+        logging.ERROR,
+        "",
+        0,
+        "Group Coordinator Request failed: %s",
+        (unavailable,),
+        None,
+    )
+    assert levels([a_produce_error(0, NotEnoughReplicasError), first]) == ["INFO", "INFO"]
+
+
+def test_the_same_answer_again_and_again_is_a_warning() -> None:
+    """Replicas are really missing."""
+    lines = [a_produce_error(at / 10, NotEnoughReplicasError) for at in range(101)]
+    assert levels(lines) == ["INFO", "WARNING"]
+
+
+def test_other_errors_of_the_same_line_keep_their_level() -> None:
+    """Only the one that passes by itself is lowered."""
+    assert levels([a_produce_error(0, NotLeaderForPartitionError)]) == ["WARNING"]
 
 
 def test_our_own_lines_all_pass() -> None:

@@ -18,6 +18,7 @@ from assay_stream.model.facts import Progress
 from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.registry.processor import Registry, process
+from assay_stream.worker.freshness import EvidenceLatency, RecentObservers
 from assay_stream.worker.join import JoinStage, join_call
 from assay_stream.worker.stages import RegistryState, registry_stage
 from assay_stream.worker.view import BindingView
@@ -48,6 +49,9 @@ def state() -> Join:
     return state
 
 
+NO_LATENCY = EvidenceLatency(lambda _since, _seconds: None, RecentObservers())
+
+
 @pytest.fixture
 def join(state: Join) -> JoinStage:
     """The join over that state."""
@@ -56,7 +60,7 @@ def join(state: Join) -> JoinStage:
 
 def a_join(state: Join) -> JoinStage:
     """A join over a state."""
-    return JoinStage(state, a_view(state), clients=CLUSTER, topics=TOPICS)
+    return JoinStage(state, a_view(state), clients=CLUSTER, topics=TOPICS, latency=NO_LATENCY)
 
 
 def at(role: Role, offset: int, key: bytes | None, value: bytes | None) -> Record:

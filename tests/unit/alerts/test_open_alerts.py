@@ -1,0 +1,85 @@
+"""Open alerts, counted from their states: the same after a restart, whatever happened before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from assay_stream.alerts.life_cycle import AlertRules
+from assay_stream.alerts.open_alerts import OpenAlerts, OpenCount
+from assay_stream.alerts.processor import Alerts, apply_entry
+from assay_stream.model.alert_state import AlertState, Triage
+from assay_stream.model.record import Origin
+from tests.support.findings import a_finding
+
+RULES = AlertRules(version="0")
+
+
+@pytest.fixture
+def state() -> AlertState:
+    """The state of an alert that was raised."""
+    alerts = Alerts(RULES)
+    apply_entry(alerts, a_finding(), place=Origin(topic="f", partition=0, offset=0))
+    [found] = [each for each in alerts.states.values() if isinstance(each, AlertState)]
+    return found
+
+
+def counted(*states: AlertState | None) -> OpenCount:
+    """The count of the severity of the first state, after each has replaced the one before."""
+    alerts = OpenAlerts()
+    for each in states:
+        alerts.note({"uid": each})
+    first = states[0]
+    assert first is not None
+    return alerts.counts()[first.severity_id]
+
+
+def test_an_alert_that_was_raised_is_open_and_unreviewed(state: AlertState) -> None:
+    """Since its first finding."""
+    assert counted(state) == OpenCount(1, state.first_us)
+
+
+@pytest.mark.parametrize("triage", [Triage(acknowledged_by="kim"), Triage(assigned_to="kim")])
+def test_somebody_who_takes_it_has_reviewed_it(state: AlertState, triage: Triage) -> None:
+    """It stays open."""
+    assert counted(state, replace(state, triage=triage)) == OpenCount(1, None)
+
+
+def test_a_comment_is_no_review(state: AlertState) -> None:
+    """Whoever comments may be asking somebody to look."""
+    assert counted(state, replace(state, triage={"comment": "?"})).unreviewed_since_us == state.first_us
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"closed": True}, {"reported": False}, {"raised": False}, {"fold": "a" * 64}, {"part_of": "a" * 64}],
+    ids=lambda change: next(iter(change)),
+)
+def test_what_is_closed_suppressed_or_spoken_for_is_not_open(state: AlertState, change: dict[str, bool]) -> None:
+    """Nobody has to look at it by itself."""
+    assert counted(state, replace(state, **change)) == OpenCount(0, None)  # type: ignore[arg-type]
+
+
+def test_what_is_forgotten_is_not_open(state: AlertState) -> None:
+    """Its state is gone."""
+    assert counted(state, None) == OpenCount(0, None)
+
+
+def test_an_alert_that_gets_worse_is_counted_once(state: AlertState) -> None:
+    """Under its new severity only."""
+    alerts = OpenAlerts()
+    alerts.note({"uid": state})
+    alerts.note({"uid": replace(state, severity_id=5)})
+    assert sum(count.alerts for count in alerts.counts().values()) == 1
+    assert alerts.counts()[5].alerts == 1
+
+
+def test_a_restored_stage_counts_as_the_one_before(state: AlertState) -> None:
+    """From the states alone."""
+    alerts = Alerts(RULES)
+    for offset in range(3):
+        finding = a_finding(server_id=f"server-{offset}")
+        apply_entry(alerts, finding, place=Origin(topic="f", partition=0, offset=offset))
+    assert Alerts(RULES, dict(alerts.states)).open.counts() == alerts.open.counts()
+    assert sum(count.alerts for count in alerts.open.counts().values()) == 3

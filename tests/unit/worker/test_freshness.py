@@ -1,0 +1,139 @@
+"""How late evidence is and who was heard of, where publishers choose clocks and names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from assay_stream.limits import EVIDENCE_LATENCY_MAX_S, OBSERVER_ALIVE_S
+from assay_stream.model.cloudevents import Call
+from assay_stream.model.record import Origin, Record, Role
+from assay_stream.worker import freshness
+from assay_stream.worker.freshness import EvidenceLatency, RecentObservers
+
+NOW_MS = 1_800_000_000_000
+
+
+@dataclass
+class Clock:
+    """A clock that stands still until it is moved."""
+
+    now_ms: int = NOW_MS
+
+    def __call__(self) -> int:
+        """The time."""
+        return self.now_ms
+
+
+@dataclass
+class FakeCall:
+    """What is looked at of a call."""
+
+    observer_id: str = "proxy-1"
+    time_us: int = (NOW_MS - 2_000) * 1_000
+
+
+@dataclass
+class Measured:
+    """A measurement, and what it found."""
+
+    found: list[tuple[str, float]] = field(default_factory=list)
+    observers: RecentObservers = field(default_factory=lambda: RecentObservers(Clock()))
+
+    def __post_init__(self) -> None:
+        """Make the measurement."""
+        self.latency = EvidenceLatency(lambda *each: self.found.append(each), self.observers, Clock())
+
+    def join(self, record: Record, **call: Any) -> None:
+        """Join a call."""
+        self.latency.joined(record, cast("Call", FakeCall(**call)))
+
+
+def a_record(offset: int = 0, *, timestamp_ms: int = NOW_MS - 500, partition: int = 0) -> Record:
+    """A record of the calls topic."""
+    origin = Origin(topic="calls", partition=partition, offset=offset)
+    return Record(role=Role.CALLS, origin=origin, key=None, value=b"", timestamp_ms=timestamp_ms)
+
+
+def test_a_call_is_measured_from_both_times_when_its_evidence_is_committed() -> None:
+    """Not before, and once."""
+    measured = Measured()
+    measured.join(a_record())
+    assert measured.found == []
+    measured.latency.committed([a_record()])
+    measured.latency.committed([a_record()])
+    assert measured.found == [("observed", 2.0), ("logged", 0.5)]
+    assert measured.observers.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("time_ms", "seconds"), [(0, EVIDENCE_LATENCY_MAX_S), (NOW_MS + 9_000_000, 0.0)], ids=["1970", "to come"]
+)
+def test_a_wrong_clock_is_bounded(time_ms: int, seconds: float) -> None:
+    """Neither negative, nor more than an hour."""
+    measured = Measured()
+    measured.join(a_record(timestamp_ms=time_ms), time_us=time_ms * 1_000)
+    measured.latency.committed([a_record(timestamp_ms=time_ms)])
+    assert measured.found == [("observed", seconds), ("logged", seconds)]
+
+
+def test_a_refused_record_is_not_measured() -> None:
+    """It has no evidence."""
+    measured = Measured()
+    measured.latency.committed([a_record()])
+    assert measured.found == []
+
+
+def test_calls_of_a_partition_that_has_gone_are_not_measured_later() -> None:
+    """Whoever has it now commits them; the others stay."""
+    measured = Measured()
+    measured.join(a_record())
+    measured.join(a_record(partition=1))
+    measured.latency.drop(0)
+    measured.latency.committed([a_record(), a_record(partition=1)])
+    assert len(measured.found) == 2
+
+
+def test_an_observer_counts_until_it_is_silent_for_long() -> None:
+    """Once, however often it is heard of."""
+    clock = Clock()
+    observers = RecentObservers(clock)
+    observers.heard("a", clock.now_ms)
+    observers.heard("a", clock.now_ms)
+    observers.heard("b", clock.now_ms - OBSERVER_ALIVE_S * 500)
+    assert observers.count() == 2
+    clock.now_ms += OBSERVER_ALIVE_S * 600
+    assert observers.count() == 1
+    clock.now_ms += OBSERVER_ALIVE_S * 1_000
+    assert observers.count() == 0
+
+
+def test_an_old_list_makes_nobody_alive() -> None:
+    """As those that a worker reads again when it starts."""
+    observers = RecentObservers(Clock())
+    observers.heard("a", NOW_MS - OBSERVER_ALIVE_S * 1_000)
+    assert observers.count() == 0
+
+
+def test_a_clock_that_is_ahead_keeps_nobody_alive_for_ever() -> None:
+    """A list of next year counts as of now."""
+    clock = Clock()
+    observers = RecentObservers(clock)
+    observers.heard("a", clock.now_ms * 2)
+    clock.now_ms += OBSERVER_ALIVE_S * 1_000
+    assert observers.count() == 0
+
+
+def test_made_up_names_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The count stands at its bound, and room is made once names are old."""
+    monkeypatch.setattr(freshness, "OBSERVERS_COUNTED_MAX", 3)
+    clock = Clock()
+    observers = RecentObservers(clock)
+    for number in range(10):
+        observers.heard(f"name-{number}", clock.now_ms)
+    assert observers.count() == 3
+    clock.now_ms += OBSERVER_ALIVE_S * 1_000
+    observers.heard("proxy-1", clock.now_ms)
+    assert observers.count() == 1
