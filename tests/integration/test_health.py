@@ -111,3 +111,19 @@ def assert_counted(worker: Worker, sealer: Worker, deployment: Deployment) -> No
     assert value(worker, "process_resident_memory_bytes")
     assert (value(sealer, 'assay_stream_outputs_total{stage="seal",what="checkpoint"}') or 0) >= 1
     assert value(sealer, 'assay_stream_records_read_total{stage="seal"}') == 1
+
+
+async def test_a_healthy_worker_logs_neither_errors_nor_warnings() -> None:
+    """From the first start on a new cluster, over work, to its end."""
+    with Broker(options=QUICK_START) as broker:
+        deployment = Deployment(broker.bootstrap, name="quiet")
+        await deployment.apply_topics()
+        worker = deployment.start_worker()
+        try:
+            await worker.wait_ready()
+            await publish(deployment)
+            assert worker.terminate() == 0
+        finally:
+            deployment.stop_workers()
+        lines = [json.loads(line) for line in worker.log.read_text().splitlines()]
+        assert [line for line in lines if line["level"] not in ("info", "debug")] == []

@@ -84,6 +84,9 @@ class PrometheusStage(StageMetrics):
         self._metrics = metrics
         self._stage = stage
         self._lagging: set[tuple[str, int]] = set()
+        # There from the start, at 0: an increase from nothing to 1 is none for Prometheus.
+        for counter in (metrics.read, metrics.lost, metrics.reopened):
+            counter.labels(stage)
 
     def batch(self, records: int, labels: Mapping[str, int], *, seconds: float) -> None:
         self._metrics.batch_seconds.labels(self._stage).observe(seconds)
