@@ -1,8 +1,9 @@
 """A spool: observations on disk, in order, for as long as the brokers are away.
 
 A folder of segments, of which the lowest is read and the highest written, a lock, and a cursor: how far the lowest was
-delivered. A frame is the length of a record, its CRC-32, and the record. What a crash left unfinished at the end of a
-segment is cut; a damaged record costs itself. A lost cursor repeats records.
+delivered. A frame is the length of a record, its salted CRC-32, and the record. What a crash left unfinished at the end
+of a segment is cut; damage costs the records that it hit, and reading goes on at the next sound one. A lost cursor
+repeats records.
 
 It holds what would be published and nothing else: no arguments, results or tokens.
 """
@@ -28,6 +29,13 @@ from assay_stream.observe.events import Observation
 _log = logging.getLogger(__name__)
 
 _FRAME = struct.Struct(">II")
+_BEGIN = b'["'
+"""How the body of a frame begins."""
+
+_CHECKED_SHARE_MAX = 4
+"""How often the bytes of a segment are looked through, at most, for the next sound record behind a damaged one."""
+
+_SALT_BYTES = 4
 _CURSOR = struct.Struct(">QQI")
 _NAME = re.compile(r"[0-9]{16}\.seg")
 _FIRST = 2**32
@@ -57,6 +65,7 @@ class Spool:
             self._lock = _opened(folder / "lock", os.O_RDWR)
             _take(self._lock, folder)
             self._cursor = _opened(folder / "cursor", os.O_RDWR)
+            self._salt = self._salted()
             found = [path for path in folder.iterdir() if _NAME.fullmatch(path.name)]
             self._sizes = {int(path.stem): path.stat().st_size for path in found}
             self._records = {number: self._recovered(number) for number in sorted(self._sizes)}
@@ -104,7 +113,7 @@ class Spool:
                 data = self._path(number).read_bytes()[self._read :]
             except FileNotFoundError:
                 data = b""
-            found = list(itertools.islice(_frames(data), records_max))
+            found = list(itertools.islice(_frames(data, self._salt), records_max))
             if found:
                 self._taken = [size_bytes for size_bytes, _, _ in found]
                 return [observation for _, _, observation in found]
@@ -134,6 +143,19 @@ class Spool:
         os.close(self._cursor)
         os.close(self._lock)
 
+    def _salted(self) -> int:
+        """Return what checksums begin with: a server cannot know it, so nothing in its lists passes for a record."""
+        file = _opened(self._folder / "salt", os.O_RDWR)
+        try:
+            salt = os.pread(file, _SALT_BYTES, 0)
+            if len(salt) < _SALT_BYTES:
+                salt = os.urandom(_SALT_BYTES)
+                os.pwrite(file, salt, 0)
+                os.fsync(file)
+        finally:
+            os.close(file)
+        return int.from_bytes(salt, "big")
+
     def _remove(self, number: int) -> None:
         self.lost += self._records[number] - self._done
         # First: its number may come again.
@@ -149,7 +171,7 @@ class Spool:
         data = bytearray()
         room_bytes, count = self._bytes_max - self.size_bytes, 0
         for observation in observations:
-            frame = _framed(observation)
+            frame = _framed(observation, self._salt)
             if len(data) + len(frame) > room_bytes:
                 break
             data += frame
@@ -183,7 +205,7 @@ class Spool:
         path = self._path(number)
         data = path.read_bytes()
         end = records = damaged = 0
-        for size_bytes, damaged_before, _ in _frames(data):
+        for size_bytes, damaged_before, _ in _frames(data, self._salt):
             end += size_bytes
             records += 1
             damaged += damaged_before
@@ -210,7 +232,7 @@ class Spool:
         if number != min(self._sizes) or check != zlib.crc32(raw[:16]) or read > self._sizes[number]:
             return 0, 0
         done = end = 0
-        for size_bytes, _, _ in _frames(self._path(number).read_bytes()):
+        for size_bytes, _, _ in _frames(self._path(number).read_bytes(), self._salt):
             if end >= read:
                 break
             end += size_bytes
@@ -271,7 +293,7 @@ def _take(lock: int, folder: Path) -> None:
         ) from None
 
 
-def _framed(observation: Observation) -> bytes:
+def _framed(observation: Observation, salt: int) -> bytes:
     head = [
         observation.kind,
         observation.timestamp_ms,
@@ -279,27 +301,48 @@ def _framed(observation: Observation) -> bytes:
         [(name, value.decode("latin-1")) for name, value in observation.headers],
     ]
     body = orjson.dumps(head) + b"\n" + observation.value
-    return _FRAME.pack(len(body), zlib.crc32(body)) + body
+    return _FRAME.pack(len(body), zlib.crc32(body, salt)) + body
 
 
-def _frames(data: bytes) -> Iterator[tuple[int, int, Observation]]:
-    """Yield each sound record with how many damaged ones stand before it, and the size of all these.
+def _frames(data: bytes, salt: int) -> Iterator[tuple[int, int, Observation]]:
+    """Yield each sound record with how many damaged ones stand before it, and the size of all these."""
+    start = since = 0
+    checked_bytes_max = _CHECKED_SHARE_MAX * len(data)
+    while start < len(data):
+        place, body = start, _body_at(data, start)
+        while (observation := _sound(data, place, body, salt)) is None:
+            # Its length may be damaged as well: what counts is where the next sound record begins.
+            checked_bytes_max -= len(body)
+            place = data.find(_BEGIN, place + _FRAME.size + 1) - _FRAME.size
+            if place < start or checked_bytes_max < 0:
+                return
+            body = _body_at(data, place)
+        start = place + _FRAME.size + len(body)
+        yield start - since, _between(data, since, place), observation
+        since = start
 
-    No record forges another in it: in JSON no length of a frame can stand, which begins with a zero byte.
-    """
-    start = since = damaged = 0
-    while start + _FRAME.size <= len(data):
-        length, check = _FRAME.unpack_from(data, start)
-        body = data[start + _FRAME.size : start + _FRAME.size + length]
-        if not length or len(body) < length:
-            return
-        start += _FRAME.size + length
-        observation = _observation(body) if zlib.crc32(body) == check else None
-        if observation is None:
-            damaged += 1
-        else:
-            yield start - since, damaged, observation
-            since, damaged = start, 0
+
+def _body_at(data: bytes, place: int) -> bytes:
+    """Return the body of the frame at a place; nothing if there can be none."""
+    if len(data) - place < _FRAME.size:
+        return b""
+    length, _ = _FRAME.unpack_from(data, place)
+    begin = place + _FRAME.size
+    return data[begin : begin + length] if length <= len(data) - begin and data.startswith(_BEGIN, begin) else b""
+
+
+def _sound(data: bytes, place: int, body: bytes, salt: int) -> Observation | None:
+    is_sound = body and _FRAME.unpack_from(data, place)[1] == zlib.crc32(body, salt)
+    return _observation(body) if is_sound else None
+
+
+def _between(data: bytes, start: int, end: int) -> int:
+    """Count the damaged records from one place to another: one if their lengths do not say."""
+    count = 0
+    while start + _FRAME.size <= end:
+        start += _FRAME.size + _FRAME.unpack_from(data, start)[0]
+        count += 1
+    return count if start == end else 1
 
 
 def _observation(body: bytes) -> Observation | None:

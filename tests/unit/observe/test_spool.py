@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import struct
+import time
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -142,6 +144,54 @@ def test_a_damaged_record_costs_itself_and_is_counted(tmp_path: Path, number: in
     spool.close()
 
 
+@pytest.mark.parametrize("while_used", [False, True], ids=["before the start", "while it is used"])
+@pytest.mark.parametrize("garbled", [0, 1, 5, 60, 0x7F000000])
+def test_a_garbled_length_costs_its_record_alone(tmp_path: Path, garbled: int, *, while_used: bool) -> None:
+    """Shorter, longer, or beyond the end: reading goes on at the next sound record."""
+    spool = a_spool(tmp_path)
+    items = [item(each) for each in range(10, 16)]
+    spool.append(items)
+    [path] = tmp_path.glob("*.seg")
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 6 * 2 : len(raw) // 6 * 2 + 4] = struct.pack(">I", garbled)
+    path.write_bytes(raw)
+    if not while_used:
+        spool.close()
+        spool = a_spool(tmp_path)
+    assert drained(spool) == [*items[:2], *items[3:]]
+    assert (spool.lost, spool.records) == (1, 0)
+    spool.close()
+
+
+def test_a_record_within_a_damaged_one_is_not_taken_for_ours(tmp_path: Path) -> None:
+    """A server can put the bytes of a whole frame into a list, but not the salt of the checksum."""
+    forged = b'["control",1,"k",[]]\nvalue'
+    within = b"\0" * 3 + struct.pack(">II", len(forged), zlib.crc32(forged)) + forged
+    spool = a_spool(tmp_path)
+    spool.append([replace(item(1), value=within), item(2)])
+    [path] = tmp_path.glob("*.seg")
+    raw = bytearray(path.read_bytes())
+    raw[0:4] = struct.pack(">I", 0x7F000000)
+    path.write_bytes(raw)
+    assert drained(spool) == [item(2)]
+    spool.close()
+
+
+def test_looking_for_the_next_record_is_bounded(tmp_path: Path) -> None:
+    """A list of a server may look like nothing but beginnings of long records."""
+    likely = (struct.pack(">II", 60_000, 0) + b'["') * 12_000
+    spool = a_spool(tmp_path)
+    spool.append([replace(item(1), value=likely)])
+    [path] = tmp_path.glob("*.seg")
+    raw = bytearray(path.read_bytes())
+    raw[0:4] = struct.pack(">I", 0x7F000000)
+    path.write_bytes(raw)
+    started_s = time.process_time()
+    assert spool.head(1) == []
+    assert time.process_time() - started_s < 1.0
+    spool.close()
+
+
 def test_what_no_spool_wrote_stops_no_process(tmp_path: Path) -> None:
     """A frame of another program, a file of another name, and a segment that somebody removed."""
     (tmp_path / "notes.seg").write_text("mine")
@@ -161,7 +211,7 @@ def test_what_no_spool_wrote_stops_no_process(tmp_path: Path) -> None:
     spool.close()
 
 
-@pytest.mark.parametrize("name", ["lock", "cursor"])
+@pytest.mark.parametrize("name", ["lock", "cursor", "salt"])
 def test_a_link_in_the_folder_is_not_followed(tmp_path: Path, name: str) -> None:
     """It would have the spool write over a file of its user's."""
     (tmp_path / "theirs").write_text("precious")
