@@ -15,9 +15,11 @@ import typer
 from assay_stream.cli.options import Bootstrap, VantageOptions, grouped, stated_servers
 from assay_stream.cli.shared import InertFormatter, say
 from assay_stream.cli.tap import closing, sink_for, verdict_client
+from assay_stream.cli.tap_http import address_of
 from assay_stream.config import load_settings
 from assay_stream.errors import ConfigurationError, needing_extra
 from assay_stream.observe.feeds.feed import Feed
+from assay_stream.observe.http.headers import is_loopback
 from assay_stream.observe.prefixes import stated_prefixes
 from assay_stream.schemes.hangar import Action
 
@@ -47,6 +49,10 @@ def extmcp(
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate to serve TLS with (PEM).")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Private key of that certificate.")] = None,
     client_ca: Annotated[Path | None, typer.Option(help="Serve only clients with a certificate of these CAs.")] = None,
+    behind_tls: Annotated[
+        bool,
+        typer.Option("--behind-tls", help="Serve without TLS beyond this machine: something in front of it has TLS."),
+    ] = False,
     output: Annotated[Path | None, typer.Option(help="Append observations to this NDJSON file, not to Kafka.")] = None,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
@@ -66,6 +72,10 @@ def extmcp(
     prefixes, servers = stated_prefixes(prefix or ()), stated_servers(server or ())
     if tls_cert is None and (tls_key is not None or client_ca is not None):
         raise ConfigurationError("bad_option", "--tls-key and --client-ca need --tls-cert")
+    if tls_cert is None and not behind_tls and not is_loopback(address_of(listen)[0]):
+        raise ConfigurationError(
+            "bad_option", "calls must not cross a network in the clear: give --tls-cert, or --behind-tls"
+        )
     tls = None if tls_cert is None else (_content(tls_key or tls_cert), _content(tls_cert))
     ca = None if client_ca is None else _content(client_ca)
     own = vantage.of(server_id)

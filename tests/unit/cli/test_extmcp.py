@@ -19,6 +19,9 @@ pytest.importorskip("grpc", reason="the extra extmcp is not installed")
         (("--client-ca", "ca.pem"), "bad_option"),
         (("--tls-cert", "missing.pem"), "cannot_listen"),
         (("--listen", "nowhere"), "cannot_listen"),
+        (("--listen", "0.0.0.0:0"), "bad_option"),
+        (("--listen", "[::]:0"), "bad_option"),
+        (("--listen", "192.0.2.1:0", "--behind-tls"), "cannot_listen"),
         (("--server-id", " "), "bad_identifier"),
     ],
 )

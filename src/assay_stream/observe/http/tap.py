@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import ipaddress
 import logging
 import secrets
 import ssl
@@ -19,7 +18,7 @@ from assay_stream.errors import ConfigurationError
 from assay_stream.limits import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.events import Vantage
 from assay_stream.observe.http.client import Client, Http1Client, Http2Client
-from assay_stream.observe.http.headers import LOOPBACK, HeaderFields
+from assay_stream.observe.http.headers import LOOPBACK, HeaderFields, is_loopback
 from assay_stream.observe.http.inspecting import InspectingProcess, InspectionJob, OpensSink, report_missed, traffic_of
 from assay_stream.observe.http.proxy import Eyes, Proxy
 from assay_stream.observe.http.ruling import HttpEnforcer
@@ -68,10 +67,7 @@ class Listener:
     @property
     def is_loopback(self) -> bool:
         """Whether only programs of this machine can connect."""
-        try:
-            return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
     @property
     def hosts_served(self) -> frozenset[str]:
