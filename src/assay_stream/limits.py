@@ -240,6 +240,10 @@ class Limits:
     """Calls of one connection that wait for a task or for input, at some two kilobytes each. Agents have a few; the
     record of the one that waits for longest is published when there are more."""
 
+    lists_on_the_way_max: int = 64
+    """Lists of a connection that its client need not have yet. A client asks for one at a time; beyond, the oldest
+    counts as given."""
+
     call_inputs_max: int = 64
     """Requests of a server to its client that are counted and hashed in one call. Clients of the SDK give up after ten
     rounds of input."""

@@ -3,7 +3,8 @@
 Rules:
 
 1. A response whose result has an array ``tools`` is a list, whatever its id: ids are easy to guess, and a server can
-   answer before it was asked.
+   answer before it was asked. Only the one answer to a call that waits for it is none: its client takes it for the
+   call's.
 2. An entry is dropped if a call of it would be refused; with it goes every entry of the same name in that message. An
    entry without a name is ruled on as a tool that nobody has decided about.
 3. A message with nothing to drop passes as it came. Any other is written anew, with equal values.
@@ -21,7 +22,7 @@ from typing import Any
 
 from assay_stream.observe.events import Observation
 from assay_stream.observe.gate import Gate, answerable, error_of
-from assay_stream.observe.jsonrpc import BLANKS, BLOCKED_CODE, Line, is_ambiguous, listed_in, may_list
+from assay_stream.observe.jsonrpc import BLANKS, BLOCKED_CODE, Line, is_ambiguous, listed_in, may_list, request_key
 from assay_stream.observe.offered import HiddenTool
 from assay_stream.observe.shown import Shown
 from assay_stream.registry.rulings import NO_VERDICT, UNREADABLE, Ruling
@@ -52,7 +53,10 @@ class HidingGate(Gate):
             known = self._unanswered(line, at, exchange)
             known += self._look(line, raw, at, exchange) if not line.exact else self.missed(at, exchange=exchange)
             return self._withheld("list_unreadable", line, exchange, known)
-        dropped = {id(message): list(self._refused(listed_in(message) or ())) for message in line.messages}
+        lists = self._lists_in(line, exchange)
+        if not lists:
+            return Shown(raw, self._look(line, raw, at, exchange))
+        dropped = {id(message): list(self._refused(listed_in(message) or ())) for message in lists}
         refusals = [refusal for each in dropped.values() for refusal in each]
         hidden = {
             place: [HiddenTool(_name_of(tool), print_.full) for tool, print_, _ in each if print_.full]
@@ -67,6 +71,18 @@ class HidingGate(Gate):
         if not refusals:
             return Shown(raw, observations)
         return Shown(_without(line, {id(tool) for tool, _, _ in refusals}), observations, names)
+
+    def _lists_in(self, line: Line, exchange: int) -> list[dict[str, Any]]:
+        """Return the messages of a line that hold a list of tools."""
+        answered: set[object] = set()
+        found = []
+        for message in line.messages:
+            is_first = (key := request_key(message.get("id"))) not in answered
+            if is_first and self._observer.answers_call(message, exchange):
+                answered.add(key)
+            elif listed_in(message) is not None:
+                found.append(message)
+        return found
 
     def missed_line(self, at: datetime, *, exchange: int = 0) -> Shown:
         """Return what the client gets in place of a message that could not be inspected."""

@@ -105,6 +105,13 @@ class WireObserver:
         """Whether a response in an exchange may be a list of tools that the client asked for."""
         return self._lists.awaited_in(exchange)
 
+    def answers_call(self, message: Mapping[str, Any], exchange: int = 0) -> bool:
+        """Tell whether a response answers a call, and no client that reads ids otherwise takes it for a list's."""
+        own, keys = request_key(message.get("id")), answer_keys(message.get("id"), exchange)
+        if "method" in message or any(self._lists.awaits(key) for key in keys):
+            return False
+        return any(self._calls.awaits(key) for key in keys if key[:2] == own)
+
     @property
     def open_calls(self) -> int:
         """How many calls have no outcome yet."""

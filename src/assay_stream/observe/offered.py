@@ -13,14 +13,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from assay_stream.limits import Limits
+from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.observe.events import Completeness
 
 NAMES_MAX = 20_000
 """Tool names remembered, four times the longest list that is accepted. The least recently listed goes first."""
-ON_THE_WAY_MAX = 64
-"""Lists of a connection that its client need not have yet. A client asks for one at a time; beyond, the oldest counts
-as given."""
 
 _TTL_MS_MAX = 2**53
 _CUT_OFF = -1
@@ -156,7 +153,8 @@ class Offered:
     before it counts, and beside that whatever it offers: the client may have read it already.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._limits = limits
         self.deferred = False
         """Whether ``delivered`` says when the client has a list."""
         self.doubts = 0
@@ -202,7 +200,7 @@ class Offered:
         self._on_the_way.append(_Listing(exchange, tools, self._changes, settles, snapshot))
         if not self.deferred:
             self.delivered(exchange)
-        elif len(self._on_the_way) > ON_THE_WAY_MAX:
+        elif len(self._on_the_way) > self._limits.lists_on_the_way_max:
             self._show(self._on_the_way.pop(0))
 
     def delivered(self, exchange: int) -> None:

@@ -137,6 +137,10 @@ class CallObserver:
                 return ended or self._hold(("task", call.task.id_hash), call, at)
         return [self._result(call, message, exact, at)]
 
+    def awaits(self, key: RequestKey) -> bool:
+        """Tell whether a call, or a request about a task, waits for the answer to this request."""
+        return self._pending.get(key) is not None or key in self._task_requests
+
     def strayed(self, keys: Iterable[RequestKey], message: Mapping[str, Any], exact: bool) -> None:
         """Note an answer in another exchange than its call: a client that goes by the id takes it."""
         for key in keys:

@@ -63,7 +63,7 @@ class ListObserver:
 
     def __init__(self, wire: WireConnection) -> None:
         self._wire = wire
-        self.offered = Offered()
+        self.offered = Offered(wire.limits)
         """What the client was offered."""
         self._latest_doubts = 0
         self._announced_at: datetime | None = None
@@ -92,6 +92,10 @@ class ListObserver:
     def awaited(self) -> bool:
         """Whether some client may still be waiting for a list of tools."""
         return self.awaited_in(0)
+
+    def awaits(self, key: RequestKey) -> bool:
+        """Tell whether a request for a list waits for its answer."""
+        return key in self._pending
 
     def awaited_in(self, exchange: int) -> bool:
         """Tell whether a list of tools may come in an exchange; 0 stands for any."""

@@ -241,15 +241,40 @@ class TestUnclearMessages:
         assert error(talk.gate.missed_line(START)) == (None, "not_inspected")
 
 
-def test_a_call_answered_with_a_list_fails_while_no_verdicts_are_known() -> None:
-    """The list is withheld, and the client gets an error."""
-    talk = Connection(hide=True)
-    talk.calls(name="write", number=7)
-    talk.gate._rule = lambda *_: Ruling(action=Action.BLOCK, reason_code="verdicts_unavailable")
-    shown = talk.shows(a_list(EVIL, number=7))
-    assert error(shown) == (7, "verdicts_unavailable")
-    [record] = [json.loads(each.value)["data"] for each in shown.observations]
-    assert (record["ok"], record["error"]["code"]) == (False, f"jsonrpc_{BLOCKED_CODE}")
+class TestAnswersOfCalls:
+    """A result of a call may have a member ``tools`` of its own."""
+
+    @pytest.mark.parametrize("verdicts", [True, False])
+    def test_the_answer_of_a_call_passes_byte_for_byte(self, talk: Connection, verdicts: bool) -> None:
+        """Whether verdicts are known or not; the call has succeeded."""
+        talk.calls(name="write", number=7)
+        if not verdicts:
+            talk.gate._rule = lambda *_: Ruling(action=Action.BLOCK, reason_code="verdicts_unavailable")
+        line = json.dumps(a_list(EVIL, number=7, content=[])).encode()
+        shown = talk.shows(line)
+        assert shown.text is line
+        [record] = [json.loads(each.value)["data"] for each in shown.observations]
+        assert record["ok"] is True
+
+    def test_a_second_answer_is_a_list(self, talk: Connection) -> None:
+        """The call waits no longer, on another line or in the same batch."""
+        talk.calls(name="write", number=7)
+        assert json.loads(talk.shows([a_list(EVIL, number=7)] * 2).text) == [a_list(EVIL, number=7), a_list(number=7)]
+        assert names(talk.shows(a_list(EVIL, number=7))) == []
+
+    @pytest.mark.parametrize("waiting", [True, False])
+    def test_an_id_that_is_not_quite_that_of_the_call_is_a_list(self, talk: Connection, waiting: bool) -> None:
+        """A list may wait under the other spelling, or soon."""
+        talk.calls(name="write", number=7)
+        if waiting:
+            talk.asks_list("7")
+        assert names(talk.shows(a_list(EVIL, number="7"))) == []
+
+    def test_the_answer_of_a_refused_call_is_a_list(self, talk: Connection) -> None:
+        """The server was never asked."""
+        talk.lists(EVIL)
+        assert not talk.calls(number=7).forward
+        assert names(talk.shows(a_list(EVIL, number=7))) == []
 
 
 def test_lists_are_withheld_until_verdicts_are_known() -> None:

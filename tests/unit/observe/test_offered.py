@@ -211,10 +211,9 @@ def test_a_tool_is_withdrawn_and_doubts_end_only_when_the_client_has_the_list() 
     assert (told.in_doubt, told.is_withdrawn("b")) == (False, True)
 
 
-def test_lists_on_their_way_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lists_on_their_way_are_bounded() -> None:
     """The oldest counts as given."""
-    monkeypatch.setattr(offered, "ON_THE_WAY_MAX", 2)
-    told = Offered()
+    told = Offered(replace(DEFAULT_LIMITS, lists_on_the_way_max=2))
     told.deferred = True
     for version in range(3):
         told.take(of_version(version), exchange=version + 1)
