@@ -645,3 +645,20 @@ class SpoolLimits:
 
 
 SPOOL_LIMITS = SpoolLimits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForwardLimits:
+    """Bounds of the forwarder."""
+
+    receivers_max: int = 32
+    """Receivers of one process. Each is a consumer of its own, with its own connections to the brokers."""
+
+    acknowledgement_polls_max: int = 60
+    """How often Splunk is asked whether an event is indexed. Then it is sent again."""
+
+    acknowledgement_pause_s: float = 0.5
+    """Between two such questions: with the polls above half a minute, some ten times what an indexer takes."""
+
+
+FORWARD_LIMITS = ForwardLimits()

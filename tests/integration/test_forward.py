@@ -28,6 +28,7 @@ from assay_stream.model.record import ERROR_HEADERS, Output, Role
 from tests.support.alerts import alert_records, finding_of
 from tests.support.deployment import Deployment, free_port
 from tests.support.receivers import SyslogServer, WebhookServer
+from tests.support.services import PagerDuty, Slack, Splunk, Teams
 
 pytestmark = pytest.mark.kafka
 
@@ -43,11 +44,15 @@ class Forwarders:
         self.logs: list[Path] = []
 
     def start(self, to: str, *arguments: str, **env: str) -> subprocess.Popen[bytes]:
+        """Start one for one receiver."""
+        return self.run("--to", to, *arguments, **env)
+
+    def run(self, *arguments: str, **env: str) -> subprocess.Popen[bytes]:
         """Start one."""
         folder = Path(".run/tests") / self.deployment.name
         folder.mkdir(parents=True, exist_ok=True)
         log = folder / f"forward-{len(self.processes)}.log"
-        command = [sys.executable, "-m", "assay_stream", "alerts", "forward", "--to", to, *arguments]
+        command = [sys.executable, "-m", "assay_stream", "alerts", "forward", *arguments]
         with log.open("wb") as stderr:
             process = subprocess.Popen(
                 command, env=os.environ | self.deployment.env | env, stdout=stderr, stderr=stderr
@@ -287,3 +292,54 @@ async def test_export_reads_the_topic_once(deployment: Deployment) -> None:
     assert {line.encode() for line in lines} == {as_sent(alert) for alert in alerts(9)}
     assert len(await asyncio.to_thread(exported, "--server-id", "server-1")) == 3
     assert await asyncio.to_thread(exported, "--severity", "critical") == []
+
+
+async def test_a_receiver_that_is_down_holds_up_no_other(
+    deployment: Deployment, forwarders: Forwarders, tmp_path: Path
+) -> None:
+    """Four services in one file, Splunk down for a while: the others get theirs at once, Splunk all of it later.
+
+    Nothing of a secret is in the log or in the arguments of the process.
+    """
+    splunk, slack, teams, pager = Splunk(free_port()), Slack(free_port()), Teams(free_port()), PagerDuty(free_port())
+    secrets = {"token": splunk.token, "slack": slack.url, "teams": teams.url, "key": pager.routing_key}
+    for name, secret in secrets.items():
+        (tmp_path / name).write_text(secret + "\n")
+    receivers = [
+        {"name": "splunk", "type": "splunk_hec", "url": splunk.base, "token_file": str(tmp_path / "token")},
+        {"name": "chat", "type": "slack", "url_file": str(tmp_path / "slack"), "servers": ["server-1"]},
+        {"name": "teams", "type": "teams", "url_file": str(tmp_path / "teams"), "min_severity": "high"},
+        {
+            "name": "pager",
+            "type": "pagerduty",
+            "url": pager.url,
+            "routing_key_file": str(tmp_path / "key"),
+            "min_severity": "critical",
+        },
+    ]
+    config = tmp_path / "receivers.yaml"
+    config.write_text(json.dumps({"receivers": receivers}))
+    before, during = alerts(12), alerts(12, first=12)
+    prefix = deployment.settings.group_prefix
+    await publish(deployment, before)
+    with slack, teams, pager:
+        process = forwarders.run("--config", str(config))
+        with splunk:
+            await until(lambda: len(splunk.taken) == len(teams.taken) == 12, forwarders)
+        await publish(deployment, during)
+        await until(lambda: len(teams.taken) == 24 and len(slack.taken) == 8, forwarders)
+        await until(lambda: "receiver_not_answering" in forwarders.log(), forwarders)
+        await asyncio.sleep(DOWN_S)
+        assert len(splunk.taken) == 12
+        assert await lag(deployment, f"{prefix}-forward-splunk") >= 12
+        with splunk:
+            await until(lambda: len(splunk.taken) >= 24, forwarders)
+        arguments = Path(f"/proc/{process.pid}/cmdline").read_bytes().decode()
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.to_thread(process.wait, 20) == 0
+    assert {event["event"]["uid"] for event in splunk.taken} == {
+        key.partition(":")[0] for key in keys_of(before + during)
+    }
+    assert pager.taken == [], "none was critical"
+    for secret in ("hidden", splunk.token):
+        assert secret not in forwarders.log() + arguments

@@ -4,12 +4,13 @@ import os
 import socket
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from assay_stream.alerts.formats import CONTENT_TYPES, AlertFormat, as_lines, read_alert, view_of
+from assay_stream.alerts.formats import CONTENT_TYPES, AlertFormat, as_lines, read_alert, render, view_of
 from assay_stream.alerts.formats.syslog import EXAMPLE_ENTERPRISE
 from assay_stream.alerts.selection import AlertSelection, SeverityLevel
 from assay_stream.cli.files import files_option, input_lines
@@ -17,7 +18,7 @@ from assay_stream.cli.options import Bootstrap, time_option
 from assay_stream.cli.shared import on_kafka, show_refused
 from assay_stream.config import Settings, command_settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError, needing_extra
-from assay_stream.forward.receivers import Receiver, WebhookTarget, parse_target, secret_from, tls_context
+from assay_stream.forward.receivers import Receiver, Subscription, WebhookTarget, parse_target, secret_from, tls_context
 from assay_stream.kafka.lookup import read_records
 from assay_stream.model.record import Role
 
@@ -60,7 +61,15 @@ def export(
 
 @alerts_app.command()
 def forward(
-    to: Annotated[str, typer.Option("--to", help="webhook:URL or syslog:HOST:PORT[,udp|tcp|tls]; TCP is the default.")],
+    to: Annotated[
+        str | None, typer.Option("--to", help="webhook:URL or syslog:HOST:PORT[,udp|tcp|tls]; TCP is the default.")
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help="Several receivers (YAML): webhook, syslog, Splunk HEC, Slack, Teams, PagerDuty: docs/forwarding.md."
+        ),
+    ] = None,
     target: Annotated[
         AlertFormat | None,
         typer.Option("--format", help="What to send. Default: ocsf to a webhook, cef to a syslog receiver."),
@@ -92,14 +101,54 @@ def forward(
 ) -> None:
     """Follow the alerts and deliver each at least once, until told to stop.
 
-    A receiver that does not answer is waited for. What it refuses for good goes to the dead letters.
+    A receiver that does not answer is waited for, and holds up no other. What it refuses for good goes to the dead
+    letters.
+
+    Example: assay-stream alerts forward --config receivers.yaml
+    """
+    from assay_stream.forward.configured import read_receivers
+
+    with needing_extra("worker"):
+        from assay_stream.forward.process import run_forwarders
+    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    if config is not None:
+        if any(given is not None for given in (to, target, group, header, hmac_variable, ca_file)):
+            raise ConfigurationError("bad_option", "with --config, what concerns a receiver stands in the file")
+        subscriptions = read_receivers(_bytes_of(config), str(config), group_prefix=settings.group_prefix)
+    elif to is not None:
+        named = (header, hmac_variable, ca_file)
+        subscriptions = [_subscription(to, target, group, named, settings, timeout_s=timeout_s, enterprise=enterprise)]
+    else:
+        raise ConfigurationError("bad_option", "name a receiver with --to, or a file of receivers with --config")
+    run_forwarders(settings, subscriptions, web_port=web_port)
+
+
+def _bytes_of(config: Path) -> bytes:
+    try:
+        return config.read_bytes()
+    except OSError as error:
+        raise ConfigurationError("bad_receivers", f"cannot read {config}: {error.strerror}") from None
+
+
+def _subscription(
+    to: str,
+    target: AlertFormat | None,
+    group: str | None,
+    named: tuple[str | None, str | None, Path | None],
+    settings: Settings,
+    *,
+    timeout_s: float,
+    enterprise: int,
+) -> Subscription:
+    """Return the receiver that the command line names.
+
+    Args:
+        named: header, variable of the HMAC secret, and file of authorities.
     """
     from assay_stream.forward.syslog import Syslog
     from assay_stream.forward.webhook import Webhook
 
-    with needing_extra("worker"):
-        from assay_stream.forward.process import run_forwarder
-    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    header, hmac_variable, ca_file = named
     place = parse_target(to)
     receiver: Receiver
     if isinstance(place, WebhookTarget):
@@ -119,12 +168,11 @@ def forward(
         receiver = Syslog(
             place, host=socket.gethostname(), timeout_s=timeout_s, tls=tls_context(ca_file), enterprise=enterprise
         )
-    run_forwarder(
-        settings,
-        receiver,
-        target=target,
+    return Subscription(
+        name="forward",
+        receiver=receiver,
         group=f"{settings.group_prefix}-forward-{kind}" if group is None else group,
-        web_port=web_port,
+        write=partial(render, target=target),
     )
 
 

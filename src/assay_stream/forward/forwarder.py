@@ -19,11 +19,11 @@ import structlog
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import KafkaError
 
-from assay_stream.alerts.formats import AlertFormat, AlertView, read_alert, render, view_of
+from assay_stream.alerts.formats import AlertView, read_alert, view_of
 from assay_stream.config import Settings
 from assay_stream.errors import AssayStreamError, ConfigurationError, InputError, OperatingError
 from assay_stream.forward.delivery import AttemptResult, DeliveryOutcome, Schedule, dead_letter
-from assay_stream.forward.receivers import Receiver
+from assay_stream.forward.receivers import Subscription
 from assay_stream.kafka.connection import reading_consumer, writing_producer
 from assay_stream.kafka.refusals import explained
 from assay_stream.kafka.topics import topic_names
@@ -54,20 +54,16 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
 
 
 class Forwarder:
-    """Delivers alerts to one receiver until told to stop."""
+    """Delivers alerts to one receiver until told to stop.
 
-    def __init__(
-        self,
-        settings: Settings,
-        receiver: Receiver,
-        *,
-        target: AlertFormat,
-        group: str,
-        schedule: Schedule | None = None,
-    ) -> None:
+    Args:
+        subscription: the receiver, what it is sent, and the group that holds its position.
+    """
+
+    def __init__(self, settings: Settings, subscription: Subscription, *, schedule: Schedule | None = None) -> None:
         self._settings = settings
-        self._receiver = receiver
-        self._target = target
+        self._receiver = subscription.receiver
+        self._subscription = subscription
         self._schedule = schedule or Schedule()
         self._topics = topic_names(settings)
         self._generation = 0
@@ -80,7 +76,7 @@ class Forwarder:
         self._producer: AIOKafkaProducer = writing_producer(settings)
         self._consumer: AIOKafkaConsumer = reading_consumer(
             settings,
-            group_id=group,
+            group_id=subscription.group,
             session_timeout_ms=settings.session_timeout_ms,
             heartbeat_interval_ms=settings.session_timeout_ms // 3,
             max_poll_interval_ms=_POLL_INTERVAL_MS,
@@ -212,7 +208,11 @@ class Forwarder:
         """Bring one alert to its end, and say whether that was reached before the stop or a rebalance."""
         try:
             alert = read_alert(record.value)
-            view, body = view_of(alert), render(alert, self._target)
+            view = view_of(alert)
+            if not self._subscription.wants(view):
+                self.counts["not_wanted"] += 1
+                return self._generation == generation
+            body = self._subscription.write(alert)
         except InputError as error:
             return await self._bury(record, error, generation)
         failures = 0

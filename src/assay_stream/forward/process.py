@@ -1,12 +1,14 @@
 """The process that forwards."""
 
+from collections.abc import Sequence
+from functools import partial
+
 import structlog
 
-from assay_stream.alerts.formats import AlertFormat
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
 from assay_stream.forward.forwarder import Forwarder
-from assay_stream.forward.receivers import Receiver
+from assay_stream.forward.receivers import Subscription
 from assay_stream.kafka.access import STAGES
 from assay_stream.model.record import Role
 from assay_stream.worker.host import Host, PartitionCounts, run_host
@@ -14,30 +16,33 @@ from assay_stream.worker.metrics import PrometheusStage
 
 _log = structlog.get_logger(__name__)
 
-_STAGE = "forward"
 _ATTEMPTS = "attempt:"
+_LABELS = {"dead": "dead_letter", "not_wanted": "not_wanted"}
 
 
-def run_forwarder(
-    settings: Settings, receiver: Receiver, *, target: AlertFormat, group: str, web_port: int | None = None
-) -> None:
-    """Forward alerts until SIGTERM or SIGINT.
+def run_forwarders(settings: Settings, subscriptions: Sequence[Subscription], *, web_port: int | None = None) -> None:
+    """Forward alerts until SIGTERM or SIGINT, to each receiver at its own pace.
 
     Raises:
         ConfigurationError: ``topic_missing``, ``bad_group``, ``web_port_taken``.
         OperatingError: ``broker_unreachable`` or ``brokers_failing``.
     """
     own = {f"{settings.group_prefix}-{stage}" for stage in STAGES}
-    if group in own or not group.strip():
+    if any(each.group in own or not each.group.strip() for each in subscriptions):
         raise ConfigurationError("bad_group", "--group must not be a stage's group, or empty: choose another name")
 
     def build(host: Host, counts: PartitionCounts) -> None:
-        forwarder = Forwarder(settings, receiver, target=target, group=group)
-        note = ForwardMetrics(forwarder, PrometheusStage(host.metrics, _STAGE)).note
-        host.add(_STAGE, forwarder, still_s=lambda: forwarder.still_s, note_gauges=note)
-        _log.info("forwarding_started", receiver=receiver.name, format=target.value, group=group)
+        for each in subscriptions:
+            forwarder = Forwarder(settings, each)
+            note = ForwardMetrics(forwarder, PrometheusStage(host.metrics, each.name)).note
+            host.add(each.name, forwarder, still_s=partial(_still_s, forwarder), note_gauges=note)
+            _log.info("forwarding_started", receiver=each.receiver.name, group=each.group)
 
     run_host(settings, {Role.ALERTS, Role.DEAD_LETTERS}, build, web_port=web_port)
+
+
+def _still_s(forwarder: Forwarder) -> float:
+    return forwarder.still_s
 
 
 class ForwardMetrics:
@@ -57,7 +62,7 @@ class ForwardMetrics:
             elif what == "expired":
                 self._metrics.lost(new)
             else:
-                label = "dead_letter" if what == "dead" else _ATTEMPTS + what
+                label = _LABELS.get(what, _ATTEMPTS + what)
                 self._metrics.done(0, {label: new})
         self._metrics.buffered(int(self._forwarder.is_waiting))
         self._metrics.lags(self._forwarder.lags())

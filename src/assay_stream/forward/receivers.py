@@ -1,14 +1,14 @@
-"""Who alerts are sent to: a webhook over HTTP, or a syslog receiver over UDP, TCP or TLS.
+"""Who alerts are sent to, and how the command line names a webhook or a syslog receiver.
 
 A receiver gets one alert at a time and returns the result; it never raises for failures outside this process.
 """
 
 import ipaddress
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from assay_stream.alerts.formats import AlertView
@@ -31,6 +31,32 @@ class Receiver(Protocol):
 
     async def close(self) -> None:
         """Let go of connections."""
+
+
+Writer = Callable[[dict[str, Any]], str]
+"""Writes an alert as a receiver takes it."""
+
+
+def every_alert(view: AlertView) -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """A receiver, and what it is sent.
+
+    Args:
+        name: of the part of the process that serves it, and of its metrics.
+        group: consumer group that holds its position.
+        write: an alert as it is sent.
+        wants: whether an alert is sent.
+    """
+
+    name: str
+    receiver: Receiver
+    group: str
+    write: Writer
+    wants: Callable[[AlertView], bool] = every_alert
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,26 +1,20 @@
 """A webhook: every alert is one POST."""
 
-import asyncio
 import ssl
-import time
-from urllib.parse import urlsplit
 
-import httpx
-
-from assay_stream import __version__
 from assay_stream.alerts.formats import AlertView
 from assay_stream.errors import ConfigurationError
-from assay_stream.forward.delivery import AttemptResult, DeliveryOutcome, http_answer, signature
+from assay_stream.forward.delivery import AttemptResult, signature
+from assay_stream.forward.posting import Poster, place_of
 
 IDEMPOTENCY_HEADER = "Idempotency-Key"
 SIGNATURE_HEADER = "X-Assay-Stream-Signature"
 
-_ANSWER_BYTES_MAX = 65_536
 _OURS = frozenset({"content-type", "content-length", "host", "user-agent", "idempotency-key"})
 
 
 class Webhook:
-    """Posts alerts to one address. Redirections are not followed, and proxy variables are not used.
+    """Posts alerts to one address.
 
     Raises:
         ConfigurationError: ``bad_header``.
@@ -36,48 +30,24 @@ class Webhook:
         header: tuple[str, str] | None = None,
         secret: bytes | None = None,
     ) -> None:
-        headers = {"Content-Type": content_type, "User-Agent": f"assay-stream/{__version__}"}
+        headers = {"Content-Type": content_type}
         if header is not None:
             _check_header(*header)
             headers[header[0]] = header[1]
-        parts = urlsplit(url)
-        self.name = f"webhook:{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")
+        self.name = f"webhook:{place_of(url)}"
         self._url = url
         self._secret = secret
-        self._timeout_s = timeout_s
-        self._client = httpx.AsyncClient(
-            headers=headers, timeout=timeout_s, verify=tls, follow_redirects=False, trust_env=False
-        )
+        self._poster = Poster(headers=headers, timeout_s=timeout_s, tls=tls)
 
     async def send(self, view: AlertView, body: str) -> AttemptResult:
         content, key = body.encode("utf-8"), view.key()
         headers = {IDEMPOTENCY_HEADER: key}
         if self._secret is not None:
             headers[SIGNATURE_HEADER] = signature(self._secret, key=key, body=content)
-        try:
-            # httpx bounds every wait for bytes; this bounds their sum.
-            async with asyncio.timeout(self._timeout_s):
-                return await self._post(content, headers)
-        except (TimeoutError, httpx.TimeoutException):
-            return AttemptResult(outcome=DeliveryOutcome.UNAVAILABLE, code="timeout")
-        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-            return AttemptResult(outcome=DeliveryOutcome.UNAVAILABLE, code=type(error).__name__)
-
-    async def _post(self, content: bytes, headers: dict[str, str]) -> AttemptResult:
-        async with self._client.stream("POST", self._url, content=content, headers=headers) as response:
-            answer = http_answer(
-                response.status_code, retry_after=response.headers.get("retry-after"), now_s=time.time()
-            )
-            read = 0
-            # A short answer is read to its end, so that the connection can be used again.
-            async for chunk in response.aiter_raw():
-                read += len(chunk)
-                if read > _ANSWER_BYTES_MAX:
-                    break
-            return answer
+        return (await self._poster.post(self._url, content, headers)).result
 
     async def close(self) -> None:
-        await self._client.aclose()
+        await self._poster.close()
 
 
 def _check_header(name: str, value: str) -> None:

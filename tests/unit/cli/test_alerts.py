@@ -91,6 +91,9 @@ def test_a_bad_line_is_named_and_the_good_ones_are_written(file: str) -> None:
         (["forward", "--to", "webhook:https://h/", "--header", "X-Key=NOT_SET_ANYWHERE"], "secret_missing"),
         (["forward", "--to", "webhook:https://h/", "--group", "assay-stream-join"], "bad_group"),
         (["forward", "--to", "webhook:https://h/", "--group", " "], "bad_group"),
+        (["forward"], "bad_option"),
+        (["forward", "--config", "r.yaml", "--to", "webhook:https://h/"], "bad_option"),
+        (["forward", "--config", "/not/there.yaml"], "bad_receivers"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_starts(arguments: list[str], code: str) -> None:

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,12 +16,13 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import CommitFailedError, KafkaConnectionError
 
-from assay_stream.alerts.formats import AlertFormat, AlertView
+from assay_stream.alerts.formats import AlertFormat, AlertView, render
 from assay_stream.config import Settings
 from assay_stream.errors import OperatingError
 from assay_stream.forward import forwarder as forward
 from assay_stream.forward.delivery import DELIVERED, AttemptResult, DeliveryOutcome, Schedule
 from assay_stream.forward.forwarder import Forwarder
+from assay_stream.forward.receivers import Subscription
 from tests.support.alerts import alert_records, finding_of
 
 PLACE = TopicPartition("assay.tool.drift", 0)
@@ -122,13 +124,22 @@ def alerts(*tools: str) -> list[bytes | None]:
     return [alert.value for alert in alert_records(*(finding_of(tool) for tool in tools))]
 
 
+def subscribed(receiver: Receiver, **more: Any) -> Subscription:
+    """A receiver that is sent OCSF."""
+    return Subscription(
+        name="forward", receiver=receiver, group="g", write=partial(render, target=AlertFormat.OCSF), **more
+    )
+
+
 @asynccontextmanager
-async def forwarding(log: Log, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Forwarder]:
+async def forwarding(
+    log: Log, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, **more: Any
+) -> AsyncIterator[Forwarder]:
     """A forwarder that runs while the block does, and then stops by itself."""
     monkeypatch.setattr(forward, "reading_consumer", lambda *_, **__: log)
     monkeypatch.setattr(forward, "writing_producer", lambda *_, **__: log)
     monkeypatch.setattr(forward, "_PAUSE_S", 0.001)
-    made = Forwarder(Settings(), receiver, target=AlertFormat.OCSF, group="g", schedule=QUICK)
+    made = Forwarder(Settings(), subscribed(receiver, **more), schedule=QUICK)
     running = asyncio.create_task(made.run())
     try:
         yield made
@@ -251,7 +262,7 @@ async def test_brokers_that_stay_away_end_it(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(forward, "reading_consumer", lambda *_, **__: log)
     monkeypatch.setattr(forward, "writing_producer", lambda *_, **__: log)
     monkeypatch.setattr(forward, "_PAUSE_S", 0.0)
-    forwarder = Forwarder(Settings(), Receiver(), target=AlertFormat.OCSF, group="g", schedule=QUICK)
+    forwarder = Forwarder(Settings(), subscribed(Receiver()), schedule=QUICK)
     with pytest.raises(OperatingError) as caught:
         await asyncio.wait_for(forwarder.run(), 5)
     assert caught.value.code == "brokers_failing"
@@ -272,3 +283,13 @@ async def test_a_stop_gives_the_attempt_in_hand_its_time(monkeypatch: pytest.Mon
         receiver.send = slow  # type: ignore[method-assign]
         await until(lambda: log.committed_at is not None)
     assert (receiver.taken, log.committed_at) == (["a"], 1)
+
+
+async def test_what_a_receiver_does_not_want_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not sent, is counted, and its offset is committed with the others."""
+    log, receiver = Log(alerts("a", "b", "c")), Receiver()
+    wants = lambda view: view.fact("mcp_tool_name") != "b"  # noqa: E731 - one line says it
+    async with forwarding(log, receiver, monkeypatch, wants=wants) as forwarder:
+        await until(lambda: log.committed_at == 3)
+    assert receiver.taken == ["a", "c"]
+    assert forwarder.counts["not_wanted"] == 1

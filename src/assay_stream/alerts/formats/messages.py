@@ -1,0 +1,131 @@
+"""Alerts as messages for people: Slack, Microsoft Teams, PagerDuty. One line says what changed and why it matters.
+
+Names and reasons come from servers. No target may take them for markup, a mention or a link:
+
+1. What would not be seen is written out (``visible``), and ``://`` and ``www.`` are broken up.
+2. Slack is given ``plain_text``; in the fallback text ``& < >`` are escaped and parsing is off.
+3. Teams is given text runs, which know no Markdown, and a card without entities, without which nobody is mentioned.
+4. PagerDuty shows summaries and details as plain text, and is given no ``links``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from hashlib import sha256
+from typing import Any
+
+from assay_stream.alerts.formats.view import AlertView, time_text, view_of
+from assay_stream.text.escaping import visible
+
+_SLACK_CHARACTERS_MAX = 3_000
+"""A text object of a section block (Slack, "Block Kit")."""
+
+_TEAMS_CHARACTERS_MAX = 4_000
+"""A message to Teams has 28 KB in all; a character has up to four bytes."""
+
+_SUMMARY_CHARACTERS_MAX = 1_024
+_DEDUP_KEY_CHARACTERS_MAX = 255
+"""``payload.summary`` and ``dedup_key`` (PagerDuty, Events API v2)."""
+
+_PAGERDUTY_SEVERITIES = {1: "info", 2: "info", 3: "warning", 4: "error", 5: "critical", 6: "critical"}
+_PAGERDUTY_SEVERITY_OTHERWISE = "warning"
+_CLOSE, _SUPPRESSED, _RESOLVED = 3, 3, 4
+_LINKS = re.compile(r"(?i)(?<=:)(?=//)|(?<=\bwww)(?=\.)")
+_FACTS = {
+    "Server": "mcp_server_id",
+    "Tool": "mcp_tool_name",
+    "Indicators": "mcp_indicators",
+    "Changes": "mcp_change_codes",
+    "ATLAS": "mcp_attacks",
+}
+
+
+def one_line(view: AlertView, characters_max: int) -> str:
+    """Return what happened, to what, and why it matters, on one line; what is too long ends in an ellipsis."""
+    state = view.status if view.status_id in (_SUPPRESSED, _RESOLVED) else view.activity
+    text = _inert(f"[{view.severity}] {state}: {view.message}. {view.explanation}".rstrip())
+    return text if len(text) <= characters_max else text[: characters_max - 1] + "…"
+
+
+def to_slack(alert: dict[str, Any]) -> str:
+    """Return the alert as the payload of a Slack incoming webhook."""
+    view = view_of(alert)
+    line = one_line(view, _SLACK_CHARACTERS_MAX)
+    detail = one_of_each(view)[:_SLACK_CHARACTERS_MAX]
+    payload = {
+        "text": line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"),
+        "mrkdwn": False,
+        "parse": "none",
+        "link_names": False,
+        "unfurl_links": False,
+        "unfurl_media": False,
+        "blocks": [
+            {"type": "section", "text": {"type": "plain_text", "emoji": False, "text": text}} for text in (line, detail)
+        ],
+    }
+    return json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
+
+
+def to_teams(alert: dict[str, Any]) -> str:
+    """Return the alert as an adaptive card, as the webhook of a Teams workflow takes it."""
+    view = view_of(alert)
+    runs = [
+        {"type": "TextRun", "text": one_line(view, _TEAMS_CHARACTERS_MAX), "weight": "Bolder"},
+        {"type": "TextRun", "text": one_of_each(view)[:_TEAMS_CHARACTERS_MAX]},
+    ]
+    card = {
+        "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
+        "type": "AdaptiveCard",
+        "version": "1.4",
+        "body": [{"type": "RichTextBlock", "inlines": [run]} for run in runs],
+    }
+    attachment = {"contentType": "application/vnd.microsoft.card.adaptive", "contentUrl": None, "content": card}
+    return json.dumps({"type": "message", "attachments": [attachment]}, ensure_ascii=False, separators=(",", ":"))
+
+
+def to_pagerduty(alert: dict[str, Any], *, routing_key: str) -> str:
+    """Return the alert as an event of PagerDuty's Events API v2.
+
+    One incident for each alert, by its uid: it is resolved where the alert closes or is suppressed, acknowledged
+    while somebody has acknowledged the alert, and triggered otherwise.
+
+    Args:
+        alert: the alert.
+        routing_key: the integration's key: a secret.
+    """
+    view = view_of(alert)
+    too_long = len(view.uid) > _DEDUP_KEY_CHARACTERS_MAX
+    event = {
+        "routing_key": routing_key,
+        "event_action": _pagerduty_action(view),
+        "dedup_key": sha256(view.uid.encode()).hexdigest() if too_long else view.uid,
+        "client": "assay-stream",
+        "payload": {
+            "summary": one_line(view, _SUMMARY_CHARACTERS_MAX),
+            "source": _inert(view.fact("mcp_server_id")) or "assay-stream",
+            "severity": _PAGERDUTY_SEVERITIES.get(view.severity_id, _PAGERDUTY_SEVERITY_OTHERWISE),
+            "timestamp": time_text(view.time_ms),
+            "class": view.kind,
+            "custom_details": {name: _inert(view.fact(fact)) for name, fact in _FACTS.items() if view.fact(fact)}
+            | {"uid": view.uid, "count": view.count},
+        },
+    }
+    return json.dumps(event, ensure_ascii=False, separators=(",", ":"))
+
+
+def one_of_each(view: AlertView) -> str:
+    """Return the facts that an analyst looks for first, and the uid, on one line."""
+    facts = [f"{name}: {_inert(view.fact(fact))}" for name, fact in _FACTS.items() if view.fact(fact)]
+    return " · ".join([*facts, f"uid: {view.uid}"])
+
+
+def _pagerduty_action(view: AlertView) -> str:
+    if view.activity_id == _CLOSE or view.status_id in (_SUPPRESSED, _RESOLVED):
+        return "resolve"
+    return "acknowledge" if view.fact("mcp_acknowledged_by") else "trigger"
+
+
+def _inert(text: str) -> str:
+    # Two braces begin a function in the text of a card.
+    return _LINKS.sub(" ", visible(text)).replace("{{", "{ {")

@@ -1,0 +1,122 @@
+"""Receivers that are services: Splunk HEC, Slack, Microsoft Teams, PagerDuty.
+
+1. Only an answer about the alert itself is a refusal for good. A token, channel, index or address that is not good
+   says nothing about the alert: it waits until somebody mends that.
+2. 429 and 5xx wait, at least as long as ``Retry-After`` says.
+3. With Splunk's indexer acknowledgement on, an alert counts as delivered once it is indexed.
+"""
+
+import asyncio
+import json
+import ssl
+from collections.abc import Callable
+from uuid import uuid4
+
+from assay_stream.alerts.formats import AlertView
+from assay_stream.forward.delivery import DELIVERED, AttemptResult, DeliveryOutcome
+from assay_stream.forward.posting import HttpAnswer, Poster
+from assay_stream.limits import FORWARD_LIMITS
+
+_ABOUT_THE_ALERT = frozenset({400, 413, 422})
+_BAD_REQUEST = 400
+_HEC_ABOUT_THE_ALERT = frozenset({6, 12, 13, 15})
+"""Codes of HEC's answers: invalid data format, event field missing or blank, bad indexed fields."""
+
+Judge = Callable[[HttpAnswer], AttemptResult]
+
+
+def by_status(answer: HttpAnswer) -> AttemptResult:
+    """Judge an answer by its status: what is not about the alert is waited for."""
+    if answer.result.outcome is DeliveryOutcome.REFUSED and answer.status not in _ABOUT_THE_ALERT:
+        return _waiting(answer.result.code)
+    return answer.result
+
+
+def by_pagerduty(answer: HttpAnswer) -> AttemptResult:
+    """Judge an answer of PagerDuty: 400 is also what a wrong routing key gets."""
+    if answer.status == _BAD_REQUEST and b"routing_key" in answer.body:
+        return _waiting("routing_key_refused")
+    return by_status(answer)
+
+
+class MessageService:
+    """Posts every alert to one address, as it was written for it.
+
+    Args:
+        name: what it is called in logs; the address may be a secret.
+        judge: what an answer says about the alert.
+    """
+
+    def __init__(
+        self, name: str, url: str, *, timeout_s: float, tls: ssl.SSLContext | bool, judge: Judge = by_status
+    ) -> None:
+        self.name = name
+        self._url = url
+        self._judge = judge
+        self._poster = Poster(headers={"Content-Type": "application/json"}, timeout_s=timeout_s, tls=tls)
+
+    async def send(self, view: AlertView, body: str) -> AttemptResult:
+        return self._judge(await self._poster.post(self._url, body.encode("utf-8")))
+
+    async def close(self) -> None:
+        await self._poster.close()
+
+
+class SplunkHec:
+    """Sends events to one HTTP Event Collector.
+
+    Args:
+        url: its base address, as ``https://splunk.example.com:8088``.
+        token: its token: a secret.
+    """
+
+    def __init__(self, name: str, url: str, *, token: str, timeout_s: float, tls: ssl.SSLContext | bool) -> None:
+        self.name = name
+        self._base = url.rstrip("/") + "/services/collector"
+        # A channel is what acknowledgements are asked for by; one for the life of this process.
+        self._channel = str(uuid4())
+        headers = {
+            "Content-Type": "application/json",
+            "Authorization": f"Splunk {token}",
+            "X-Splunk-Request-Channel": self._channel,
+        }
+        self._poster = Poster(headers=headers, timeout_s=timeout_s, tls=tls)
+
+    async def send(self, view: AlertView, body: str) -> AttemptResult:
+        answer = await self._poster.post(f"{self._base}/event", body.encode("utf-8"))
+        told = _members(answer.body)
+        code = told.get("code")
+        if answer.status == _BAD_REQUEST and code not in _HEC_ABOUT_THE_ALERT:
+            return _waiting(f"hec_{code}" if isinstance(code, int) else "http_400")
+        number = told.get("ackId")
+        if answer.result.outcome is DeliveryOutcome.DELIVERED and isinstance(number, int):
+            return await self._indexed(number)
+        return by_status(answer)
+
+    async def _indexed(self, number: int) -> AttemptResult:
+        """Ask until the event is indexed; one that is not in time is sent again."""
+        question = json.dumps({"acks": [number]}).encode()
+        for _ in range(FORWARD_LIMITS.acknowledgement_polls_max):
+            answer = await self._poster.post(f"{self._base}/ack?channel={self._channel}", question)
+            if answer.result.outcome is not DeliveryOutcome.DELIVERED:
+                return _waiting(answer.result.code)
+            acks = _members(answer.body).get("acks")
+            if isinstance(acks, dict) and acks.get(str(number)) is True:
+                return DELIVERED
+            await asyncio.sleep(FORWARD_LIMITS.acknowledgement_pause_s)
+        return _waiting("not_acknowledged")
+
+    async def close(self) -> None:
+        await self._poster.close()
+
+
+def _members(body: bytes) -> dict[str, object]:
+    try:
+        decoded = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    return decoded if isinstance(decoded, dict) else {}
+
+
+def _waiting(code: str) -> AttemptResult:
+    return AttemptResult(outcome=DeliveryOutcome.UNAVAILABLE, code=code)

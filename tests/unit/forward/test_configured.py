@@ -1,0 +1,154 @@
+"""A file of receivers: what it may say, who gets what, and where its secrets stay."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from assay_stream.alerts.formats import view_of
+from assay_stream.errors import ConfigurationError
+from assay_stream.forward.configured import read_receivers
+from assay_stream.forward.receivers import Subscription
+from assay_stream.model.kinds import Kind
+from tests.support.alerts import alert_of
+
+SAMPLE = Path(__file__).resolve().parents[3] / "deploy" / "forward" / "receivers.yaml"
+SECRET = "hidden-5"
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> str:
+    """A file with an address that holds a secret."""
+    path = tmp_path / "secret"
+    path.write_text(f"https://hooks.example.com/{SECRET}\n")
+    return str(path)
+
+
+def read(*entries: dict[str, Any]) -> list[Subscription]:
+    """The receivers that a file with these entries lists."""
+    return read_receivers(yaml.safe_dump({"receivers": list(entries)}).encode(), "r.yaml", group_prefix="p")
+
+
+def slack(secret: str, **fields: Any) -> dict[str, Any]:
+    """An entry."""
+    return {"name": "soc", "type": "slack", "url_file": secret} | fields
+
+
+def test_the_sample_names_every_kind_of_receiver(tmp_path: Path) -> None:
+    """``deploy/forward/receivers.yaml`` is what the docs show; each has a group of its own."""
+    (tmp_path / "url").write_text("https://hooks.example.com/x")
+    text = SAMPLE.read_text()
+    for name in ("hec-token", "slack-url", "teams-url", "pagerduty-key", "hook-hmac"):
+        text = text.replace(f"/run/secrets/{name}", str(tmp_path / "url"))
+    made = read_receivers(text.encode(), "r.yaml", group_prefix="p")
+    groups = [f"p-forward-{name}" for name in ("splunk", "soc-channel", "platform-team", "on-call", "siem", "archive")]
+    assert [each.group for each in made] == groups
+    kinds = {entry["type"] for entry in yaml.safe_load(text)["receivers"]}
+    assert kinds == {"splunk_hec", "slack", "teams", "pagerduty", "syslog", "webhook"}
+
+
+def test_severity_kinds_and_servers_decide_who_gets_an_alert(secret: str) -> None:
+    """All that are given must fit."""
+    (one,) = read(slack(secret, min_severity="high", kinds=["tool_changed", "pin_mismatch"], servers=["prod-*", "x"]))
+    wanted = [
+        one.wants(view_of(alert_of(**fields)))
+        for fields in (
+            {"server_id": "prod-1"},
+            {"server_id": "x"},
+            {"server_id": "dev-1"},
+            {"server_id": "prod-1", "kind": Kind.TOOL_REMOVED},
+            {"server_id": "prod-1", "kind": Kind.TOOL_SHADOWED},
+            {"server_id": "prod-1", "kind": Kind.PIN_MISMATCH},
+        )
+    ]
+    assert wanted == [True, True, False, False, False, True]
+
+
+def test_a_receiver_without_filters_gets_everything(secret: str) -> None:
+    """Every kind, of every server."""
+    (one,) = read(slack(secret))
+    assert all(one.wants(view_of(alert_of(kind=kind))) for kind in Kind)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"type": "pager"}, "type"),
+        ({"name": "SOC"}, "name"),
+        ({"kinds": ["later"]}, "kinds"),
+        ({"kinds": []}, "kinds"),
+        ({"servers": "prod"}, "servers"),
+        ({"servers": ["[x"]}, "pattern"),
+        ({"min_severity": "most"}, "min_severity"),
+        ({"timeout_s": "0"}, "timeout_s"),
+        ({"url": "https://x.example/hidden-5"}, "takes"),
+        ({"url_file": ["x"]}, "url_file"),
+    ],
+)
+def test_a_bad_entry_is_named_and_not_quoted(secret: str, changes: dict[str, Any], named: str) -> None:
+    """With its number and what it must be."""
+    with pytest.raises(ConfigurationError) as caught:
+        read(slack(secret, name="first"), slack(secret, **changes))
+    assert caught.value.code == "bad_receivers"
+    assert "entry 2" in caught.value.message
+    assert named in caught.value.message
+    assert SECRET not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"name": "s", "type": "syslog", "to": "host"},
+        {"name": "w", "type": "webhook", "url": "ftp://x"},
+        {"name": "w", "type": "webhook", "url": "https://x", "format": "pdf"},
+        {"name": "w", "type": "webhook", "url": "https://x", "header": "X"},
+        {"name": "w", "type": "webhook"},
+    ],
+)
+def test_a_target_that_cannot_be_is_named(entry: dict[str, Any]) -> None:
+    """With its number."""
+    with pytest.raises(ConfigurationError, match="entry 1") as caught:
+        read(entry)
+    assert caught.value.code == "bad_receivers"
+
+
+def test_two_receivers_cannot_share_a_position(secret: str) -> None:
+    """A name is a consumer group."""
+    with pytest.raises(ConfigurationError, match="same name"):
+        read(slack(secret), slack(secret))
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://hooks.example.com/hidden-5", "file:///etc/passwd", "https://u:hidden-5@h/", "https://", "https://h/ x"],
+)
+def test_a_secret_goes_over_https_only(tmp_path: Path, url: str) -> None:
+    """http is for this machine; nothing else is an address."""
+    path = tmp_path / "url"
+    path.write_text(url)
+    with pytest.raises(ConfigurationError) as caught:
+        read(slack(str(path)))
+    assert caught.value.code == "bad_receivers"
+    assert "hidden" not in caught.value.message
+
+
+def test_no_name_of_a_receiver_holds_its_secret(secret: str) -> None:
+    """Names stand in logs and dead letters; the routing key is in what is sent, and nowhere else."""
+    key = slack(secret, type="pagerduty", name="pd", routing_key_file=secret)
+    del key["url_file"]
+    hook = slack(secret, type="webhook", name="hook")
+    made = read(slack(secret), key, hook)
+    assert all(SECRET not in each.receiver.name for each in made)
+    assert SECRET in json.loads(made[1].write(alert_of()))["routing_key"]
+    assert SECRET not in made[0].write(alert_of()) + made[2].write(alert_of())
+
+
+@pytest.mark.parametrize("raw", [b"", b"receivers: []", b"- x", b"receivers: [1]", b"\xff", b"other: []"])
+def test_a_file_that_is_none_is_refused(raw: bytes) -> None:
+    """Whatever it holds."""
+    with pytest.raises(ConfigurationError, match=r"r\.yaml"):
+        read_receivers(raw, "r.yaml", group_prefix="p")

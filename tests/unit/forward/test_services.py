@@ -1,0 +1,153 @@
+"""Splunk HEC, Slack, Teams and PagerDuty: what each takes, and what its answers say about an alert."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from assay_stream.alerts.formats import view_of
+from assay_stream.alerts.formats.hec import to_hec
+from assay_stream.alerts.formats.messages import to_pagerduty, to_slack, to_teams
+from assay_stream.forward import services
+from assay_stream.forward.delivery import DELIVERED, AttemptResult, DeliveryOutcome
+from assay_stream.forward.receivers import Receiver
+from assay_stream.forward.services import MessageService, SplunkHec, by_pagerduty
+from assay_stream.limits import ForwardLimits
+from tests.support.alerts import alert_of
+from tests.support.deployment import free_port
+from tests.support.services import PagerDuty, Service, Slack, Splunk, Teams
+
+ALERT = alert_of()
+VIEW = view_of(ALERT)
+
+
+def hec(server: Service, token: str = Splunk.token) -> SplunkHec:
+    """A receiver for a stand-in of Splunk."""
+    return SplunkHec("splunk_hec:x", server.base, token=token, timeout_s=5.0, tls=True)
+
+
+def posting(url: str, **more: Any) -> MessageService:
+    """A receiver for a stand-in of the others."""
+    return MessageService("slack:x", url, timeout_s=5.0, tls=True, **more)
+
+
+async def sent(receiver: Receiver, body: str) -> AttemptResult:
+    """What one attempt came to."""
+    try:
+        return await receiver.send(VIEW, body)
+    finally:
+        await receiver.close()
+
+
+def waits(code: str, retry_after_ms: int = 0) -> AttemptResult:
+    """The alert waits."""
+    return AttemptResult(outcome=DeliveryOutcome.UNAVAILABLE, code=code, retry_after_ms=retry_after_ms)
+
+
+def refused(code: str) -> AttemptResult:
+    """The alert is a dead letter."""
+    return AttemptResult(outcome=DeliveryOutcome.REFUSED, code=code)
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = ForwardLimits(acknowledgement_polls_max=3, acknowledgement_pause_s=0.001)
+    monkeypatch.setattr(services, "FORWARD_LIMITS", limits)
+
+
+async def test_an_event_counts_as_delivered_once_it_is_indexed() -> None:
+    """With acknowledgement on, the channel is asked until it says so."""
+    with Splunk(free_port(), asks=3) as server:
+        assert await sent(hec(server), to_hec(ALERT)) == DELIVERED
+    assert server.requests == 4
+    assert server.taken[0]["event"]["tool_name"] == "tool"
+
+
+async def test_an_event_that_is_not_indexed_in_time_is_sent_again() -> None:
+    """It waits, as for a receiver that is down."""
+    with Splunk(free_port(), asks=9) as server:
+        assert await sent(hec(server), to_hec(ALERT)) == waits("not_acknowledged")
+
+
+async def test_without_acknowledgement_success_is_enough() -> None:
+    """One request."""
+    with Splunk(free_port(), acknowledging=False) as server:
+        assert await sent(hec(server), to_hec(ALERT)) == DELIVERED
+    assert server.requests == 1
+
+
+async def test_a_wrong_token_or_index_makes_alerts_wait() -> None:
+    """Neither says anything about the alert: the dead letters stay empty until somebody mends it."""
+    with Splunk(free_port()) as server:
+        assert await sent(hec(server, "other"), to_hec(ALERT)) == waits("http_403")
+        assert await sent(hec(server), to_hec(ALERT, index="nowhere")) == waits("hec_7")
+
+
+async def test_an_event_that_splunk_cannot_read_is_refused() -> None:
+    """That no second attempt will change."""
+    with Splunk(free_port()) as server:
+        assert await sent(hec(server), "{}") == refused("http_400")
+
+
+async def test_slack_and_teams_take_their_messages() -> None:
+    """Each as its protocol has it."""
+    with Slack(free_port()) as slack, Teams(free_port()) as teams:
+        assert await sent(posting(slack.url), to_slack(ALERT)) == DELIVERED
+        assert await sent(posting(teams.url), to_teams(ALERT)) == DELIVERED
+    assert "server/tool" in slack.taken[0]["text"]
+    assert "server/tool" in teams.taken[0]["body"][0]["inlines"][0]["text"]
+
+
+async def test_what_slack_cannot_read_is_refused_and_a_lost_channel_waits() -> None:
+    """``invalid_payload`` is about the alert, ``no_service`` is not."""
+    with Slack(free_port()) as slack:
+        assert await sent(posting(slack.url), "{}") == refused("http_400")
+        assert await sent(posting(slack.base + "/gone"), to_slack(ALERT)) == waits("http_404")
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_limit_of_the_service_is_honoured(status: int) -> None:
+    """``Retry-After`` is what the next wait is at least."""
+    answer = (status, {"Retry-After": "17"}, b"")
+    with Slack(free_port(), answer) as slack, Splunk(free_port(), answer) as splunk:
+        assert await sent(posting(slack.url), to_slack(ALERT)) == waits(f"http_{status}", 17_000)
+        assert await sent(hec(splunk), to_hec(ALERT)) == waits(f"http_{status}", 17_000)
+
+
+async def test_a_redirection_is_not_followed() -> None:
+    """A service that sends us elsewhere gets nothing sent elsewhere."""
+    with Slack(free_port()) as other:
+        answer = (307, {"Location": other.url}, b"")
+        with Slack(free_port(), answer) as slack:
+            assert await sent(posting(slack.url), to_slack(ALERT)) == waits("http_307")
+        assert other.requests == 0
+
+
+async def test_an_incident_is_opened_acknowledged_and_resolved() -> None:
+    """By the alert's uid, however often a record is sent."""
+    acknowledged = ALERT | {"activity_id": 2, "unmapped": ALERT["unmapped"] | {"mcp_acknowledged_by": "ann"}}
+    closed = acknowledged | {"activity_id": 3, "status_id": 4}
+    states = []
+    with PagerDuty(free_port()) as server:
+        for alert in (ALERT, ALERT, acknowledged, closed):
+            body = to_pagerduty(alert, routing_key=server.routing_key)
+            assert await sent(posting(server.url, judge=by_pagerduty), body) == DELIVERED
+            states.append(server.incidents[VIEW.uid])
+    assert states == ["triggered", "triggered", "acknowledged", "resolved"]
+
+
+async def test_a_wrong_routing_key_waits_and_a_bad_event_is_refused() -> None:
+    """PagerDuty answers 400 to both."""
+    with PagerDuty(free_port()) as server:
+        receiver = posting(server.url, judge=by_pagerduty)
+        assert await sent(receiver, to_pagerduty(ALERT, routing_key="other")) == waits("routing_key_refused")
+        bad = to_pagerduty(ALERT, routing_key=server.routing_key).replace('"severity":"error"', '"severity":"bad"')
+        assert await sent(posting(server.url, judge=by_pagerduty), bad) == refused("http_400")
+
+
+async def test_an_answer_without_end_or_sense_is_bounded() -> None:
+    """What is not JSON, or too deep, says nothing more than its status."""
+    for body in (b"[" * 200_000, b"x" * 1_000_000, b'{"ackId": "1"}'):
+        with Splunk(free_port(), (200, {}, body)) as server:
+            assert await sent(hec(server), to_hec(ALERT)) == DELIVERED
