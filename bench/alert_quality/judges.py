@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from assay_stream.alerts.life_cycle import AlertRules
-from assay_stream.alerts.processor import Alerts, apply_entry
+from assay_stream.alerts.processor import apply_entry
+from assay_stream.alerts.remembered import Alerts
+from assay_stream.alerts.rules import AlertRules
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.drift.severity import DEFAULT_PROFILE
 from assay_stream.model.fields import Subject

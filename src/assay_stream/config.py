@@ -10,7 +10,7 @@ from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_va
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from assay_stream import __version__
-from assay_stream.alerts.life_cycle import AlertRules, Pacing, severity_under
+from assay_stream.alerts.rules import AlertRules, Pacing, severity_under
 from assay_stream.canonical.redaction import Redaction, redaction_with
 from assay_stream.drift.severity import PROFILES
 from assay_stream.errors import ConfigurationError

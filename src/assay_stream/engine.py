@@ -7,7 +7,8 @@ outputs reach the next stage only as records that are handed back in.
 from __future__ import annotations
 
 from assay_stream.alerts import processor as alerting
-from assay_stream.alerts.life_cycle import AlertRules
+from assay_stream.alerts.remembered import Alerts
+from assay_stream.alerts.rules import AlertRules
 from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.errors import InputError
 from assay_stream.join import processor as joining
@@ -35,7 +36,7 @@ class EngineState:
     ) -> None:
         self.registry = registering.Registry(producer=producer, limits=limits, partitions=snapshot_partitions)
         self.join = joining.Join(producer=producer, limits=limits, redaction=redaction, call_profile=call_profile)
-        self.alerts = alerting.Alerts(AlertRules(version=producer.version) if alert_rules is None else alert_rules)
+        self.alerts = Alerts(AlertRules(version=producer.version) if alert_rules is None else alert_rules)
 
     @property
     def view(self) -> Bindings:

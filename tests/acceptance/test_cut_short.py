@@ -8,8 +8,9 @@ from unittest.mock import patch
 import orjson
 
 from assay_stream import engine
-from assay_stream.alerts.life_cycle import AlertRules
-from assay_stream.alerts.processor import Alerts, process
+from assay_stream.alerts.processor import process
+from assay_stream.alerts.remembered import Alerts
+from assay_stream.alerts.rules import AlertRules
 from assay_stream.engine import EngineState
 from assay_stream.limits import Limits
 from assay_stream.model.envelope import Producer

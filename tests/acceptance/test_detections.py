@@ -14,7 +14,8 @@ import pytest
 
 from assay_stream.agents import Agent, AgentState, Detection, Memory, Rekeying, Runner
 from assay_stream.agents.loading import load_agents
-from assay_stream.alerts.processor import Alerts, process
+from assay_stream.alerts.processor import process
+from assay_stream.alerts.remembered import Alerts
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.model.envelope import Producer
 from assay_stream.model.finding import Finding

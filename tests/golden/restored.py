@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import orjson
 
 from assay_stream import __version__, engine
-from assay_stream.alerts.life_cycle import AlertRules
 from assay_stream.alerts.processor import process
+from assay_stream.alerts.rules import AlertRules
 from assay_stream.alerts.table import AlertTable
 from assay_stream.engine import EngineState
 from assay_stream.model.envelope import Producer

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from assay_stream.alerts.formats import AlertFormat, read_alert, render, view_of
 from assay_stream.alerts.formats.syslog import syslog_message
-from assay_stream.alerts.life_cycle import AlertRules, apply_finding
+from assay_stream.alerts.life_cycle import apply_finding
+from assay_stream.alerts.rules import AlertRules
 from assay_stream.errors import InputError
 from tests.property.test_alert_laws import any_findings
 

@@ -10,7 +10,8 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.alerts.processor import Alerts, apply_entry
+from assay_stream.alerts.processor import apply_entry
+from assay_stream.alerts.remembered import Alerts
 from assay_stream.model.alert_state import AlertState
 from assay_stream.model.envelope import Producer
 from assay_stream.model.finding_topic import NameClaim, decode_entry

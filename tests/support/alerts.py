@@ -6,7 +6,8 @@ from typing import Any
 
 import orjson
 
-from assay_stream.alerts.life_cycle import AlertRules, apply_finding
+from assay_stream.alerts.life_cycle import apply_finding
+from assay_stream.alerts.rules import AlertRules
 from assay_stream.model.alert_state import AlertState
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from assay_stream.alerts.life_cycle import AlertRules, Pacing
+from assay_stream.alerts.rules import AlertRules, Pacing
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import NameClaim, Resolution

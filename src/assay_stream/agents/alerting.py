@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from assay_stream.agents.inputs import OF_AGENTS
-from assay_stream.alerts.life_cycle import AlertRules
-from assay_stream.alerts.processor import Alerts, apply_entry
+from assay_stream.alerts.processor import apply_entry
+from assay_stream.alerts.remembered import Alerts
+from assay_stream.alerts.rules import AlertRules
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import AlertAct, Entry, Suppression, Tick, decode_entry
 from assay_stream.model.record import Origin, Output, Role

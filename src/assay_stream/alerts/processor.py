@@ -1,34 +1,21 @@
 """The processor of the alert stage: records of the finding topic in, alerts and changed states out.
 
-State is one mapping: an alert under its uid; suppression rules under ``rules/<partition>/<server>``;
-claims to look-alike names under ``names/<partition>/<skeleton>``; under ``records/<server>``, how many alerts its
-latest records raised.
-
 Each state names the last record of the finding topic that it includes. A record that is read again after a crash skips
 the states that include it already.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from assay_stream.alerts.folding import RECORDS, RecordCounts, find, records_key, without_member
-from assay_stream.alerts.life_cycle import (
-    AlertRules,
-    apply_resolution,
-    due_us,
-    forgotten_us,
-    settles_at_once,
-    tick,
-    write_folded,
-)
-from assay_stream.alerts.open_alerts import OpenAlerts
-from assay_stream.alerts.reasons import Leads, with_part
+from assay_stream.alerts.folding import RecordCounts, find, records_key, without_member
+from assay_stream.alerts.life_cycle import apply_resolution, forgotten_us, settles_at_once, tick, write_folded
+from assay_stream.alerts.reasons import with_part
+from assay_stream.alerts.remembered import Alerts, Remembered, names_key, rules_key
 from assay_stream.alerts.shadowing import REASONS, Shadow, shadows, shadows_beyond, with_claim
 from assay_stream.alerts.triage import apply_act
-from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.alert_state import AlertState
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import (
@@ -44,59 +31,8 @@ from assay_stream.model.finding_topic import (
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Output, Record, set_aside_error
 from assay_stream.model.suppression import ANY_SERVER, SuppressionRule
-from assay_stream.model.wire import read_record, write_record
 from assay_stream.registry.refusal import refusal
 from assay_stream.text.look_alikes import skeleton
-
-_RULES = "rules/"
-_NAMES = "names/"
-
-Remembered = AlertState | dict[str, Any]
-"""An alert; suppression rules by id; or the JSON object of name claims or of counts."""
-
-
-class Alerts:
-    """What the alert stage remembers of a partition, and what follows from that.
-
-    Args:
-        rules: what the stage is told.
-        states: every state there is; changed in place.
-    """
-
-    def __init__(self, rules: AlertRules, states: MutableMapping[str, Remembered] | None = None) -> None:
-        self.rules = rules
-        self.states: MutableMapping[str, Remembered] = {} if states is None else states
-        self.due = DueTimes(rules)
-        self.leads = Leads()
-        self.open = OpenAlerts()
-        self.names_left_out = 0
-        """Look-alikes of the name in the record processed last that are not remembered, itself included."""
-        self.follow(self.states)
-
-    def alert(self, uid: str) -> AlertState | None:
-        """Return the state of an alert."""
-        found = self.states.get(uid)
-        return found if isinstance(found, AlertState) else None
-
-    def other(self, key: str) -> dict[str, Any]:
-        """Return a state that is no alert's."""
-        found = self.states.get(key)
-        return found if isinstance(found, dict) else {}
-
-    def follow(self, states: Mapping[str, Remembered | None]) -> None:
-        """Bring what follows from the states up to date."""
-        self.due.note(states)
-        self.leads.note(states)
-        self.open.note(states)
-
-    def keep(self, states: Mapping[str, Remembered | None]) -> None:
-        """Remember changed states, and forget those that are ``None`` now."""
-        for key, state in states.items():
-            if state is not None:
-                self.states[key] = state
-            elif key in self.states:
-                del self.states[key]
-        self.follow(states)
 
 
 def process(alerts: Alerts, record: Record) -> list[Output]:
@@ -130,7 +66,7 @@ def apply_entry(alerts: Alerts, entry: Entry, *, place: Origin) -> list[Output]:
         case NameClaim():
             step.claim(entry)
         case Suppression():
-            key = _rules_key(place.partition, entry.rule.server_id)
+            key = rules_key(place.partition, entry.rule.server_id)
             kept = {name: rule for name, rule in alerts.other(key).items() if name != entry.rule.id}
             step.states[key] = kept | ({entry.rule.id: entry.rule} if entry.is_set else {})
         case Tick():
@@ -178,7 +114,7 @@ class _Step:
 
     def rules_for(self, server_id: str) -> list[SuppressionRule]:
         """Return the suppression rules in force for a server, its own and those for every server."""
-        keys = (_rules_key(self._place.partition, server_id), _rules_key(self._place.partition, ANY_SERVER))
+        keys = (rules_key(self._place.partition, server_id), rules_key(self._place.partition, ANY_SERVER))
         return [rule for key in keys for rule in self._alerts.other(key).values()]
 
     def note(self, uid: str, new: AlertState, outputs: Iterable[Output] = ()) -> None:
@@ -242,7 +178,7 @@ class _Step:
 
     def claim(self, claim: NameClaim) -> None:
         """Take a claim to a name, with the alerts that begin and end by it."""
-        key = f"{_NAMES}{self._place.partition}/{claim.skeleton()}"
+        key = names_key(self._place.partition, claim.skeleton())
         stored = self._alerts.other(key)
         if self._place.offset <= stored.get("through", -1):
             return
@@ -276,63 +212,6 @@ def _order_of(shadow: Shadow) -> tuple[str, str, str, str]:
     return shadow.server_id, shadow.tool_name, shadow.full, shadow.reason
 
 
-class DueTimes:
-    """When each alert will next have something to write or be forgotten, so that a tick looks only at those.
-
-    Args:
-        rules: what the stage is told.
-    """
-
-    def __init__(self, rules: AlertRules) -> None:
-        self._rules = rules
-        self._times_us: dict[str, int] = {}
-
-    def note(self, states: Mapping[str, Any]) -> None:
-        """Take note of states that are other than they were."""
-        for key, stored in states.items():
-            times_us: list[int | None] = []
-            if isinstance(stored, AlertState):
-                times_us = [due_us(stored, self._rules), forgotten_us(stored, self._rules.pacing)]
-            time_us = min((time_us for time_us in times_us if time_us is not None), default=None)
-            if time_us is None:
-                self._times_us.pop(key, None)
-            else:
-                self._times_us[key] = time_us
-
-    def any_by(self, now_us: int) -> bool:
-        """Tell whether an alert is due.
-
-        Args:
-            now_us: the time, microseconds since the epoch.
-        """
-        return any(time_us <= now_us for time_us in self._times_us.values())
-
-    def by(self, now_us: int) -> list[str]:
-        """Return the keys of the alerts that are due, the longest overdue first, up to the limit of one tick."""
-        due = sorted((time_us, key) for key, time_us in self._times_us.items() if time_us <= now_us)
-        return [key for _, key in due[: DEFAULT_LIMITS.alerts_per_tick_max]]
-
-
-def state_json(value: Remembered) -> dict[str, Any]:
-    """Return a state as its topic carries it."""
-    if isinstance(value, AlertState):
-        return write_record(value)
-    return {name: write_record(each) if isinstance(each, SuppressionRule) else each for name, each in value.items()}
-
-
-def state_of(key: str, content: dict[str, Any]) -> Remembered:
-    """Return the state that ``state_json`` gave.
-
-    Raises:
-        AttributeError, TypeError, ValueError or KeyError: where it is no state of this version.
-    """
-    if key.startswith((_NAMES, RECORDS)):
-        return content
-    if key.startswith(_RULES):
-        return {rule_id: read_record(SuppressionRule, rule) for rule_id, rule in content.items()}
-    return read_record(AlertState, content)
-
-
 def partition_key(finding: Mapping[str, Any]) -> str:
     """Return the key that what is found stands under in the finding topic.
 
@@ -343,8 +222,3 @@ def partition_key(finding: Mapping[str, Any]) -> str:
         return skeleton(finding["tool_name"])
     server_id: str = finding["server_id"]
     return server_id
-
-
-def _rules_key(partition: int, server_id: str) -> str:
-    # A rule for every server is in every partition, and each partition has its own read position.
-    return f"{_RULES}{partition}/{server_id}"

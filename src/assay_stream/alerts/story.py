@@ -10,7 +10,7 @@ from typing import Any
 from assay_stream.alerts.context import Calls, Sightings
 from assay_stream.alerts.formats.view import AlertView
 from assay_stream.alerts.index import AlertRow, Life, row_of
-from assay_stream.alerts.life_cycle import default_level
+from assay_stream.alerts.rules import default_level
 from assay_stream.detect import LEVELS, RULES, Indicator, detect_indicators
 from assay_stream.drift import CODES, Change, compare_definitions
 from assay_stream.drift.definition_diff import DefinitionDiff, definition_diff

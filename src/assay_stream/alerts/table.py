@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from assay_stream.alerts.life_cycle import AlertRules
-from assay_stream.alerts.processor import Alerts, Remembered, state_json, state_of
+from assay_stream.alerts.remembered import Alerts, Remembered, state_json, state_of
+from assay_stream.alerts.rules import AlertRules
 from assay_stream.model.finding_topic import Tick
 from assay_stream.model.record import TOPIC_NAMES, Output, Role
 from assay_stream.model.state_table import Table

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from assay_stream.alerts.life_cycle import AlertRules, Suppressions, tick, write_again
+from assay_stream.alerts.life_cycle import Suppressions, tick, write_again
+from assay_stream.alerts.rules import AlertRules
 from assay_stream.alerts.state import was_applied, with_origin, without
 from assay_stream.model.alert import Activity
 from assay_stream.model.alert_state import AlertState, Triage

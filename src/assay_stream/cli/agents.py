@@ -14,7 +14,7 @@ from assay_stream.agents.alerting import AgentAlerts
 from assay_stream.agents.labels import NO_LABELS, Labels, read_labels
 from assay_stream.agents.loading import load_agents
 from assay_stream.agents.scenario import ScenarioResult, read_scenario, run_scenario
-from assay_stream.alerts.life_cycle import AlertRules
+from assay_stream.alerts.rules import AlertRules
 from assay_stream.cli.files import read_input
 from assay_stream.cli.options import AsJson, Bootstrap, FromKafka, Inputs, SnapshotPartitions
 from assay_stream.cli.output import print_json

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from assay_stream import __version__
-from assay_stream.alerts.life_cycle import AlertRules
+from assay_stream.alerts.rules import AlertRules
 from assay_stream.cli.demo_story import CHAPTERS, TOLD, DemoStory
 from assay_stream.cli.output import Colour, Painter
 from assay_stream.errors import ConfigurationError

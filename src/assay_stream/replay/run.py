@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay_stream import engine
-from assay_stream.alerts.life_cycle import AlertRules
-from assay_stream.alerts.processor import state_json, state_of
+from assay_stream.alerts.remembered import state_json, state_of
+from assay_stream.alerts.rules import AlertRules
 from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.engine import EngineState
 from assay_stream.errors import InputError

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
-from assay_stream.alerts.life_cycle import AlertRules
 from assay_stream.alerts.processor import process
+from assay_stream.alerts.rules import AlertRules
 from assay_stream.alerts.table import AlertTable
 from assay_stream.config import Settings
 from assay_stream.kafka.connection import Clients

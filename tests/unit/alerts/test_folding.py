@@ -10,8 +10,8 @@ import orjson
 import pytest
 
 from assay_stream.alerts.folding import RecordCounts
-from assay_stream.alerts.life_cycle import AlertRules
 from assay_stream.alerts.processor import process
+from assay_stream.alerts.rules import AlertRules
 from assay_stream.alerts.table import AlertTable
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.finding import Finding

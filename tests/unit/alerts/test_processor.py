@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from assay_stream.alerts.processor import Alerts, apply_entry, partition_key, process
+from assay_stream.alerts.processor import apply_entry, partition_key, process
+from assay_stream.alerts.remembered import Alerts
 from assay_stream.alerts.table import AlertTable
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.alert_state import AlertState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from assay_stream.alerts.life_cycle import AlertRules
+from assay_stream.alerts.rules import AlertRules
 from assay_stream.cli.demo_story import TOLD, DemoStory
 from assay_stream.cli.output import Colour, Painter
 from assay_stream.files.archive import read_lines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay_stream.alerts.life_cycle import severity_under
+from assay_stream.alerts.rules import severity_under
 from assay_stream.drift.severity import PROFILES, Level
 from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import decode_finding

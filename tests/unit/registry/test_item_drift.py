@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.alerts.life_cycle import severity_under
+from assay_stream.alerts.rules import severity_under
 from assay_stream.drift.severity import PROFILES
 from assay_stream.limits import Limits
 from assay_stream.model.record import Role

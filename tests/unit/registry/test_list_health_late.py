@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from assay_stream.alerts.life_cycle import AlertRules
-from assay_stream.alerts.processor import Alerts, apply_entry
+from assay_stream.alerts.processor import apply_entry
+from assay_stream.alerts.remembered import Alerts
+from assay_stream.alerts.rules import AlertRules
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind

@@ -1,0 +1,139 @@
+"""What the alert stage remembers of a partition: alerts, suppression rules, claims to names, counts of records.
+
+State is one mapping: an alert under its uid; suppression rules under ``rules/<partition>/<server>``;
+claims to look-alike names under ``names/<partition>/<skeleton>``; under ``records/<server>``, how many alerts its
+latest records raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping
+from typing import Any
+
+from assay_stream.alerts.folding import RECORDS
+from assay_stream.alerts.life_cycle import due_us, forgotten_us
+from assay_stream.alerts.open_alerts import OpenAlerts
+from assay_stream.alerts.reasons import Leads
+from assay_stream.alerts.rules import AlertRules
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.alert_state import AlertState
+from assay_stream.model.suppression import SuppressionRule
+from assay_stream.model.wire import read_record, write_record
+
+_RULES = "rules/"
+_NAMES = "names/"
+
+Remembered = AlertState | dict[str, Any]
+"""An alert; suppression rules by id; or the JSON object of name claims or of counts."""
+
+
+class Alerts:
+    """What the alert stage remembers of a partition, and what follows from that.
+
+    Args:
+        rules: what the stage is told.
+        states: every state there is; changed in place.
+    """
+
+    def __init__(self, rules: AlertRules, states: MutableMapping[str, Remembered] | None = None) -> None:
+        self.rules = rules
+        self.states: MutableMapping[str, Remembered] = {} if states is None else states
+        self.due = DueTimes(rules)
+        self.leads = Leads()
+        self.open = OpenAlerts()
+        self.names_left_out = 0
+        """Look-alikes of the name in the record processed last that are not remembered, itself included."""
+        self.follow(self.states)
+
+    def alert(self, uid: str) -> AlertState | None:
+        """Return the state of an alert."""
+        found = self.states.get(uid)
+        return found if isinstance(found, AlertState) else None
+
+    def other(self, key: str) -> dict[str, Any]:
+        """Return a state that is no alert's."""
+        found = self.states.get(key)
+        return found if isinstance(found, dict) else {}
+
+    def follow(self, states: Mapping[str, Remembered | None]) -> None:
+        """Bring what follows from the states up to date."""
+        self.due.note(states)
+        self.leads.note(states)
+        self.open.note(states)
+
+    def keep(self, states: Mapping[str, Remembered | None]) -> None:
+        """Remember changed states, and forget those that are ``None`` now."""
+        for key, state in states.items():
+            if state is not None:
+                self.states[key] = state
+            elif key in self.states:
+                del self.states[key]
+        self.follow(states)
+
+
+class DueTimes:
+    """When each alert will next have something to write or be forgotten, so that a tick looks only at those.
+
+    Args:
+        rules: what the stage is told.
+    """
+
+    def __init__(self, rules: AlertRules) -> None:
+        self._rules = rules
+        self._times_us: dict[str, int] = {}
+
+    def note(self, states: Mapping[str, Any]) -> None:
+        """Take note of states that are other than they were."""
+        for key, stored in states.items():
+            times_us: list[int | None] = []
+            if isinstance(stored, AlertState):
+                times_us = [due_us(stored, self._rules), forgotten_us(stored, self._rules.pacing)]
+            time_us = min((time_us for time_us in times_us if time_us is not None), default=None)
+            if time_us is None:
+                self._times_us.pop(key, None)
+            else:
+                self._times_us[key] = time_us
+
+    def any_by(self, now_us: int) -> bool:
+        """Tell whether an alert is due.
+
+        Args:
+            now_us: the time, microseconds since the epoch.
+        """
+        return any(time_us <= now_us for time_us in self._times_us.values())
+
+    def by(self, now_us: int) -> list[str]:
+        """Return the keys of the alerts that are due, the longest overdue first, up to the limit of one tick."""
+        due = sorted((time_us, key) for key, time_us in self._times_us.items() if time_us <= now_us)
+        return [key for _, key in due[: DEFAULT_LIMITS.alerts_per_tick_max]]
+
+
+def state_json(value: Remembered) -> dict[str, Any]:
+    """Return a state as its topic carries it."""
+    if isinstance(value, AlertState):
+        return write_record(value)
+    return {name: write_record(each) if isinstance(each, SuppressionRule) else each for name, each in value.items()}
+
+
+def state_of(key: str, content: dict[str, Any]) -> Remembered:
+    """Return the state that ``state_json`` gave.
+
+    Raises:
+        AttributeError, TypeError, ValueError or KeyError: where it is no state of this version.
+    """
+    if key.startswith((_NAMES, RECORDS)):
+        return content
+    if key.startswith(_RULES):
+        return {rule_id: read_record(SuppressionRule, rule) for rule_id, rule in content.items()}
+    return read_record(AlertState, content)
+
+
+def rules_key(partition: int, server_id: str) -> str:
+    """Return the key of a server's suppression rules."""
+    # A rule for every server is in every partition, and each partition has its own read position.
+    return f"{_RULES}{partition}/{server_id}"
+
+
+def names_key(partition: int, skeleton: str) -> str:
+    """Return the key of the claims to names that look like one skeleton."""
+    return f"{_NAMES}{partition}/{skeleton}"
