@@ -37,6 +37,7 @@ from assay_stream.observe.jsonrpc import (
     NOT_RULED_ON,
     Line,
     is_ambiguous,
+    may_list,
     params_of,
 )
 from assay_stream.observe.mcp_wire import WireObserver
@@ -186,9 +187,9 @@ class Gate:
         exchange: int,
         hidden: Mapping[int, Sequence[HiddenTool]] | None = None,
     ) -> list[Observation]:
-        is_doubtful = self._observer.awaits_list_in(exchange) and (
-            not line.exact or is_ambiguous(line, raw, self._breaks)
-        )
+        # On another stream it answers no list, but a client that goes by the id may take it for one.
+        is_awaited = self._observer.awaits_list_in(exchange) or (self._observer.awaits_list and may_list(raw))
+        is_doubtful = is_awaited and (not line.exact or is_ambiguous(line, raw, self._breaks))
         observations = self._observer.take("server->client", line, raw, at, exchange=exchange, hidden=hidden or {})
         if is_doubtful and self._observer.awaits_list_in(exchange):
             observations += self.missed(at, exchange=exchange)

@@ -32,6 +32,7 @@ from assay_stream.observe.wire_tasks import (
     INVALID_PARAMS,
     TASK_NOTIFICATIONS,
     Outcome,
+    final_in,
     is_retry,
     outcome_of,
     retry_key,
@@ -48,6 +49,16 @@ def _result_hash(message: Mapping[str, Any], exact: bool) -> str | None:
     return digest_of(message["result"]) if exact and "result" in message else None
 
 
+def _final_of(method: str, message: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the answer to a call in a response about its task; ``None`` if there is none in it."""
+    result = message.get("result")
+    state = state_in(result)
+    if state is None and method == "tasks/result":
+        return message
+    state = state if state is not None or not isinstance(result, dict) else result
+    return None if state is None else final_in(state)
+
+
 class CallObserver:
     """Follows the tool calls of one connection."""
 
@@ -58,6 +69,8 @@ class CallObserver:
         self._held = HeldCalls()
         self._inputs = InputObserver(wire, self._pending, self._held)
         self._task_requests: OrderedDict[RequestKey, tuple[str, bytes]] = OrderedDict()
+        self._task_keys: OrderedDict[RequestKey, RequestKey] = OrderedDict()
+        """The latest of them by its id, in whatever exchange; it may have been answered since."""
         self._ids = CallIds(wire)
         self._is_closed = False
 
@@ -111,6 +124,9 @@ class CallObserver:
         if method == "tasks/update" and (call := self._held.get(("task", id_hash))) is not None:
             call.inputs.answer_all(params.get("inputResponses"))
         self._task_requests[key] = method, id_hash
+        self._task_keys[key[:2]] = key
+        if len(self._task_keys) > self._wire.pending_max:
+            self._task_keys.popitem(last=False)
         if len(self._task_requests) > self._wire.pending_max:
             self._task_requests.popitem(last=False)
             self._wire.stats.evicted_requests += 1
@@ -145,8 +161,11 @@ class CallObserver:
         """Note an answer in another exchange than its call: a client that goes by the id takes it."""
         for key in keys:
             call = self._pending.get(self._pending.with_id(key))
-            if call is not None and call.elsewhere is None:
-                call.elsewhere = *outcome_of(message), _result_hash(message, exact)
+            final: Mapping[str, Any] | None = message
+            if call is None and (asked := self._task_requests.get(self._task_keys.get(key, key))) is not None:
+                call, final = self._held.get(("task", asked[1])), _final_of(asked[0], message)
+            if call is not None and call.elsewhere is None and final is not None:
+                call.elsewhere = *outcome_of(final), _result_hash(final, exact)
 
     def said(self, message: Mapping[str, Any], exact: bool, at: datetime, exchange: int) -> list[Observation]:
         """Return what a request or notification of the server yields."""
@@ -318,9 +337,9 @@ class CallObserver:
         if task.is_inline:
             if task.status == "input_required":
                 call.inputs.ask_all(state.get("inputRequests"), exact, once=True)
-            member = {"completed": "result", "failed": "error"}.get(task.status)
-            if member is not None and member in state:
-                return [self._result(call, {member: state[member]}, exact, at)]
+            final = final_in(state)
+            if final is not None:
+                return [self._result(call, final, exact, at)]
         return []
 
     def _unfinished(self, call: OpenCall, at: datetime) -> Observation:

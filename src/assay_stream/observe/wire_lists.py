@@ -245,11 +245,13 @@ class ListObserver:
     def missed(self, at: datetime, exchange: int = 0) -> list[Observation]:
         """Return what an unseen line from the server yields; in an exchange, it answers no other one's request.
 
+        But a client that goes by the id may take it for such an answer, so that what it was offered is in doubt.
+
         It may have been a pending list of tools. The registry then gets a snapshot it will reject, because a list
         too long to be seen must not leave the previous one in force. The next list recovers from that.
         """
         asked = [self._pending[key] for key in self._asked(exchange)]
-        if asked:
+        if asked or self.awaited:
             self.offered.doubt()
         asked = [request for request in asked if not request.answered]
         if not asked:

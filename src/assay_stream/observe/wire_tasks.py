@@ -66,6 +66,12 @@ def state_in(result: object) -> Mapping[str, Any] | None:
     return result if task_hash(result) is not None and "status" in result else None
 
 
+def final_in(state: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the answer to a call that the state of its task holds; ``None`` if it holds none."""
+    member = {"completed": "result", "failed": "error"}.get(status_of(state))
+    return {member: state[member]} if member is not None and member in state else None
+
+
 def status_of(state: Mapping[str, Any]) -> str:
     """Return the status in a task's state: one of MCP's words, or ``unknown``."""
     status = state.get("status")

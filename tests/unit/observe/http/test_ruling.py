@@ -97,8 +97,19 @@ async def test_each_session_is_ruled_on_by_what_it_was_shown() -> None:
     assert len(server.reached) == 1
 
 
-async def test_a_list_on_another_stream_than_that_of_its_request_leaves_tools_in_doubt() -> None:
-    """A client goes by the id; of two answers, it takes the one that comes first."""
+@pytest.mark.parametrize(
+    ("elsewhere", "expected"),
+    [
+        (a_response(a_list(BAD)), ["definition_not_digestible"]),
+        (a_response(b'{"id":1,"id":1,' + a_list(BAD)[1:]), ["definition_not_digestible"]),
+        (a_response(b"not JSON"), []),
+    ],
+    ids=["sound", "unsound", "no list in any reading"],
+)
+async def test_a_list_on_another_stream_than_that_of_its_request_leaves_tools_in_doubt(
+    elsewhere: bytes, expected: list[str]
+) -> None:
+    """A client goes by the id; of two answers, it takes the one that comes first, if it can read it."""
     asked, answered, session = asyncio.Event(), asyncio.Event(), "Mcp-Session-Id: a"
 
     async def serve(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -107,7 +118,7 @@ async def test_a_list_on_another_stream_than_that_of_its_request_leaves_tools_in
             await answered.wait()
             writer.write(a_response(a_list(GOOD)))
         else:
-            writer.write(a_response(a_list(BAD)))
+            writer.write(elsewhere)
 
     async with raw_server(serve) as url, http_tap(url, rule=pinned(GOOD).rule) as tap:
         listing = asyncio.create_task(exchange(tap.url, a_post(LIST, session)))
@@ -116,7 +127,7 @@ async def test_a_list_on_another_stream_than_that_of_its_request_leaves_tools_in
         answered.set()
         await listing
         await exchange(tap.url, a_post(CALL, session))
-    assert denied(tap) == ["definition_not_digestible"]
+    assert denied(tap) == expected
 
 
 @pytest.mark.parametrize("fields", [["Mcp-Method: ping"], ["Mcp-Name: other"], ["Mcp-Name: read", "mcp-name: read"]])

@@ -140,6 +140,33 @@ def test_a_call_with_two_answers_that_differ_is_no_success(elsewhere: dict[str, 
     [record] = wire.observed
     assert record.get("ok") is None
     assert record["error"]["code"] == "answers_differ"
+
+
+@pytest.mark.parametrize("inline", [True, False], ids=["2026-07-28", "2025-11-25"])
+@pytest.mark.parametrize("other", [{"content": ["other"]}, {"content": [], "isError": True}, {"content": []}])
+def test_a_task_with_two_answers_that_differ_is_no_success(inline: bool, other: dict[str, Any]) -> None:
+    """As with a call: clients that go by the id took the one on the other stream, which came first."""
+    wire, done = Wire(), dict[str, Any](content=[])
+    task = {"taskId": "t", "status": "working"}
+    stream = wire.posts(None, method="GET", Mcp_Session_Id="a")
+    if inline:
+        wire.round(call(2), result(2, resultType="task", **task)["result"], Mcp_Session_Id="a")
+        method = "tasks/get"
+        answers: list[dict[str, Any]] = [{**task, "status": "completed", "result": each} for each in (other, done)]
+    else:
+        request = call(2)
+        request["params"]["task"] = {}
+        wire.round(request, {"task": task}, Mcp_Session_Id="a")
+        method, answers = "tasks/result", [other, done]
+    asked = wire.posts({"jsonrpc": "2.0", "id": 3, "method": method, "params": {"taskId": "t"}}, Mcp_Session_Id="a")
+    wire.answers(stream, {"jsonrpc": "2.0", "id": 3, "result": answers[0]})
+    wire.answers(asked, {"jsonrpc": "2.0", "id": 3, "result": answers[1]})
+    wire.ends(asked)
+    [record] = wire.observed
+    if other == done:
+        assert (record["ok"], record.get("error")) == (True, None)
+    else:
+        assert (record.get("ok"), record["error"]["code"]) == (None, "answers_differ")
     assert "result_hash" in record
 
 
