@@ -114,3 +114,15 @@ def test_pages_that_are_kept_are_bounded() -> None:
     assert (kept.get("one"), kept.get("three")) == (None, pages["three"])
     kept.put(pages["x" * 30])
     assert kept.get("x" * 30) is None
+
+
+def test_a_silent_text_is_read_again_where_a_name_in_it_may_be_something_else() -> None:
+    """What it takes to find nothing in a text depends on whether the definition has a parameter of that name."""
+    text = "Rows with my_field."
+    plain = {"name": "t", "description": text}
+    with_parameter = {**plain, "inputSchema": {"properties": {"my_field": {"type": "string"}}}}
+    names = ToolNames(("t", "zebra"), Work(UNLIMITED))
+    unread = searched(None, with_parameter, names)
+    page.forget()
+    assert searched(None, plain, names)[0] == []
+    assert searched(None, with_parameter, names) == unread
