@@ -159,7 +159,7 @@ alert-quality: $(VENV)/.ready ## Score the alerts on our own corpus and on texts
 
 alert-quality-docs: $(VENV)/.ready .scanner-venv/.ready ## The same beside a public scanner, into docs/alert-quality.md.
 	$(if $(CORPUS),,$(error name the folders with texts by others: CORPUS="folder ..."))
-	$(BIN)/python -m bench.alert_quality.score $(CORPUS) --scanner .scanner-venv/bin/python --write docs/alert-quality.md
+	$(BIN)/python -m bench.alert_quality.score $(CORPUS) $(addprefix --unseen ,$(UNSEEN)) --scanner .scanner-venv/bin/python --write docs/alert-quality.md
 
 .training-venv/.ready: requirements.lock bench/training.lock
 	$(PYTHON) -m venv .training-venv

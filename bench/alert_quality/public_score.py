@@ -82,6 +82,7 @@ class Figures:
         releases_medium: the same at medium.
         changed_tools: changed tools of benign releases at high.
         first_poisoned: poisoned tools at high in a first list.
+        servers: benign servers with anything at high in a first list: lists of one server are much alike.
         first_benign: benign first lists with anything at high.
         first_benign_tools: tools of benign first lists at high.
         restarts: restarts with anything at high.
@@ -99,6 +100,7 @@ class Figures:
     releases_medium: Share
     changed_tools: Share
     first_poisoned: Share
+    servers: Share
     first_benign: Share
     first_benign_tools: Share
     restarts: Share
@@ -141,6 +143,10 @@ def measure(corpus: PublicCorpus, judge: PublicJudge, judge_first: PublicJudge |
             of=sum(len(differing(pair.before, pair.after)) for pair, _ in releases),
         ),
         first_poisoned=Share(found=sum(_finds(verdicts, first) for first, verdicts in poisoned), of=len(poisoned)),
+        servers=Share(
+            found=len({first.source for first, verdicts in benign if _level(verdicts) >= HIGH}),
+            of=len({first.source for first, _ in benign}),
+        ),
         first_benign=_reaching([verdicts for _, verdicts in benign], HIGH),
         first_benign_tools=Share(
             found=sum(_tools_at_high(verdicts) for _, verdicts in benign),

@@ -10,6 +10,7 @@ from bench.alert_quality.corpus import Case
 from bench.alert_quality.public import PublicCorpus
 from bench.alert_quality.public_judges import differing
 from bench.alert_quality.public_score import Figures, Share
+from bench.alert_quality.unseen import rows
 from bench.tables import markdown
 
 OURS = "assay-stream"
@@ -22,6 +23,7 @@ _ROWS: Sequence[tuple[str, str]] = (
     ("benign releases with anything at high", "releases"),
     ("the same at medium or above", "releases_medium"),
     ("changed tools of benign releases at high", "changed_tools"),
+    ("benign servers with any first list at high", "servers"),
     ("benign first lists with anything at high", "first_benign"),
     ("tools of benign first lists at high", "first_benign_tools"),
     ("restarts with anything at high", "restarts"),
@@ -50,6 +52,18 @@ def public_tables(corpus: PublicCorpus, scores: Mapping[str, Figures]) -> dict[s
             "indicators", ((codes, case) for codes, cases in ours.false_alarms.items() for case in cases), "alerts"
         ),
     }
+
+
+def unseen_table(materials: Mapping[str, Figures]) -> str:
+    """Return the table on material that no rule was made with.
+
+    Args:
+        materials: what each gives now, by name.
+    """
+    return markdown(
+        ["material", "what", "first measured", "this version"],
+        ((name, title, _share(first), _share(now)) for name, title, first, now in rows(materials)),
+    )
 
 
 def own_tables(cases: Sequence[Case], scores: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
@@ -107,14 +121,14 @@ def _sizes(corpus: PublicCorpus) -> str:
 
 
 def _figures(scores: Mapping[str, Figures]) -> str:
-    rows: list[list[str]] = [
+    lines: list[list[str]] = [
         [title, *(_share(getattr(one, field)) for one in scores.values())]
         for title, field in _ROWS
         if any(getattr(one, field).of for one in scores.values())
     ]
-    if rows[0][0] == _ROWS[0][0]:
-        rows.insert(1, ["the same, mean of sources", *(f"{one.mean_of_sources:.3f}" for one in scores.values())])
-    return markdown(["", *scores], rows)
+    if lines[0][0] == _ROWS[0][0]:
+        lines.insert(1, ["the same, mean of sources", *(f"{one.mean_of_sources:.3f}" for one in scores.values())])
+    return markdown(["", *scores], lines)
 
 
 def _groups(title: str, groups: Mapping[str, Mapping[str, Share]]) -> str:

@@ -1,8 +1,10 @@
 """How good the alerts are: recall on attacks and noise on benign change, for us and beside others.
 
-python -m bench.alert_quality.score [FOLDER ...] [--scanner PYTHON] [--write PAGE] [--json]
+python -m bench.alert_quality.score [FOLDER ...] [--unseen NAME=FOLDER[,FOLDER]] [--scanner PYTHON] [--write PAGE]
+    [--json]
 
 Without folders only our own corpus is judged; folders hold texts by others, in the format that public.py describes.
+What no rule was made with is named by --unseen, and counted apart: its first figures are kept in unseen.ndjson.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from bench.alert_quality.judges import HIGH, JUDGES, MEDIUM, Fleet, Judge, Tool
 from bench.alert_quality.public import read_public
 from bench.alert_quality.public_judges import any_change, assay_stream, assay_stream_first, mcptrust, scanner_judge
 from bench.alert_quality.public_score import Figures, measure
-from bench.alert_quality.report import own_tables, public_tables
+from bench.alert_quality.report import own_tables, public_tables, unseen_table
 from bench.alert_quality.scanner import PACKAGE
 from bench.tables import filled
 
@@ -90,6 +92,7 @@ def main() -> None:
     """Score every judge on our own corpus and on the folders; print tables, or JSON; write the tables of a page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="*", type=Path, help="folders of files in the public format")
+    parser.add_argument("--unseen", action="append", default=[], metavar="NAME=FOLDER", help="counted apart")
     parser.add_argument("--scanner", type=Path, help="the Python of the public scanner's environment")
     parser.add_argument("--write", type=Path, help="put the tables between the markers of this page")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
@@ -109,6 +112,11 @@ def main() -> None:
             version, judge = scanner_judge(corpus, options.scanner)
             public[f"{PACKAGE} {version}"] = measure(corpus, judge)
         tables = public_tables(corpus, public) | tables
+    if options.unseen:
+        named = (each.partition("=") for each in options.unseen)
+        unseen = {name: read_public(map(Path, folders.split(","))) for name, _, folders in named}
+        judged = {name: measure(corpus, assay_stream, assay_stream_first) for name, corpus in unseen.items()}
+        tables["public_unseen"] = unseen_table(judged)
     if options.write:
         page = options.write.read_text(encoding="utf-8")
         options.write.write_text(filled(page, tables), encoding="utf-8")

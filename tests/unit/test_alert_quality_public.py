@@ -24,6 +24,7 @@ from bench.alert_quality.public_judges import (
 )
 from bench.alert_quality.public_score import Share, measure
 from bench.alert_quality.report import public_tables
+from bench.alert_quality.unseen import rows
 from bench.tables import filled
 
 
@@ -251,3 +252,19 @@ def test_tables_fill_their_places_on_the_page(corpus: PublicCorpus) -> None:
     written = filled(page, tables)
     assert all(table in written for table in tables.values())
     assert "0.750 (3 of 4; " in written
+
+
+def test_first_figures_of_unseen_material_are_kept(tmp_path: Path) -> None:
+    """What a folder first gave stays in the table, however the rules change afterwards."""
+    file = tmp_path / "unseen.ndjson"
+    pair = Pair(id="one", source="npm:a", before=[ADD], after=[ALARMING], versions=("1", "2"))
+    releases = PublicCorpus(releases=[pair])
+    loud = measure(releases, lambda _, after: {tool["name"]: Verdict(level=Level.HIGH) for tool in after})
+    quiet = measure(releases, lambda *_: {})
+    assert loud.servers == Share(found=1, of=1)
+    list(rows({"folder": loud}, file))
+    kept = file.read_bytes()
+    table = {title: (first.found, now.found) for _, title, first, now in rows({"folder": quiet}, file)}
+    assert table["servers with any first list at high"] == (1, 0)
+    assert table["releases with anything at high"] == (1, 0)
+    assert file.read_bytes() == kept
