@@ -305,7 +305,7 @@ async def test_a_receiver_that_is_down_holds_up_no_other(
     secrets = {"token": splunk.token, "slack": slack.url, "teams": teams.url, "key": pager.routing_key}
     for name, secret in secrets.items():
         (tmp_path / name).write_text(secret + "\n")
-    receivers = [
+    receivers: list[dict[str, object]] = [
         {"name": "splunk", "type": "splunk_hec", "url": splunk.base, "token_file": str(tmp_path / "token")},
         {"name": "chat", "type": "slack", "url_file": str(tmp_path / "slack"), "servers": ["server-1"]},
         {"name": "teams", "type": "teams", "url_file": str(tmp_path / "teams"), "min_severity": "high"},
@@ -318,7 +318,7 @@ async def test_a_receiver_that_is_down_holds_up_no_other(
         },
     ]
     config = tmp_path / "receivers.yaml"
-    config.write_text(json.dumps({"receivers": receivers}))
+    config.write_text(json.dumps({"receivers": [{"start": "oldest", **each} for each in receivers]}))
     before, during = alerts(12), alerts(12, first=12)
     prefix = deployment.settings.group_prefix
     await publish(deployment, before)

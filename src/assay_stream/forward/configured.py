@@ -50,7 +50,11 @@ from assay_stream.text.escaping import json_text
 PAGERDUTY_URL = "https://events.pagerduty.com/v2/enqueue"
 
 _NAME = re.compile("[a-z0-9][a-z0-9-]{0,62}")
-_COMMON = {"name", "type", "min_severity", "kinds", "servers", "timeout_s", "ca_file"}
+_COMMON = {"name", "type", "min_severity", "kinds", "servers", "timeout_s", "ca_file", "start"}
+_STARTS = ("oldest", "now")
+_FOR_PEOPLE = {"slack", "teams", "pagerduty"}
+"""Nobody is to be told of alerts that were over before the receiver was set up."""
+
 _FIELDS = {
     "webhook": {"url", "url_file", "format", "header", "header_file", "hmac_file"},
     "syslog": {"to", "format"},
@@ -123,7 +127,12 @@ def read_receivers(raw: bytes, where: str, *, group_prefix: str) -> list[Subscri
         receiver, write = _MADE[entry["type"]](entry, place)
         subscriptions.append(
             Subscription(
-                name=name, receiver=receiver, group=f"{group_prefix}-{name}", write=write, wants=_wanted(entry, place)
+                name=name,
+                receiver=receiver,
+                group=f"{group_prefix}-{name}",
+                write=write,
+                wants=_wanted(entry, place),
+                from_now=entry.get("start", "now" if entry["type"] in _FOR_PEOPLE else "oldest") == "now",
             )
         )
     return subscriptions
@@ -143,12 +152,16 @@ def _checked(entry: Any, place: str) -> None:
     for field, value in entry.items():
         if field in ("kinds", "servers"):
             good = isinstance(value, list) and value and all(isinstance(each, str) and each for each in value)
+        elif field == "start":
+            good = value in _STARTS
         elif field == "timeout_s":
             good = isinstance(value, int | float) and not isinstance(value, bool) and 0.1 <= value <= _TIMEOUT_MAX_S
         else:
             good = isinstance(value, str) and bool(value)
         if not good:
-            raise _bad(place, f"{field} is not what it must be: lists of texts, seconds, or one text")
+            raise _bad(
+                place, f"{field} is not what it must be: lists of texts, seconds, one text, or for start: oldest or now"
+            )
 
 
 def _wanted(entry: dict[str, Any], place: str) -> Wanted:

@@ -95,7 +95,7 @@ class Forwarder:
     @property
     def still_s(self) -> float:
         """For how long nothing was tried: neither read, nor delivered, nor waited for a receiver."""
-        return time.monotonic() - self._moved_s
+        return max(0.0, time.monotonic() - self._moved_s)
 
     def lags(self) -> dict[tuple[str, int], int]:
         """Return how many alerts of each partition wait to be delivered."""
@@ -160,8 +160,9 @@ class Forwarder:
         _log.info("partitions_assigned", partitions=sorted(partition.partition for partition in assigned))
 
     async def _go_to(self, partitions: set[TopicPartition], generation: int) -> None:
-        """Go to where each partition was left; a new group starts at the oldest alert."""
+        """Go to where each partition was left; a new group starts at the oldest alert, or at the end if it is to."""
         beginnings = await self._consumer.beginning_offsets(list(partitions))
+        ends = await self._consumer.end_offsets(list(partitions)) if self._subscription.from_now else {}
         committed = {partition: await self._consumer.committed(partition) for partition in partitions}
         if self._generation != generation:
             return
@@ -171,6 +172,9 @@ class Forwarder:
                 # Retention was shorter than the outage: the alerts are gone, and that must not pass in silence.
                 self.counts["expired"] += beginning - left_at
                 _log.error("input_expired", partition=partition.partition, lost=beginning - left_at)
+            if left_at is None and partition in ends:
+                # Committed at once: what arrives while this process is down is not skipped.
+                left_at = self._delivered[partition] = ends[partition]
             self._next[partition] = beginning if left_at is None else max(left_at, beginning)
             self._consumer.seek(partition, self._next[partition])
 
@@ -283,6 +287,8 @@ class Forwarder:
         self._committed_s = time.monotonic()
 
     async def _pause(self, seconds: float) -> None:
+        # A wait that a receiver asked for may be longer than what passes for a stall.
+        self._moved_s = time.monotonic() + seconds
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()

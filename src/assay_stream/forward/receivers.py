@@ -50,6 +50,7 @@ class Subscription:
         group: consumer group that holds its position.
         write: an alert as it is sent.
         wants: whether an alert is sent.
+        from_now: whether a group without a position starts at the end and not at the oldest alert.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Subscription:
     group: str
     write: Writer
     wants: Callable[[AlertView], bool] = every_alert
+    from_now: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,6 +87,7 @@ def test_a_receiver_without_filters_gets_everything(secret: str) -> None:
         ({"timeout_s": "0"}, "timeout_s"),
         ({"url": "https://x.example/hidden-5"}, "takes"),
         ({"url_file": ["x"]}, "url_file"),
+        ({"start": "yesterday"}, "start"),
     ],
 )
 def test_a_bad_entry_is_named_and_not_quoted(secret: str, changes: dict[str, Any], named: str) -> None:
@@ -114,6 +115,13 @@ def test_a_target_that_cannot_be_is_named(entry: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="entry 1") as caught:
         read(entry)
     assert caught.value.code == "bad_receivers"
+
+
+def test_people_are_told_from_now_on_and_stores_get_everything(secret: str) -> None:
+    """Unless the file says otherwise: a new channel is not flooded with a year of alerts."""
+    syslog = {"name": "s", "type": "syslog", "to": "h:514"}
+    started = [read(slack(secret)), read(slack(secret, start="oldest")), read(syslog), read(syslog | {"start": "now"})]
+    assert [one.from_now for (one,) in started] == [True, False, False, True]
 
 
 def test_two_receivers_cannot_share_a_position(secret: str) -> None:

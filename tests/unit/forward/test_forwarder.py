@@ -65,6 +65,9 @@ class Log:
     async def beginning_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
         return {PLACE: self.beginning}
 
+    async def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return {PLACE: len(self.values)}
+
     async def committed(self, partition: TopicPartition) -> int | None:
         return self.committed_at
 
@@ -293,3 +296,30 @@ async def test_what_a_receiver_does_not_want_is_passed_over(monkeypatch: pytest.
         await until(lambda: log.committed_at == 3)
     assert receiver.taken == ["a", "c"]
     assert forwarder.counts["not_wanted"] == 1
+
+
+async def test_a_new_receiver_can_start_with_the_next_alert(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is there already is passed over, and the place is committed before anything arrives."""
+    log, receiver = Log(alerts("a", "b")), Receiver()
+    async with forwarding(log, receiver, monkeypatch, from_now=True):
+        await until(lambda: log.committed_at == 2)
+        log.values += alerts("c")
+        await until(lambda: log.committed_at == 3)
+    assert receiver.taken == ["c"]
+
+
+async def test_a_receiver_that_has_a_place_goes_on_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starting at the end is for the first time only: nothing of an outage is skipped."""
+    log, receiver = Log(alerts("a", "b", "c"), committed_at=1), Receiver()
+    async with forwarding(log, receiver, monkeypatch, from_now=True):
+        await until(lambda: log.committed_at == 3)
+    assert receiver.taken == ["b", "c"]
+
+
+async def test_a_wait_that_was_asked_for_is_no_stall(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A health check would end the process, and the next one would ask the receiver again at once."""
+    asked = AttemptResult(outcome=DeliveryOutcome.UNAVAILABLE, code="http_429", retry_after_ms=60_000)
+    async with forwarding(Log(alerts("a")), Receiver(asked), monkeypatch) as forwarder:
+        await until(lambda: forwarder.is_waiting)
+        await asyncio.sleep(0.05)
+        assert forwarder.still_s == 0.0
