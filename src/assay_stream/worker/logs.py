@@ -16,13 +16,16 @@ _OURS = "assay_stream"
 _INTERVAL_S = 10.0
 _KINDS_MAX = 256
 
-_PASSING: dict[tuple[str, str], type[KafkaError]] = {
+_PASSING: dict[tuple[str, str], type[KafkaError] | None] = {
     # The broker makes its topic of offsets when the first group of all asks for its coordinator.
     ("aiokafka.consumer.group_coordinator", "Group Coordinator Request failed"): GroupCoordinatorNotAvailableError,
+    # So does a coordinator that has just been made, or moved: the client looks for it anew. It names no error.
+    ("aiokafka.consumer.group_coordinator", "Marking the coordinator dead"): None,
     # What brokers answer clients of this protocol while the markers of the last transaction are still written.
     ("aiokafka.producer.sender", "Got error produce response"): NotEnoughReplicasError,
 }
-"""Logger, start of a line and error of what a client logs as trouble on healthy brokers, and tries again at once."""
+"""Logger, start of a line and error (if it names one) of what a client logs as trouble on healthy brokers, and tries
+again at once."""
 _TROUBLE_COUNT = 10
 """So many of them within an interval are trouble all the same."""
 
@@ -65,7 +68,7 @@ def _is_passing(record: logging.LogRecord) -> bool:
     return any(
         record.name == name
         and record.msg.startswith(start)
-        and any(each is error or isinstance(each, error) for each in arguments)
+        and (error is None or any(each is error or isinstance(each, error) for each in arguments))
         for (name, start), error in _PASSING.items()
     )
 

@@ -73,7 +73,8 @@ def test_what_healthy_brokers_answer_is_no_warning() -> None:
         (unavailable,),
         None,
     )
-    assert levels([a_produce_error(0, NotEnoughReplicasError), first]) == ["INFO", "INFO"]
+    moved = a_line(0, "aiokafka.consumer.group_coordinator", "Marking the coordinator dead (node %s)for group %s.")
+    assert levels([a_produce_error(0, NotEnoughReplicasError), first, moved]) == ["INFO", "INFO", "INFO"]
 
 
 def test_the_same_answer_again_and_again_is_a_warning() -> None:
