@@ -162,6 +162,10 @@ class EventJudge:
         self._call_profile = call_profile
         self._offers = Offers(limits)
 
+    def another(self) -> EventJudge:
+        """Return one that judges the same: what it remembers of lists is not made for two threads."""
+        return EventJudge(limits=self._limits, call_profile=self._call_profile)
+
     def judge(self, raw: bytes, client: KnownClient, *, now_ms: int) -> JudgedEvent:
         """Return what becomes of an event.
 

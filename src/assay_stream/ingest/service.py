@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
 import structlog
 from aiohttp import web
@@ -75,7 +76,7 @@ class IngestService:
     ) -> None:
         self._writer = writer
         self._clients = clients
-        self._judge = judge
+        self._judge, self._large_judge = judge, judge.another()
         self._is_restored = is_restored
         self._count = count
         self._listener = listener
@@ -89,6 +90,8 @@ class IngestService:
         """Whether it listens."""
         self._thread = ThreadPoolExecutor(1, "assay-stream judge")
         self._judging = asyncio.Lock()
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """Of the clients that have large bodies judged, by observer."""
 
     async def run(self) -> None:
         """Serve until stopped.
@@ -196,14 +199,14 @@ class IngestService:
     async def _judged(self, events: Sequence[bytes], client: KnownClient, size_bytes: int) -> list[JudgedEvent]:
         now_ms = time.time_ns() // 1_000_000
 
-        def judge() -> list[JudgedEvent]:
-            return [self._judge.judge(event, client, now_ms=now_ms) for event in events]
+        def judge(judge: EventJudge) -> list[JudgedEvent]:
+            return [judge.judge(event, client, now_ms=now_ms) for event in events]
 
-        # What it remembers of lists is not made for two threads.
-        async with self._judging:
-            if size_bytes < _LARGE_BYTES:
-                return judge()
-            return await asyncio.get_running_loop().run_in_executor(self._thread, judge)
+        if size_bytes < _LARGE_BYTES:
+            return judge(self._judge)
+        # One at a time; a client that has many waits with one of them, so that another's turn is the next.
+        async with self._turns.setdefault(client.observer_id, asyncio.Lock()), self._judging:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, judge, self._large_judge)
 
     async def _written(self, judged: Sequence[JudgedEvent], release: Callable[[], None]) -> list[IngestOutcome]:
         """Deliver what may be, and return what became of each event."""

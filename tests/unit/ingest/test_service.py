@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import threading
 import zlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
-from assay_stream.ingest.clients import hash_of, new_token, read_clients
-from assay_stream.ingest.events import EventJudge
+from assay_stream.ingest.clients import KnownClient, hash_of, new_token, read_clients
+from assay_stream.ingest.events import EventJudge, JudgedEvent
 from assay_stream.ingest.service import IngestService
 from assay_stream.ingest.window import AcceptedWindow
 from assay_stream.ingest.writer import EventWriter
@@ -26,9 +27,17 @@ from tests.support.ingest import BATCH, STRUCTURED, a_call, a_list, batch, until
 from tests.support.producers import FakeProducer, Sent
 from tests.support.raw_http import connect, exchange
 
-TOKEN = new_token()
+TOKEN, OTHER_TOKEN = new_token(), new_token()
 CLIENTS = read_clients(
-    json.dumps({"clients": [{"observer_id": "gw-1", "servers": ["time"], "token": hash_of(TOKEN)}]}).encode(), "clients"
+    json.dumps(
+        {
+            "clients": [
+                {"observer_id": "gw-1", "servers": ["time"], "token": hash_of(TOKEN)},
+                {"observer_id": "gw-2", "servers": ["time"], "token": hash_of(OTHER_TOKEN)},
+            ]
+        }
+    ).encode(),
+    "clients",
 )
 
 
@@ -39,6 +48,7 @@ class Served:
     url: str
     sent: Sent
     writer: EventWriter
+    room_left_bytes: Callable[[], int] = int
     counts: dict[str, int] = field(default_factory=dict)
 
     def count(self, events: Mapping[str, int]) -> None:
@@ -59,7 +69,9 @@ def a_request(body: bytes, *fields: str, kind: str = STRUCTURED, length: int | N
 
 
 @asynccontextmanager
-async def serving(limits: IngestLimits = INGEST_LIMITS, *, is_restored: bool = True) -> AsyncIterator[Served]:
+async def serving(
+    limits: IngestLimits = INGEST_LIMITS, *, is_restored: bool = True, judge: EventJudge | None = None
+) -> AsyncIterator[Served]:
     """A service on loopback."""
     sent = Sent()
     sent.answers.set()
@@ -69,7 +81,7 @@ async def serving(limits: IngestLimits = INGEST_LIMITS, *, is_restored: bool = T
     service = IngestService(
         writer,
         lambda: CLIENTS,
-        EventJudge(),
+        judge or EventJudge(),
         is_restored=lambda: is_restored,
         count=served.count,
         listener=Listener(port=port),
@@ -77,6 +89,7 @@ async def serving(limits: IngestLimits = INGEST_LIMITS, *, is_restored: bool = T
     )
     tasks = [asyncio.create_task(writer.run()), asyncio.create_task(service.run())]
     await until(lambda: writer.ready and service.ready)
+    served.room_left_bytes = lambda: service._room.left_bytes
     try:
         yield served
         assert service._room.left_bytes == limits.pending_bytes_max, "room was lost"
@@ -259,6 +272,39 @@ async def test_another_host_is_not_served_on_loopback() -> None:
     async with serving() as served:
         request = a_request(a_call(1).value).replace(b"Host: 127.0.0.1", b"Host: evil.example")
         assert (await exchange(served.url, request))[0] == 421
+
+
+class HeldJudge(EventJudge):
+    """Judges large events only once it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may, self.order = threading.Event(), list[str]()
+
+    def another(self) -> EventJudge:
+        return self
+
+    def judge(self, raw: bytes, client: KnownClient, *, now_ms: int) -> JudgedEvent:
+        if len(raw) > 256 * 1_024:
+            self.order.append(client.observer_id)
+            assert self.may.wait(30)
+        return super().judge(raw, client, now_ms=now_ms)
+
+
+async def test_clients_with_large_bodies_take_turns_and_small_bodies_wait_for_none() -> None:
+    """However many one of them sends."""
+    judge = HeldJudge()
+    large = a_request(b"{" + b" " * 300_000 + a_call(1).value[1:])
+    async with serving(judge=judge) as served:
+        room_bytes = served.room_left_bytes()
+        first = [asyncio.create_task(exchange(served.url, large)) for _ in range(3)]
+        await until(lambda: judge.order == ["gw-1"] and served.room_left_bytes() <= room_bytes - 900_000)
+        other = asyncio.create_task(exchange(served.url, large.replace(TOKEN.encode(), OTHER_TOKEN.encode())))
+        assert (await served.send(a_call(1).value))[0] == 202
+        await until(lambda: served.room_left_bytes() <= room_bytes - 1_200_000)
+        judge.may.set()
+        assert [(await each)[0] for each in (*first, other)] == [202, 202, 202, 403]
+    assert judge.order == ["gw-1", "gw-2", "gw-1", "gw-1"]
 
 
 async def test_a_large_list_does_not_hold_up_other_clients() -> None:
