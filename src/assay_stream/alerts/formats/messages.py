@@ -30,6 +30,7 @@ _DEDUP_KEY_CHARACTERS_MAX = 255
 
 _PAGERDUTY_SEVERITIES = {1: "info", 2: "info", 3: "warning", 4: "error", 5: "critical", 6: "critical"}
 _PAGERDUTY_SEVERITY_OTHERWISE = "warning"
+_SAID = {1: "New", 2: "Updated", 3: "Closed"}
 _CLOSE, _SUPPRESSED, _RESOLVED = 3, 3, 4
 _LINKS = re.compile(r"(?i)(?<=:)(?=//)|(?<=\bwww)(?=\.)")
 _FACTS = {
@@ -43,7 +44,8 @@ _FACTS = {
 
 def one_line(view: AlertView, characters_max: int) -> str:
     """Return what happened, to what, and why it matters, on one line; what is too long ends in an ellipsis."""
-    state = view.status if view.status_id in (_SUPPRESSED, _RESOLVED) else view.activity
+    told = _SAID.get(view.activity_id, view.activity)
+    state = view.status if view.status_id in (_SUPPRESSED, _RESOLVED) else told
     text = _inert(f"[{view.severity}] {state}: {view.message}. {view.explanation}".rstrip())
     return text if len(text) <= characters_max else text[: characters_max - 1] + "…"
 

@@ -91,3 +91,32 @@ def test_a_tool_is_named_as_gen_ai_has_it() -> None:
     assert ecs()["gen_ai"] == {"tool": {"name": "tool"}}
     assert ecs()["ecs"]["version"] == "9.1.0"
     assert "gen_ai" not in json.loads(to_ecs(alert_of(None, kind=Kind.PROMPT_CHANGED, item_name="ask")))
+
+
+ECS_9_1 = {
+    "@timestamp", "ecs.version", "message",
+    "event.action", "event.category", "event.code", "event.dataset", "event.end", "event.id", "event.kind",
+    "event.module", "event.provider", "event.reason", "event.severity", "event.start", "event.type",
+    "gen_ai.tool.name",
+    "observer.name", "observer.product", "observer.vendor", "observer.version",
+    "rule.description", "rule.id", "rule.name", "rule.ruleset", "service.name",
+    "threat.framework", "threat.tactic.id", "threat.tactic.name", "threat.technique.id", "threat.technique.name",
+    "threat.technique.subtechnique.id", "threat.technique.subtechnique.name",
+}  # fmt: skip
+"""Fields that we write, from https://github.com/elastic/ecs, v9.1.0, generated/csv/fields.csv: a field table, as no
+package carries the schema. ``labels`` and our own ``assay_stream`` are open."""
+
+
+def test_every_field_is_one_of_ecs() -> None:
+    """For every kind, with indicators and reasons."""
+
+    def paths(value: dict[str, Any], prefix: str = "") -> set[str]:
+        found: set[str] = set()
+        for name, inner in value.items():
+            found |= paths(inner, f"{prefix}{name}.") if isinstance(inner, dict) else {prefix + name}
+        return found
+
+    for kind in Kind:
+        document = json.loads(to_ecs(alert_of(kind=kind, reason="x", indicators=(("data_sent", 4, "description"),))))
+        del document["labels"], document["assay_stream"]
+        assert paths(document) <= ECS_9_1
