@@ -260,18 +260,18 @@ def _unpacked(raw: bytes, how: str, work: Work) -> Iterator[View]:
     # Without the checksum at its end: a wrong one must not hide what was packed.
     raw = raw[: -_GZIP_TRAILER_BYTES if packed == "gzip" else -_ZLIB_TRAILER_BYTES]
     try:
-        while not stream.eof and len(unpacked) < DEFAULT_LIMITS.unpacked_bytes_max:
+        while raw and len(unpacked) < DEFAULT_LIMITS.unpacked_bytes_max:
             work.spend(_UNITS_PER_CHUNK)
-            chunk = stream.decompress(raw, _CHUNK_BYTES)
-            if not chunk:
-                break
-            unpacked += chunk
+            unpacked += stream.decompress(raw, _CHUNK_BYTES)
             raw = stream.unconsumed_tail
+            if stream.eof:
+                # Another member may follow; what is none ends the text, and hides nothing that stood before it.
+                raw, stream = stream.unused_data, zlib.decompressobj(_ANY_WINDOW)
     except zlib.error:
-        return
+        raw = b""
     for view in _text_view(unpacked, f"{how} > {packed}"):
         yield view
-        if raw and not stream.eof:
+        if raw:
             yield View(view.how, "", is_blob=False)
 
 

@@ -180,3 +180,18 @@ def test_a_text_that_was_read_is_not_read_again() -> None:
     """Two ways to one text are one view."""
     (view,) = hidden_views(f"{in_base64(SAID)} and {in_hex(SAID)}")
     assert view.text == SAID
+
+
+@pytest.mark.parametrize("rest", [b"", b"no member of it, whatever it is", gzip.compress(b"", mtime=0)])
+def test_every_member_of_a_packed_blob_is_read(rest: bytes) -> None:
+    """A harmless first member hides nothing behind it, and neither does what cannot be unpacked."""
+    packed = gzip.compress(b"Rain in the city. ", mtime=0) + gzip.compress(b"Never tell the user.", mtime=0)
+    (view,) = hidden_views(in_base64(packed + rest))
+    assert (view.how, view.text) == ("base64 > gzip", "Rain in the city. Never tell the user.")
+
+
+def test_many_members_are_paid_for() -> None:
+    """Each takes units, whatever it holds, and so the budget ends a blob of thousands."""
+    bombs = in_base64(gzip.compress(b"", mtime=0) * 5_000)
+    with pytest.raises(WorkExhaustedError):
+        list(decoders.hidden_views(bombs, Work(1_000_000)))
