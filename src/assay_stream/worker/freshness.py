@@ -74,14 +74,17 @@ class EvidenceLatency:
     def committed(self, records: Iterable[Record]) -> None:
         """Measure the calls among the records whose evidence is committed now."""
         now = self._clock_ms()
+        callers: set[str] = set()
         for record in records:
             joined = self._joined.pop(record.origin, None)
             if joined is None:  # refused
                 continue
             observer_id, observed_ms = joined
-            self._observers.heard(observer_id, now)
+            callers.add(observer_id)
             self._observe("observed", bounded_s(now - observed_ms))
             self._observe("logged", bounded_s(now - record.timestamp_ms))
+        for observer_id in callers:
+            self._observers.heard(observer_id, now)
 
     def drop(self, partition: int) -> None:
         """Forget the calls of a partition that has gone: whoever has it now commits them."""
