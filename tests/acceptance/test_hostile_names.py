@@ -164,6 +164,7 @@ PRINTS_NO_NAMES = {
         "schemapin keygen",
     ),
     *("schemapin sign", "schemapin verify", "schemapin well-known", "schemapin fetch", "topics apply", "topics show"),
+    "demo",  # it tells a story of ours
     "ingest token",
     "completion",
     *(

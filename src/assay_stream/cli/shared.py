@@ -4,8 +4,8 @@ import asyncio
 import gc
 import logging
 import signal
-from collections.abc import Callable, Collection, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import typer
@@ -14,6 +14,9 @@ from aiokafka.admin import AIOKafkaAdminClient
 from assay_stream.config import Settings
 from assay_stream.errors import InputError
 from assay_stream.kafka.connection import start_admin
+from assay_stream.kafka.following import new_records
+from assay_stream.kafka.lookup import note_ends
+from assay_stream.model.record import Record, Role
 from assay_stream.text.escaping import visible
 
 NOTHING_FOUND = 5
@@ -82,6 +85,22 @@ def on_kafka(settings: Settings, work: Callable[[Settings], Coroutine[Any, Any, 
     """
     with brokers_of(settings) as runner:
         return runner.run(work(settings))
+
+
+def follow(settings: Settings, role: Role, take: Callable[[Sequence[Record]], None]) -> None:
+    """Hand the records that a topic gets from now on to ``take``, until interrupted.
+
+    Raises:
+        AssayStreamError: as ``as_admin``.
+    """
+
+    async def read(settings: Settings) -> None:
+        starts = (await note_ends(settings, (role,)))[role]
+        async for records in new_records(settings, role, starts, waiting=say):
+            take(records)
+
+    with suppress(KeyboardInterrupt):
+        on_kafka(settings, read)
 
 
 def show_refused(refused: Collection[str]) -> None:

@@ -1,20 +1,24 @@
 """``assay-stream alerts list``, ``show`` and ``explain``: triage."""
 
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal
 
 import typer
 
 from assay_stream.alerts.explanation import as_json, as_markdown, as_text, explanation_of
-from assay_stream.alerts.formats.view import time_text
-from assay_stream.alerts.index import AlertRow, ReviewState, by_group, listing, short_uids
+from assay_stream.alerts.formats.view import read_alert, time_text, view_of
+from assay_stream.alerts.index import AlertRow, ReviewState, by_group, listing, row_of, short_uids
 from assay_stream.alerts.page import page_of, severity_style
 from assay_stream.alerts.selection import AlertSelection
 from assay_stream.cli.alerts import AlertFile, ServerFilter, SeverityFilter
 from assay_stream.cli.options import Bootstrap, Format, grouped, time_option
 from assay_stream.cli.output import Colour, Painter, RowFormat, print_json, print_line
-from assay_stream.cli.shared import say, show_refused
+from assay_stream.cli.shared import follow, say, show_refused
 from assay_stream.cli.story_sources import Sources, index_of
+from assay_stream.config import command_settings
+from assay_stream.errors import InputError
 from assay_stream.model.kinds import Kind
+from assay_stream.model.record import Record, Role
 from assay_stream.text.escaping import visible
 from assay_stream.text.visible import LineSpan, shown
 
@@ -22,6 +26,7 @@ _HEAD = ("uid", "severity", "kind", "server", "tool", "count", "seen by", "first
 _SERVER, _TOOL = 3, 4
 _OPTIONAL = tuple(_HEAD.index(name) for name in ("seen by", "first seen", "status", "last seen"))
 _NAMED_MAX = 3
+_UID_CHARS = 12
 _MINUTE_CHARS = len("2026-03-01T10:00")
 
 
@@ -44,6 +49,7 @@ def list_alerts(
     target: Format = RowFormat.TABLE,
     each: Annotated[bool, typer.Option("--each", help="A line for each alert, not for each change.")] = False,
     file: AlertFile = None,
+    follow_on: Annotated[bool, typer.Option("--follow", help="Go on with what comes, a line each.")] = False,
     color: ColourOption = Colour.AUTO,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
@@ -53,6 +59,8 @@ def list_alerts(
     """
     since_ms = None if since is None else since // 1_000
     selection = AlertSelection(since_ms=since_ms, server_id=server_id, severity=severity)
+    if follow_on and file is not None:
+        raise InputError("bad_option", "a file does not grow: leave out --follow, or --input")
     refused: list[str] = []
     index = index_of(file, bootstrap_servers, refused)
     state = None if status == "all" else ReviewState(status)
@@ -72,7 +80,27 @@ def list_alerts(
             rows = [head, *(_cells(group, short[group[0].uid]) for group in groups)]
             Painter(color).table(rows, flexible=(_TOOL, _SERVER), optional=_OPTIONAL)
         typer.echo(summary if found.rows else f"no alert to show: {summary}")
+    if follow_on:
+
+        def take(records: Sequence[Record]) -> None:
+            for row in _current(records):
+                fresh = listing([row], selection, state=state, tool=tool, kind=None if kind is None else kind.value)
+                for each_row in fresh.rows:
+                    if target is RowFormat.JSON:
+                        print_json(each_row.as_json(), sort_keys=True)
+                    else:
+                        print_line("  ".join(span.text for span in _cells([each_row], each_row.uid[:_UID_CHARS])))
+
+        follow(command_settings(bootstrap_servers=bootstrap_servers), Role.ALERTS, take)
     show_refused(refused)
+
+
+def _current(records: Sequence[Record]) -> Iterator[AlertRow]:
+    for record in records:
+        try:
+            yield row_of(view_of(read_alert(record.value)))
+        except InputError as error:
+            say(f"{record.origin}: {error}")
 
 
 @grouped

@@ -1,14 +1,14 @@
-"""A topic followed from a time on, in no consumer group, by a process that keeps what it reads in memory."""
+"""Topics followed in no consumer group: from a time on, by a process that keeps what it reads, or from now on."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 
 import structlog
 from aiokafka import TopicPartition
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from assay_stream.config import Settings
 from assay_stream.kafka.connection import Consumer, reading_consumer
@@ -91,3 +91,41 @@ class Follower:
                 self._take([record_of(self._role, message) for message in messages])
             if not self.ready:
                 self.ready = all([await consumer.position(place) >= end for place, end in ends.items()])
+
+
+async def new_records(
+    settings: Settings, role: Role, starts: Mapping[int, int], *, waiting: Callable[[str], None]
+) -> AsyncIterator[list[Record]]:
+    """Yield the committed records of a topic from some offsets on, each once, without end.
+
+    A failure of the brokers is tried again from where it was.
+
+    Args:
+        starts: the first offset to read, by partition.
+        waiting: gets a sentence for a person whenever the brokers fail.
+    """
+    topic = topic_names(settings)[role]
+    following = {TopicPartition(topic, number): offset for number, offset in starts.items()}
+    while True:
+        consumer = reading_consumer(settings, fetch_max_wait_ms=_POLL_MS)
+        consumer.assign(list(following))
+        try:
+            await consumer.start()
+            for place, offset in following.items():
+                consumer.seek(place, offset)
+            while True:
+                fetched = await consumer.getmany(timeout_ms=_POLL_MS)
+                for place, messages in fetched.items():
+                    if messages:
+                        following[place] = messages[-1].offset + 1
+                        yield [record_of(role, message) for message in messages]
+        except OffsetOutOfRangeError:
+            waiting("records were deleted before they could be read: going on with the earliest there are")
+            for place, begin in (await consumer.beginning_offsets(list(following))).items():
+                following[place] = max(begin, following[place])
+        except KafkaError as error:
+            waiting(f"the brokers fail ({type(error).__name__}), trying again")
+            await asyncio.sleep(_PAUSE_S)
+        finally:
+            with suppress(KafkaError):
+                await consumer.stop()

@@ -48,6 +48,7 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
 
 REFUSED = {
     "archive": "tests/unit/cli/test_archiving.py",
+    "demo": "tests/unit/cli/test_demo.py",
     "export assay-bundle": "here",
     "export parquet": "here",
     "export timesketch": "here",
@@ -95,7 +96,7 @@ def test_every_command_that_writes_files_is_known_here() -> None:
         for name, command in commands(typer.main.get_command(app))
         if any("--force" in option.opts for option in command.params)
     }
-    assert forced == REFUSED.keys() - {"schemapin keygen", "seal keygen", "seal archive"}
+    assert forced == REFUSED.keys() - {"demo", "schemapin keygen", "seal keygen", "seal archive"}
 
 
 @pytest.fixture(scope="module")

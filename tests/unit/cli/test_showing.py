@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from assay_stream.cli.app import app
-from assay_stream.errors import AssayStreamError
+from assay_stream.errors import AssayStreamError, InputError
 from assay_stream.model.kinds import Kind
 from tests.support.alerts import alert_of
 from tests.support.stories import HOSTILE, NEW, OLD, changed_alert, changed_finding, digest_of
@@ -186,3 +186,10 @@ def test_an_alert_about_a_pin_names_those_that_know_more_of_the_definition(tmp_p
     text = run("explain", pin["finding_info"]["uid"], "--input", path).stdout
     assert f"Its text was not examined for this alert; see also {UID[:8]}, about the same definition." in text
     assert "No rule found" not in text
+
+
+def test_a_file_is_not_followed(alerts: str) -> None:
+    """It does not grow."""
+    done = run("list", "--follow", "--input", alerts)
+    assert isinstance(done.exception, InputError)
+    assert done.exception.code == "bad_option"
