@@ -662,3 +662,33 @@ class ForwardLimits:
 
 
 FORWARD_LIMITS = ForwardLimits()
+
+
+STORE_CACHE_KIB = 64 * 1_024
+"""Pages of the store that one connection keeps in memory: the inner pages of every index over a million calls."""
+
+STORE_WAIT_MS = 10_000
+"""How long a reader of the store waits for a lock. The WAL has none in its way but while it is made or recovered."""
+
+STORE_PAGE_ROWS_MAX = 1_000
+"""Rows of one answer of the store: more than a screen, and a bound on what one question takes."""
+
+STORE_NAMES_KEPT_MAX = 65_536
+"""Names and subjects whose number in the store a process remembers; a name costs some 200 bytes."""
+
+STORE_BATCH_RECORDS = 5_000
+"""Records that go into the store in one transaction: fewer cost more each, and what a kill undoes is read again."""
+
+STORE_DROP_ROWS = 10_000
+"""Rows of evidence dropped in one transaction, so that filling and reading go on in between."""
+
+STORE_AHEAD_US = 24 * 3_600 * 1_000_000
+"""Evidence dated further ahead of the clock than this has a broken or a lying one: where there is no room, it is
+dropped first, since by its date it would never be."""
+
+STORE_PLACES_MAX = 1_000
+"""Places of one digest that are listed."""
+
+STORE_SUBJECTS_MERGED_MAX = 64
+"""Kinds of calls that have a digest in common whose calls are looked up one by one and merged; of more, the calls are
+read by time, since most of them have it."""

@@ -36,6 +36,11 @@ class AlertSelection:
     server_id: str | None = None
     severity: SeverityLevel | None = None
 
+    @property
+    def severity_id(self) -> int | None:
+        """The lowest OCSF severity that is asked for, ``None`` for any."""
+        return None if self.severity is None else _SEVERITY_IDS[self.severity]
+
     def wants(self, view: AlertView) -> bool:
         """Tell whether an alert is selected; an unknown severity counts as higher than any."""
         return self.fits(time_ms=view.time_ms, server_id=view.fact("mcp_server_id"), severity_id=view.severity_id)

@@ -11,7 +11,7 @@ log was read, and the states of alerts. All else follows from snapshots and cont
 applied again.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +56,7 @@ class Replay:
     Args:
         snapshot_partitions: how many partitions the snapshot topic had, ``None`` where that is not known.
         server_ids: replay the calls of these servers only; ``None`` for all.
+        take_fact: gets every record of the binding topic, which is no result of a replay.
     """
 
     def __init__(
@@ -69,8 +70,10 @@ class Replay:
         call_profile: CallProfile = "assay",
         server_ids: Collection[str] | None = None,
         alert_rules: AlertRules | None = None,
+        take_fact: Callable[[Output], None] | None = None,
     ) -> None:
         self._producer = producer
+        self._take_fact = take_fact
         self._limits = limits
         self._snapshot_partitions = snapshot_partitions
         self._server_ids = None if server_ids is None else frozenset(server_ids)
@@ -176,6 +179,8 @@ class Replay:
         for output in processor.process(registry, record):
             if output.role is Role.BINDINGS:
                 engine.process(self._state, _fed_back(output, 0))
+                if self._take_fact is not None:
+                    self._take_fact(output)
             else:
                 outputs.append(output)
         return outputs

@@ -1,0 +1,214 @@
+"""Questions about calls: evidence by what is known of it, newest first, and one record whole."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import orjson
+
+from assay_stream.limits import STORE_SUBJECTS_MERGED_MAX
+from assay_stream.model.record import Origin
+from assay_stream.readmodel.calls import read_line, unpacked
+from assay_stream.readmodel.digests import digest_key, mark_hash, own_digests, shared_digests, values_of
+from assay_stream.readmodel.filling import meta
+from assay_stream.readmodel.paging import Tables, page_of, place_of, rows_max
+from assay_stream.readmodel.rows import EvidenceFilter, EvidenceRecord, EvidenceRow, Page, Paging
+
+_COLUMNS = """e.id, e.time_us, e.source, e.pos, e.subject, e.server, e.tool, e.observer, e.agent, e.decision, e.scope,
+  e.unbound, e.ok"""
+_NAMED = ("unbound_reason", "agent_id", "decision", "tool_name", "observer_id", "server_id", "scope")
+_COLUMN_OF = {
+    "unbound_reason": "unbound",
+    "agent_id": "agent",
+    "decision": "decision",
+    "tool_name": "tool",
+    "observer_id": "observer",
+    "server_id": "server",
+    "scope": "scope",
+}
+_INDEXED = ("unbound", "agent", "decision", "tool", "observer", "server")
+"""The order in which an index is chosen: what is rare first. Most decisions are ``allow``."""
+_LAST = 2**63 - 1
+_REFERENCE_CHARS_MAX = 18
+
+_Row = tuple[Any, ...]
+
+
+class CallQueries(Tables):
+    """Questions about calls."""
+
+    def evidence(self, wanted: EvidenceFilter, paging: Paging = Paging()) -> Page[EvidenceRow]:  # noqa: B008 -- frozen
+        """Return evidence, newest first.
+
+        Raises:
+            InputError: ``bad_cursor``.
+        """
+        limit = rows_max(paging) + 1
+        found = list(islice(self._found(wanted, place_of(paging, int, int) or (_LAST, _LAST), limit), limit))
+        return page_of(self._rows(found), paging, lambda row: (row.time_us, int(row.reference)))
+
+    def evidence_of(self, reference: str) -> EvidenceRecord | None:
+        """Return one record of evidence, whole; ``None`` where it is not here, or not any more.
+
+        Args:
+            reference: of an ``EvidenceRow`` of this store.
+        """
+        if not reference.isascii() or not reference.isdigit() or len(reference) > _REFERENCE_CHARS_MAX:
+            return None
+        return self._whole("e.id = ?", int(reference))
+
+    def evidence_at(self, origin: Origin) -> EvidenceRecord | None:
+        """Return the evidence that stands at a place of its log."""
+        number = self._connection.execute(
+            "SELECT id FROM source WHERE topic = ? AND part = ?", (origin.topic, origin.partition)
+        ).fetchone()
+        return None if number is None else self._whole("e.source = ? AND e.pos = ?", number[0], origin.offset)
+
+    def _whole(self, condition: str, *given: int) -> EvidenceRecord | None:
+        statement = f"SELECT {_COLUMNS}, p.body FROM evidence e JOIN payload p ON p.evidence = e.id WHERE {condition}"  # noqa: S608
+        found = self._connection.execute(statement, given).fetchone()
+        if found is None:
+            return None
+        value = unpacked(found[-1])
+        line = read_line(value)
+        digests = () if line is None else values_of(shared_digests(line.data) + own_digests(line))
+        return EvidenceRecord(row=self._rows([found[:-1]])[0], value=value, digests=digests)
+
+    def _rows(self, found: Sequence[_Row]) -> list[EvidenceRow]:
+        names = self._names.texts(number for row in found for number in row[5:12])
+        origins, subjects = dict(self._origins()), self._subjects({row[4] for row in found})
+        return [
+            EvidenceRow(
+                reference=str(number),
+                time_us=time_us,
+                origin=Origin(*origins[source], offset),
+                server_id=names[server],
+                tool_name=names[tool],
+                observer_id=names[observer],
+                agent_id=names.get(agent),
+                decision=names.get(decision),
+                scope=names[scope],
+                unbound_reason=names.get(unbound),
+                ok=None if ok is None else bool(ok),
+                digests=subjects[subject],
+            )
+            for (
+                number,
+                time_us,
+                source,
+                offset,
+                subject,
+                server,
+                tool,
+                observer,
+                agent,
+                decision,
+                scope,
+                unbound,
+                ok,
+            ) in found
+        ]
+
+    def _origins(self) -> Iterator[tuple[int, tuple[str, int]]]:
+        for number, topic, part in self._connection.execute("SELECT id, topic, part FROM source"):
+            yield number, (topic, part)
+
+    def _subjects(self, numbers: set[int]) -> dict[int, Any]:
+        found = {}
+        for number in numbers:
+            text = self._connection.execute("SELECT digests FROM subject WHERE id = ?", (number,)).fetchone()[0]
+            found[number] = values_of(orjson.loads(text))
+        return found
+
+    def _found(self, wanted: EvidenceFilter, before: tuple[int, int], limit: int) -> Iterator[_Row]:
+        """Yield rows of evidence in order, as far as they are read."""
+        conditions, given, index = self._conditions(wanted)
+        if conditions is None:
+            return iter(())
+        if wanted.digest is None:
+            return self._ordered(f"evidence e{index}", conditions, given, before, limit)
+        return self._with_digest(wanted.digest, conditions, given, before, limit)
+
+    def _conditions(self, wanted: EvidenceFilter) -> tuple[list[str] | None, list[Any], str]:
+        conditions, given, columns = [], [], []
+        for name in _NAMED:
+            text = getattr(wanted, name)
+            if text is None:
+                continue
+            number = self._names.known(text)
+            if number is None:
+                return None, [], ""
+            columns.append(_COLUMN_OF[name])
+            conditions.append(f"e.{_COLUMN_OF[name]} = ?")
+            given.append(number)
+        if wanted.is_unbound is not None:
+            conditions.append("e.unbound IS NOT NULL" if wanted.is_unbound else "e.unbound IS NULL")
+        for bound, text in ((wanted.since_us, "e.time_us >= ?"), (wanted.until_us, "e.time_us < ?")):
+            if bound is not None:
+                conditions.append(text)
+                given.append(min(max(bound, -_LAST), _LAST))
+        if wanted.decision == "allow" and len(columns) > 1:
+            columns.remove("decision")
+        chosen = next((column for column in _INDEXED if column in columns), "time")
+        return conditions, given, f" INDEXED BY evidence_{chosen}"
+
+    def _ordered(
+        self, table: str, conditions: list[str], given: list[Any], before: tuple[int, int], limit: int
+    ) -> Iterator[_Row]:
+        statement = (
+            f"SELECT {_COLUMNS} FROM {table} WHERE {' AND '.join([*conditions, 'e.time_us <= ?'])} "  # noqa: S608
+            "AND (e.time_us < ? OR e.id < ?) ORDER BY e.time_us DESC, e.id DESC LIMIT ?"
+        )
+        yield from self._connection.execute(statement, (*given, before[0], *before, limit))
+
+    def _with_digest(
+        self, digest: str, conditions: list[str], given: list[Any], before: tuple[int, int], limit: int
+    ) -> Iterator[_Row]:
+        key = digest_key(digest)
+        hashed = mark_hash(meta(self._connection, "secret", b""), key)
+        marked = (
+            f"SELECT {_COLUMNS} FROM mark m CROSS JOIN evidence e ON e.id = m.evidence WHERE m.hash = ? "  # noqa: S608
+            f"AND {' AND '.join([*conditions, 'm.time_us <= ?'])} AND (m.time_us < ? OR m.evidence < ?) "
+            "ORDER BY m.time_us DESC, m.evidence DESC LIMIT ?"
+        )
+        own = (
+            row
+            for row in self._connection.execute(marked, (hashed, *given, before[0], *before, limit))
+            if self._has(row[0], key)
+        )
+        owners = "SELECT DISTINCT owner FROM digest WHERE value = ? AND place = 'calls'"
+        subjects = [
+            row[0] for row in self._connection.execute(f"{owners} LIMIT ?", (key, STORE_SUBJECTS_MERGED_MAX + 1))
+        ]
+        if len(subjects) <= STORE_SUBJECTS_MERGED_MAX:
+            shared = [
+                self._ordered(
+                    "evidence e INDEXED BY evidence_subject",
+                    [*conditions, "e.subject = ?"],
+                    [*given, subject],
+                    before,
+                    limit,
+                )
+                for subject in subjects
+            ]
+        else:
+            condition = f"e.subject IN ({owners})"
+            shared = [
+                self._ordered(
+                    "evidence e INDEXED BY evidence_time", [*conditions, condition], [*given, key], before, limit
+                )
+            ]
+        seen: int | None = None
+        for row in heapq.merge(own, *shared, key=lambda row: (-row[1], -row[0])):
+            # A digest can stand in a record twice, in both ways.
+            if row[0] != seen:
+                seen = row[0]
+                yield row
+
+    def _has(self, number: int, key: str) -> bool:
+        body = self._connection.execute("SELECT body FROM payload WHERE evidence = ?", (number,)).fetchone()
+        line = None if body is None else read_line(unpacked(body[0]))
+        return line is not None and any(digest_key(value) == key for _, _, value in own_digests(line))

@@ -1,0 +1,150 @@
+"""Which digests stand in a record of evidence: what many calls have in common, and what one call alone has."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+import msgspec
+from msgspec import Struct
+
+from assay_stream.readmodel.rows import DigestValue
+
+Digests = list[tuple[str, str, str]]
+"""Role, scheme and value of each."""
+
+_HEX_DIGITS = 64
+_HASH_BYTES = 8
+
+
+class _Identity(Struct, gc=False):
+    schema_hash: str | None = None
+    meta_hash: str | None = None
+
+
+class _Binding(Struct, gc=False):
+    scope: str
+    full_digest: str | None = None
+    catalogue_digest: str | None = None
+
+
+class _Pin(Struct, gc=False):
+    scheme: str | None = None
+    expected: str | None = None
+    observed: str | None = None
+
+
+class _Signature(Struct, gc=False):
+    key_fingerprint: str | None = None
+    previous_hash: str | None = None
+
+
+class _Inputs(Struct, gc=False):
+    requests_hash: str | None = None
+
+
+class _Task(Struct, gc=False):
+    id_hash: str | None = None
+
+
+class _Actor(Struct, gc=False):
+    agent_id: str | None = None
+
+
+class CallData(Struct, gc=False):
+    """The members of a decision that the store has columns or digests of."""
+
+    server_id: str
+    tool: str
+    observer_id: str
+    tool_call_id: str
+    binding: _Binding
+    pin: _Pin
+    decision: str | None = None
+    ok: bool | None = None
+    unbound_reason: str | None = None
+    actor: _Actor | None = None
+    trace_id: str | None = None
+    args_hash: str | None = None
+    args_schema_hash: str | None = None
+    result_hash: str | None = None
+    policy_digest: str | None = None
+    policy_snapshot_digest: str | None = None
+    redaction: str | None = None
+    tool_definition_digest: str | None = None
+    tool_identity: _Identity | None = None
+    signature: _Signature | None = None
+    inputs: _Inputs | None = None
+    task: _Task | None = None
+
+
+class EvidenceLine(Struct, gc=False):
+    """The members of a record of evidence that the store has columns or digests of."""
+
+    id: str
+    time: str
+    assaycontenthash: str
+    data: CallData
+    traceparent: str | None = None
+
+
+EVIDENCE_LINES: msgspec.json.Decoder[EvidenceLine] = msgspec.json.Decoder(EvidenceLine)
+
+
+def shared_digests(data: CallData) -> Digests:
+    """Return what a call has in common with others of the same definition: sorted, without what is absent."""
+    binding, pin, identity, signature = data.binding, data.pin, data.tool_identity, data.signature
+    found = [
+        ("arguments_schema", "args_schema_hash", data.args_schema_hash),
+        ("definition", "full", binding.full_digest),
+        ("list", "catalogue", binding.catalogue_digest),
+        ("pin_expected", pin.scheme or "", pin.expected),
+        ("pin_observed", pin.scheme or "", pin.observed),
+        ("policy", "policy_digest", data.policy_digest),
+        ("policy_snapshot", "policy_snapshot_digest", data.policy_snapshot_digest),
+        ("redaction", "redaction", data.redaction),
+        ("tool_definition", "assay.v1", data.tool_definition_digest),
+    ]
+    if identity is not None:
+        found += [
+            ("tool_definition", "assay.schema_hash", identity.schema_hash),
+            ("tool_definition", "assay.meta_hash", identity.meta_hash),
+        ]
+    if signature is not None:
+        found += [
+            ("signing_key", "schemapin.v1", signature.key_fingerprint),
+            ("signature_previous", "schemapin.v1", signature.previous_hash),
+        ]
+    return [(role, scheme, value) for role, scheme, value in found if value]
+
+
+def own_digests(line: EvidenceLine) -> Digests:
+    """Return what one call alone has: digests, and the identifiers by which it is looked for."""
+    data = line.data
+    found = [
+        ("record", "assaycontenthash", line.assaycontenthash),
+        ("evidence", "id", line.id),
+        ("arguments", "args_hash", data.args_hash),
+        ("result", "result_hash", data.result_hash),
+        ("call", "tool_call_id", data.tool_call_id),
+        ("trace", "trace_id", data.trace_id),
+        ("trace", "traceparent", line.traceparent),
+        ("inputs", "requests_hash", None if data.inputs is None else data.inputs.requests_hash),
+        ("task", "id_hash", None if data.task is None else data.task.id_hash),
+    ]
+    return [(role, scheme, value) for role, scheme, value in found if value]
+
+
+def digest_key(value: str) -> str:
+    """Return what a digest is looked up by: bare hexadecimal, however its scheme prints it; other text as it is."""
+    bare = value.strip().removeprefix("sha256:")
+    return bare.lower() if len(bare) == _HEX_DIGITS else bare
+
+
+def mark_hash(secret: bytes, value: str) -> int:
+    """Return the hash of a digest's key. It is keyed, so that nobody can choose digests that meet in one place."""
+    found = blake2b(digest_key(value).encode("utf-8", "surrogatepass"), digest_size=_HASH_BYTES, key=secret).digest()
+    return int.from_bytes(found, "big", signed=True)
+
+
+def values_of(digests: Digests) -> tuple[DigestValue, ...]:
+    return tuple(DigestValue(role=role, scheme=scheme, value=value) for role, scheme, value in digests)

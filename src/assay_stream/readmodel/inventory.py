@@ -1,0 +1,234 @@
+"""What the registry and the alert stage publish, into the store: definitions, lists, verdicts, alerts, decisions.
+
+Facts and verdicts are rows under their key and its partition, as their compacted topics have them: a tombstone takes
+a row away, so that the store is the same whether it was filled before or after a compaction.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import zlib
+from typing import Any
+
+import orjson
+
+from assay_stream.alerts.formats.view import read_alert, view_of
+from assay_stream.alerts.index import row_of
+from assay_stream.canonical.decode import decode_json
+from assay_stream.errors import AssayStreamError, InputError
+from assay_stream.model.cloudevents import time_us_of
+from assay_stream.model.facts import Catalogue, Fact, Seen, ToolFact, decode_fact, decode_key
+from assay_stream.model.record import Record, Role
+from assay_stream.readmodel.calls import drop_digests, write_digests
+from assay_stream.readmodel.digests import Digests
+from assay_stream.readmodel.names import Names
+
+_TABLES = {"tool": "tool_fact", "catalogue": "catalogue", "seen": "seen"}
+"""Kinds of facts that the store keeps, and their tables."""
+_INT64_MAX = 2**63 - 1
+_FATAL = 6
+
+
+class Inventory:
+    """Takes records of everything but evidence in; the caller holds the transaction."""
+
+    def __init__(self, connection: sqlite3.Connection, names: Names) -> None:
+        self._connection = connection
+        self._names = names
+        self._takers = {
+            Role.BINDINGS: self._fact,
+            Role.VERDICTS: self._verdict,
+            Role.DEFINITIONS: self._definition,
+            Role.ALERTS: self._alert,
+            Role.CHANGES: self._decision,
+        }
+
+    def take(self, record: Record) -> bool:
+        """Take one record in; tell whether it is one of ours."""
+        try:
+            self._takers[record.role](record)
+        except (AssayStreamError, KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError):
+            return False
+        return True
+
+    def _one(self, statement: str, *given: object) -> Any:
+        row = self._connection.execute(statement, given).fetchone()
+        return None if row is None else row[0]
+
+    def _drop(self, table: str, place: str, part: int, fact: bytes) -> None:
+        row = self._one(f"DELETE FROM {table} WHERE part = ? AND fact = ? RETURNING id", part, fact)  # noqa: S608
+        if row is not None:
+            drop_digests(self._connection, place, row)
+            if table == "catalogue":
+                self._connection.execute("DELETE FROM listed WHERE catalogue = ?", (row,))
+
+    def _fact(self, record: Record) -> None:
+        key = decode_key(record.key)
+        table, part = _TABLES.get(str(key[0])), record.origin.partition
+        if table is None:
+            return
+        fact = None if record.value is None else decode_fact(key, record.value)
+        self._drop(table, str(key[0]), part, record.key or b"")
+        if fact is not None:
+            self._insert(fact, part, record.key or b"")
+
+    def _insert(self, fact: Fact, part: int, key: bytes) -> None:
+        number = self._names.number
+        match fact:
+            case ToolFact():
+                digests: Digests = [("tool_definition", name, value) for name, value in fact.schemes.items() if value]
+                row = self._one(
+                    "INSERT INTO tool_fact (part, fact, server, full, schemes, errors) VALUES (?, ?, ?, ?, ?, ?) "
+                    "RETURNING id",
+                    part,
+                    key,
+                    number(fact.server_id),
+                    fact.full,
+                    _json(dict(fact.schemes)),
+                    _json(dict(fact.errors)),
+                )
+                write_digests(self._connection, "tool", row, [("definition", "full", fact.full), *digests])
+            case Catalogue():
+                row = self._one(
+                    "INSERT INTO catalogue (part, fact, server, digest) VALUES (?, ?, ?, ?) RETURNING id",
+                    part,
+                    key,
+                    number(fact.server_id),
+                    fact.digest,
+                )
+                self._connection.executemany(
+                    "INSERT OR IGNORE INTO listed VALUES (?, ?, ?)",
+                    [(row, number(name), full) for name, full in fact.definitions()],
+                )
+                write_digests(self._connection, "catalogue", row, [("list", "catalogue", fact.digest)])
+            case Seen():
+                self._connection.execute(
+                    "INSERT INTO seen (part, fact, server, observer, time_us, pos, digest, snapshot) "
+                    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                    (
+                        part,
+                        key,
+                        number(fact.server_id),
+                        number(fact.observer_id),
+                        min(fact.time_us, _INT64_MAX),
+                        fact.origin.offset,
+                        fact.catalogue,
+                        fact.snapshot_id,
+                    ),
+                )
+
+    def _verdict(self, record: Record) -> None:
+        server, tool = orjson.loads(record.key or b"")
+        part, key = record.origin.partition, record.key or b""
+        content = None if record.value is None else orjson.loads(record.value)
+        if not isinstance(server, str) or not isinstance(tool, str | None) or not isinstance(content, dict | None):
+            raise InputError("not_a_verdict", "a verdict's key is an array of server and tool")
+        digests: Digests = []
+        status = action = ""
+        if content is not None:
+            status, action = str(content["status"]), str(content["action"])
+            digests += [("pin", scheme, str(value)) for scheme, value in content.get("pins", {}).items() if value]
+            for scheme, values in content.get("rejected", {}).items():
+                digests += [("rejected", scheme, str(value)) for value in values if value]
+        self._drop("verdict", "verdict", part, key)
+        if content is None:
+            return
+        row = self._one(
+            "INSERT INTO verdict (part, fact, server, tool, status, action, body) VALUES (?, ?, ?, ?, ?, ?, ?) "
+            "RETURNING id",
+            part,
+            key,
+            self._names.number(server),
+            None if tool is None else self._names.number(tool),
+            status,
+            action,
+            _json(content),
+        )
+        write_digests(self._connection, "verdict", row, digests)
+
+    def _definition(self, record: Record) -> None:
+        full = (record.key or b"").decode()
+        if record.value is None:
+            row = self._one("DELETE FROM definition WHERE full = ? RETURNING id", full)
+            if row is not None:
+                drop_digests(self._connection, "definition", row)
+            return
+        content = decode_json(record.value)
+        if not isinstance(content, dict) or not isinstance(content.get("definition"), dict):
+            raise InputError("not_a_definition", "a definition record has a member definition, an object")
+        full = full or content["full_digest"]
+        row = self._one(
+            "INSERT INTO definition (full, body) VALUES (?, ?) "
+            "ON CONFLICT DO UPDATE SET body = excluded.body RETURNING id",
+            full,
+            zlib.compress(record.value),
+        )
+        write_digests(self._connection, "definition", row, [("definition", "full", full)])
+
+    def _alert(self, record: Record) -> None:
+        alert = read_alert(record.value)
+        view = view_of(alert)
+        row, definition = row_of(view), view.fact("mcp_digest_after")
+        number = self._one("SELECT id FROM alert WHERE uid = ?", row.uid)
+        if number is None:
+            number = self._one("SELECT coalesce(max(id), 0) + 1 FROM alert")
+        self._connection.execute(
+            "INSERT INTO alert VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?) ON CONFLICT (uid) DO UPDATE SET "
+            "last_ms = excluded.last_ms, severity = excluded.severity, kind = excluded.kind, server = excluded.server, "
+            "tool = excluded.tool, state = excluded.state, assigned = excluded.assigned, "
+            "definition = excluded.definition, records = records + 1, row = excluded.row",
+            (
+                row.uid,
+                number,
+                min(max(row.last_seen_ms, 0), _INT64_MAX),
+                row.severity_id if 1 <= row.severity_id <= _FATAL else _FATAL + 1,  # an unknown one may be any
+                row.kind,
+                row.server_id,
+                row.tool_name,
+                row.state.value,
+                row.assigned_to,
+                definition,
+                _json(row),
+            ),
+        )
+        self._connection.execute(
+            "INSERT INTO alert_record (alert, time_ms, body) VALUES (?, ?, ?)",
+            (number, min(max(view.time_ms, 0), _INT64_MAX), zlib.compress(record.value or b"")),
+        )
+        scheme = view.fact("mcp_pin_scheme")
+        named = [
+            ("definition_before", "full", view.fact("mcp_digest_before")),
+            ("definition_after", "full", definition),
+            ("pin_expected", scheme, view.fact("mcp_pin_expected")),
+            ("pin_observed", scheme, view.fact("mcp_pin_observed")),
+            ("detection", "detection", view.fact("mcp_detection_digest")),
+        ]
+        write_digests(self._connection, "alert", number, [each for each in named if each[2]])
+
+    def _decision(self, record: Record) -> None:
+        event = decode_json(record.value or b"")
+        data = event["data"]
+        texts = [data.get("tool_name", data.get("tool")), data.get("author"), data.get("alert_uid")]
+        named = [data.get("scheme"), data.get("value"), data.get("key_fingerprint"), event.get("assaycontenthash")]
+        if not isinstance(event["time"], str) or not all(isinstance(text, str | None) for text in texts + named):
+            raise InputError("not_a_change", "a change is an event with a time and data")
+        row = self._one(
+            "INSERT INTO decision (time_us, change, server, tool, author, alert, body) VALUES (?, ?, ?, ?, ?, ?, ?) "
+            "RETURNING id",
+            time_us_of(event["time"]),
+            str(data["change"]),
+            str(data["server_id"]),
+            *texts,
+            _json(data),
+        )
+        scheme, value, key, content = (text or "" for text in named)
+        digests = [
+            ("decision", scheme, value),
+            ("signing_key", "schemapin.v1", key),
+            ("record", "assaycontenthash", content),
+        ]
+        write_digests(self._connection, "decision", row, [each for each in digests if each[2]])
+
+
+def _json(value: Any) -> str:
+    return orjson.dumps(value).decode()

@@ -1,0 +1,267 @@
+"""Questions about what there is: servers, tools, observers, and the versions of a tool's definition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from assay_stream.readmodel.calls import HOUR_US
+from assay_stream.readmodel.digests import values_of
+from assay_stream.readmodel.paging import Tables, page_of, place_of, rows_max
+from assay_stream.readmodel.rows import DigestValue, ObserverRow, Page, Paging, ServerRow, ToolRow, VersionRow
+
+_DAY_HOURS = 24
+_SERVERS = """SELECT n.text, n.id FROM name n WHERE n.text > ? AND n.id IN
+  (SELECT server FROM called UNION SELECT server FROM seen UNION SELECT server FROM catalogue)
+  ORDER BY n.text LIMIT ?"""
+_OBSERVERS = """SELECT n.text, n.id FROM name n WHERE n.text > ? AND n.id IN
+  (SELECT observer FROM called UNION SELECT observer FROM seen) ORDER BY n.text LIMIT ?"""
+_TOOLS = """SELECT n.text, n.id FROM name n WHERE n.text > ? AND n.id IN
+  (SELECT l.tool FROM catalogue c JOIN listed l ON l.catalogue = c.id WHERE c.server = ?
+   UNION SELECT tool FROM called WHERE server = ?) ORDER BY n.text LIMIT ?"""
+_NAMES_AT_ONCE = 1_000
+
+
+class InventoryQueries(Tables):
+    """Questions about what there is."""
+
+    def servers(self, *, now_us: int, paging: Paging = Paging()) -> Page[ServerRow]:  # noqa: B008 -- frozen
+        """Return servers by name.
+
+        Args:
+            now_us: the time up to which calls of a day are counted, microseconds since the epoch.
+
+        Raises:
+            InputError: ``bad_cursor``.
+        """
+        (after,) = place_of(paging, str) or ("",)
+        found = self._connection.execute(_SERVERS, (after, rows_max(paging) + 1)).fetchall()
+        rows = [self._server_row(text, number, now_us) for text, number in found]
+        return page_of(rows, paging, lambda row: (row.server_id,))
+
+    def server(self, server_id: str, *, now_us: int) -> ServerRow | None:
+        """Return one server, ``None`` where nothing is known of it."""
+        number = self._names.known(server_id)
+        row = None if number is None else self._server_row(server_id, number, now_us)
+        return None if row is None or (row.listed_us is None and row.called_us is None) else row
+
+    def tools(self, *, now_us: int, server_id: str | None = None, paging: Paging = Paging()) -> Page[ToolRow]:  # noqa: B008
+        """Return tools by server and name: those that were listed, and those that were called.
+
+        Raises:
+            InputError: ``bad_cursor``.
+        """
+        at, name = place_of(paging, str, str) or ("", "")
+        limit = rows_max(paging) + 1
+        rows: list[ToolRow] = []
+        for server, number in self._servers_from(at, server_id):
+            after = name if server == at else ""
+            found = self._connection.execute(_TOOLS, (after, number, number, limit - len(rows))).fetchall()
+            latest = self._latest(number)
+            rows += [self._tool_row((server, number), tool, latest, now_us) for tool in found]
+            if len(rows) >= limit:
+                break
+        return page_of(rows, paging, lambda row: (row.server_id, row.tool_name))
+
+    def tool(self, server_id: str, tool_name: str, *, now_us: int) -> ToolRow | None:
+        """Return one tool, ``None`` where it was neither listed nor called."""
+        server, tool = self._names.known(server_id), self._names.known(tool_name)
+        if server is None or tool is None:
+            return None
+        row = self._tool_row((server_id, server), (tool_name, tool), self._latest(server), now_us)
+        return row if row.versions or row.calls or row.is_listed else None
+
+    def versions(self, server_id: str, tool_name: str) -> tuple[VersionRow, ...]:
+        """Return the definitions of a tool that are known from lists or calls, latest first."""
+        server, tool = self._names.known(server_id), self._names.known(tool_name)
+        if server is None or tool is None:
+            return ()
+        times: dict[str, tuple[int | None, int | None]] = {}
+        for full, first, last in self._connection.execute(
+            "SELECT l.full, min(s.time_us), max(s.time_us) FROM listed l JOIN catalogue c ON c.id = l.catalogue "
+            "LEFT JOIN seen s ON s.digest = c.digest AND s.server = c.server WHERE l.tool = ? AND c.server = ? "
+            "GROUP BY l.full",
+            (tool, server),
+        ):
+            times[full] = (first, last)
+        calls: dict[str, int] = {}
+        for full, count in self._connection.execute(
+            "SELECT s.full, (SELECT count(*) FROM evidence e WHERE e.subject = s.id) FROM subject s "
+            "WHERE s.server = ? AND s.tool = ? AND s.full != ''",
+            (server, tool),
+        ):
+            calls[full] = calls.get(full, 0) + count
+            times.setdefault(full, (None, None))
+        shown = self._shown(self._latest(server), server, tool)
+        rows = [
+            VersionRow(
+                server_id=server_id,
+                tool_name=tool_name,
+                full_digest=full,
+                digests=self._digests_of(server, full),
+                first_us=first,
+                last_us=last,
+                is_listed=full in shown,
+                calls=calls.get(full, 0),
+            )
+            for full, (first, last) in times.items()
+        ]
+        return tuple(sorted(rows, key=lambda row: (row.last_us or 0, row.full_digest), reverse=True))
+
+    def observers(self, *, now_us: int, paging: Paging = Paging()) -> Page[ObserverRow]:  # noqa: B008 -- frozen
+        """Return observers by name.
+
+        Raises:
+            InputError: ``bad_cursor``.
+        """
+        (after,) = place_of(paging, str) or ("",)
+        rows = []
+        day = self._day("observer", now_us)
+        for text, number in self._connection.execute(_OBSERVERS, (after, rows_max(paging) + 1)).fetchall():
+            calls, _, last = self._called("observer = ?", number)
+            listed = self._one("SELECT max(time_us) FROM seen WHERE observer = ?", number)
+            servers = self._one(
+                "SELECT count(*) FROM (SELECT server FROM called WHERE observer = ? "
+                "UNION SELECT server FROM seen WHERE observer = ?)",
+                number,
+                number,
+            )
+            rows.append(
+                ObserverRow(
+                    observer_id=text,
+                    servers=servers,
+                    calls=calls,
+                    calls_day=day.get(number, 0),
+                    listed_us=listed,
+                    called_us=last,
+                )
+            )
+        return page_of(rows, paging, lambda row: (row.observer_id,))
+
+    def _one(self, statement: str, *given: object) -> Any:
+        return self._connection.execute(statement, given).fetchone()[0]
+
+    def _servers_from(self, at: str, only: str | None) -> Iterator[tuple[str, int]]:
+        """Yield servers by name from one on, or the one that is asked for."""
+        if only is not None:
+            number = self._names.known(only)
+            if number is not None and at <= only:
+                yield only, number
+            return
+        number = self._names.known(at)
+        if number is not None:
+            yield at, number
+        while found := self._connection.execute(_SERVERS, (at, _NAMES_AT_ONCE)).fetchall():
+            yield from found
+            at = found[-1][0]
+
+    def _server_row(self, text: str, number: int, now_us: int) -> ServerRow:
+        latest = self._latest(number)
+        digests = sorted({digest for _, digest in latest.values()})
+        places = ",".join("?" * len(digests))
+        tools = self._one(
+            "SELECT count(DISTINCT l.tool) FROM catalogue c JOIN listed l ON l.catalogue = c.id "  # noqa: S608
+            f"WHERE c.server = ? AND c.digest IN ({places})",
+            number,
+            *digests,
+        )
+        calls, _, last = self._called("server = ?", number)
+        observers = {
+            row[0]
+            for row in self._connection.execute("SELECT DISTINCT observer FROM called WHERE server = ?", (number,))
+        }
+        return ServerRow(
+            server_id=text,
+            tools=tools,
+            observers=len(observers | latest.keys()),
+            pinned=self._one(
+                "SELECT count(DISTINCT tool) FROM verdict WHERE server = ? AND tool IS NOT NULL "
+                "AND status != 'unpinned'",
+                number,
+            ),
+            calls=calls,
+            calls_day=self._day("server", now_us).get(number, 0),
+            listed_us=max((time_us for time_us, _ in latest.values()), default=None),
+            called_us=last,
+        )
+
+    def _tool_row(
+        self, server: tuple[str, int], tool: tuple[str, int], latest: dict[int, tuple[int, str]], now_us: int
+    ) -> ToolRow:
+        shown = self._shown(latest, server[1], tool[1])
+        calls, _, last = self._called("server = ? AND tool = ?", server[1], tool[1])
+        versions = self._one(
+            "SELECT count(*) FROM (SELECT l.full FROM listed l JOIN catalogue c ON c.id = l.catalogue "
+            "WHERE l.tool = ? AND c.server = ? UNION "
+            "SELECT full FROM subject WHERE server = ? AND tool = ? AND full != '')",
+            tool[1],
+            server[1],
+            server[1],
+            tool[1],
+        )
+        status = self._connection.execute(
+            "SELECT status FROM verdict WHERE server = ? AND tool = ? ORDER BY part LIMIT 1", (server[1], tool[1])
+        ).fetchone()
+        hour = now_us // HOUR_US
+        fulls = tuple(sorted(shown))
+        return ToolRow(
+            server_id=server[0],
+            tool_name=tool[0],
+            full_digests=fulls,
+            digests=self._digests_of(server[1], fulls[0]) if fulls else (),
+            versions=versions,
+            is_listed=bool(shown),
+            pin_status="unpinned" if status is None else status[0],
+            calls=calls,
+            calls_day=sum(
+                self._one(
+                    "SELECT total(calls) FROM tally WHERE hour = ? AND server = ? AND tool = ?",
+                    each,
+                    server[1],
+                    tool[1],
+                )
+                for each in range(hour - _DAY_HOURS + 1, hour + 1)
+            ).__int__(),
+            listed_us=max(shown.values(), default=None),
+            called_us=last,
+        )
+
+    def _latest(self, server: int) -> dict[int, tuple[int, str]]:
+        """Return time and digest of what each observer of a server was shown last."""
+        statement = "SELECT observer, time_us, digest FROM seen WHERE server = ? ORDER BY time_us, pos, part"
+        return {
+            observer: (time_us, digest) for observer, time_us, digest in self._connection.execute(statement, (server,))
+        }
+
+    def _shown(self, latest: dict[int, tuple[int, str]], server: int, tool: int) -> dict[str, int]:
+        """Return the definitions of a tool in the latest lists, and when each was shown last."""
+        shown: dict[str, int] = {}
+        for time_us, digest in sorted(set(latest.values())):
+            for (full,) in self._connection.execute(
+                "SELECT l.full FROM catalogue c JOIN listed l ON l.catalogue = c.id AND l.tool = ? "
+                "WHERE c.server = ? AND c.digest = ?",
+                (tool, server, digest),
+            ):
+                shown[full] = time_us
+        return shown
+
+    def _called(self, condition: str, *given: int) -> tuple[int, int | None, int | None]:
+        statement = f"SELECT coalesce(sum(calls), 0), min(first_us), max(last_us) FROM called WHERE {condition}"  # noqa: S608
+        found: tuple[int, int | None, int | None] = self._connection.execute(statement, given).fetchone()
+        return found
+
+    def _day(self, column: str, now_us: int) -> dict[int, int]:
+        hour = now_us // HOUR_US
+        statement = f"SELECT {column}, sum(calls) FROM tally WHERE hour BETWEEN ? AND ? GROUP BY {column}"  # noqa: S608
+        return dict(self._connection.execute(statement, (hour - _DAY_HOURS + 1, hour)))
+
+    def _digests_of(self, server: int, full: str) -> tuple[DigestValue, ...]:
+        """Return a definition's digest under every scheme, as the registry printed it for a server."""
+        row = self._connection.execute(
+            "SELECT schemes FROM tool_fact WHERE full = ? ORDER BY server != ?, part LIMIT 1", (full, server)
+        ).fetchone()
+        schemes = {} if row is None else orjson.loads(row[0])
+        named = [("tool_definition", scheme, value) for scheme, value in sorted(schemes.items())]
+        return values_of([("definition", "full", full), *named])

@@ -1,0 +1,66 @@
+"""What every question to the store needs: its connection, names by number, bounded pages and opaque cursors."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import orjson
+
+from assay_stream.errors import InputError
+from assay_stream.limits import STORE_PAGE_ROWS_MAX
+from assay_stream.readmodel.names import Names
+from assay_stream.readmodel.rows import Page, Paging
+
+_T = TypeVar("_T")
+_CURSOR_CHARS_MAX = 16_384
+
+
+class Tables:
+    """The tables of a store, to be read."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._names = Names(connection)
+
+
+def cursor_of(*place: str | int) -> str:
+    return base64.urlsafe_b64encode(orjson.dumps(place)).decode()
+
+
+def place_of(paging: Paging, *kinds: type) -> tuple[Any, ...] | None:
+    """Return what a cursor holds, ``None`` for the first page.
+
+    Args:
+        kinds: the types of its parts.
+
+    Raises:
+        InputError: ``bad_cursor``.
+    """
+    if paging.after is None:
+        return None
+    try:
+        place = orjson.loads(base64.b64decode(paging.after[:_CURSOR_CHARS_MAX], altchars=b"-_", validate=True))
+    except (ValueError, binascii.Error):
+        place = None
+    if not isinstance(place, list) or [type(part) for part in place] != list(kinds):
+        raise InputError("bad_cursor", "a page begins where an answer of this store said that it does: begin again")
+    return tuple(place)
+
+
+def rows_max(paging: Paging) -> int:
+    return min(max(paging.limit, 1), STORE_PAGE_ROWS_MAX)
+
+
+def page_of(found: Sequence[_T], paging: Paging, place: Callable[[_T], Sequence[str | int]]) -> Page[_T]:
+    """Return a page of rows, of which one more than fits was asked for.
+
+    Args:
+        place: where a row stands in the order, for the cursor.
+    """
+    limit = rows_max(paging)
+    following = cursor_of(*place(found[limit - 1])) if len(found) > limit else None
+    return Page(rows=tuple(found[:limit]), following=following)

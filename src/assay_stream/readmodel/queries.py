@@ -1,0 +1,140 @@
+"""Questions to the store. Every answer is bounded, and every page says where the next one begins."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+
+from assay_stream.limits import STORE_PLACES_MAX
+from assay_stream.model.record import Record
+from assay_stream.readmodel import schema
+from assay_stream.readmodel.calls_queries import CallQueries
+from assay_stream.readmodel.digests import digest_key
+from assay_stream.readmodel.filling import fill, meta
+from assay_stream.readmodel.inventory_queries import InventoryQueries
+from assay_stream.readmodel.review_queries import ReviewQueries
+from assay_stream.readmodel.rows import DigestPlace, DigestValue, EvidenceFilter, Paging, PositionRow, StoreStatus
+
+_COUNTED = ("evidence", "alert", "definition", "decision", "verdict", "tool_fact", "catalogue", "seen")
+
+
+class Store(CallQueries, InventoryQueries, ReviewQueries):
+    """A store, to be read.
+
+    Not thread-safe: give each thread its own, or hold a lock.
+
+    Args:
+        connection: from ``schema.reading``, or what a ``Filler`` fills in the same process.
+    """
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def places(self, digest: str) -> tuple[DigestPlace, ...]:
+        """Return where a digest stands, whatever its scheme: calls, tools, lists, pins, alerts, decisions.
+
+        Args:
+            digest: with or without ``sha256:``.
+        """
+        key = digest_key(digest)
+        found = [
+            self._place(place, owner, DigestValue(role=role, scheme=scheme, value=digest))
+            for place, owner, role, scheme in self._connection.execute(
+                "SELECT place, owner, role, scheme FROM digest WHERE value = ? "
+                "ORDER BY place, role, scheme, owner LIMIT ?",
+                (key, STORE_PLACES_MAX),
+            )
+        ]
+        for row in self.evidence(EvidenceFilter(digest=digest), Paging(limit=STORE_PLACES_MAX)).rows:
+            whole = self.evidence_of(row.reference)
+            found += [
+                DigestPlace(
+                    digest=value,
+                    place="evidence",
+                    server_id=row.server_id,
+                    tool_name=row.tool_name,
+                    reference=row.reference,
+                    calls=1,
+                )
+                for value in (() if whole is None else whole.digests)
+                if digest_key(value.value) == key and value not in row.digests
+            ]
+        return tuple(found[:STORE_PLACES_MAX])
+
+    def _place(self, place: str, owner: int, digest: DigestValue) -> DigestPlace:
+        statement = {
+            "calls": "SELECT server, tool, NULL, (SELECT count(*) FROM evidence WHERE subject = s.id) FROM subject s "
+            "WHERE id = ?",
+            "tool": "SELECT server, NULL, full, 0 FROM tool_fact WHERE id = ?",
+            "catalogue": "SELECT server, NULL, NULL, 0 FROM catalogue WHERE id = ?",
+            "verdict": "SELECT server, tool, NULL, 0 FROM verdict WHERE id = ?",
+            "definition": "SELECT NULL, NULL, full, 0 FROM definition WHERE id = ?",
+            "alert": "SELECT server, tool, uid, 0 FROM alert WHERE id = ?",
+            "decision": "SELECT server, tool, id, 0 FROM decision WHERE id = ?",
+        }[place]
+        server, tool, reference, calls = self._connection.execute(statement, (owner,)).fetchone()
+        if place not in ("alert", "decision"):
+            names = self._names.texts([server, tool])
+            server, tool = names.get(server), names.get(tool)
+        return DigestPlace(
+            digest=digest,
+            place="list" if place == "catalogue" else place,
+            server_id=server or None,
+            tool_name=tool or None,
+            reference=None if reference is None else str(reference),
+            calls=calls,
+        )
+
+    def positions(self) -> tuple[PositionRow, ...]:
+        """Return how far each log was read."""
+        return tuple(
+            PositionRow(
+                role=role,
+                topic=topic,
+                partition=part,
+                following=following,
+                end=end,
+                read=read,
+                refused=refused,
+                lost=lost,
+                time_us=time_us,
+            )
+            for role, topic, part, following, end, read, refused, lost, time_us in self._connection.execute(
+                "SELECT role, topic, part, next, ends, read, refused, lost, time_us FROM source "
+                "ORDER BY role, topic, part"
+            )
+        )
+
+    def status(self) -> StoreStatus:
+        """Return what the store holds, and what not."""
+        execute = self._connection.execute
+        positions = self.positions()
+        pages, free, size = (
+            execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
+        )
+        oldest, newest = execute(
+            "SELECT (SELECT min(time_us) FROM evidence), (SELECT max(time_us) FROM evidence)"
+        ).fetchone()
+        return StoreStatus(
+            schema_version=schema.SCHEMA_VERSION,
+            deployment=meta(self._connection, "deployment", ""),
+            counts={table: execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in _COUNTED},  # noqa: S608
+            size_bytes=(pages - free) * size,
+            oldest_us=oldest,
+            newest_us=newest,
+            complete_since_us=meta(self._connection, "complete_since_us", 0) or None,
+            dropped=meta(self._connection, "dropped", 0),
+            updated_us=max((row.time_us for row in positions), default=None),
+            positions=positions,
+        )
+
+
+def load(records: Iterable[Record]) -> Store:
+    """Return a store in memory, filled from records.
+
+    Args:
+        records: of evidence, alerts, definitions, changes, verdicts and facts; others are left out.
+    """
+    connection: sqlite3.Connection = schema.in_memory()
+    fill(connection, records)
+    return Store(connection)

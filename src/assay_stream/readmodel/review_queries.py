@@ -1,0 +1,204 @@
+"""Questions about what people look at and decide: alerts with their history, definitions, decisions."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from assay_stream.alerts.formats.view import read_alert
+from assay_stream.alerts.index import PREFIX_MIN, AlertRow, ReviewState
+from assay_stream.alerts.selection import AlertSelection
+from assay_stream.errors import InputError
+from assay_stream.model.glob import compile_glob
+from assay_stream.model.record import Origin
+from assay_stream.readmodel.digests import digest_key, values_of
+from assay_stream.readmodel.paging import Tables, page_of, place_of, rows_max
+from assay_stream.readmodel.rows import AlertFilter, AlertHistory, DecisionRow, DefinitionRow, Page, Paging
+
+_PREFIX = re.compile(rf"[0-9a-f]{{{PREFIX_MIN},64}}")
+_HEAD, _TAIL = 5, 15
+_LAST = 2**63 - 1
+_CANDIDATES_MAX = 5
+_UNKNOWN_SEVERITY = 7
+
+
+class ReviewQueries(Tables):
+    """Questions about alerts, definitions and decisions."""
+
+    def alerts(self, wanted: AlertFilter = AlertFilter(), paging: Paging = Paging()) -> Page[AlertRow]:  # noqa: B008 -- frozen
+        """Return alerts, the most severe first, then the latest.
+
+        Raises:
+            InputError: ``bad_cursor``; ``bad_glob`` where the tool's name is no pattern.
+        """
+        place = place_of(paging, int, int, str) or (_UNKNOWN_SEVERITY + 1, _LAST, "")
+        conditions, given = _conditions(wanted)
+        conditions.append("(severity, last_ms) <= (?, ?) AND ((severity, last_ms) < (?, ?) OR uid > ?)")
+        statement = (
+            f"SELECT row FROM alert WHERE {' AND '.join(conditions)} "  # noqa: S608
+            "ORDER BY severity DESC, last_ms DESC, uid"
+        )
+        pattern = None if wanted.tool_name is None else compile_glob(wanted.tool_name)
+        rows: list[AlertRow] = []
+        for (text,) in self._connection.execute(statement, (*given, *place[:2], *place)):
+            row = _alert_row(text)
+            if pattern is None or pattern.fullmatch(row.tool_name):
+                rows.append(row)
+                if len(rows) > rows_max(paging):
+                    break
+        return page_of(rows, paging, lambda row: (_rank(row.severity_id), row.last_seen_ms, row.uid))
+
+    def alert_counts(self) -> dict[tuple[ReviewState, int], int]:
+        """Return how many alerts there are in each state and severity (OCSF; 7 where it is unknown)."""
+        found = self._connection.execute("SELECT state, severity, count(*) FROM alert GROUP BY state, severity")
+        return {(ReviewState(state), severity): count for state, severity, count in found}
+
+    def alert(self, prefix: str) -> AlertHistory:
+        """Return one alert with its history.
+
+        Args:
+            prefix: beginning of its uid, at least six hexadecimal digits.
+
+        Raises:
+            InputError: ``bad_uid``, ``unknown_uid``, ``ambiguous_uid``.
+        """
+        beginning = prefix.lower()
+        if not _PREFIX.fullmatch(beginning):
+            raise InputError("bad_uid", f"give the first {PREFIX_MIN} to 64 hexadecimal digits of an alert's uid")
+        found = self._connection.execute(
+            "SELECT id, records, row FROM alert WHERE uid >= ? AND uid < ? ORDER BY uid LIMIT ?",
+            (beginning, beginning + "g", _CANDIDATES_MAX),
+        ).fetchall()
+        if not found:
+            raise InputError(
+                "unknown_uid", "no alert of this store has a uid that begins so: see assay-stream alerts list"
+            )
+        if len(found) > 1:
+            named = ", ".join(_alert_row(text).uid[:16] for _, _, text in found)
+            raise InputError("ambiguous_uid", f"several alerts have a uid that begins so, give more of it: {named}")
+        number, count, text = found[0]
+        row = _alert_row(text)
+        first: list[bytes] = []
+        latest: deque[bytes] = deque(maxlen=_TAIL)
+        for (body,) in self._connection.execute("SELECT body FROM alert_record WHERE alert = ? ORDER BY id", (number,)):
+            (first if len(first) < _HEAD else latest).append(body)
+        return AlertHistory(
+            row=row,
+            records=tuple(read_alert(zlib.decompress(body)) for body in (*first, *latest)),
+            count=count,
+            decisions=self.decisions(alert_uid=row.uid).rows,
+        )
+
+    def definitions(self, digest: str) -> tuple[DefinitionRow, ...]:
+        """Return the definitions that have a digest, under any scheme, as far as they are here."""
+        fulls = [
+            row[0]
+            for row in self._connection.execute(
+                "SELECT DISTINCT coalesce(t.full, d.full) FROM digest g "
+                "LEFT JOIN tool_fact t ON g.place = 'tool' AND t.id = g.owner "
+                "LEFT JOIN definition d ON g.place = 'definition' AND d.id = g.owner "
+                "WHERE g.value = ? AND g.place IN ('tool', 'definition') ORDER BY 1 LIMIT ?",
+                (digest_key(digest), _CANDIDATES_MAX * 2),
+            )
+        ]
+        return tuple(found for found in map(self.definition, fulls) if found is not None)
+
+    def definition(self, full_digest: str) -> DefinitionRow | None:
+        """Return a definition by its full digest, ``None`` where it is not here."""
+        row = self._connection.execute("SELECT body FROM definition WHERE full = ?", (full_digest,)).fetchone()
+        if row is None:
+            return None
+        schemes = self._connection.execute(
+            "SELECT schemes FROM tool_fact WHERE full = ? ORDER BY part, id LIMIT 1", (full_digest,)
+        ).fetchone()
+        named = [] if schemes is None else sorted(orjson.loads(schemes[0]).items())
+        digests = [
+            ("definition", "full", full_digest),
+            *(("tool_definition", scheme, value) for scheme, value in named),
+        ]
+        content = orjson.loads(zlib.decompress(row[0]))
+        return DefinitionRow(full_digest=full_digest, definition=content["definition"], digests=values_of(digests))
+
+    def decisions(
+        self,
+        *,
+        server_id: str | None = None,
+        tool_name: str | None = None,
+        alert_uid: str | None = None,
+        author: str | None = None,
+        since_us: int | None = None,
+        until_us: int | None = None,
+        paging: Paging = Paging(),  # noqa: B008 -- frozen
+    ) -> Page[DecisionRow]:
+        """Return what operators decided, latest first.
+
+        Raises:
+            InputError: ``bad_cursor``.
+        """
+        place = place_of(paging, int, int) or (_LAST, _LAST)
+        conditions = ["(time_us, id) < (?, ?)"]
+        given: list[Any] = [*place]
+        for column, value in (("server", server_id), ("tool", tool_name), ("alert", alert_uid), ("author", author)):
+            if value is not None:
+                conditions.append(f"{column} = ?")
+                given.append(value)
+        for condition, bound in (("time_us >= ?", since_us), ("time_us < ?", until_us)):
+            if bound is not None:
+                conditions.append(condition)
+                given.append(bound)
+        statement = f"SELECT * FROM decision WHERE {' AND '.join(conditions)} ORDER BY time_us DESC, id DESC LIMIT ?"  # noqa: S608
+        found = self._connection.execute(statement, (*given, rows_max(paging) + 1)).fetchall()
+        return page_of([_decision(row) for row in found], paging, lambda row: (row.time_us, int(row.reference)))
+
+
+def _conditions(wanted: AlertFilter) -> tuple[list[str], list[Any]]:
+    selection: AlertSelection = wanted.selection
+    state = ReviewState.OPEN if wanted.is_unreviewed else wanted.state
+    asked = [
+        ("state = ?", None if state is None else state.value),
+        ("kind = ?", wanted.kind),
+        ("server = ?", selection.server_id),
+        ("last_ms >= ?", selection.since_ms),
+        ("severity >= ?", selection.severity_id),
+        ("definition = ?", wanted.digest),
+        ("uid >= ?", wanted.uid_prefix),
+        ("uid < ?", None if wanted.uid_prefix is None else f"{wanted.uid_prefix}g"),
+    ]
+    conditions = [text for text, value in asked if value is not None]
+    if wanted.is_unreviewed:
+        conditions.append("assigned = ''")
+    return conditions, [value for _, value in asked if value is not None]
+
+
+def _rank(severity_id: int) -> int:
+    return severity_id if 1 <= severity_id < _UNKNOWN_SEVERITY else _UNKNOWN_SEVERITY
+
+
+def _alert_row(text: str) -> AlertRow:
+    fields = orjson.loads(text)
+    return AlertRow(**fields | {"state": ReviewState(fields["state"])})
+
+
+def _decision(row: Sequence[Any]) -> DecisionRow:
+    number, time_us, change, server, tool, author, alert, body = row
+    content = orjson.loads(body)
+    return DecisionRow(
+        reference=str(number),
+        time_us=time_us,
+        change=change,
+        server_id=server,
+        tool_name=tool,
+        author=author,
+        reason=content.get("reason"),
+        scheme=content.get("scheme"),
+        value=content.get("value"),
+        alert_uid=alert,
+        is_superseded=bool(content.get("superseded")),
+        origin=Origin(**content["origin"]),
+        content=content,
+    )

@@ -1,0 +1,169 @@
+"""The store's file: made, opened and checked. One process writes it, any number read it meanwhile (SQLite's WAL).
+
+A store is never migrated: everything in it follows from the topics, so one of another version is rebuilt.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+
+from assay_stream.errors import ConfigurationError, InputError, OperatingError
+from assay_stream.files.aside import locked_folder
+from assay_stream.limits import STORE_CACHE_KIB, STORE_WAIT_MS
+
+SCHEMA_VERSION = 1
+"""Raised with every change of ``schema.sql`` or of what is written to its tables."""
+FILE = "store.sqlite3"
+
+_APPLICATION_ID = 0x41535352
+_REBUILD = "rebuild it from the topics with assay-stream store run --rebuild, or from files with store load --rebuild"
+
+
+@contextmanager
+def failures(path: object) -> Iterator[None]:
+    """Turn what SQLite says of a file into errors of ours.
+
+    Raises:
+        OperatingError: ``store_failing``.
+        InputError: ``store_unreadable``.
+    """
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise OperatingError(
+            "store_failing",
+            f"the store {path} cannot be used now ({error.sqlite_errorname}): check disk and permissions",
+        ) from error
+    except sqlite3.DatabaseError as error:
+        raise InputError(
+            "store_unreadable", f"{path} is no sound store ({error.sqlite_errorname}): {_REBUILD}"
+        ) from error
+
+
+def in_memory(secret: bytes = b"") -> sqlite3.Connection:
+    """Return a new, empty store that lives in memory.
+
+    Args:
+        secret: key of the hashes in it.
+    """
+    connection = _connect(":memory:")
+    _create(connection, secret)
+    return connection
+
+
+@contextmanager
+def writing(folder: Path, *, rebuild: bool = False) -> Iterator[sqlite3.Connection]:
+    """Open a folder's store for the only process that may write it, and make it if there is none.
+
+    Args:
+        rebuild: begin with an empty one, whatever is there.
+
+    Raises:
+        ConfigurationError: ``store_in_use``, ``store_version``.
+        InputError: ``unwritable_folder``, ``store_unreadable``.
+        OperatingError: ``store_failing``.
+    """
+    path = folder / FILE
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _only_writer(folder), failures(path):
+            if rebuild:
+                for suffix in ("-wal", "-shm", ""):
+                    Path(f"{path}{suffix}").unlink(missing_ok=True)
+            # SQLite gives its other files the mode of this one.
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            connection = _connect(str(path))
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("PRAGMA synchronous = NORMAL")
+                if not _is_store(connection):
+                    if connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
+                        raise InputError(
+                            "store_unreadable", f"{path} is a database, but no store: choose another folder"
+                        )
+                    _create(connection, secrets.token_bytes(16))
+                check_version(connection, path)
+                yield connection
+            finally:
+                connection.close()
+    except OSError as error:
+        raise InputError("unwritable_folder", f"cannot write to {folder}: {error.strerror}") from None
+
+
+@contextmanager
+def _only_writer(folder: Path) -> Iterator[None]:
+    try:
+        with locked_folder(folder):
+            yield
+    except ConfigurationError as error:
+        if error.code != "output_in_use":
+            raise
+        raise ConfigurationError(
+            "store_in_use",
+            f"another process is filling the store in {folder}: one store has one writer, stop that first",
+        ) from None
+
+
+def reading(folder: Path) -> sqlite3.Connection:
+    """Return a connection that reads a folder's store, for the caller to close.
+
+    Raises:
+        ConfigurationError: ``store_missing``, ``store_version``.
+        InputError: ``store_unreadable``.
+        OperatingError: ``store_failing``.
+    """
+    path = folder / FILE
+    if not path.is_file():
+        raise ConfigurationError(
+            "store_missing", f"there is no store in {folder}: fill one with assay-stream store run --store {folder}"
+        )
+    with failures(path):
+        connection = _connect(f"{path.resolve().as_uri()}?mode=ro")
+        try:
+            if not _is_store(connection):
+                raise InputError("store_unreadable", f"{path} is no store: {_REBUILD}")
+            check_version(connection, path)
+        except BaseException:
+            connection.close()
+            raise
+        connection.execute("PRAGMA query_only = ON")
+        return connection
+
+
+def check_version(connection: sqlite3.Connection, path: object) -> None:
+    """Raise ``ConfigurationError`` ``store_version`` where a store has other tables than this version writes."""
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version != SCHEMA_VERSION:
+        raise ConfigurationError(
+            "store_version",
+            f"the store {path} has version {version}, this software reads and writes {SCHEMA_VERSION}: {_REBUILD}",
+        )
+
+
+def _is_store(connection: sqlite3.Connection) -> bool:
+    return bool(connection.execute("PRAGMA application_id").fetchone()[0] == _APPLICATION_ID)
+
+
+def _connect(target: str) -> sqlite3.Connection:
+    # Calls come from one thread at a time, but not always from the same.
+    connection = sqlite3.connect(
+        target, isolation_level=None, check_same_thread=False, uri=target.startswith("file:"), cached_statements=256
+    )
+    connection.execute(f"PRAGMA cache_size = -{STORE_CACHE_KIB}")
+    connection.execute(f"PRAGMA busy_timeout = {STORE_WAIT_MS}")
+    connection.execute("PRAGMA trusted_schema = OFF")
+    return connection
+
+
+def _create(connection: sqlite3.Connection, secret: bytes) -> None:
+    script = files(__package__).joinpath("schema.sql").read_text(encoding="utf-8")
+    connection.executescript(f"BEGIN; {script} PRAGMA application_id = {_APPLICATION_ID}; COMMIT;")
+    connection.execute("INSERT INTO meta VALUES ('secret', ?)", (secret,))
+    # Last: a store without a version was not finished.
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
