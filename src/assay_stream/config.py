@@ -171,6 +171,16 @@ class Settings(BaseSettings):
         256, description="What each process may keep there, mebibytes. What goes beyond is dropped and counted."
     )
 
+    store: Path | None = Field(
+        None, description="Folder of the store that `store run` fills, and that commands and the console read."
+    )
+    store_days: Annotated[int, Field(ge=1, le=36_500)] = Field(
+        90, description="How long the store keeps evidence, days of event time. Older evidence stays in its topic."
+    )
+    store_mib_max: Annotated[int, Field(ge=16, le=16_777_216)] = Field(
+        8_192, description="What the store may take on disk, mebibytes. Beyond that it drops its oldest evidence."
+    )
+
     redaction_enable: str = Field(
         "", description="Redaction rules to enable for arguments and results that are hashed here, comma-separated."
     )

@@ -673,10 +673,14 @@ STORE_WAIT_MS = 10_000
 STORE_PAGE_ROWS_MAX = 1_000
 """Rows of one answer of the store: more than a screen, and a bound on what one question takes."""
 
+STORE_LOG_PAGES = 16_384
+"""Pages of the store's write-ahead log before they go to their places: 64 MiB, so that a page that changes with every
+batch is written there once for several of them."""
+
 STORE_NAMES_KEPT_MAX = 65_536
 """Names and subjects whose number in the store a process remembers; a name costs some 200 bytes."""
 
-STORE_BATCH_RECORDS = 5_000
+STORE_BATCH_RECORDS = 10_000
 """Records that go into the store in one transaction: fewer cost more each, and what a kill undoes is read again."""
 
 STORE_DROP_ROWS = 10_000

@@ -34,6 +34,7 @@ from assay_stream.cli import (
     seal_proofs,
     sealing,
     showing,
+    store,
     suppressing,
     tap,
     validate,
@@ -82,6 +83,7 @@ alerts.alerts_app.command()(showing.explain)
 alerts.alerts_app.command()(suppressing.suppress)
 alerts.alerts_app.command()(suppressing.unsuppress)
 app.add_typer(agents.agents_app, name="agents")
+app.add_typer(store.store_app, name="store")
 for command in alerts_triage.COMMANDS:
     alerts.alerts_app.command()(command)
 app.add_typer(exporting.export_app, name="export")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import zlib
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
@@ -20,8 +21,8 @@ from assay_stream.readmodel.digests import (
     CallData,
     Digests,
     EvidenceLine,
+    Marks,
     digest_key,
-    mark_hash,
     own_digests,
     shared_digests,
 )
@@ -31,9 +32,8 @@ HOUR_US = 3_600 * 1_000_000
 
 _Subject = tuple[int, int, int]
 _INSERT_EVIDENCE = f"INSERT INTO evidence VALUES ({','.join('?' * 13)})"  # noqa: S608
-_COUNT = """INSERT INTO called VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
-  calls = calls + excluded.calls, first_us = min(first_us, excluded.first_us),
-  last_us = max(last_us, excluded.last_us)"""
+_COUNT = """INSERT INTO called VALUES (?, ?, ?, ?, ?)
+  ON CONFLICT DO UPDATE SET calls = calls + excluded.calls, last_us = max(last_us, excluded.last_us)"""
 _TALLY = "INSERT INTO tally VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET calls = calls + excluded.calls"
 
 
@@ -62,6 +62,29 @@ def read_line(value: bytes | None) -> EvidenceLine | None:
         return None
 
 
+def _time_us(line: EvidenceLine) -> int | None:
+    try:
+        return time_us_of(line.time)
+    except InputError:
+        return None
+
+
+def count_calls(connection: sqlite3.Connection, calls: Sequence[tuple[int, int, int, int]], *, sign: int = 1) -> None:
+    """Add calls to what is counted, or with a ``sign`` of -1 take them away.
+
+    Args:
+        calls: event time, and the numbers of server, tool and observer of each.
+    """
+    tally = Counter((time_us // HOUR_US, *place) for time_us, *place in calls)
+    called: dict[tuple[int, int, int], list[int]] = {}
+    for time_us, *place in calls:
+        counted = called.setdefault((place[0], place[1], place[2]), [0, time_us])
+        counted[0] += sign
+        counted[1] = max(counted[1], time_us)
+    connection.executemany(_TALLY, [(*place, sign * count) for place, count in tally.items()])
+    connection.executemany(_COUNT, [(*place, *counted) for place, counted in called.items()])
+
+
 class Calls:
     """Takes evidence in; the caller holds the transaction.
 
@@ -72,7 +95,8 @@ class Calls:
     def __init__(self, connection: sqlite3.Connection, names: Names, secret: bytes) -> None:
         self._connection = connection
         self._names = names
-        self._secret = secret
+        self._words = Names(connection, "word")
+        self._marks = Marks(secret)
         self._subjects: dict[tuple[str, ...], _Subject] = {}
         self._horizon_us = 0
         self._last = 0
@@ -85,6 +109,7 @@ class Calls:
             last: number of the latest row of evidence.
         """
         self._subjects.clear()
+        self._words.forget()
         self._horizon_us, self._last = horizon_us, last
 
     @property
@@ -94,29 +119,19 @@ class Calls:
     def take(self, source: int, records: Sequence[Record]) -> tuple[int, int]:
         """Take records of one log in; return how many were refused, and how many are too old to be kept."""
         rows, bodies, marks = [], [], []
-        tally: dict[tuple[int, int, int, int], int] = {}
-        called: dict[tuple[int, int, int], list[int]] = {}
-        number, secret, refused, dropped = self._names.number, self._secret, 0, 0
+        number, word, hashed = self._names.number, self._words.number, self._marks.hash
+        refused = dropped = 0
         for record in records:
             line = read_line(record.value)
-            try:
-                time_us = -1 if line is None else time_us_of(line.time)
-            except InputError:
-                time_us = -1
-            if line is None or time_us < 0:
+            time_us = None if line is None else _time_us(line)
+            if line is None or time_us is None:
                 refused += 1
                 continue
-            data = line.data
-            subject, server, tool = self._subject(data)
-            observer = number(data.observer_id)
-            hour = (time_us // HOUR_US, server, tool, observer)
-            tally[hour] = tally.get(hour, 0) + 1
-            counted = called.setdefault(hour[1:], [0, time_us, time_us])
-            counted[0] += 1
-            counted[1:] = min(counted[1], time_us), max(counted[2], time_us)
             if time_us < self._horizon_us:
                 dropped += 1
                 continue
+            data = line.data
+            subject, server, tool = self._subject(data)
             self._last += 1
             agent = None if data.actor is None else data.actor.agent_id
             rows.append(
@@ -128,19 +143,18 @@ class Calls:
                     subject,
                     server,
                     tool,
-                    observer,
+                    number(data.observer_id),
                     None if agent is None else number(agent),
-                    None if data.decision is None else number(data.decision),
-                    number(data.binding.scope),
-                    None if data.unbound_reason is None else number(data.unbound_reason),
+                    None if data.decision is None else word(data.decision),
+                    word(data.binding.scope),
+                    None if data.unbound_reason is None else word(data.unbound_reason),
                     data.ok,
                 )
             )
             bodies.append((self._last, packed(record.value or b"")))
-            marks += [(mark_hash(secret, value), time_us, self._last) for _, _, value in own_digests(line)]
+            marks += [(hashed(value), time_us, self._last) for _, _, value in own_digests(line)]
         self._write(rows, bodies, marks)
-        self._connection.executemany(_TALLY, [(*place, calls) for place, calls in tally.items()])
-        self._connection.executemany(_COUNT, [(*place, *counted) for place, counted in called.items()])
+        count_calls(self._connection, [(row[1], row[5], row[6], row[7]) for row in rows])
         return refused, dropped
 
     def _write(

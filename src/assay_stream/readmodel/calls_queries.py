@@ -12,9 +12,9 @@ import orjson
 from assay_stream.limits import STORE_SUBJECTS_MERGED_MAX
 from assay_stream.model.record import Origin
 from assay_stream.readmodel.calls import read_line, unpacked
-from assay_stream.readmodel.digests import digest_key, mark_hash, own_digests, shared_digests, values_of
+from assay_stream.readmodel.digests import Marks, digest_key, own_digests, shared_digests, values_of
 from assay_stream.readmodel.filling import meta
-from assay_stream.readmodel.paging import Tables, page_of, place_of, rows_max
+from assay_stream.readmodel.paging import Tables, at_one_moment, page_of, place_of, rows_max
 from assay_stream.readmodel.rows import EvidenceFilter, EvidenceRecord, EvidenceRow, Page, Paging
 
 _COLUMNS = """e.id, e.time_us, e.source, e.pos, e.subject, e.server, e.tool, e.observer, e.agent, e.decision, e.scope,
@@ -29,6 +29,7 @@ _COLUMN_OF = {
     "server_id": "server",
     "scope": "scope",
 }
+_WORDS = frozenset({"unbound_reason", "decision", "scope"})
 _INDEXED = ("unbound", "agent", "decision", "tool", "observer", "server")
 """The order in which an index is chosen: what is rare first. Most decisions are ``allow``."""
 _LAST = 2**63 - 1
@@ -40,6 +41,7 @@ _Row = tuple[Any, ...]
 class CallQueries(Tables):
     """Questions about calls."""
 
+    @at_one_moment
     def evidence(self, wanted: EvidenceFilter, paging: Paging = Paging()) -> Page[EvidenceRow]:  # noqa: B008 -- frozen
         """Return evidence, newest first.
 
@@ -50,6 +52,7 @@ class CallQueries(Tables):
         found = list(islice(self._found(wanted, place_of(paging, int, int) or (_LAST, _LAST), limit), limit))
         return page_of(self._rows(found), paging, lambda row: (row.time_us, int(row.reference)))
 
+    @at_one_moment
     def evidence_of(self, reference: str) -> EvidenceRecord | None:
         """Return one record of evidence, whole; ``None`` where it is not here, or not any more.
 
@@ -60,6 +63,7 @@ class CallQueries(Tables):
             return None
         return self._whole("e.id = ?", int(reference))
 
+    @at_one_moment
     def evidence_at(self, origin: Origin) -> EvidenceRecord | None:
         """Return the evidence that stands at a place of its log."""
         number = self._connection.execute(
@@ -78,7 +82,8 @@ class CallQueries(Tables):
         return EvidenceRecord(row=self._rows([found[:-1]])[0], value=value, digests=digests)
 
     def _rows(self, found: Sequence[_Row]) -> list[EvidenceRow]:
-        names = self._names.texts(number for row in found for number in row[5:12])
+        names = self._names.texts(number for row in found for number in row[5:9])
+        words = self._words.texts(number for row in found for number in row[9:12])
         origins, subjects = dict(self._origins()), self._subjects({row[4] for row in found})
         return [
             EvidenceRow(
@@ -89,9 +94,9 @@ class CallQueries(Tables):
                 tool_name=names[tool],
                 observer_id=names[observer],
                 agent_id=names.get(agent),
-                decision=names.get(decision),
-                scope=names[scope],
-                unbound_reason=names.get(unbound),
+                decision=words.get(decision),
+                scope=words[scope],
+                unbound_reason=words.get(unbound),
                 ok=None if ok is None else bool(ok),
                 digests=subjects[subject],
             )
@@ -138,7 +143,7 @@ class CallQueries(Tables):
             text = getattr(wanted, name)
             if text is None:
                 continue
-            number = self._names.known(text)
+            number = (self._words if name in _WORDS else self._names).known(text)
             if number is None:
                 return None, [], ""
             columns.append(_COLUMN_OF[name])
@@ -168,7 +173,7 @@ class CallQueries(Tables):
         self, digest: str, conditions: list[str], given: list[Any], before: tuple[int, int], limit: int
     ) -> Iterator[_Row]:
         key = digest_key(digest)
-        hashed = mark_hash(meta(self._connection, "secret", b""), key)
+        hashed = Marks(meta(self._connection, "secret", b"")).hash(key)
         marked = (
             f"SELECT {_COLUMNS} FROM mark m CROSS JOIN evidence e ON e.id = m.evidence WHERE m.hash = ? "  # noqa: S608
             f"AND {' AND '.join([*conditions, 'm.time_us <= ?'])} AND (m.time_us < ? OR m.evidence < ?) "

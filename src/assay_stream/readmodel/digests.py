@@ -140,10 +140,21 @@ def digest_key(value: str) -> str:
     return bare.lower() if len(bare) == _HEX_DIGITS else bare
 
 
-def mark_hash(secret: bytes, value: str) -> int:
-    """Return the hash of a digest's key. It is keyed, so that nobody can choose digests that meet in one place."""
-    found = blake2b(digest_key(value).encode("utf-8", "surrogatepass"), digest_size=_HASH_BYTES, key=secret).digest()
-    return int.from_bytes(found, "big", signed=True)
+class Marks:
+    """Hashes by which the digests of single calls are found. They are keyed: nobody can choose digests that meet.
+
+    Args:
+        secret: the key, the store's own.
+    """
+
+    def __init__(self, secret: bytes) -> None:
+        self._keyed = blake2b(digest_size=_HASH_BYTES, key=secret)
+
+    def hash(self, value: str) -> int:
+        """Return the hash of a digest, the same for every form that ``digest_key`` makes one."""
+        hashed = self._keyed.copy()
+        hashed.update(digest_key(value).encode("utf-8", "surrogatepass"))
+        return int.from_bytes(hashed.digest(), "big", signed=True)
 
 
 def values_of(digests: Digests) -> tuple[DigestValue, ...]:

@@ -10,11 +10,14 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from hashlib import blake2b
 from itertools import groupby, islice
 from typing import Any
 
+from assay_stream.errors import ConfigurationError
 from assay_stream.limits import STORE_BATCH_RECORDS
 from assay_stream.model.record import Record, Role
+from assay_stream.readmodel.bounds import Bounds, drop
 from assay_stream.readmodel.calls import Calls
 from assay_stream.readmodel.inventory import Inventory
 from assay_stream.readmodel.names import Names
@@ -23,6 +26,9 @@ ROLES = (Role.BINDINGS, Role.DEFINITIONS, Role.VERDICTS, Role.CHANGES, Role.ALER
 """What the store is filled from."""
 
 _Place = tuple[Role, str, int]
+_EVER_US = -(2**63)
+_TIMESTAMP_MS_MAX = 2**63 // 1_000 - 1
+_WITNESS_BYTES = 16
 
 
 class Filler:
@@ -35,7 +41,8 @@ class Filler:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._names = Names(connection)
-        self._calls = Calls(connection, self._names, meta(connection, "secret", b""))
+        self._secret = meta(connection, "secret", b"")
+        self._calls = Calls(connection, self._names, self._secret)
         self._inventory = Inventory(connection, self._names)
         self._sources: dict[tuple[str, int], tuple[int, int]] = {}
         self.refresh()
@@ -44,7 +51,7 @@ class Filler:
         """Read again what is remembered of the store."""
         self._names.forget()
         self._calls.reset(
-            horizon_us=meta(self._connection, "complete_since_us", 0), last=meta(self._connection, "last_evidence", 0)
+            horizon_us=meta(self._connection, "horizon_us", _EVER_US), last=meta(self._connection, "last_evidence", 0)
         )
         rows = self._connection.execute("SELECT topic, part, id, next FROM source")
         self._sources = {(topic, part): (number, following) for topic, part, number, following in rows}
@@ -92,6 +99,49 @@ class Filler:
             )
             self._sources[topic, partition] = number, following
 
+    def keep_within(self, bounds: Bounds, *, now_us: int) -> int:
+        """Drop some evidence that is too old, or too much; return how many records. Ask again until there are none."""
+        with self._transaction():
+            done = drop(self._connection, bounds, self._secret, now_us=now_us)
+            if done.rows:
+                put_meta(self._connection, "dropped", meta(self._connection, "dropped", 0) + done.rows)
+            if done.horizon_us is not None:
+                horizon_us = max(meta(self._connection, "horizon_us", _EVER_US), done.horizon_us)
+                put_meta(self._connection, "horizon_us", horizon_us)
+        if done.rows:
+            self.refresh()
+        return done.rows
+
+    def begin(self, deployment: str, *, oldest_us: int | None = None) -> None:
+        """Say what the store is filled from, before anything is taken in.
+
+        Args:
+            deployment: names the cluster and the topics.
+            oldest_us: evidence before this event time is counted, and not kept.
+
+        Raises:
+            ConfigurationError: ``store_of_another`` where it holds another deployment's records.
+        """
+        with self._transaction():
+            before = meta(self._connection, "deployment", deployment)
+            if before != deployment:
+                raise ConfigurationError(
+                    "store_of_another",
+                    f"the store was filled from {before}, not from {deployment}: give each deployment a store of its "
+                    "own, or begin again with --rebuild",
+                )
+            put_meta(self._connection, "deployment", deployment)
+            if oldest_us is not None:
+                put_meta(self._connection, "horizon_us", max(meta(self._connection, "horizon_us", _EVER_US), oldest_us))
+        self.refresh()
+
+    def witness(self, topic: str, partition: int) -> tuple[int, bytes] | None:
+        """Return offset and hash of the last record that was read of a log, ``None`` where there was none."""
+        row = self._connection.execute(
+            "SELECT last, witness FROM source WHERE topic = ? AND part = ? AND last IS NOT NULL", (topic, partition)
+        ).fetchone()
+        return None if row is None else (row[0], row[1])
+
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         self._connection.execute("BEGIN IMMEDIATE")
@@ -132,9 +182,17 @@ class Filler:
         if dropped:
             put_meta(self._connection, "dropped", meta(self._connection, "dropped", 0) + dropped)
         self._connection.execute(
-            "UPDATE source SET next = ?, read = read + ?, refused = refused + ?, time_us = max(time_us, ?) "
-            "WHERE id = ?",
-            (following, len(new), refused, new[-1].timestamp_ms * 1_000, number),
+            "UPDATE source SET next = ?, read = read + ?, refused = refused + ?, time_us = max(time_us, ?), last = ?, "
+            "witness = ? WHERE id = ?",
+            (
+                following,
+                len(new),
+                refused,
+                min(new[-1].timestamp_ms, _TIMESTAMP_MS_MAX) * 1_000,
+                following - 1,
+                witness_of(new[-1]),
+                number,
+            ),
         )
         self._sources[place[1:]] = number, following
         return len(new)
@@ -142,6 +200,14 @@ class Filler:
 
 def _place_of(record: Record) -> _Place:
     return record.role, record.origin.topic, record.origin.partition
+
+
+def witness_of(record: Record) -> bytes:
+    """Return a hash by which a record is known again."""
+    found = blake2b(digest_size=_WITNESS_BYTES)
+    for part in (record.key, record.value):
+        found.update(b"-" if part is None else b"+%d:" % len(part) + part)
+    return found.digest()
 
 
 def fill(connection: sqlite3.Connection, records: Iterable[Record]) -> Filler:

@@ -9,7 +9,7 @@ import orjson
 
 from assay_stream.readmodel.calls import HOUR_US
 from assay_stream.readmodel.digests import values_of
-from assay_stream.readmodel.paging import Tables, page_of, place_of, rows_max
+from assay_stream.readmodel.paging import Tables, at_one_moment, page_of, place_of, rows_max
 from assay_stream.readmodel.rows import DigestValue, ObserverRow, Page, Paging, ServerRow, ToolRow, VersionRow
 
 _DAY_HOURS = 24
@@ -27,6 +27,7 @@ _NAMES_AT_ONCE = 1_000
 class InventoryQueries(Tables):
     """Questions about what there is."""
 
+    @at_one_moment
     def servers(self, *, now_us: int, paging: Paging = Paging()) -> Page[ServerRow]:  # noqa: B008 -- frozen
         """Return servers by name.
 
@@ -41,12 +42,14 @@ class InventoryQueries(Tables):
         rows = [self._server_row(text, number, now_us) for text, number in found]
         return page_of(rows, paging, lambda row: (row.server_id,))
 
+    @at_one_moment
     def server(self, server_id: str, *, now_us: int) -> ServerRow | None:
         """Return one server, ``None`` where nothing is known of it."""
         number = self._names.known(server_id)
         row = None if number is None else self._server_row(server_id, number, now_us)
         return None if row is None or (row.listed_us is None and row.called_us is None) else row
 
+    @at_one_moment
     def tools(self, *, now_us: int, server_id: str | None = None, paging: Paging = Paging()) -> Page[ToolRow]:  # noqa: B008
         """Return tools by server and name: those that were listed, and those that were called.
 
@@ -65,6 +68,7 @@ class InventoryQueries(Tables):
                 break
         return page_of(rows, paging, lambda row: (row.server_id, row.tool_name))
 
+    @at_one_moment
     def tool(self, server_id: str, tool_name: str, *, now_us: int) -> ToolRow | None:
         """Return one tool, ``None`` where it was neither listed nor called."""
         server, tool = self._names.known(server_id), self._names.known(tool_name)
@@ -73,6 +77,7 @@ class InventoryQueries(Tables):
         row = self._tool_row((server_id, server), (tool_name, tool), self._latest(server), now_us)
         return row if row.versions or row.calls or row.is_listed else None
 
+    @at_one_moment
     def versions(self, server_id: str, tool_name: str) -> tuple[VersionRow, ...]:
         """Return the definitions of a tool that are known from lists or calls, latest first."""
         server, tool = self._names.known(server_id), self._names.known(tool_name)
@@ -110,6 +115,7 @@ class InventoryQueries(Tables):
         ]
         return tuple(sorted(rows, key=lambda row: (row.last_us or 0, row.full_digest), reverse=True))
 
+    @at_one_moment
     def observers(self, *, now_us: int, paging: Paging = Paging()) -> Page[ObserverRow]:  # noqa: B008 -- frozen
         """Return observers by name.
 
@@ -120,7 +126,7 @@ class InventoryQueries(Tables):
         rows = []
         day = self._day("observer", now_us)
         for text, number in self._connection.execute(_OBSERVERS, (after, rows_max(paging) + 1)).fetchall():
-            calls, _, last = self._called("observer = ?", number)
+            calls, last = self._called("observer = ?", number)
             listed = self._one("SELECT max(time_us) FROM seen WHERE observer = ?", number)
             servers = self._one(
                 "SELECT count(*) FROM (SELECT server FROM called WHERE observer = ? "
@@ -167,7 +173,7 @@ class InventoryQueries(Tables):
             number,
             *digests,
         )
-        calls, _, last = self._called("server = ?", number)
+        calls, last = self._called("server = ?", number)
         observers = {
             row[0]
             for row in self._connection.execute("SELECT DISTINCT observer FROM called WHERE server = ?", (number,))
@@ -191,7 +197,7 @@ class InventoryQueries(Tables):
         self, server: tuple[str, int], tool: tuple[str, int], latest: dict[int, tuple[int, str]], now_us: int
     ) -> ToolRow:
         shown = self._shown(latest, server[1], tool[1])
-        calls, _, last = self._called("server = ? AND tool = ?", server[1], tool[1])
+        calls, last = self._called("server = ? AND tool = ?", server[1], tool[1])
         versions = self._one(
             "SELECT count(*) FROM (SELECT l.full FROM listed l JOIN catalogue c ON c.id = l.catalogue "
             "WHERE l.tool = ? AND c.server = ? UNION "
@@ -217,13 +223,13 @@ class InventoryQueries(Tables):
             calls=calls,
             calls_day=sum(
                 self._one(
-                    "SELECT total(calls) FROM tally WHERE hour = ? AND server = ? AND tool = ?",
+                    "SELECT coalesce(sum(calls), 0) FROM tally WHERE hour = ? AND server = ? AND tool = ?",
                     each,
                     server[1],
                     tool[1],
                 )
                 for each in range(hour - _DAY_HOURS + 1, hour + 1)
-            ).__int__(),
+            ),
             listed_us=max(shown.values(), default=None),
             called_us=last,
         )
@@ -247,9 +253,9 @@ class InventoryQueries(Tables):
                 shown[full] = time_us
         return shown
 
-    def _called(self, condition: str, *given: int) -> tuple[int, int | None, int | None]:
-        statement = f"SELECT coalesce(sum(calls), 0), min(first_us), max(last_us) FROM called WHERE {condition}"  # noqa: S608
-        found: tuple[int, int | None, int | None] = self._connection.execute(statement, given).fetchone()
+    def _called(self, condition: str, *given: int) -> tuple[int, int | None]:
+        statement = f"SELECT coalesce(sum(calls), 0), max(last_us) FROM called WHERE {condition}"  # noqa: S608
+        found: tuple[int, int | None] = self._connection.execute(statement, given).fetchone()
         return found
 
     def _day(self, column: str, now_us: int) -> dict[int, int]:

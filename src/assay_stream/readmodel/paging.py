@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import binascii
 import sqlite3
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import orjson
 
@@ -16,7 +18,21 @@ from assay_stream.readmodel.names import Names
 from assay_stream.readmodel.rows import Page, Paging
 
 _T = TypeVar("_T")
+_P = ParamSpec("_P")
 _CURSOR_CHARS_MAX = 16_384
+
+
+def at_one_moment(question: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Let a question see the store as it is at one moment, however many tables it reads."""
+
+    @wraps(question)
+    def ask(*given: _P.args, **named: _P.kwargs) -> _T:
+        tables = given[0]
+        assert isinstance(tables, Tables)  # noqa: S101 -- a method of one
+        with tables.moment():
+            return question(*given, **named)
+
+    return ask
 
 
 class Tables:
@@ -25,6 +41,19 @@ class Tables:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._names = Names(connection)
+        self._words = Names(connection, "word")
+
+    @contextmanager
+    def moment(self) -> Iterator[None]:
+        """See the store as it is now until the end of the block."""
+        if self._connection.in_transaction:
+            yield
+            return
+        self._connection.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._connection.execute("COMMIT")
 
 
 def cursor_of(*place: str | int) -> str:

@@ -8,10 +8,12 @@ from collections.abc import Iterable
 from assay_stream.limits import STORE_PLACES_MAX
 from assay_stream.model.record import Record
 from assay_stream.readmodel import schema
+from assay_stream.readmodel.bounds import used_bytes
 from assay_stream.readmodel.calls_queries import CallQueries
 from assay_stream.readmodel.digests import digest_key
 from assay_stream.readmodel.filling import fill, meta
 from assay_stream.readmodel.inventory_queries import InventoryQueries
+from assay_stream.readmodel.paging import at_one_moment
 from assay_stream.readmodel.review_queries import ReviewQueries
 from assay_stream.readmodel.rows import DigestPlace, DigestValue, EvidenceFilter, Paging, PositionRow, StoreStatus
 
@@ -30,6 +32,7 @@ class Store(CallQueries, InventoryQueries, ReviewQueries):
     def close(self) -> None:
         self._connection.close()
 
+    @at_one_moment
     def places(self, digest: str) -> tuple[DigestPlace, ...]:
         """Return where a digest stands, whatever its scheme: calls, tools, lists, pins, alerts, decisions.
 
@@ -105,13 +108,12 @@ class Store(CallQueries, InventoryQueries, ReviewQueries):
             )
         )
 
+    @at_one_moment
     def status(self) -> StoreStatus:
         """Return what the store holds, and what not."""
         execute = self._connection.execute
         positions = self.positions()
-        pages, free, size = (
-            execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
-        )
+        dropped = meta(self._connection, "dropped", 0)
         oldest, newest = execute(
             "SELECT (SELECT min(time_us) FROM evidence), (SELECT max(time_us) FROM evidence)"
         ).fetchone()
@@ -119,11 +121,11 @@ class Store(CallQueries, InventoryQueries, ReviewQueries):
             schema_version=schema.SCHEMA_VERSION,
             deployment=meta(self._connection, "deployment", ""),
             counts={table: execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in _COUNTED},  # noqa: S608
-            size_bytes=(pages - free) * size,
+            size_bytes=used_bytes(self._connection),
             oldest_us=oldest,
             newest_us=newest,
-            complete_since_us=meta(self._connection, "complete_since_us", 0) or None,
-            dropped=meta(self._connection, "dropped", 0),
+            complete_since_us=meta(self._connection, "horizon_us", None) if dropped else None,
+            dropped=dropped,
             updated_us=max((row.time_us for row in positions), default=None),
             positions=positions,
         )

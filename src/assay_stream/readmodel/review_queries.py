@@ -14,10 +14,11 @@ from assay_stream.alerts.formats.view import read_alert
 from assay_stream.alerts.index import PREFIX_MIN, AlertRow, ReviewState
 from assay_stream.alerts.selection import AlertSelection
 from assay_stream.errors import InputError
+from assay_stream.limits import STORE_PAGE_ROWS_MAX
 from assay_stream.model.glob import compile_glob
 from assay_stream.model.record import Origin
 from assay_stream.readmodel.digests import digest_key, values_of
-from assay_stream.readmodel.paging import Tables, page_of, place_of, rows_max
+from assay_stream.readmodel.paging import Tables, at_one_moment, page_of, place_of, rows_max
 from assay_stream.readmodel.rows import AlertFilter, AlertHistory, DecisionRow, DefinitionRow, Page, Paging
 
 _PREFIX = re.compile(rf"[0-9a-f]{{{PREFIX_MIN},64}}")
@@ -30,6 +31,7 @@ _UNKNOWN_SEVERITY = 7
 class ReviewQueries(Tables):
     """Questions about alerts, definitions and decisions."""
 
+    @at_one_moment
     def alerts(self, wanted: AlertFilter = AlertFilter(), paging: Paging = Paging()) -> Page[AlertRow]:  # noqa: B008 -- frozen
         """Return alerts, the most severe first, then the latest.
 
@@ -58,6 +60,7 @@ class ReviewQueries(Tables):
         found = self._connection.execute("SELECT state, severity, count(*) FROM alert GROUP BY state, severity")
         return {(ReviewState(state), severity): count for state, severity, count in found}
 
+    @at_one_moment
     def alert(self, prefix: str) -> AlertHistory:
         """Return one alert with its history.
 
@@ -94,6 +97,7 @@ class ReviewQueries(Tables):
             decisions=self.decisions(alert_uid=row.uid).rows,
         )
 
+    @at_one_moment
     def definitions(self, digest: str) -> tuple[DefinitionRow, ...]:
         """Return the definitions that have a digest, under any scheme, as far as they are here."""
         fulls = [
@@ -108,15 +112,20 @@ class ReviewQueries(Tables):
         ]
         return tuple(found for found in map(self.definition, fulls) if found is not None)
 
+    @at_one_moment
     def definition(self, full_digest: str) -> DefinitionRow | None:
         """Return a definition by its full digest, ``None`` where it is not here."""
         row = self._connection.execute("SELECT body FROM definition WHERE full = ?", (full_digest,)).fetchone()
         if row is None:
             return None
-        schemes = self._connection.execute(
-            "SELECT schemes FROM tool_fact WHERE full = ? ORDER BY part, id LIMIT 1", (full_digest,)
-        ).fetchone()
-        named = [] if schemes is None else sorted(orjson.loads(schemes[0]).items())
+        printed = [
+            orjson.loads(schemes)
+            for (schemes,) in self._connection.execute(
+                "SELECT DISTINCT schemes FROM tool_fact WHERE full = ? LIMIT ?", (full_digest, STORE_PAGE_ROWS_MAX)
+            )
+        ]
+        # The digest of a definition can cover its server: such a scheme prints one value for each.
+        named = sorted(set.intersection(*(set(each.items()) for each in printed))) if printed else []
         digests = [
             ("definition", "full", full_digest),
             *(("tool_definition", scheme, value) for scheme, value in named),
@@ -124,6 +133,7 @@ class ReviewQueries(Tables):
         content = orjson.loads(zlib.decompress(row[0]))
         return DefinitionRow(full_digest=full_digest, definition=content["definition"], digests=values_of(digests))
 
+    @at_one_moment
     def decisions(
         self,
         *,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.files.aside import locked_folder
-from assay_stream.limits import STORE_CACHE_KIB, STORE_WAIT_MS
+from assay_stream.limits import STORE_CACHE_KIB, STORE_LOG_PAGES, STORE_WAIT_MS
 
 SCHEMA_VERSION = 1
 """Raised with every change of ``schema.sql`` or of what is written to its tables."""
@@ -81,7 +81,9 @@ def writing(folder: Path, *, rebuild: bool = False) -> Iterator[sqlite3.Connecti
             connection = _connect(str(path))
             try:
                 connection.execute("PRAGMA journal_mode = WAL")
+                # A commit that a power failure undoes takes its positions with it: it is read again.
                 connection.execute("PRAGMA synchronous = NORMAL")
+                connection.execute(f"PRAGMA wal_autocheckpoint = {STORE_LOG_PAGES}")
                 if not _is_store(connection):
                     if connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
                         raise InputError(

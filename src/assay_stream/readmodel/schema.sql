@@ -4,13 +4,16 @@
 CREATE TABLE meta (name TEXT PRIMARY KEY, value ANY) WITHOUT ROWID, STRICT;
 
 -- How far each log was read. Committed with what was read.
+-- `last` and `witness`: the last record read, by which a topic that was made again is noticed.
 CREATE TABLE source (
-  id INTEGER PRIMARY KEY, role TEXT NOT NULL, topic TEXT NOT NULL, part INTEGER NOT NULL, identity TEXT NOT NULL DEFAULT '',
+  id INTEGER PRIMARY KEY, role TEXT NOT NULL, topic TEXT NOT NULL, part INTEGER NOT NULL,
   next INTEGER NOT NULL, read INTEGER NOT NULL DEFAULT 0, refused INTEGER NOT NULL DEFAULT 0,
-  lost INTEGER NOT NULL DEFAULT 0, ends INTEGER, time_us INTEGER NOT NULL DEFAULT 0, UNIQUE (topic, part)
+  lost INTEGER NOT NULL DEFAULT 0, ends INTEGER, last INTEGER, witness BLOB, time_us INTEGER NOT NULL DEFAULT 0, UNIQUE (topic, part)
 ) STRICT;
 
 CREATE TABLE name (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE) STRICT;
+-- The words of decisions, scopes and reasons: few, and never dropped.
+CREATE TABLE word (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE) STRICT;
 
 -- What many calls have in common: server, tool, and the digests of what was in force, as [[role, scheme, value], ...].
 CREATE TABLE subject (
@@ -39,22 +42,24 @@ CREATE TABLE mark (
   hash INTEGER NOT NULL, time_us INTEGER NOT NULL, evidence INTEGER NOT NULL, PRIMARY KEY (hash, time_us, evidence)
 ) WITHOUT ROWID, STRICT;
 
--- Calls of each hour, whether their evidence is still here or not.
+-- Calls of each hour, and of all, as far as their evidence is here.
 CREATE TABLE tally (
   hour INTEGER NOT NULL, server INTEGER NOT NULL, tool INTEGER NOT NULL, observer INTEGER NOT NULL,
   calls INTEGER NOT NULL, PRIMARY KEY (hour, server, tool, observer)
 ) WITHOUT ROWID, STRICT;
 CREATE TABLE called (
   server INTEGER NOT NULL, tool INTEGER NOT NULL, observer INTEGER NOT NULL,
-  calls INTEGER NOT NULL, first_us INTEGER NOT NULL, last_us INTEGER NOT NULL, PRIMARY KEY (server, tool, observer)
+  calls INTEGER NOT NULL, last_us INTEGER NOT NULL, PRIMARY KEY (server, tool, observer)
 ) WITHOUT ROWID, STRICT;
 CREATE INDEX called_observer ON called (observer);
+CREATE INDEX called_tool ON called (tool);
 
 -- What the registry says: rows by the key of their fact and its partition, so that a compacted topic gives the same.
 CREATE TABLE tool_fact (
   id INTEGER PRIMARY KEY, part INTEGER NOT NULL, fact BLOB NOT NULL, server INTEGER NOT NULL, full TEXT NOT NULL,
   schemes TEXT NOT NULL, errors TEXT NOT NULL, UNIQUE (part, fact)
 ) STRICT;
+CREATE INDEX tool_fact_server ON tool_fact (server);
 CREATE INDEX tool_fact_full ON tool_fact (full);
 CREATE TABLE catalogue (
   id INTEGER PRIMARY KEY, part INTEGER NOT NULL, fact BLOB NOT NULL, server INTEGER NOT NULL, digest TEXT NOT NULL,
@@ -76,7 +81,8 @@ CREATE TABLE verdict (
   id INTEGER PRIMARY KEY, part INTEGER NOT NULL, fact BLOB NOT NULL, server INTEGER NOT NULL, tool INTEGER,
   status TEXT NOT NULL, action TEXT NOT NULL, body TEXT NOT NULL, UNIQUE (part, fact)
 ) STRICT;
-CREATE INDEX verdict_tool ON verdict (server, tool);
+CREATE INDEX verdict_server ON verdict (server, tool);
+CREATE INDEX verdict_tool ON verdict (tool);
 
 CREATE TABLE definition (id INTEGER PRIMARY KEY, full TEXT NOT NULL UNIQUE, body BLOB NOT NULL) STRICT;
 

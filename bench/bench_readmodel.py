@@ -1,0 +1,287 @@
+"""The store at size: how fast it fills, what a page takes meanwhile and afterwards, and what that takes of memory.
+
+    python -m bench.bench_readmodel [--records N] [--folder FOLDER] [--engine sqlite|duckdb]
+
+Records are evidence as the join writes it of a made-up fleet, every call with digests of its own. The time to make
+them is not counted. With ``--engine duckdb`` the same rows go into DuckDB in the same batches, for the comparison in
+the decision record; readers of another process are refused there while a writer has the file open.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import multiprocessing
+import os
+import resource
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from assay_stream.limits import STORE_BATCH_RECORDS
+from assay_stream.model.record import Origin, Record, Role
+from assay_stream.readmodel import schema
+from assay_stream.readmodel.filling import Filler
+from assay_stream.readmodel.queries import Store
+from assay_stream.readmodel.rows import EvidenceFilter, Paging
+
+BATCH = STORE_BATCH_RECORDS
+SERVERS, TOOLS = 50, 20
+ROUNDS = 15
+START_S = 1_772_323_200
+
+
+def _hex(*parts: object) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def evidence(number: int) -> bytes:
+    """One record of evidence, some two kilobytes as the join writes it."""
+    server, tool, version = number % SERVERS, number // SERVERS % TOOLS, number // 100_000
+    at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(START_S + number // 10)) + f".{number % 10}00000Z"
+    full = _hex("full", server, tool, version)
+    data = {
+        "actor": {"agent_id": f"agent-{number % 211}", "kind": "agent"},
+        "args_hash": f"sha256:{_hex('args', number)}",
+        "binding": {
+            "catalogue_digest": f"sha256:{_hex('list', server, version)}",
+            "full_digest": f"sha256:{full}",
+            "origin": {"offset": version, "partition": 0, "topic": "mcp.tools.list"},
+            "scope": "exact",
+            "server_scoped": True,
+            "snapshot_id": f"snapshot-{version}",
+        },
+        "decision": "deny" if number % 997 == 0 else "allow",
+        "delegation_depth": 1,
+        "observer_id": f"observer-{number % 7}",
+        "ok": True,
+        "origin": {"offset": number // 8, "partition": number % 8, "topic": "mcp.tools.call"},
+        "pin": {"status": "unpinned"},
+        "policy_digest": f"sha256:{_hex('policy')}",
+        "reason_code": "P_POLICY_ALLOW",
+        "result_hash": f"sha256:{_hex('result', number)}",
+        "server_id": f"server-{server}",
+        "side_effect": "READ",
+        "timing": {"duration_ms": number % 50, "ended_at": at, "started_at": at},
+        "tool": f"tool_{tool}",
+        "tool_call_id": f"call-{number}",
+        "tool_definition_canonicalization": "jcs:mcp_tool_definition.v1",
+        "tool_definition_digest": f"sha256:{_hex('v1', full)}",
+        "tool_definition_digest_alg": "sha256",
+        "tool_definition_schema": "assay.mcp.tool-definition.snapshot.v1",
+        "tool_definition_source": "mcp.tools/list",
+        "tool_identity": {
+            "meta_hash": _hex("meta", full),
+            "schema_hash": _hex("schema", full),
+            "server_id": f"server-{server}",
+            "tool_name": f"tool_{tool}",
+        },
+        "trace_id": _hex("trace", number)[:32],
+    }
+    event = {
+        "assaycontenthash": f"sha256:{_hex('content', number)}",
+        "assaygit": "unknown",
+        "assaypii": False,
+        "assayproducer": "assay-stream",
+        "assayproducerversion": "0.1.0",
+        "assaysecrets": False,
+        "data": data,
+        "datacontenttype": "application/json",
+        "id": _hex("id", number),
+        "source": "urn:assay-stream",
+        "specversion": "1.0",
+        "subject": data["tool"],
+        "time": at,
+        "type": "assay.tool.decision",
+    }
+    return json.dumps(event, separators=(",", ":")).encode()
+
+
+def batches(records: int) -> Iterator[list[Record]]:
+    for begin in range(0, records, BATCH):
+        part = begin // BATCH % 8
+        # The offsets of a partition follow each other, one batch a time.
+        first = begin // BATCH // 8 * BATCH
+        yield [
+            Record(Role.EVIDENCE, Origin("assay.tool.decision", part, first + index), b"", evidence(begin + index))
+            for index in range(min(BATCH, records - begin))
+        ]
+
+
+QUESTIONS: dict[str, Callable[[Store, int], Any]] = {
+    "page, newest": lambda store, _: store.evidence(EvidenceFilter()),
+    "by server": lambda store, n: store.evidence(EvidenceFilter(server_id=f"server-{n % SERVERS}")),
+    "by time": lambda store, n: store.evidence(
+        EvidenceFilter(since_us=(START_S + n) * 1_000_000, until_us=(START_S + n + 60) * 1_000_000)
+    ),
+    "by digest of one call": lambda store, n: store.evidence(EvidenceFilter(digest=_hex("args", n))),
+    "by digest of a definition": lambda store, n: store.evidence(
+        EvidenceFilter(digest=_hex("v1", _hex("full", n % SERVERS, 3, 0)))
+    ),
+    "by digest of every call": lambda store, _: store.evidence(EvidenceFilter(digest=_hex("policy"))),
+    "places of a digest": lambda store, n: store.places(_hex("full", n % SERVERS, 3, 0)),
+    "refused calls of an observer": lambda store, n: store.evidence(
+        EvidenceFilter(observer_id=f"observer-{n % 7}", decision="deny")
+    ),
+    "server, tool and agent": lambda store, n: store.evidence(
+        EvidenceFilter(server_id=f"server-{n % SERVERS}", tool_name="tool_3", agent_id=f"agent-{n % 211}")
+    ),
+    "no such agent on a server": lambda store, n: store.evidence(
+        EvidenceFilter(server_id=f"server-{n % SERVERS}", tool_name="tool_3", observer_id="observer-0", is_unbound=True)
+    ),
+    "servers": lambda store, _: store.servers(now_us=(START_S + 100_000) * 1_000_000),
+    "tools, 200 a page": lambda store, _: store.tools(now_us=(START_S + 100_000) * 1_000_000, paging=Paging(limit=200)),
+    "observers": lambda store, _: store.observers(now_us=(START_S + 100_000) * 1_000_000),
+    "status": lambda store, _: store.status(),
+}
+
+
+def ask(folder: Path, records: int, rounds: int) -> dict[str, list[float]]:
+    store = Store(schema.reading(folder))
+    taken: dict[str, list[float]] = {name: [] for name in QUESTIONS}
+    for number in range(rounds):
+        for name, question in QUESTIONS.items():
+            started_s = time.perf_counter()
+            question(store, number * 7_919 % records)
+            taken[name].append((time.perf_counter() - started_s) * 1_000)
+    store.close()
+    return taken
+
+
+def _ask_until(folder: Path, records: int, stop: Any, answers: Any) -> None:
+    taken: dict[str, list[float]] = {name: [] for name in QUESTIONS}
+    while not stop.is_set():
+        for name, found in ask(folder, records, 1).items():
+            taken[name] += found
+        time.sleep(0.5)
+    answers.put(taken)
+
+
+def shown(title: str, taken: dict[str, list[float]]) -> None:
+    print(f"\n{title}: median and worst, ms")
+    for name, found in taken.items():
+        print(f"  {name:<30} {statistics.median(found):8.1f} {max(found):8.1f}")
+
+
+def peak_mib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1_024
+
+
+def sqlite(folder: Path, records: int) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    context = multiprocessing.get_context("spawn")
+    stop, answers = context.Event(), context.Queue()
+    reader = context.Process(target=_ask_until, args=(folder, records, stop, answers))
+    wall_s = cpu_s = 0.0
+    with schema.writing(folder) as connection:
+        filler = Filler(connection)
+        for number, batch in enumerate(batches(records)):
+            wall, cpu = time.perf_counter(), time.process_time()
+            filler.take(batch)
+            wall_s += time.perf_counter() - wall
+            cpu_s += time.process_time() - cpu
+            if number == 0:
+                reader.start()
+            if number % 40 == 0:
+                print(f"{(number + 1) * BATCH:>9,} {(number + 1) * BATCH / cpu_s:,.0f} records/s of CPU", flush=True)
+        print(f"filled {records:,}: {records / wall_s:,.0f} records/s of wall time, {records / cpu_s:,.0f} of CPU")
+        print(
+            f"peak memory of the writer {peak_mib():,.0f} MiB; file "
+            f"{(folder / schema.FILE).stat().st_size / 2**20:,.0f} MiB"
+        )
+    stop.set()
+    shown("while it filled, from another process", answers.get(timeout=600))
+    reader.join()
+    shown("afterwards", ask(folder, records, ROUNDS))
+    print(f"load of the machine: {os.getloadavg()}")
+
+
+def duckdb(folder: Path, records: int) -> None:
+    import duckdb as engine
+
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    path = str(folder / "store.duckdb")
+    store = engine.connect(path)
+    store.execute(
+        "CREATE TABLE evidence (id BIGINT, time_us BIGINT, server TEXT, tool TEXT, args TEXT, definition TEXT, "
+        "body BLOB)"
+    )
+    store.execute("CREATE INDEX evidence_args ON evidence (args)")
+    store.execute("CREATE INDEX evidence_definition ON evidence (definition)")
+    import pyarrow
+
+    cpu_s = wall_s = 0.0
+    number = 0
+    from assay_stream.readmodel.calls import packed
+
+    for batch in batches(records):
+        wall, cpu = time.perf_counter(), time.process_time()
+        rows = []
+        for record in batch:
+            event = json.loads(record.value or b"")
+            data = event["data"]
+            rows.append(
+                {
+                    "id": number,
+                    "time_us": START_S * 1_000_000 + number,
+                    "server": data["server_id"],
+                    "tool": data["tool"],
+                    "args": data["args_hash"],
+                    "definition": data["tool_definition_digest"],
+                    "body": packed(record.value or b""),
+                }
+            )
+            number += 1
+        table = pyarrow.Table.from_pylist(rows)
+        store.register("batch", table)
+        store.execute("BEGIN; INSERT INTO evidence SELECT * FROM batch; COMMIT")
+        store.unregister("batch")
+        wall_s += time.perf_counter() - wall
+        cpu_s += time.process_time() - cpu
+    print(f"filled {records:,}: {records / wall_s:,.0f} records/s of wall time, {records / cpu_s:,.0f} of CPU")
+    print(f"peak memory of the writer {peak_mib():,.0f} MiB; file {Path(path).stat().st_size / 2**20:,.0f} MiB")
+    context = multiprocessing.get_context("spawn")
+    answers = context.Queue()
+    reader = context.Process(target=_open_duckdb, args=(path, answers))
+    reader.start()
+    print(f"a reader of another process while the writer has it open: {answers.get(timeout=60)}")
+    reader.join()
+    for name, statement, given in (
+        ("by digest of one call", "SELECT * FROM evidence WHERE args = ?", f"sha256:{_hex('args', 4_321)}"),
+        ("by server, newest", "SELECT * FROM evidence WHERE server = ? ORDER BY time_us DESC LIMIT 50", "server-3"),
+    ):
+        found = []
+        for _ in range(ROUNDS):
+            started_s = time.perf_counter()
+            store.execute(statement, [given]).fetchall()
+            found.append((time.perf_counter() - started_s) * 1_000)
+        print(f"  {name:<30} {statistics.median(found):8.1f} {max(found):8.1f}")
+
+
+def _open_duckdb(path: str, answers: Any) -> None:
+    import duckdb as engine
+
+    try:
+        engine.connect(path, read_only=True).close()
+        answers.put("opened")
+    except engine.Error as error:
+        answers.put(type(error).__name__)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "assay-readmodel")
+    parser.add_argument("--engine", choices=("sqlite", "duckdb"), default="sqlite")
+    given = parser.parse_args()
+    (sqlite if given.engine == "sqlite" else duckdb)(given.folder, given.records)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""``assay-stream store``: fill the store that commands and the console read, and say how far it is."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from time import time_ns
+from typing import Annotated
+
+import typer
+
+from assay_stream.alerts.formats.view import time_text
+from assay_stream.cli.options import AsJson, Bootstrap
+from assay_stream.cli.output import print_json, print_line
+from assay_stream.config import load_settings
+from assay_stream.errors import ConfigurationError, needing_extra
+from assay_stream.files.archive import lines_of, open_archive, read_files
+from assay_stream.files.record_line import record_line_parts
+from assay_stream.kafka.store_filling import bounds_of
+from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.readmodel import schema
+from assay_stream.readmodel.filling import ROLES, Filler, fill
+from assay_stream.readmodel.queries import Store
+from assay_stream.readmodel.rows import StoreStatus
+from assay_stream.replay.results import FILES
+from assay_stream.replay.run import Replay, spooled
+from assay_stream.text.escaping import visible
+
+store_app = typer.Typer(help="A store of inventory, evidence, alerts and decisions.", no_args_is_help=True)
+
+StoreFolder = Annotated[
+    Path | None, typer.Option("--store", help="Folder of the store. Default: ASSAY_STREAM_STORE.", metavar="FOLDER")
+]
+Rebuild = Annotated[bool, typer.Option("--rebuild", help="Begin with an empty store, whatever is there.")]
+_ROLE_OF_FILE = {name: role for role, name in FILES.items() if role in ROLES}
+
+
+def store_folder(given: Path | None) -> Path:
+    """Return the folder of the store.
+
+    Raises:
+        ConfigurationError: ``no_store`` where none is named.
+    """
+    folder = load_settings().store if given is None else given
+    if folder is None:
+        raise ConfigurationError("no_store", "name the store's folder: --store FOLDER, or ASSAY_STREAM_STORE")
+    return folder
+
+
+@store_app.command()
+def run(
+    store: StoreFolder = None,
+    rebuild: Rebuild = False,
+    once: Annotated[bool, typer.Option("--once", help="Read what is there now, then exit.")] = False,
+    web_port: Annotated[
+        int | None, typer.Option(min=1, max=65_535, help="Serve /healthz, /readyz and /metrics on this port.")
+    ] = None,
+    bootstrap_servers: Bootstrap = None,
+) -> None:
+    """Fill the store from the topics, and keep it up to date until SIGTERM or SIGINT.
+
+    Goes on where it stopped: records and positions are committed together. One process fills a store; any number
+    read it meanwhile.
+    """
+    settings, folder = load_settings(bootstrap_servers=bootstrap_servers), store_folder(store)
+    with needing_extra("worker"):
+        from assay_stream.worker.storing import run_store
+    run_store(settings, folder, rebuild=rebuild, once=once, web_port=web_port)
+
+
+@store_app.command()
+def load(
+    inputs: Annotated[
+        list[Path], typer.Argument(help="What `replay` or `archive` wrote: files or folders.", metavar="PATH...")
+    ],
+    store: StoreFolder = None,
+    rebuild: Rebuild = False,
+) -> None:
+    """Fill a new store from files: the results of a replay, or recorded observations, which are replayed first."""
+    folder = store_folder(store)
+    if not rebuild and (folder / schema.FILE).exists():
+        raise ConfigurationError(
+            "store_exists", f"there is a store in {folder}: choose another folder, or give --rebuild to replace it"
+        )
+    paths = _files_in(inputs)
+    with schema.writing(folder, rebuild=rebuild) as connection:
+        filler = Filler(connection)
+        filler.begin("files")
+        fill(connection, _records(paths))
+        filler.refresh()
+        # Whoever loads old files wants them: only the size is bounded.
+        now_us = time_ns() // 1_000
+        bounds = replace(bounds_of(load_settings()), age_us=now_us)
+        while filler.keep_within(bounds, now_us=now_us):
+            pass
+        _show(Store(connection).status())
+
+
+@store_app.command()
+def status(store: StoreFolder = None, as_json: AsJson = False) -> None:
+    """Say what the store holds and what not: positions, lag, ages, sizes. Exit code 1 if anything was lost."""
+    folder = store_folder(store)
+    opened = Store(schema.reading(folder))
+    with schema.failures(folder):
+        found = opened.status()
+    opened.close()
+    if as_json:
+        print_json({**asdict(found), "positions": [asdict(each) | {"lag": each.lag} for each in found.positions]})
+    else:
+        _show(found)
+    if any(each.lost for each in found.positions):
+        raise typer.Exit(1)
+
+
+def _show(found: StoreStatus) -> None:
+    print_line(f"store version {found.schema_version}, filled from {visible(found.deployment)}")
+    print_line(
+        f"size {found.size_bytes / 1_048_576:,.1f} MiB; "
+        + ", ".join(f"{n:,} {what}" for what, n in found.counts.items())
+    )
+    if found.oldest_us is not None and found.newest_us is not None:
+        print_line(f"evidence from {_time(found.oldest_us)} to {_time(found.newest_us)}")
+    if found.complete_since_us is not None:
+        print_line(f"evidence before {_time(found.complete_since_us)} is not here")
+    if found.dropped:
+        print_line(f"{found.dropped:,} records of evidence were dropped for age or size; they are still in their topic")
+    for each in found.positions:
+        lag = "lag unknown" if each.lag is None else f"lag {each.lag:,}"
+        refused = f", {each.refused:,} refused" if each.refused else ""
+        lost = f", {each.lost:,} lost to retention" if each.lost else ""
+        print_line(f"{visible(each.topic)}/{each.partition}: {each.read:,} read, {lag}{refused}{lost}")
+
+
+def _time(time_us: int) -> str:
+    return time_text(time_us // 1_000)
+
+
+def _files_in(paths: list[Path]) -> list[Path]:
+    """Return files, of folders what is in them, each once."""
+    found: dict[Path, None] = {}
+    for path in paths:
+        inside = sorted(each for each in path.iterdir() if each.is_file()) if path.is_dir() else [path]
+        found.update(dict.fromkeys(each.resolve() for each in inside))
+    return list(found)
+
+
+def _records(paths: list[Path]) -> Iterator[Record]:
+    """Yield the records of results as they stand, then those that follow from recorded observations."""
+    observed = []
+    for path in paths:
+        role = _ROLE_OF_FILE.get(path.name)
+        if role is not None:
+            yield from _results(path, role)
+        elif path.name not in FILES.values():
+            observed.append(path)
+    if not observed:
+        return
+    settings = load_settings()
+    written: list[Output] = []
+    offsets: dict[tuple[Role, int], int] = {}
+    with spooled(read_files(observed)) as spool:
+        replay = Replay(
+            spool,
+            producer=settings.producer(),
+            limits=settings.limits(),
+            redaction=settings.redaction(),
+            call_profile=settings.call_profile,
+            alert_rules=settings.alert_rules(),
+            take_fact=written.append,
+        )
+        for outputs in replay.steps():
+            written += outputs
+            for output in written:
+                place = (output.role, output.partition or 0)
+                offset = offsets[place] = offsets.get(place, -1) + 1
+                origin = Origin(topic=f"replay of {output.role.value}", partition=place[1], offset=offset)
+                yield Record(output.role, origin, output.key, output.value, output.headers, output.timestamp_ms)
+            written.clear()
+
+
+def _results(path: Path, role: Role) -> Iterator[Record]:
+    for number, line in enumerate(open_archive(path, of=lines_of)):
+        value = line.rstrip(b"\r\n")
+        if value:
+            place = Origin(topic=str(path), partition=0, offset=number)
+            record = record_line_parts(value, place) if value.startswith(b'{"origin"') else None
+            yield Record(role, place, b"", value) if record is None else record

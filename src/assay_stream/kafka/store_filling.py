@@ -1,0 +1,237 @@
+"""The store filled from the topics: by assignment, committed records only, positions kept in the store itself.
+
+1. No consumer group: one process fills one store, and where it goes on is what the store says.
+2. A log that ends before where the store stands, or holds another record where the store read its last, was made
+   again: its offsets mean something else now, so nothing of it can be taken in.
+3. Offsets that retention deleted before they were read are counted, and reading goes on behind them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+import structlog
+from aiokafka import TopicPartition
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError
+
+from assay_stream.config import Settings
+from assay_stream.errors import ConfigurationError, OperatingError
+from assay_stream.kafka.connection import Consumer, start_admin
+from assay_stream.kafka.ranges import start_reader
+from assay_stream.kafka.refusals import explained
+from assay_stream.kafka.stage import StageMetrics
+from assay_stream.kafka.topics import topic_names
+from assay_stream.kafka.transport import record_of
+from assay_stream.limits import STORE_BATCH_RECORDS
+from assay_stream.model.record import Role
+from assay_stream.readmodel.bounds import Bounds
+from assay_stream.readmodel.filling import ROLES, Filler, witness_of
+
+_log = structlog.get_logger(__name__)
+
+_PAUSE_S = 1.0
+_FAILURES_MAX = 10
+_CLOSE_LIMIT_S = 5.0
+_LOOK_S = 5.0
+"""Between two looks at how far the logs go, and at what the store may keep."""
+_DAY_US = 86_400 * 1_000_000
+_MIB = 1_024 * 1_024
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1_000
+
+
+def bounds_of(settings: Settings) -> Bounds:
+    """Return what the store may keep, as the settings say."""
+    return Bounds(age_us=settings.store_days * _DAY_US, size_bytes=settings.store_mib_max * _MIB)
+
+
+class StoreFilling:
+    """Fills a store until told to stop, or until everything is read that was there.
+
+    Args:
+        filler: of the store; nobody else may use its connection while this runs.
+        once: read what is there now, and end.
+        metrics: counts what is read.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        filler: Filler,
+        *,
+        once: bool = False,
+        metrics: StageMetrics | None = None,
+        now_us: Callable[[], int] = _now_us,
+    ) -> None:
+        self._settings = settings
+        self._filler = filler
+        self._once = once
+        self._metrics = StageMetrics() if metrics is None else metrics
+        self._now_us = now_us
+        self._names = topic_names(settings)
+        self._roles = {self._names[role]: role for role in ROLES}
+        self._ends: dict[TopicPartition, int] = {}
+        self._lags: dict[tuple[str, int], int] = {}
+        self._looked_s = 0.0
+        self._moved_s = time.monotonic()
+        self._stopping = asyncio.Event()
+        self.ready = False
+        """Whether the store is being filled, and holds everything that was there when it began."""
+
+    @property
+    def still_s(self) -> float:
+        """For how long nothing was tried."""
+        return time.monotonic() - self._moved_s
+
+    def lags(self) -> dict[tuple[str, int], int]:
+        """Return how many offsets of each log are not in the store, as of the last look."""
+        return dict(self._lags)
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Fill the store.
+
+        Raises:
+            ConfigurationError: ``topic_missing``, ``store_of_another``, ``topic_recreated``.
+            OperatingError: ``broker_unreachable``, ``brokers_failing``, ``store_failing``.
+        """
+        failures = 0
+        while not self._stopping.is_set():
+            consumer: Consumer | None = None
+            try:
+                places = await self._places()
+                consumer = await start_reader(self._settings)
+                await self._open(consumer, places)
+                while not await self._turn(consumer):
+                    failures = 0
+                return
+            except OffsetOutOfRangeError:
+                # Retention went past us: what is gone is counted when the logs are opened again.
+                self._metrics.reopened()
+            except (KafkaError, OSError, TimeoutError) as error:
+                told = explained(error)
+                if isinstance(told, ConfigurationError):
+                    raise told from error
+                failures += 1
+                self.ready = False
+                self._metrics.reopened()
+                _log.warning("brokers_not_answering", error=type(error).__name__, attempt=failures)
+                if failures > _FAILURES_MAX:
+                    raise OperatingError(
+                        "brokers_failing",
+                        f"filling the store failed {failures} times, last with {type(error).__name__}",
+                    ) from error
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_PAUSE_S * failures):
+                        await self._stopping.wait()
+            finally:
+                self.ready = False
+                if consumer is not None:
+                    with suppress(KafkaError, OSError, TimeoutError):
+                        await asyncio.wait_for(consumer.stop(), _CLOSE_LIMIT_S)
+
+    async def _places(self) -> list[TopicPartition]:
+        admin = await start_admin(self._settings)
+        try:
+            cluster = (await admin.describe_cluster())["cluster_id"]
+            missing = sorted(self._roles.keys() - set(await admin.list_topics()))
+            if missing:
+                raise ConfigurationError(
+                    "topic_missing", f"no such topic: {', '.join(missing)}. Create it: assay-stream topics apply"
+                )
+            described = await admin.describe_topics(list(self._roles))
+        finally:
+            await admin.close()
+        prefix = self._settings.topic_prefix
+        named = f"cluster {cluster}, topics {prefix}*" if prefix else f"cluster {cluster}"
+        oldest_us = self._now_us() - bounds_of(self._settings).age_us
+        await asyncio.to_thread(self._filler.begin, named, oldest_us=oldest_us)
+        return [
+            TopicPartition(topic["topic"], each["partition"]) for topic in described for each in topic["partitions"]
+        ]
+
+    async def _open(self, consumer: Consumer, places: list[TopicPartition]) -> None:
+        """Go to where the store stands in each log."""
+        begins, self._ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
+        for place in places:
+            await self._check_same(consumer, place, begins[place])
+        consumer.assign(places)
+        for place in places:
+            begin, before = begins[place], self._filler.position(place.topic, place.partition)
+            lost = 0 if before is None else max(begin - before, 0)
+            is_compacted = self._roles[place.topic] in (Role.BINDINGS, Role.DEFINITIONS, Role.VERDICTS)
+            if lost and not is_compacted:
+                self._metrics.lost(lost)
+                _log.error("input_expired", topic=place.topic, partition=place.partition, lost=lost)
+            await asyncio.to_thread(
+                self._filler.note,
+                self._roles[place.topic],
+                *place,
+                following=begin,
+                lost=0 if is_compacted else lost,
+                end=self._ends[place],
+            )
+            consumer.seek(place, max(begin, before or 0))
+        _log.info("filling_store", logs=len(places))
+
+    async def _check_same(self, consumer: Consumer, place: TopicPartition, begin: int) -> None:
+        """Make sure that a log is the one that the store was filled from."""
+        before = self._filler.position(place.topic, place.partition) or 0
+        witness = self._filler.witness(place.topic, place.partition)
+        is_same = before <= self._ends[place]
+        if is_same and witness is not None and witness[0] >= begin:
+            consumer.assign([place])
+            consumer.seek(place, witness[0])
+            fetched = await consumer.getmany(place, timeout_ms=int(_LOOK_S * 1_000), max_records=1)
+            found = next(iter(fetched.get(place, [])), None)
+            # Compaction takes records away, and only that.
+            if found is not None and found.offset == witness[0]:
+                is_same = witness_of(record_of(self._roles[place.topic], found)) == witness[1]
+        if not is_same:
+            raise ConfigurationError(
+                "topic_recreated",
+                f"{place.topic}/{place.partition} is not the log that the store was filled from: the topic was made "
+                "again. Fill the store anew: assay-stream store run --rebuild",
+            )
+
+    async def _turn(self, consumer: Consumer) -> bool:
+        """Take in what was fetched, and say whether that was all."""
+        self._moved_s = time.monotonic()
+        fetched = await consumer.getmany(
+            timeout_ms=self._settings.poll_timeout_ms,
+            max_records=min(self._settings.batch_records_max, STORE_BATCH_RECORDS),
+        )
+        records = [record_of(self._roles[place.topic], each) for place, found in fetched.items() for each in found]
+        if records:
+            started_s = time.monotonic()
+            await asyncio.to_thread(self._filler.take, records)
+            self._metrics.batch(len(records), {}, seconds=time.monotonic() - started_s)
+        if time.monotonic() - self._looked_s >= _LOOK_S or (not records and not self.ready):
+            await self._look(consumer)
+        return self._stopping.is_set() or (self._once and self.ready)
+
+    async def _look(self, consumer: Consumer) -> None:
+        """Note how far the logs go, and drop what is beyond the bounds."""
+        self._looked_s = time.monotonic()
+        places = list(self._ends)
+        positions = {place: await consumer.position(place) for place in places}
+        # Markers of transactions are offsets without a record: where one was passed, the store must know.
+        self.ready = self.ready or all(positions[place] >= end for place, end in self._ends.items())
+        for place in places:
+            end = consumer.last_stable_offset(place)
+            known = None if end is None or end < 0 else end
+            role = self._roles[place.topic]
+            await asyncio.to_thread(self._filler.note, role, *place, following=positions[place], end=known)
+            self._lags[place.topic, place.partition] = max((known or 0) - positions[place], 0)
+        bounds, now_us = bounds_of(self._settings), self._now_us()
+        while (dropped := await asyncio.to_thread(self._filler.keep_within, bounds, now_us=now_us)) and not (
+            self._stopping.is_set()
+        ):
+            self._metrics.batch(0, {"dropped": dropped}, seconds=time.monotonic() - self._looked_s)

@@ -1,0 +1,35 @@
+"""The process that fills the store."""
+
+from pathlib import Path
+
+from assay_stream.config import Settings
+from assay_stream.kafka.store_filling import StoreFilling
+from assay_stream.readmodel import schema
+from assay_stream.readmodel.filling import ROLES, Filler
+from assay_stream.worker.host import Host, PartitionCounts, run_host
+from assay_stream.worker.metrics import PrometheusStage
+
+_STAGE = "store"
+
+
+def run_store(
+    settings: Settings, folder: Path, *, rebuild: bool = False, once: bool = False, web_port: int | None = None
+) -> None:
+    """Fill a store until SIGTERM or SIGINT, or until it holds everything that is there.
+
+    Args:
+        rebuild: begin with an empty store, whatever is there.
+
+    Raises:
+        ConfigurationError: ``store_in_use``, ``store_version``, ``store_of_another``, ``topic_missing``,
+            ``topic_recreated``, ``web_port_taken``.
+        OperatingError: ``broker_unreachable``, ``brokers_failing``, ``store_failing``.
+    """
+    with schema.writing(folder, rebuild=rebuild) as connection:
+
+        def build(host: Host, counts: PartitionCounts) -> None:
+            metrics = PrometheusStage(host.metrics, _STAGE)
+            filling = StoreFilling(settings, Filler(connection), once=once, metrics=metrics)
+            host.add(_STAGE, filling, still_s=lambda: filling.still_s, note_gauges=lambda: metrics.lags(filling.lags()))
+
+        run_host(settings, set(ROLES), build, web_port=web_port)

@@ -1,0 +1,261 @@
+"""What the store is asked, and what it answers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+
+from assay_stream.alerts.formats.view import read_alert
+from assay_stream.alerts.index import AlertIndex, ReviewState
+from assay_stream.alerts.selection import AlertSelection, SeverityLevel
+from assay_stream.errors import InputError
+from assay_stream.limits import STORE_PAGE_ROWS_MAX
+from assay_stream.model.record import Record, Role
+from assay_stream.readmodel.queries import Store, load
+from assay_stream.readmodel.rows import AlertFilter, EvidenceFilter, EvidenceRow, Paging
+from tests.support.readmodel import NOW_US, data_of, history, of_role
+
+STORE = load(history())
+EVIDENCE = of_role(history(), Role.EVIDENCE)
+
+
+def every(wanted: EvidenceFilter, store: Store = STORE, limit: int = 7) -> list[EvidenceRow]:
+    """All pages of an answer."""
+    page = store.evidence(wanted, Paging(limit=limit))
+    rows = [*page.rows]
+    while page.following is not None:
+        page = store.evidence(wanted, Paging(limit=limit, after=page.following))
+        rows += page.rows
+    return rows
+
+
+def expected(**fields: Any) -> list[Record]:
+    """The records of evidence whose payload has these members."""
+    return [record for record in EVIDENCE if data_of(record).items() >= fields.items()]
+
+
+FILTERS = [
+    ({}, {}),
+    ({"server_id": "server-1"}, {"server_id": "server-1"}),
+    ({"tool_name": "tool_2"}, {"tool": "tool_2"}),
+    ({"observer_id": "observer-1"}, {"observer_id": "observer-1"}),
+    ({"agent_id": "agent-3"}, {"actor": {"agent_id": "agent-3", "kind": "agent"}}),
+    ({"decision": "allow"}, {"decision": "allow"}),
+    (
+        {"server_id": "server-1", "tool_name": "tool_2", "decision": "allow"},
+        {"server_id": "server-1", "tool": "tool_2"},
+    ),
+    ({"server_id": "nobody"}, {"server_id": "nobody"}),
+    ({"decision": "deny"}, {"decision": "deny"}),
+    ({"is_unbound": True}, {"unbound_reason": "x"}),
+]
+
+
+@pytest.mark.parametrize(("wanted", "fields"), FILTERS)
+def test_filters_select_what_a_scan_selects(wanted: dict[str, Any], fields: dict[str, Any]) -> None:
+    """Every filter gives the records that have the value, newest first, each once, over all pages."""
+    rows = every(EvidenceFilter(**wanted))
+    assert sorted(row.origin for row in rows) == sorted(record.origin for record in expected(**fields))
+    assert [row.time_us for row in rows] == sorted((row.time_us for row in rows), reverse=True)
+
+
+def test_a_range_of_time_has_its_beginning_and_not_its_end() -> None:
+    """``since`` is inclusive, ``until`` exclusive."""
+    times = sorted(row.time_us for row in every(EvidenceFilter()))
+    wanted = EvidenceFilter(since_us=times[5], until_us=times[10])
+    assert sorted(row.time_us for row in every(wanted)) == times[5:10]
+    assert every(EvidenceFilter(since_us=times[-1] + 1)) == []
+    assert len(every(EvidenceFilter(since_us=-(2**70), until_us=2**70))) == len(EVIDENCE)
+
+
+def test_every_digest_of_a_record_finds_it() -> None:
+    """Digests of any scheme, identifiers and hashes lead to the record, and only to those that have them."""
+    schemes = set()
+    for record in EVIDENCE[:10]:
+        whole = STORE.evidence_at(record.origin)
+        assert whole is not None
+        for digest in whole.digests:
+            schemes.add(digest.scheme)
+            found = {row.origin for row in every(EvidenceFilter(digest=digest.value), limit=500)}
+            bare = digest.value.removeprefix("sha256:")
+            held = {other.origin for other in EVIDENCE if bare.encode() in (other.value or b"")}
+            assert record.origin in found
+            assert found <= held
+    assert {
+        "assay.v1",
+        "assay.schema_hash",
+        "full",
+        "catalogue",
+        "args_hash",
+        "result_hash",
+        "trace_id",
+        "id",
+    } <= schemes
+
+
+@pytest.mark.parametrize("form", ["{}", "sha256:{}", " {} ", "SHA"])
+def test_a_digest_is_taken_in_any_form(form: str) -> None:
+    """With ``sha256:`` or without, in capitals or not."""
+    bare = data_of(EVIDENCE[3])["args_hash"].removeprefix("sha256:")
+    asked = bare.upper() if form == "SHA" else form.format(bare)
+    assert EVIDENCE[3].origin in {row.origin for row in every(EvidenceFilter(digest=asked))}
+
+
+def test_digests_that_look_alike_are_different() -> None:
+    """One digit makes another digest, however much of it is the same."""
+    bare = data_of(EVIDENCE[3])["args_hash"].removeprefix("sha256:")
+    other = ("1" if bare[0] == "0" else "0") + bare[1:]
+    assert every(EvidenceFilter(digest=other)) == []
+    assert every(EvidenceFilter(digest=bare[:40])) == []
+
+
+def test_a_digest_and_a_server_narrow_each_other() -> None:
+    """Filters apply to what a digest finds."""
+    policy = data_of(EVIDENCE[0])["policy_digest"]
+    rows = every(EvidenceFilter(digest=policy, server_id="server-1"))
+    assert sorted(row.origin for row in rows) == sorted(one.origin for one in expected(server_id="server-1"))
+
+
+def test_places_name_every_kind_of_place() -> None:
+    """A definition's digest stands in calls, facts, lists and alerts; each says with which role."""
+    full = next(digest.value for row in every(EvidenceFilter()) for digest in row.digests if digest.scheme == "full")
+    found = STORE.places(full)
+    assert {"tool", "definition", "calls"} <= {place.place for place in found}
+    assert all(place.digest.scheme and place.digest.role for place in found)
+    calls = sum(place.calls for place in found if place.place == "calls")
+    assert calls == len(every(EvidenceFilter(digest=full)))
+    [own] = STORE.places(orjson.loads(EVIDENCE[0].value or b"")["id"])
+    assert (own.place, own.digest.role) == ("evidence", "evidence")
+    assert STORE.places("0" * 63 + "1") != ()
+    assert STORE.places("nothing") == ()
+
+
+def test_a_page_is_bounded() -> None:
+    """However many rows are asked for."""
+    assert len(STORE.evidence(EvidenceFilter(), Paging(limit=-5)).rows) == 1
+    many = STORE.evidence(EvidenceFilter(), Paging(limit=10**9))
+    assert len(many.rows) <= STORE_PAGE_ROWS_MAX
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "W10=", "WyJhIiwiYiJd", "é", "A" * 10**6])
+def test_a_cursor_that_is_none_is_refused(cursor: str) -> None:
+    """Cursors come from users, too."""
+    with pytest.raises(InputError, match="bad_cursor"):
+        STORE.evidence(EvidenceFilter(), Paging(after=cursor))
+
+
+@pytest.mark.parametrize("reference", ["", "x", "-1", "99", "1" * 100, "²"])
+def test_a_reference_that_is_none_finds_nothing(reference: str) -> None:
+    """References come from users, too."""
+    assert STORE.evidence_of(reference) is None or reference == "99"
+
+
+def test_tools_say_what_was_listed_and_pinned() -> None:
+    """Versions, pins and calls of each tool; pages go on across servers."""
+    page = STORE.tools(now_us=NOW_US, paging=Paging(limit=2))
+    rows = [*page.rows]
+    while page.following is not None:
+        page = STORE.tools(now_us=NOW_US, paging=Paging(limit=2, after=page.following))
+        rows += page.rows
+    assert [(row.server_id, row.tool_name) for row in rows] == [
+        (f"server-{s}", f"tool_{t}") for s in range(3) for t in range(3)
+    ]
+    by_name = {(row.server_id, row.tool_name): row for row in rows}
+    assert by_name["server-0", "tool_1"].pin_status == "mismatch"
+    assert by_name["server-0", "tool_2"].pin_status == "unpinned"
+    assert all(row.is_listed for row in rows)
+    assert sum(row.calls for row in rows) == sum(row.calls_day for row in rows) == len(EVIDENCE)
+    for row in rows:
+        assert row.versions == len(STORE.versions(row.server_id, row.tool_name))
+        assert STORE.tool(row.server_id, row.tool_name, now_us=NOW_US) == row
+    assert STORE.tool("server-0", "nothing", now_us=NOW_US) is None
+    assert STORE.server("nobody", now_us=NOW_US) is None
+
+
+def test_calls_of_a_day_are_those_before_the_time_asked_about() -> None:
+    """Two days later there were none."""
+    rows = STORE.servers(now_us=NOW_US + 2 * 86_400_000_000).rows
+    assert {row.calls_day for row in rows} == {0}
+
+
+def test_observers_are_who_listed_or_reported() -> None:
+    """Each with its servers and calls."""
+    rows = STORE.observers(now_us=NOW_US).rows
+    assert [row.observer_id for row in rows] == ["observer-0", "observer-1"]
+    assert sum(row.calls for row in rows) == len(EVIDENCE)
+    assert {row.servers for row in rows} == {3}
+
+
+def test_alerts_are_those_that_a_reading_of_the_topic_gives() -> None:
+    """The same rows as ``alerts list`` makes of the alert topic, in its order."""
+    index = AlertIndex()
+    for record in of_role(history(), Role.ALERTS):
+        index.add(read_alert(record.value))
+    page = STORE.alerts(AlertFilter(state=None), Paging(limit=3))
+    rows = [*page.rows]
+    while page.following is not None:
+        page = STORE.alerts(AlertFilter(state=None), Paging(limit=3, after=page.following))
+        rows += page.rows
+    assert {row.uid: row for row in rows} == index.rows
+    order = [(-row.severity_id, -row.last_seen_ms, row.uid) for row in rows]
+    assert order == sorted(order)
+    history_of = STORE.alert(rows[0].uid[:12])
+    assert history_of.row == rows[0]
+    assert history_of.records[-1]["finding_info"]["uid"] == rows[0].uid
+
+
+def test_alerts_are_filtered_by_what_they_are_about() -> None:
+    """Severity, state, server, tool, kind, and whether somebody looks after them."""
+    rows = STORE.alerts(AlertFilter(state=None), Paging(limit=1_000)).rows
+    low = AlertFilter(state=None, selection=AlertSelection(severity=SeverityLevel.MEDIUM))
+    assert set(STORE.alerts(low).rows) == {row for row in rows if row.severity_id >= 3}
+    assert {row.state for row in STORE.alerts().rows} == {ReviewState.OPEN}
+    unreviewed = STORE.alerts(AlertFilter(is_unreviewed=True)).rows
+    assert set(unreviewed) == {row for row in rows if row.state is ReviewState.OPEN and not row.assigned_to}
+    tool = STORE.alerts(AlertFilter(state=None, tool_name="tool_*")).rows
+    assert {row.tool_name for row in tool} <= {f"tool_{number}" for number in range(3)}
+    assert STORE.alerts(AlertFilter(kind="no_such_kind")).rows == ()
+    assert sum(STORE.alert_counts().values()) == len(rows)
+
+
+@pytest.mark.parametrize(("prefix", "code"), [("zz", "bad_uid"), ("0" * 64, "unknown_uid"), ("x' OR 1=1", "bad_uid")])
+def test_an_alert_that_is_not_there_is_an_error(prefix: str, code: str) -> None:
+    """With the code that ``alerts show`` gives."""
+    with pytest.raises(InputError, match=code):
+        STORE.alert(prefix)
+
+
+def test_definitions_are_found_by_any_digest() -> None:
+    """The definition itself comes with its digest under every scheme."""
+    row = STORE.tools(now_us=NOW_US).rows[0]
+    for digest in row.digests:
+        if digest.scheme != "mcptrust.risk_level":
+            assert row.full_digests[0] in {found.full_digest for found in STORE.definitions(digest.value)}
+    found = STORE.definition(row.full_digests[0])
+    assert found is not None
+    assert found.definition["name"] == row.tool_name
+    assert STORE.definition("nothing") is None
+
+
+def test_decisions_say_who_and_why() -> None:
+    """The control record's own time, author and reason."""
+    [decision] = STORE.decisions(server_id="server-0").rows
+    assert (decision.author, decision.reason, decision.tool_name) == ("ann", "review", "tool_1")
+    assert decision.scheme == "assay.v1"
+    assert STORE.decisions(author="ann").rows == (decision,)
+    assert STORE.decisions(server_id="server-1").rows == ()
+    assert STORE.decisions(since_us=decision.time_us + 1).rows == ()
+    assert STORE.places(str(decision.value))[0].digest.scheme == "assay.v1"
+
+
+def test_status_says_what_is_here() -> None:
+    """Counts, ages and positions."""
+    status = STORE.status()
+    assert status.counts["evidence"] == len(EVIDENCE)
+    assert (status.complete_since_us, status.dropped) == (None, 0)
+    times = [row.time_us for row in every(EvidenceFilter())]
+    assert (status.oldest_us, status.newest_us) == (min(times), max(times))
+    assert replace(status.positions[0], end=None).lag is None

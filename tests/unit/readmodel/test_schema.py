@@ -1,0 +1,128 @@
+"""The store's file: who may write it, who may read it, and what is said of one that cannot be used."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sqlite3
+import stat
+from pathlib import Path
+
+import pytest
+
+from assay_stream.errors import ConfigurationError, InputError, OperatingError
+from assay_stream.readmodel import schema
+from assay_stream.readmodel.filling import Filler, fill
+from assay_stream.readmodel.queries import Store
+from assay_stream.readmodel.rows import EvidenceFilter
+from tests.support.readmodel import history, tables
+
+
+def _write(folder: Path) -> None:
+    with schema.writing(folder):
+        pass
+
+
+def test_nobody_else_may_read_the_file(tmp_path: Path) -> None:
+    """It holds evidence: folder and files are the owner's alone."""
+    folder = tmp_path / "store"
+    with schema.writing(folder) as connection:
+        fill(connection, history())
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        for path in folder.iterdir():
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+
+
+def test_filling_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    """A store opened again is the store that was closed."""
+    with schema.writing(tmp_path) as connection:
+        fill(connection, history()[:80])
+    with schema.writing(tmp_path) as connection:
+        fill(connection, history())
+        found = tables(connection, "meta", "mark")
+    whole = schema.in_memory()
+    fill(whole, history())
+    assert found == tables(whole, "meta", "mark")
+
+
+def test_a_store_has_one_writer(tmp_path: Path) -> None:
+    """The second is told so; readers are not concerned."""
+    with schema.writing(tmp_path):
+        with pytest.raises(ConfigurationError, match="store_in_use"), schema.writing(tmp_path):
+            pass
+        schema.reading(tmp_path).close()
+    with schema.writing(tmp_path):
+        pass
+
+
+def test_a_store_that_is_not_there_says_how_to_fill_one(tmp_path: Path) -> None:
+    """A deleted store is filled again by the same command."""
+    with pytest.raises(ConfigurationError, match=r"store_missing.*store run"):
+        schema.reading(tmp_path)
+
+
+def test_a_store_of_another_version_is_rebuilt_on_request_only(tmp_path: Path) -> None:
+    """Neither reading nor writing touches it; ``rebuild`` begins anew."""
+    with schema.writing(tmp_path) as connection:
+        fill(connection, history())
+        connection.execute("PRAGMA user_version = 99")
+    for attempt in (schema.reading, _write):
+        with pytest.raises(ConfigurationError, match=r"store_version.*99.*--rebuild"):
+            attempt(tmp_path)
+    with schema.writing(tmp_path, rebuild=True) as connection:
+        assert connection.execute("SELECT count(*) FROM evidence").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("content", [b"no database", b"SQLite format 3\x00" + b"\x00" * 5_000])
+def test_a_file_that_is_no_store_is_refused(tmp_path: Path, content: bytes) -> None:
+    """It is left as it is."""
+    (tmp_path / schema.FILE).write_bytes(content)
+    for attempt in (schema.reading, _write):
+        with pytest.raises((InputError, OperatingError), match="store_"):
+            attempt(tmp_path)
+    assert (tmp_path / schema.FILE).read_bytes() == content
+
+
+def test_another_database_is_not_taken_for_a_store(tmp_path: Path) -> None:
+    """Nor is it filled."""
+    other = sqlite3.connect(tmp_path / schema.FILE)
+    other.execute("CREATE TABLE theirs (x)")
+    other.close()
+    with pytest.raises(InputError, match="store_unreadable"), schema.writing(tmp_path):
+        pass
+    with pytest.raises(InputError, match="store_unreadable"):
+        schema.reading(tmp_path)
+
+
+def test_a_reader_cannot_write(tmp_path: Path) -> None:
+    """Whatever it is made to ask."""
+    with schema.writing(tmp_path) as connection:
+        fill(connection, history())
+    reader = schema.reading(tmp_path)
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        reader.execute("DELETE FROM evidence")
+    reader.close()
+
+
+def _read(folder: Path, rounds: int, answers: multiprocessing.Queue[list[int]]) -> None:
+    store, counts = Store(schema.reading(folder)), []
+    for _ in range(rounds):
+        status = store.status()
+        # Counts and positions are of one moment: the read of both is one transaction.
+        counts.append(status.counts["evidence"] - sum(row.read for row in status.positions if row.role == "evidence"))
+        store.evidence(EvidenceFilter(server_id="server-0"))
+    answers.put(counts)
+
+
+def test_readers_of_other_processes_see_whole_batches(tmp_path: Path) -> None:
+    """While a writer is at work, a reader waits for nobody, and never sees half of a batch."""
+    answers: multiprocessing.Queue[list[int]] = multiprocessing.get_context("spawn").Queue()
+    with schema.writing(tmp_path) as connection:
+        filler = Filler(connection)
+        filler.take(history()[:10])
+        reader = multiprocessing.get_context("spawn").Process(target=_read, args=(tmp_path, 40, answers))
+        reader.start()
+        for begin in range(10, len(history()), 2):
+            filler.take(history()[begin : begin + 2])
+        counts = answers.get(timeout=60)
+        reader.join(10)
+    assert counts == [0] * 40
