@@ -14,6 +14,7 @@ from assay_stream.cli.output import print_json, print_line
 from assay_stream.config import load_settings
 from assay_stream.errors import ConfigurationError, needing_extra
 from assay_stream.files.archive import lines_of, open_archive, read_files
+from assay_stream.files.failures import reading
 from assay_stream.files.record_line import record_line_parts
 from assay_stream.kafka.store_filling import bounds_of
 from assay_stream.model.record import Origin, Output, Record, Role
@@ -82,6 +83,9 @@ def load(
             "store_exists", f"there is a store in {folder}: choose another folder, or give --rebuild to replace it"
         )
     paths = _files_in(inputs)
+    for path in paths:
+        with reading(path):
+            path.stat()
     with schema.writing(folder, rebuild=rebuild) as connection:
         filler = Filler(connection)
         filler.begin("files")

@@ -15,7 +15,7 @@ import orjson
 from assay_stream.alerts.formats.view import read_alert, view_of
 from assay_stream.alerts.index import row_of
 from assay_stream.canonical.decode import decode_json
-from assay_stream.errors import AssayStreamError, InputError
+from assay_stream.errors import AssayStreamError
 from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.facts import Catalogue, Fact, Seen, ToolFact, decode_fact, decode_key
 from assay_stream.model.record import Record, Role
@@ -122,7 +122,7 @@ class Inventory:
         part, key = record.origin.partition, record.key or b""
         content = None if record.value is None else orjson.loads(record.value)
         if not isinstance(server, str) or not isinstance(tool, str | None) or not isinstance(content, dict | None):
-            raise InputError("not_a_verdict", "a verdict's key is an array of server and tool")
+            raise ValueError("a verdict's key is an array of server and tool")
         digests: Digests = []
         status = action = ""
         if content is not None:
@@ -155,7 +155,7 @@ class Inventory:
             return
         content = decode_json(record.value)
         if not isinstance(content, dict) or not isinstance(content.get("definition"), dict):
-            raise InputError("not_a_definition", "a definition record has a member definition, an object")
+            raise ValueError("a definition record has a member definition, an object")
         full = full or content["full_digest"]
         row = self._one(
             "INSERT INTO definition (full, body) VALUES (?, ?) "
@@ -211,7 +211,7 @@ class Inventory:
         texts = [data.get("tool_name", data.get("tool")), data.get("author"), data.get("alert_uid")]
         named = [data.get("scheme"), data.get("value"), data.get("key_fingerprint"), event.get("assaycontenthash")]
         if not isinstance(event["time"], str) or not all(isinstance(text, str | None) for text in texts + named):
-            raise InputError("not_a_change", "a change is an event with a time and data")
+            raise ValueError("a change is an event with a time and data")
         row = self._one(
             "INSERT INTO decision (time_us, change, server, tool, author, alert, body) VALUES (?, ?, ?, ?, ?, ?, ?) "
             "RETURNING id",

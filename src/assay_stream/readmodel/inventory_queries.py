@@ -39,14 +39,15 @@ class InventoryQueries(Tables):
         """
         (after,) = place_of(paging, str) or ("",)
         found = self._connection.execute(_SERVERS, (after, rows_max(paging) + 1)).fetchall()
-        rows = [self._server_row(text, number, now_us) for text, number in found]
+        day = self._day("server", now_us)
+        rows = [self._server_row(text, number, day) for text, number in found]
         return page_of(rows, paging, lambda row: (row.server_id,))
 
     @at_one_moment
     def server(self, server_id: str, *, now_us: int) -> ServerRow | None:
         """Return one server, ``None`` where nothing is known of it."""
         number = self._names.known(server_id)
-        row = None if number is None else self._server_row(server_id, number, now_us)
+        row = None if number is None else self._server_row(server_id, number, self._day("server", now_us))
         return None if row is None or (row.listed_us is None and row.called_us is None) else row
 
     @at_one_moment
@@ -163,7 +164,7 @@ class InventoryQueries(Tables):
             yield from found
             at = found[-1][0]
 
-    def _server_row(self, text: str, number: int, now_us: int) -> ServerRow:
+    def _server_row(self, text: str, number: int, day: dict[int, int]) -> ServerRow:
         latest = self._latest(number)
         digests = sorted({digest for _, digest in latest.values()})
         places = ",".join("?" * len(digests))
@@ -188,7 +189,7 @@ class InventoryQueries(Tables):
                 number,
             ),
             calls=calls,
-            calls_day=self._day("server", now_us).get(number, 0),
+            calls_day=day.get(number, 0),
             listed_us=max((time_us for time_us, _ in latest.values()), default=None),
             called_us=last,
         )

@@ -1,0 +1,154 @@
+"""``assay-stream store`` on real Kafka: filled, killed, filled on; the same as a recount from the topics."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay_stream.kafka.connection import start_admin
+from assay_stream.kafka.topics import apply_topics
+from assay_stream.model.record import Role
+from assay_stream.readmodel import schema
+from assay_stream.readmodel.filling import ROLES
+from assay_stream.readmodel.queries import Store, load
+from assay_stream.readmodel.rows import AlertFilter, EvidenceFilter, Paging
+from tests.support.controls import a_control
+from tests.support.deployment import Deployment
+from tests.support.fleet import Fleet
+from tests.support.readmodel import NOW_US
+
+pytestmark = pytest.mark.kafka
+
+ALL = Paging(limit=1_000)
+
+
+def _start(deployment: Deployment, folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "assay_stream", "store", "run", "--store", str(folder), *arguments]
+    env = os.environ | deployment.env | {"ASSAY_STREAM_STORE_DAYS": "36500", "ASSAY_STREAM_BATCH_RECORDS_MAX": "40"}
+    return subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
+
+
+async def _run(deployment: Deployment, folder: Path, *arguments: str) -> tuple[int, str]:
+    """Fill a store with all that is there; return exit code and what was said."""
+    process = _start(deployment, folder, "--once", *arguments)
+    _, said = await asyncio.to_thread(process.communicate, timeout=90)
+    return process.returncode, said
+
+
+def answers(store: Store) -> dict[str, Any]:
+    """What a store says, whatever the numbers in it."""
+    evidence = store.evidence(EvidenceFilter(), ALL).rows
+    return {
+        "evidence": sorted((row.origin, row.time_us, row.server_id, row.tool_name, row.digests) for row in evidence),
+        "servers": store.servers(now_us=NOW_US, paging=ALL).rows,
+        "tools": store.tools(now_us=NOW_US, paging=ALL).rows,
+        "observers": store.observers(now_us=NOW_US, paging=ALL).rows,
+        "alerts": store.alerts(AlertFilter(state=None), ALL).rows,
+        "decisions": sorted((row.origin, row.author, row.change) for row in store.decisions(paging=ALL).rows),
+        "read": {(row.topic, row.partition): row.read for row in store.positions() if row.read},
+    }
+
+
+async def _recount(deployment: Deployment) -> dict[str, Any]:
+    records = [record for role in ROLES for record in await deployment.read(role, settled=True)]
+    return answers(load(records))
+
+
+async def test_a_killed_store_is_filled_on(deployment: Deployment, tmp_path: Path) -> None:
+    """Killed again and again while records come, at any moment: nothing is missing, nothing counted twice."""
+    worker = deployment.start_worker()
+    await worker.wait_ready()
+    pin = a_control("pin.set", server_id="server-0", tool_name="tool_1", scheme="assay.v1", value="sha256:" + "0" * 64)
+    await deployment.send(Role.CONTROL, [(b"server-0", pin)])
+    history = list(Fleet(servers=4, calls=600, changes=8).history())
+    filling = _start(deployment, tmp_path)
+    for number, begin in enumerate(range(0, len(history), 100)):
+        for role in (Role.SNAPSHOTS, Role.CALLS):
+            part = [(key, value) for its, key, value in history[begin : begin + 100] if its is role]
+            await deployment.send(role, part)
+        await asyncio.sleep(1.0 + 0.3 * number)
+        filling.kill()
+        await asyncio.to_thread(filling.communicate)
+        filling = _start(deployment, tmp_path)
+    calls = sum(role is Role.CALLS for role, _, _ in history)
+    await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == calls)
+    await asyncio.sleep(2)
+    filling.terminate()
+    _, said = await asyncio.to_thread(filling.communicate, timeout=60)
+    assert filling.returncode == 0, said
+    assert worker.terminate() == 0
+    assert (await _run(deployment, tmp_path))[0] == 0
+    found = answers(Store(schema.reading(tmp_path)))
+    assert len(found["evidence"]) == calls
+    assert found == await _recount(deployment)
+
+    # Deleted, and rebuilt on request: the same again.
+    for path in tmp_path.iterdir():
+        path.unlink()
+    assert (await _run(deployment, tmp_path))[0] == 0
+    assert answers(Store(schema.reading(tmp_path))) == found
+    assert (await _run(deployment, tmp_path, "--rebuild"))[0] == 0
+    assert answers(Store(schema.reading(tmp_path))) == found
+
+
+async def test_a_topic_that_was_made_again_is_noticed(deployment: Deployment, tmp_path: Path) -> None:
+    """Its offsets mean something else, whether it is shorter than before or not; ``--rebuild`` begins anew."""
+    evidence = [(b"server-0", b'{"number":%d}' % number) for number in range(30)]
+    await deployment.send(Role.EVIDENCE, evidence)
+    assert (await _run(deployment, tmp_path))[0] == 0
+    topic = deployment.topics[Role.EVIDENCE]
+    admin = await start_admin(deployment.settings)
+    try:
+        for count in (5, 300):
+            await admin.delete_topics([topic])
+            for _ in range(100):
+                await asyncio.sleep(0.2)
+                if topic not in await admin.list_topics():
+                    break
+            await apply_topics(admin, deployment.settings)
+            await deployment.send(Role.EVIDENCE, [(b"server-0", b"other %d" % number) for number in range(count)])
+            code, said = await _run(deployment, tmp_path)
+            assert code == 2
+            assert "topic_recreated" in said
+            assert "--rebuild" in said
+    finally:
+        await admin.close()
+    assert (await _run(deployment, tmp_path, "--rebuild"))[0] == 0
+    status = Store(schema.reading(tmp_path)).status()
+    assert sum(row.refused for row in status.positions) == 300
+
+
+async def test_aborted_records_are_not_read(deployment: Deployment, tmp_path: Path) -> None:
+    """Committed records only, and a marker at the end of a log is no lag."""
+    await deployment.send_with_headers(Role.EVIDENCE, [(b"server-0", b"{}", ())], transactional=True)
+    assert (await _run(deployment, tmp_path))[0] == 0
+    status = Store(schema.reading(tmp_path)).status()
+    assert sum(row.read for row in status.positions) == 1
+    assert {row.lag for row in status.positions} == {0}
+
+
+async def test_a_second_writer_and_missing_topics_are_errors(deployment: Deployment, tmp_path: Path) -> None:
+    """Each says what to do."""
+    code, said = await _run(Deployment(deployment.bootstrap, name="nothing"), tmp_path)
+    assert code == 2
+    assert "topic_missing" in said
+    first = _start(deployment, tmp_path)
+    try:
+        deadline = time.monotonic() + 30
+        while not (tmp_path / schema.FILE).is_file() and time.monotonic() < deadline:
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(1)
+        code, said = await _run(deployment, tmp_path)
+        assert code == 2
+        assert "store_in_use" in said
+    finally:
+        first.terminate()
+        await asyncio.to_thread(first.communicate, timeout=60)
+    assert first.returncode == 0
