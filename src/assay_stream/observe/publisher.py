@@ -38,7 +38,7 @@ from typing import Any, Self
 from assay_stream.errors import ConfigurationError
 from assay_stream.kafka.refusals import explained, why_refused
 from assay_stream.limits import SPOOL_LIMITS
-from assay_stream.model.record import LOSS_TYPE, OBSERVER_HEADER, TOPIC_NAMES, Role
+from assay_stream.model.record import TOPIC_NAMES, Role
 from assay_stream.observe.delivery import (
     KafkaProducer,
     PublisherLimits,
@@ -49,13 +49,12 @@ from assay_stream.observe.delivery import (
     note_open,
     send_all,
 )
-from assay_stream.observe.events import Observation, ObservationKind, Vantage, loss_event
+from assay_stream.observe.events import Observation
+from assay_stream.observe.losses import Losses
 from assay_stream.observe.sinks import DropReason, SinkStats
 from assay_stream.observe.spool import Spool
 
 _log = logging.getLogger(__name__)
-
-_LOSS, _LOSS_WITHIN = LOSS_TYPE.encode(), 128
 
 _STUCK_S = 1.0
 """A batch that waits for longer than this goes to the spool: a kill would lose it."""
@@ -101,7 +100,7 @@ class ObservationPublisher:
         self._hand_since_s = 0.0
         self._is_disk_refused = False
         self._spooled = self._spooled_bytes = 0
-        self._losses: dict[tuple[bytes, bytes], Counter[ObservationKind]] = {}
+        self._losses = Losses(self._limits.losses_max)
         self._queue_bytes = 0
         self._accepted = self._delivered = self._retries = 0
         self._dropped: Counter[DropReason] = Counter()
@@ -171,7 +170,7 @@ class ObservationPublisher:
                 return True
             self._dropped[reason] += 1
             if reason != "closed":
-                self._note_loss(observation)
+                self._losses.note(observation)
                 self._rouse()
             first = self._dropped[reason] == 1
         if first:
@@ -352,7 +351,7 @@ class ObservationPublisher:
         self._settle(batch, kept, settled)
         with self._lock:
             for observation in lost:
-                self._note_loss(observation)
+                self._losses.note(observation)
         if settled:
             self._pause_s = self._limits.backoff_min_s
         if failure is not None:
@@ -376,32 +375,13 @@ class ObservationPublisher:
             self._dropped["delivery_failed"] += settled["delivery_failed"]
             self._dropped += Counter()
 
-    def _note_loss(self, observation: Observation) -> None:
-        """Remember what was dropped of which server, to publish it; a count that is dropped itself is only logged."""
-        if _LOSS in observation.value[:_LOSS_WITHIN]:
-            return
-        whose = (observation.key, dict(observation.headers).get(OBSERVER_HEADER, b""))
-        if whose in self._losses or len(self._losses) < self._limits.losses_max:
-            self._losses.setdefault(whose, Counter())[observation.kind] += 1
-
     def _queue_losses(self) -> None:
         """Queue the counts of what was dropped, behind everything else. They take little room, whatever there is."""
         with self._lock:
-            losses, self._losses = self._losses, {}
-            for (server, observer), counts in losses.items():
-                # Without a name that a record may carry there is nobody to say it of.
-                with contextlib.suppress(ConfigurationError, UnicodeDecodeError):
-                    vantage = Vantage(server_id=server.decode(), observer_id=observer.decode())
-                    event = loss_event(
-                        vantage,
-                        event_id=str(uuid.uuid4()),
-                        observed_at=datetime.now(UTC),
-                        lists=counts["list"],
-                        calls=counts["call"],
-                    )
-                    self._accepted += 1
-                    self._queue.append(event)
-                    self._queue_bytes += event.size_bytes
+            events = self._losses.take(lambda: str(uuid.uuid4()), datetime.now(UTC))
+            self._accepted += len(events)
+            self._queue += events
+            self._queue_bytes += sum(event.size_bytes for event in events)
 
     def _own_hand(self) -> list[Observation]:
         """Return what is in hand and nowhere else."""
