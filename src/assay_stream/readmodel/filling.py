@@ -21,6 +21,7 @@ from assay_stream.readmodel.bounds import Bounds, drop
 from assay_stream.readmodel.calls import Calls
 from assay_stream.readmodel.inventory import Inventory
 from assay_stream.readmodel.names import Names
+from assay_stream.readmodel.schema import failures
 
 ROLES = (Role.BINDINGS, Role.DEFINITIONS, Role.VERDICTS, Role.CHANGES, Role.ALERTS, Role.EVIDENCE)
 """What the store is filled from."""
@@ -40,6 +41,7 @@ class Filler:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        self._path = connection.execute("PRAGMA database_list").fetchone()[2] or "in memory"
         self._names = Names(connection)
         self._secret = meta(connection, "secret", b"")
         self._calls = Calls(connection, self._names, self._secret)
@@ -144,16 +146,17 @@ class Filler:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._connection.execute("COMMIT")
-        except BaseException:
-            # SQLite itself ends some transactions, as where the disk is full.
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            self.refresh()
-            raise
+        with failures(self._path):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                # SQLite itself ends some transactions, as where the disk is full.
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                self.refresh()
+                raise
 
     def _source(self, place: _Place) -> tuple[int, int]:
         role, topic, part = place

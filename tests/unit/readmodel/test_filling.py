@@ -7,7 +7,7 @@ import sqlite3
 import orjson
 import pytest
 
-from assay_stream.errors import ConfigurationError
+from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import Filler, fill, witness_of
@@ -42,12 +42,25 @@ def test_a_batch_that_fails_leaves_nothing_behind() -> None:
     filler = fill(connection, history()[:50])
     before = tables(connection)
     connection.execute("CREATE TEMP TRIGGER broken BEFORE UPDATE ON source BEGIN SELECT RAISE(ABORT, 'broken'); END")
-    with pytest.raises(sqlite3.IntegrityError):
+    with pytest.raises(InputError, match="store_unreadable"):
         filler.take(history()[50:])
     connection.execute("DROP TRIGGER broken")
     assert tables(connection) == before
     filler.take(history()[50:])
     assert tables(connection, "meta") == tables(_filled(), "meta")
+
+
+def test_a_full_disk_is_an_error_of_ours() -> None:
+    """It says what to check; once there is room, filling goes on where it stopped."""
+    connection = schema.in_memory()
+    filler = Filler(connection)
+    pages = connection.execute("PRAGMA page_count").fetchone()[0]
+    connection.execute(f"PRAGMA max_page_count = {pages + 2}")
+    with pytest.raises(OperatingError, match="store_failing"):
+        filler.take(history())
+    connection.execute("PRAGMA max_page_count = 1000000")
+    filler.take(history())
+    assert tables(connection) == tables(_filled())
 
 
 def _filled() -> sqlite3.Connection:
