@@ -122,6 +122,14 @@ PRINTING: list[tuple[str, ...]] = [
         ("policy", "plan", "--server-id", SERVER, "--enforcement", "block", "--unknown", "block", *INPUT, *as_json)
         for as_json in ((), ("--json",))
     ),
+    *(
+        (*command, *INPUT, *options)
+        for command in (("servers", "list"), ("tools", "list"), ("observers", "list"), ("evidence", "list"))
+        for options in ((), ("--json",), ("--wide",))
+    ),
+    *(("evidence", "show", "CALL", *INPUT, *as_json) for as_json in ((), ("--json",))),
+    *(("evidence", "search", "CALL", *INPUT, *as_json) for as_json in ((), ("--json",))),
+    ("evidence", "search", "no\x1b\u202edigest", *INPUT),
     *(("coverage", *INPUT, "--format", target) for target in ("table", "json", "csv")),
     *(("timeline", "--server-id", SERVER, *INPUT, "--format", target) for target in ("table", "json", "csv")),
     *(("trace", "--tool-call-id", "CALL", *INPUT, "--format", target) for target in ("table", "json")),
@@ -146,6 +154,8 @@ ELSEWHERE = {
     ),
     **dict.fromkeys(("seal", "seal verify", "seal prove", "seal check-proof"), "tests/unit/cli/test_seal_checking.py"),
     **dict.fromkeys(("agents list", "agents test", "agents replay"), "tests/unit/cli/test_agents.py"),
+    **dict.fromkeys(("store run", "store load", "store status"), "tests/unit/cli/test_store.py"),
+    "evidence tail": "tests/integration/test_hunting.py: it prints the rows of `evidence list`",
     "alerts forward": "tests/unit/forward/test_webhook.py: it sends what `alerts export` prints",
     **dict.fromkeys(("tap", "extmcp", "list-watch"), "tests/unit/cli/test_output.py::test_log_lines_are_inert"),
     "worker": "tests/unit/worker/test_logs.py",

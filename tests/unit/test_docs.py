@@ -18,7 +18,9 @@ from typing import Any
 import duckdb
 import orjson
 import pytest
+from typer.testing import CliRunner
 
+from assay_stream.cli.app import app
 from assay_stream.config import Settings
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model import cloudevents, evidence, kinds, wire
@@ -345,6 +347,18 @@ def test_the_commands_and_queries_on_that_page_run(tmp_path: Path) -> None:
         with duckdb.connect() as database:
             found = database.execute(query.replace("'datasets/", f"'{tmp_path}/datasets/")).fetchall()
         assert found, query
+
+
+def test_the_hunt_on_that_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On what the demo writes; each command finds something."""
+    monkeypatch.chdir(tmp_path)
+    assert CliRunner().invoke(app, ["demo", "--no-broker"]).exit_code == 0
+    page = (DOCS / "hunting.md").read_text(encoding="utf-8")
+    hunt = [line.split()[2:] for line in page.splitlines() if line.startswith("$ ") and "assay-stream-demo" in line]
+    assert len(hunt) == 5
+    for command in hunt:
+        done = CliRunner().invoke(app, command)
+        assert (done.exit_code, "search_notes" in done.stdout) == (0, True), command
 
 
 def test_the_answers_of_bundle_verify_are_explained() -> None:

@@ -16,11 +16,13 @@ from assay_stream.cli import (
     coverage,
     demo,
     drift,
+    evidence,
     exporting,
     extmcp,
     fingerprint,
     handshake,
     ingest,
+    inventory,
     list_watch,
     looking_back,
     operating,
@@ -77,6 +79,10 @@ app.add_typer(rules.policy_app, name="policy")
 app.add_typer(rules.keys_app, name="keys")
 rules.policy_app.command()(policy_plan.plan)
 app.add_typer(alerts.alerts_app, name="alerts")
+app.add_typer(inventory.servers_app, name="servers")
+app.add_typer(inventory.tools_app, name="tools")
+app.add_typer(inventory.observers_app, name="observers")
+app.add_typer(evidence.evidence_app, name="evidence")
 alerts.alerts_app.command("list")(showing.list_alerts)
 alerts.alerts_app.command()(showing.show)
 alerts.alerts_app.command()(showing.explain)

@@ -16,7 +16,7 @@ from assay_stream.files.archive import TooLong, read_files
 from assay_stream.files.failures import reading
 from assay_stream.files.log_spool import LogSpool
 from assay_stream.kafka import lookup
-from assay_stream.model.record import Record, Role
+from assay_stream.model.record import Output, Record, Role
 from assay_stream.replay.run import Replay
 from assay_stream.replay.selection import OFFSETS_METAVAR, Selection, offsets_of
 
@@ -133,7 +133,7 @@ class Source:
             raise
         return spool
 
-    def replay(self, spool: LogSpool) -> Replay:
+    def replay(self, spool: LogSpool, *, take_fact: Callable[[Output], None] | None = None) -> Replay:
         """Return the replay of what ``spool`` returned, under the operator's settings."""
         return Replay(
             spool,
@@ -144,6 +144,7 @@ class Source:
             call_profile=self.settings.call_profile,
             server_ids=self.selection.server_ids or None,
             alert_rules=self.settings.alert_rules(),
+            take_fact=take_fact,
         )
 
 

@@ -27,6 +27,12 @@ COMMANDS = [
     ("archive", "--output", "out"),
     ("export", "assay-bundle", "--output", "out.tar.gz"),
     ("alerts", "list"),
+    ("servers", "list"),
+    ("tools", "list"),
+    ("evidence", "list"),
+    ("evidence", "tail"),
+    ("policy", "plan", "--server-id", "s", "--enforcement", "block"),
+    ("policy", "set", "--server-id", "s", "--enforcement", "block", "--reason", "r"),
     ("alerts", "export"),
     ("pins", "approve", "--server-id", "s", "--tool", "t", "--reason", "r"),
 ]

@@ -1,0 +1,247 @@
+"""``assay-stream evidence``: find calls, whatever is known of them: server, tool, observer, agent, time, any digest."""
+
+import re
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from assay_stream.canonical.decode import decode_json
+from assay_stream.cli.inventory import Wide, as_object, every_row, nothing_found, print_table, short_digest, short_time
+from assay_stream.cli.options import AnyServerId, AnyTool, AsJson, Bootstrap, grouped, time_option
+from assay_stream.cli.output import json_line, print_json, print_line
+from assay_stream.cli.shared import follow, say
+from assay_stream.cli.store_sources import StoreOptions
+from assay_stream.config import command_settings
+from assay_stream.errors import InputError
+from assay_stream.model.evidence import Scope, Unbound
+from assay_stream.model.record import Origin, Record, Role
+from assay_stream.readmodel.queries import Store, load
+from assay_stream.readmodel.rows import EvidenceFilter, EvidenceRecord, EvidenceRow, Paging
+from assay_stream.report.rows import time_text
+from assay_stream.text.escaping import visible
+
+evidence_app = typer.Typer(help="Find calls, by what they used and who made them.", no_args_is_help=True)
+
+_ORIGIN = re.compile(r"(.+)/([0-9]{1,9})/([0-9]{1,18})")
+_CUT = re.compile(r"(sha256:)?[0-9a-f]{6,63}…?")
+_CANDIDATES_MAX = 10
+_HEAD = ("time", "server", "tool", "observer", "agent", "decision", "bound", "definition")
+_EVERYWHERE = (*(Role.BINDINGS, Role.DEFINITIONS, Role.VERDICTS, Role.CHANGES, Role.ALERTS), Role.EVIDENCE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Which:
+    """Which calls."""
+
+    server_id: AnyServerId = None
+    tool: AnyTool = None
+    observer_id: Annotated[str | None, typer.Option("--observer", help="Only what this observer saw.")] = None
+    agent: Annotated[str | None, typer.Option(help="Only calls by this agent.")] = None
+    since: Annotated[int | None, time_option("Only calls from then on.")] = None
+    until: Annotated[int | None, time_option("Only calls before then.")] = None
+    decision: Annotated[str | None, typer.Option(help="Only calls with this decision: allow, deny, ...")] = None
+    scope: Annotated[Scope | None, typer.Option(help="Only calls bound by this rule.")] = None
+    unbound: Annotated[bool, typer.Option("--unbound", help="Only calls without a definition.")] = False
+    unbound_reason: Annotated[Unbound | None, typer.Option(help="Only calls unbound for this reason.")] = None
+
+    def filter(self, digest: str | None = None) -> EvidenceFilter:
+        return EvidenceFilter(
+            server_id=self.server_id,
+            tool_name=self.tool,
+            observer_id=self.observer_id,
+            agent_id=self.agent,
+            since_us=self.since,
+            until_us=self.until,
+            decision=self.decision,
+            scope=None if self.scope is None else self.scope.value,
+            unbound_reason=None if self.unbound_reason is None else self.unbound_reason.value,
+            is_unbound=True if self.unbound else None,
+            digest=digest,
+        )
+
+
+Limit = Annotated[int, typer.Option(min=1, help="Calls at most, the newest.")]
+
+
+@evidence_app.command("list")
+@grouped
+def list_evidence(
+    looking: StoreOptions,
+    which: Which,
+    digest: Annotated[
+        str | None, typer.Option(help="Only calls whose evidence has this digest, of any scheme.")
+    ] = None,
+    limit: Limit = 50,
+    as_json: AsJson = False,
+    wide: Wide = False,
+) -> None:
+    """List evidence of calls, newest first.
+
+    Exit code 3: not all could be read. 5: no call matches.
+    """
+    with looking.looked(Role.EVIDENCE) as looked:
+        if not _list(looked.store, which.filter(digest), limit, as_json=as_json, wide=wide):
+            nothing_found(_not_found(digest))
+        looked.end()
+
+
+@evidence_app.command()
+@grouped
+def search(
+    digest: Annotated[str, typer.Argument(metavar="DIGEST", help="Whole, with or without sha256:; or a call's id.")],
+    looking: StoreOptions,
+    which: Which,
+    limit: Limit = 50,
+    as_json: AsJson = False,
+    wide: Wide = False,
+) -> None:
+    """Find out what a digest is of, where it stands, and which calls used it: any digest of any scheme.
+
+    Also takes trace ids, tool call ids and ids of evidence. --json prints the places, then the calls. Exit code 3:
+    not all could be read. 5: it stands nowhere.
+    """
+    with looking.looked(*_EVERYWHERE) as looked:
+        places = looked.store.places(digest)
+        for place in places if as_json else ():
+            print_json(as_object(place))
+        if places and not as_json:
+            cells = (
+                (
+                    place.place,
+                    f"{place.digest.role} {place.digest.scheme}",
+                    place.server_id or "-",
+                    place.tool_name or "-",
+                    f"{place.calls:,}" if place.calls else "-",
+                    place.reference or "-",
+                )
+                for place in places
+                if place.place != "evidence"
+            )
+            head = ("where", "what", "server", "tool", "calls", "reference")
+            print_table(head, cells, flexible=("server", "tool"), optional=("reference",), wide=wide)
+            print_line("")
+        if not _list(looked.store, which.filter(digest), limit, as_json=as_json, wide=wide):
+            if not places:
+                nothing_found(_not_found(digest))
+            say("no call matches")
+        looked.end()
+
+
+@evidence_app.command()
+@grouped
+def show(
+    what: Annotated[
+        str, typer.Argument(metavar="ID", help="Id of the evidence or of the call, or TOPIC/PARTITION/OFFSET.")
+    ],
+    looking: StoreOptions,
+    as_json: AsJson = False,
+) -> None:
+    """Show the evidence of one call, with every digest in it and its scheme. --json prints the record as it stands.
+
+    Exit code 3: not all could be read. 5: there is no such call.
+    """
+    with looking.looked(Role.EVIDENCE) as looked:
+        found = _the_one(looked.store, what)
+        if found is None:
+            nothing_found(_not_found(what))
+        elif as_json:
+            print_json(decode_json(found.value))
+        else:
+            _print_record(found)
+        looked.end()
+
+
+@evidence_app.command()
+@grouped
+def tail(which: Which, as_json: AsJson = False, bootstrap_servers: Bootstrap = None) -> None:
+    """Print evidence as it is written (committed records only), one line a call, until interrupted."""
+
+    def take(records: Sequence[Record]) -> None:
+        with closing(load(records)) as store:
+            rows = list(every_row(lambda paging: store.evidence(which.filter(), paging)))
+        for row in reversed(rows):
+            if as_json:
+                print_json(as_object(row))
+            else:
+                print_line("  ".join(map(visible, _cells(row, wide=False))))
+
+    follow(command_settings(bootstrap_servers=bootstrap_servers), Role.EVIDENCE, take)
+
+
+def _the_one(store: Store, what: str) -> EvidenceRecord | None:
+    """Return the evidence that a person means.
+
+    Raises:
+        InputError: ``ambiguous_id``.
+    """
+    if place := _ORIGIN.fullmatch(what):
+        return store.evidence_at(Origin(place[1], int(place[2]), int(place[3])))
+    rows = store.evidence(EvidenceFilter(digest=what), Paging(limit=_CANDIDATES_MAX)).rows
+    if len(rows) > 1:
+        named = ", ".join(f"{row.origin} ({short_time(row.time_us)})" for row in rows)
+        raise InputError("ambiguous_id", f"several calls have it, name one by its place: {named}")
+    return store.evidence_of(rows[0].reference) if rows else None
+
+
+def _list(store: Store, wanted: EvidenceFilter, limit: int, *, as_json: bool, wide: bool) -> int:
+    """Print evidence; return how much there was. It says so if there is more."""
+    rows = list(every_row(lambda paging: store.evidence(wanted, paging), limit + 1))
+    print_rows(rows[:limit], as_json=as_json, wide=wide)
+    if len(rows) > limit:
+        say(f"the newest {limit:,} are shown, there are more: give --limit, --since or --until")
+    return len(rows)
+
+
+def print_rows(rows: Sequence[EvidenceRow], *, as_json: bool, wide: bool) -> None:
+    """Print rows of evidence."""
+    if as_json:
+        for row in rows:
+            print_json(as_object(row))
+    elif rows:
+        cells = (_cells(row, wide=wide) for row in rows)
+        print_table(
+            _HEAD,
+            cells,
+            flexible=("tool", "server", "observer", "agent"),
+            optional=("agent", "observer", "bound"),
+            wide=wide,
+        )
+
+
+def _cells(row: EvidenceRow, *, wide: bool) -> tuple[str, ...]:
+    return (
+        *(short_time(row.time_us), row.server_id, row.tool_name, row.observer_id, row.agent_id or "-"),
+        *(row.decision or "-", row.scope if row.unbound_reason is None else row.unbound_reason),
+        short_digest(row.digests, "assay.v1", "full", wide=wide),
+    )
+
+
+def _print_record(found: EvidenceRecord) -> None:
+    row = found.row
+    facts: list[tuple[str, Any]] = [
+        ("time", time_text(row.time_us)),
+        ("server", row.server_id),
+        ("tool", row.tool_name),
+        ("observer", row.observer_id),
+        ("agent", row.agent_id),
+        ("decision", row.decision),
+        ("ok", None if row.ok is None else json_line(row.ok)),
+        ("bound by", row.scope if row.unbound_reason is None else f"nothing: {row.unbound_reason}"),
+        ("evidence at", row.origin),
+        *((f"{digest.role} {digest.scheme}", digest.value) for digest in found.digests),
+    ]
+    width = max(len(name) for name, value in facts if value is not None)
+    for name, value in facts:
+        if value is not None:
+            print_line(f"{visible(name):<{width}}  {visible(str(value))}")
+
+
+def _not_found(what: str | None) -> str:
+    if what is None:
+        return "no call matches"
+    if _CUT.fullmatch(what.strip()):
+        return f"nothing here has {what}; digests are looked up whole (--wide and --json print them so)"
+    return f"nothing here has {what}"

@@ -1,0 +1,186 @@
+"""``assay-stream servers``, ``tools`` and ``observers``: what there is, who saw it last, and how much it is used."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from assay_stream.cli.options import AnyServerId, AsJson, grouped
+from assay_stream.cli.output import Colour, Painter, cell, print_json
+from assay_stream.cli.shared import NOTHING_FOUND, say
+from assay_stream.cli.store_sources import StoreOptions
+from assay_stream.limits import STORE_PAGE_ROWS_MAX
+from assay_stream.model.record import Origin, Role
+from assay_stream.readmodel.rows import DigestValue, Page, Paging
+from assay_stream.report.rows import time_text
+from assay_stream.text.escaping import visible
+from assay_stream.text.visible import LineSpan
+
+servers_app = typer.Typer(help="List the servers that are observed.", no_args_is_help=True)
+tools_app = typer.Typer(help="List tools, their definitions and pins.", no_args_is_help=True)
+observers_app = typer.Typer(help="List who observes.", no_args_is_help=True)
+
+Wide = Annotated[
+    bool, typer.Option("--wide", help="One line for each row, digests whole, however narrow the terminal.")
+]
+
+_ROLES = (Role.BINDINGS, Role.VERDICTS, Role.EVIDENCE)
+_SECOND_CHARS = len("2026-03-01T10:00:00")
+_DIGITS = 12
+_Row = TypeVar("_Row")
+
+
+def short_time(time_us: int | None) -> str:
+    """Return a time to the second, for a table."""
+    return "-" if time_us is None else f"{time_text(time_us)[:_SECOND_CHARS]}Z"
+
+
+def short_digest(digests: Iterable[DigestValue], *schemes: str, wide: bool = False) -> str:
+    """Return the digest under the first of some schemes that there is, with its scheme; short unless ``wide``."""
+    by_scheme = {digest.scheme: digest.value for digest in digests if digest.role in ("tool_definition", "definition")}
+    for scheme in schemes:
+        value = by_scheme.get(scheme)
+        if value:
+            bare = value.removeprefix("sha256:")
+            return f"{scheme} {value}" if wide else f"{scheme} {bare[:_DIGITS]}" + ("…" if len(bare) > _DIGITS else "")
+    return "-"
+
+
+def as_object(row: Any) -> dict[str, Any]:
+    """Return a row for a program: times as RFC 3339, without what is absent."""
+    found = {}
+    for name, value in asdict(row).items():
+        if name.endswith("_us"):
+            name, value = name.removesuffix("_us"), None if value is None else time_text(value)
+        if value is not None:
+            found[name] = value.as_json() if isinstance(value, Origin) else value
+    return found
+
+
+def every_row(ask: Callable[[Paging], Page[_Row]], limit: int | None = None) -> Iterator[_Row]:
+    """Yield the rows of all pages, or at most ``limit``."""
+    left, after = limit, None
+    while True:
+        size = STORE_PAGE_ROWS_MAX if left is None else min(left, STORE_PAGE_ROWS_MAX)
+        page = ask(Paging(limit=size, after=after))
+        yield from page.rows
+        left = None if left is None else left - len(page.rows)
+        after = page.following
+        if after is None or left == 0:
+            return
+
+
+def print_table(
+    head: tuple[str, ...],
+    rows: Iterable[tuple[str, ...]],
+    *,
+    flexible: tuple[str, ...],
+    optional: tuple[str, ...],
+    wide: bool,
+) -> None:
+    """Print rows of cells; what a server says in them cannot steer the terminal."""
+    table = [[LineSpan(name, "dim") for name in head]]
+    table += [[LineSpan(visible(text) if wide else cell(text)) for text in row] for row in rows]
+    Painter(Colour.AUTO).table(
+        table,
+        flexible=[head.index(name) for name in flexible],
+        optional=[head.index(name) for name in optional],
+        wide=wide,
+    )
+
+
+def nothing_found(what: str) -> None:
+    """Say that there is nothing, and end with the exit code of that."""
+    say(f"{what}: check the options, or where you look (--store, --input, --evidence, the brokers)")
+    raise typer.Exit(NOTHING_FOUND)
+
+
+@servers_app.command("list")
+@grouped
+def list_servers(looking: StoreOptions, as_json: AsJson = False, wide: Wide = False) -> None:
+    """List servers: tools in force, how many are pinned, observers, calls of the last day and ever, last seen.
+
+    Of recorded input the last day is that of its latest call. Exit code 3: not all could be read. 5: none is known.
+    """
+    with looking.looked(*_ROLES) as looked:
+        now_us = looked.now_us()
+        rows = list(every_row(lambda paging: looked.store.servers(now_us=now_us, paging=paging)))
+        if as_json:
+            for row in rows:
+                print_json(as_object(row))
+        elif rows:
+            head = ("server", "tools", "pinned", "observers", "calls/day", "calls", "last list", "last call")
+            cells = (
+                (
+                    *(row.server_id, f"{row.tools:,}", f"{row.pinned:,}", f"{row.observers:,}"),
+                    *(f"{row.calls_day:,}", f"{row.calls:,}", short_time(row.listed_us), short_time(row.called_us)),
+                )
+                for row in rows
+            )
+            print_table(head, cells, flexible=("server",), optional=("calls", "observers", "last list"), wide=wide)
+        if not rows:
+            nothing_found("no server is known")
+        looked.end()
+
+
+@tools_app.command("list")
+@grouped
+def list_tools(
+    looking: StoreOptions, server_id: AnyServerId = None, as_json: AsJson = False, wide: Wide = False
+) -> None:
+    """List tools: the definition in force, how many were ever seen, how it compares with its pins, calls, last seen.
+
+    Of a tool with several definitions in force the first is shown; --json has all of them, under every scheme. Exit
+    code 3: not all could be read. 5: none is known.
+    """
+    with looking.looked(*_ROLES) as looked:
+        now_us = looked.now_us()
+        rows = list(every_row(lambda paging: looked.store.tools(now_us=now_us, server_id=server_id, paging=paging)))
+        if as_json:
+            for row in rows:
+                print_json(as_object(row))
+        elif rows:
+            head = ("server", "tool", "pin", "versions", "calls/day", "definition", "last call", "last list")
+            cells = (
+                (
+                    *(row.server_id, row.tool_name, row.pin_status, f"{row.versions:,}", f"{row.calls_day:,}"),
+                    short_digest(row.digests, "assay.v1", "full", wide=wide) if row.is_listed else "not listed",
+                    *(short_time(row.called_us), short_time(row.listed_us)),
+                )
+                for row in rows
+            )
+            print_table(
+                head, cells, flexible=("tool", "server"), optional=("last list", "last call", "versions"), wide=wide
+            )
+        if not rows:
+            nothing_found("no tool is known")
+        looked.end()
+
+
+@observers_app.command("list")
+@grouped
+def list_observers(looking: StoreOptions, as_json: AsJson = False, wide: Wide = False) -> None:
+    """List observers (taps, gateways, list-watch): servers they watch, calls of the last day and ever, last seen.
+
+    Exit code 3: not all could be read. 5: none is known.
+    """
+    with looking.looked(*_ROLES) as looked:
+        now_us = looked.now_us()
+        rows = list(every_row(lambda paging: looked.store.observers(now_us=now_us, paging=paging)))
+        if as_json:
+            for row in rows:
+                print_json(as_object(row))
+        elif rows:
+            head = ("observer", "servers", "calls/day", "calls", "last list", "last call")
+            cells = (
+                (
+                    *(row.observer_id, f"{row.servers:,}", f"{row.calls_day:,}", f"{row.calls:,}"),
+                    *(short_time(row.listed_us), short_time(row.called_us)),
+                )
+                for row in rows
+            )
+            print_table(head, cells, flexible=("observer",), optional=("calls", "last list"), wide=wide)
+        if not rows:
+            nothing_found("no observer is known")
+        looked.end()

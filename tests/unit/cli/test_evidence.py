@@ -1,0 +1,168 @@
+"""``assay-stream evidence`` over recorded observations, and over the evidence of a replay."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from assay_stream.cli.app import app
+from assay_stream.errors import ConfigurationError, InputError
+from assay_stream.files.record_line import record_line
+from tests.support.events import SERVER, TOOL, Story
+
+OTHER = {**TOOL, "description": "Another one"}
+
+
+def run(*arguments: object) -> Result:
+    """The command."""
+    return CliRunner().invoke(app, ["evidence", *(str(argument) for argument in arguments)])
+
+
+@pytest.fixture
+def replayed(tmp_path: Path) -> Path:
+    """The results of a replay: two definitions of a tool, a call of each, and one of a tool that nobody listed."""
+    story = Story().lists(TOOL).calls().lists(OTHER).calls().calls("ghost")
+    (tmp_path / "in.ndjson").write_bytes(b"".join(record_line(record) + b"\n" for record in story.records))
+    arguments = ["replay", "--input", str(tmp_path / "in.ndjson"), "--output", str(tmp_path / "out")]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    return tmp_path / "out"
+
+
+def written(replayed: Path) -> list[dict[str, Any]]:
+    """The evidence as it was written, oldest first."""
+    return [json.loads(line) for line in (replayed / "evidence.ndjson").read_bytes().splitlines()]
+
+
+def rows(*arguments: object) -> list[dict[str, Any]]:
+    """What a command prints for programs."""
+    done = run(*arguments, "--json")
+    assert done.exit_code == 0, done.output
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_calls_are_listed_newest_first(replayed: Path) -> None:
+    """From the evidence, or from the observations that it follows from: the same facts."""
+    found = rows("list", "--evidence", replayed)
+    assert [row["tool_name"] for row in found] == ["ghost", "read_file", "read_file"]
+    again = rows("list", "--input", replayed.parent / "in.ndjson")
+    assert [{**row, "origin": 0} for row in found] == [{**row, "origin": 0} for row in again]
+    times = [event["time"] for event in written(replayed)]
+    assert [row["time"][:19] for row in found] == [time[:19] for time in reversed(times)]
+
+
+@pytest.mark.parametrize(
+    ("options", "count"),
+    [
+        (("--server-id", SERVER), 3),
+        (("--server-id", "other"), 0),
+        (("--tool", "ghost"), 1),
+        (("--observer", "proxy-1"), 3),
+        (("--decision", "allow"), 3),
+        (("--decision", "deny"), 0),
+        (("--unbound",), 1),
+        (("--unbound-reason", "tool_not_listed"), 1),
+        (("--scope", "exact"), 0),
+        (("--since", "2999-01-01"), 0),
+        (("--until", "now"), 3),
+        (("--since", "yesterday"), 0),
+    ],
+)
+def test_calls_are_found_by_what_is_known_of_them(replayed: Path, options: tuple[str, ...], count: int) -> None:
+    """Nothing found is exit code 5, and says so."""
+    done = run("list", "--evidence", replayed, "--json", *options)
+    assert len(done.stdout.splitlines()) == count
+    assert done.exit_code == (0 if count else 5)
+    assert ("no call matches" in done.stderr) == (count == 0)
+
+
+def test_more_calls_than_are_shown_are_told(replayed: Path) -> None:
+    """Rather than cut in silence."""
+    done = run("list", "--evidence", replayed, "--limit", "2")
+    assert len(done.stdout.splitlines()) == 3
+    assert "there are more" in done.stderr
+    assert "there are more" not in run("list", "--evidence", replayed, "--limit", "3").stderr
+
+
+def test_the_calls_that_used_a_definition_are_found_by_any_of_its_digests(replayed: Path) -> None:
+    """Under every scheme that evidence has, with its prefix or without."""
+    first = written(replayed)[0]["data"]
+    values = [first["binding"]["full_digest"], first["tool_definition_digest"], first["tool_identity"]["schema_hash"]]
+    for value in (*values, values[0].removeprefix("sha256:")):
+        found = rows("list", "--evidence", replayed, "--digest", value)
+        assert found[-1]["tool_name"] == "read_file"
+        assert len(found) in (1, 2)  # both definitions have one schema
+
+
+def test_search_says_what_a_digest_is_of(replayed: Path) -> None:
+    """And which calls have it; also a scheme that stands in no evidence."""
+    digest = written(replayed)[0]["data"]["tool_definition_digest"]
+    done = run("search", digest, "--input", replayed.parent / "in.ndjson")
+    assert "tool_definition assay.v1" in done.stdout
+    tools = CliRunner().invoke(app, ["tools", "list", "--input", str(replayed.parent / "in.ndjson"), "--json"])
+    listed = json.loads(tools.stdout.splitlines()[-1])
+    [value] = [each["value"] for each in listed["digests"] if each["scheme"] == "hangar.v2"]
+    done = run("search", value, "--input", replayed.parent / "in.ndjson")
+    assert done.exit_code == 0, done.output
+    assert "tool_definition hangar.v2" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("digest", "hint"), [("sha256:" + "0" * 64, "nothing here has"), ("sha256:0123456789ab", "whole")]
+)
+def test_an_unknown_digest_is_an_answer(replayed: Path, digest: str, hint: str) -> None:
+    """Exit code 5; a shortened one says that digests are looked up whole."""
+    done = run("search", digest, "--evidence", replayed)
+    assert done.exit_code == 5
+    assert hint in done.stderr
+
+
+def test_one_call_is_shown_with_all_its_digests(replayed: Path) -> None:
+    """By the id of its evidence, the call's own id, or its place; as it stands for programs."""
+    event = written(replayed)[0]
+    for what in (event["id"], event["data"]["tool_call_id"], f"{replayed}/evidence.ndjson/0/0"):
+        done = run("show", what, "--evidence", replayed)
+        assert done.exit_code == 0, done.output
+        assert "tool_definition assay.v1 " in done.stdout
+        assert event["data"]["tool_definition_digest"] in done.stdout
+    assert rows("show", event["id"], "--evidence", replayed) == [event]
+
+
+def test_an_id_that_several_calls_have_is_no_answer(replayed: Path) -> None:
+    """They are named by their places."""
+    shared = written(replayed)[0]["data"]["binding"]["catalogue_digest"]
+    story = Story().lists(TOOL).calls().calls()
+    path = replayed.parent / "again.ndjson"
+    path.write_bytes(b"".join(record_line(record) + b"\n" for record in story.records))
+    done = run("show", shared, "--input", path)
+    assert isinstance(done.exception, InputError)
+    assert done.exception.code == "ambiguous_id"
+
+
+def test_a_store_answers_as_its_files_do(replayed: Path) -> None:
+    """Filled once, asked often; one of another version, or damaged, says how to rebuild it."""
+    store, observed = replayed.parent / "store", replayed.parent / "in.ndjson"
+    assert CliRunner().invoke(app, ["store", "load", str(observed), "--store", str(store)]).exit_code == 0
+    assert [{**row, "origin": 0} for row in rows("list", "--store", store)] == [
+        {**row, "origin": 0} for row in rows("list", "--input", observed)
+    ]
+    with sqlite3.connect(store / "store.sqlite3") as connection:
+        connection.execute("PRAGMA user_version = 999")
+    connection.close()
+    done = run("list", "--store", store)
+    assert isinstance(done.exception, ConfigurationError)
+    assert done.exception.code == "store_version"
+    (store / "store.sqlite3").write_bytes(b"no database" * 1_000)
+    done = run("list", "--store", store)
+    assert isinstance(done.exception, InputError)
+    assert "--rebuild" in done.exception.message
+
+
+def test_an_unknown_id_is_an_answer(replayed: Path) -> None:
+    """Exit code 5."""
+    assert run("show", "nobody", "--evidence", replayed).exit_code == 5
+    assert run("show", "topic/0/7", "--evidence", replayed).exit_code == 5
