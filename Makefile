@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo run test check lint types layers unit coverage integration gateways chaos chaos-short audit lock confusables sbom fuzz bench bench-peers bench-latency bench-curves bench-docs alert-quality alert-quality-docs train-scorer benign-releases schemas docs samples clean
+.PHONY: help setup debian demo run test check lint types layers unit coverage integration gateways chaos chaos-short audit lock confusables sbom fuzz bench bench-peers bench-latency bench-curves bench-docs alert-quality alert-quality-docs train-scorer benign-releases schemas docs samples clean
 
 help: ## Show this help.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -64,6 +64,10 @@ coverage: $(VENV)/.ready ## Branch coverage of the tests that need no broker, wi
 	$(PYTHON) -m venv .schemathesis-venv
 	.schemathesis-venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
 	@touch $@
+
+debian: ## Install what some tests need of Debian, as root: Prometheus and Chromium. Without them those tests are skipped.
+	apt-get update -qq
+	apt-get install -qq --yes --no-install-recommends prometheus chromium chromium-driver
 
 integration: $(VENV)/.ready .schemathesis-venv/.ready ## Tests on real Kafka brokers and real MCP servers.
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal --durations=15 -m "(kafka or servers) and not chaos"

@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.kafka,
     pytest.mark.skipif(
         shutil.which("prometheus") is None or shutil.which("promtool") is None,
-        reason="no prometheus and promtool on the PATH: apt-get install -y prometheus",
+        reason="no prometheus and promtool on the PATH: make debian (as root)",
     ),
 ]
 
