@@ -660,6 +660,9 @@ class ForwardLimits:
     acknowledgement_pause_s: float = 0.5
     """Between two such questions: with the polls above half a minute, some ten times what an indexer takes."""
 
+    acknowledgement_wait_s: float = 40.0
+    """For all of them, slow answers included: a receiver that tries one alert for minutes passes for one that hangs."""
+
 
 FORWARD_LIMITS = ForwardLimits()
 

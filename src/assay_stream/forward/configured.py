@@ -73,7 +73,8 @@ _REQUIRED = {
 }
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _TIMEOUT_S = 10.0
-_TIMEOUT_MAX_S = 300.0
+_TIMEOUT_MIN_S, _TIMEOUT_MAX_S = 0.1, 300.0
+_SECONDS = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3})?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,18 +151,23 @@ def _checked(entry: Any, place: str) -> None:
         wrong = f"lacks {', '.join(missing)}" if missing else "has a field that it does not know"
         raise _bad(place, f"{kind} {wrong}; it takes {', '.join(sorted(_COMMON | _FIELDS[kind]))}")
     for field, value in entry.items():
-        if field in ("kinds", "servers"):
-            good = isinstance(value, list) and value and all(isinstance(each, str) and each for each in value)
-        elif field == "start":
-            good = value in _STARTS
-        elif field == "timeout_s":
-            good = isinstance(value, int | float) and not isinstance(value, bool) and 0.1 <= value <= _TIMEOUT_MAX_S
-        else:
-            good = isinstance(value, str) and bool(value)
+        good, must = _judged(field, value)
         if not good:
-            raise _bad(
-                place, f"{field} is not what it must be: lists of texts, seconds, one text, or for start: oldest or now"
-            )
+            raise _bad(place, f"{field} must be {must}")
+
+
+def _judged(field: str, value: Any) -> tuple[bool, str]:
+    """Tell whether a field may have a value, and what it must be. YAML's scalars come as texts."""
+    if field in ("kinds", "servers"):
+        good = isinstance(value, list) and bool(value) and all(isinstance(each, str) and each for each in value)
+        return good, "a list of texts, not an empty one: [one, another]"
+    if field == "start":
+        return value in _STARTS, f"one of {', '.join(_STARTS)}"
+    good = isinstance(value, str) and bool(value) and value.isprintable()
+    if field == "timeout_s":
+        good = good and bool(_SECONDS.fullmatch(value)) and _TIMEOUT_MIN_S <= float(value) <= _TIMEOUT_MAX_S
+        return good, f"seconds, {_TIMEOUT_MIN_S:g} to {_TIMEOUT_MAX_S:g}"
+    return good, "one text, on one line"
 
 
 def _wanted(entry: dict[str, Any], place: str) -> Wanted:
@@ -184,6 +190,8 @@ def _webhook(entry: dict[str, Any], place: str) -> tuple[Receiver, Writer]:
     if ("header" in entry) != ("header_file" in entry):
         raise _bad(place, "header is the name of a further header, header_file the file with its value: give both")
     url = entry.get("url") or _secret(entry, "url_file")
+    if not _is_one_word(url):
+        raise _bad(place, "url must be one word of ASCII: write other characters as %XX")
     _target(f"webhook:{url}", place)
     chosen = _format(entry, AlertFormat.OCSF, place)
     receiver = Webhook(
@@ -213,6 +221,8 @@ def _target(text: str, place: str) -> WebhookTarget | SyslogTarget:
 
 def _splunk(entry: dict[str, Any], place: str) -> tuple[Receiver, Writer]:
     url, token = _safe_url(entry["url"], place), _secret(entry, "token_file")
+    if "?" in url or "#" in url or "/services/collector" in url:
+        raise _bad(place, "url is the collector's base address, https://HOST:8088: the rest is added")
     if not (token.isascii() and token.isprintable()):
         raise _bad(place, "the token must be one line of ASCII")
     metadata = {name: entry[name] for name in ("index", "sourcetype") if name in entry}
@@ -266,9 +276,13 @@ def _safe_url(url: str, place: str) -> str:
         good = good and bool(host) and (parts.port or 1) > 0 and not parts.username
     except ValueError:
         good = False
-    if not good or not url.isascii() or not url.isprintable() or " " in url:
+    if not good or not _is_one_word(url):
         raise _bad(place, "the address must be https://HOST/..., as it goes with a secret (http on loopback only)")
     return url
+
+
+def _is_one_word(url: str) -> bool:
+    return url.isascii() and url.isprintable() and " " not in url
 
 
 def _secret(entry: dict[str, Any], field: str) -> str:

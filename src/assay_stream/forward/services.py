@@ -95,6 +95,13 @@ class SplunkHec:
 
     async def _indexed(self, number: int) -> AttemptResult:
         """Ask until the event is indexed; one that is not in time is sent again."""
+        try:
+            async with asyncio.timeout(FORWARD_LIMITS.acknowledgement_wait_s):
+                return await self._polled(number)
+        except TimeoutError:
+            return _waiting("not_acknowledged")
+
+    async def _polled(self, number: int) -> AttemptResult:
         question = json.dumps({"acks": [number]}).encode()
         for _ in range(FORWARD_LIMITS.acknowledgement_polls_max):
             answer = await self._poster.post(f"{self._base}/ack?channel={self._channel}", question)

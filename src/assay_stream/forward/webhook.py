@@ -10,7 +10,12 @@ from assay_stream.forward.posting import Poster, place_of
 IDEMPOTENCY_HEADER = "Idempotency-Key"
 SIGNATURE_HEADER = "X-Assay-Stream-Signature"
 
-_OURS = frozenset({"content-type", "content-length", "host", "user-agent", "idempotency-key"})
+_OURS = frozenset(
+    {
+        *("content-type", "content-length", "transfer-encoding", "connection", "host", "user-agent"),
+        *(IDEMPOTENCY_HEADER.lower(), SIGNATURE_HEADER.lower()),
+    }
+)
 
 
 class Webhook:

@@ -13,6 +13,7 @@ from assay_stream.alerts.formats import view_of
 from assay_stream.errors import ConfigurationError
 from assay_stream.forward.configured import read_receivers
 from assay_stream.forward.receivers import Subscription
+from assay_stream.forward.services import MessageService
 from assay_stream.model.kinds import Kind
 from tests.support.alerts import alert_of
 
@@ -84,9 +85,14 @@ def test_a_receiver_without_filters_gets_everything(secret: str) -> None:
         ({"servers": "prod"}, "servers"),
         ({"servers": ["[x"]}, "pattern"),
         ({"min_severity": "most"}, "min_severity"),
-        ({"timeout_s": "0"}, "timeout_s"),
+        ({"timeout_s": 0}, "timeout_s must be seconds, 0.1 to 300"),
+        ({"timeout_s": 301}, "timeout_s must be seconds"),
+        ({"timeout_s": "1e2"}, "timeout_s must be seconds"),
+        ({"timeout_s": [5]}, "timeout_s must be seconds"),
+        ({"ca_file": "x\0y"}, "ca_file must be one text"),
         ({"url": "https://x.example/hidden-5"}, "takes"),
         ({"url_file": ["x"]}, "url_file"),
+        ({"url_file": "x\0y"}, "url_file must be one text"),
         ({"start": "yesterday"}, "start"),
     ],
 )
@@ -108,6 +114,9 @@ def test_a_bad_entry_is_named_and_not_quoted(secret: str, changes: dict[str, Any
         {"name": "w", "type": "webhook", "url": "https://x", "format": "pdf"},
         {"name": "w", "type": "webhook", "url": "https://x", "header": "X"},
         {"name": "w", "type": "webhook"},
+        {"name": "w", "type": "webhook", "url": "https://x/a b"},
+        {"name": "w", "type": "webhook", "url": "https://x/\n"},
+        {"name": "w", "type": "webhook", "url": "https://x/\xe9"},
     ],
 )
 def test_a_target_that_cannot_be_is_named(entry: dict[str, Any]) -> None:
@@ -122,6 +131,22 @@ def test_people_are_told_from_now_on_and_stores_get_everything(secret: str) -> N
     syslog = {"name": "s", "type": "syslog", "to": "h:514"}
     started = [read(slack(secret)), read(slack(secret, start="oldest")), read(syslog), read(syslog | {"start": "now"})]
     assert [one.from_now for (one,) in started] == [True, False, False, True]
+
+
+@pytest.mark.parametrize(("given", "timeout_s"), [(30, 30.0), (0.5, 0.5), ("300", 300.0)])
+def test_a_receiver_can_be_given_time(secret: str, given: object, timeout_s: float) -> None:
+    """YAML's numbers are read as texts."""
+    (one,) = read(slack(secret, timeout_s=given))
+    assert isinstance(one.receiver, MessageService)
+    assert one.receiver._poster.timeout_s == timeout_s
+
+
+@pytest.mark.parametrize("rest", ["/services/collector", "/services/collector/event", "/?index=x", "#x"])
+def test_a_collectors_address_is_its_base(secret: str, rest: str) -> None:
+    """What Splunk's own examples show would be asked for twice, and alerts would wait for ever."""
+    entry = {"name": "s", "type": "splunk_hec", "url": f"https://splunk.example.com:8088{rest}", "token_file": secret}
+    with pytest.raises(ConfigurationError, match="base address"):
+        read(entry)
 
 
 def test_two_receivers_cannot_share_a_position(secret: str) -> None:

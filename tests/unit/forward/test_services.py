@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from assay_stream.alerts.formats.hec import to_hec
 from assay_stream.alerts.formats.messages import to_pagerduty, to_slack, to_teams
 from assay_stream.forward import services
 from assay_stream.forward.delivery import DELIVERED, AttemptResult, DeliveryOutcome
+from assay_stream.forward.posting import HttpAnswer
 from assay_stream.forward.receivers import Receiver
 from assay_stream.forward.services import MessageService, SplunkHec, by_pagerduty
 from assay_stream.limits import ForwardLimits
@@ -68,6 +70,24 @@ async def test_an_event_that_is_not_indexed_in_time_is_sent_again() -> None:
     """It waits, as for a receiver that is down."""
     with Splunk(free_port(), asks=9) as server:
         assert await sent(hec(server), to_hec(ALERT)) == waits("not_acknowledged")
+
+
+async def test_slow_acknowledgements_are_bounded_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each answer in time, all of them for ever: a process with a receiver that seems to hang would be restarted."""
+    limits = ForwardLimits(acknowledgement_pause_s=0.0, acknowledgement_wait_s=0.2)
+    monkeypatch.setattr(services, "FORWARD_LIMITS", limits)
+    answered = HttpAnswer(result=DELIVERED, status=200, body=b'{"ackId":1}')
+    asked: list[str] = []
+
+    async def post(url: str, content: bytes) -> HttpAnswer:
+        asked.append(url)
+        await asyncio.sleep(0.05)
+        return answered
+
+    receiver = SplunkHec("splunk_hec:x", "https://h", token="t", timeout_s=5.0, tls=True)
+    monkeypatch.setattr(receiver._poster, "post", post)
+    assert await sent(receiver, "{}") == waits("not_acknowledged")
+    assert len(asked) <= 6
 
 
 async def test_without_acknowledgement_success_is_enough() -> None:

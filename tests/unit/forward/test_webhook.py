@@ -84,7 +84,14 @@ async def test_a_certificate_of_an_unknown_authority_is_not_accepted(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "header", [("Content-Type", "x"), ("a b", "x"), ("", "x"), ("X-Key", "a\r\nB: c"), ("X-Key", "ö")]
+    "header",
+    [
+        *((name, "x") for name in ("Content-Type", "Transfer-Encoding", "connection", "X-Assay-Stream-Signature")),
+        ("a b", "x"),
+        ("", "x"),
+        ("X-Key", "a\r\nB: c"),
+        ("X-Key", "ö"),
+    ],
 )
 def test_a_header_that_cannot_be_is_refused(header: tuple[str, str]) -> None:
     """At start, and without its value in the message."""

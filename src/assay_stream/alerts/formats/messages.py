@@ -18,13 +18,17 @@ from typing import Any
 from assay_stream.alerts.formats.view import AlertView, time_text, view_of
 from assay_stream.text.escaping import visible
 
-_SLACK_CHARACTERS_MAX = 3_000
-"""A text object of a section block (Slack, "Block Kit")."""
+_SLACK_UNITS_MAX = 3_000
+"""A text object of a section block (Slack, "Block Kit"). Units of UTF-16, as in all limits here: never fewer than
+characters, and three bytes of UTF-8 at most."""
 
-_TEAMS_CHARACTERS_MAX = 4_000
-"""A message to Teams has 28 KB in all; a character has up to four bytes."""
+_TEAMS_UNITS_MAX = 4_000
+"""A message to Teams has 28 KB in all: two texts of 12 KB at most, and the card around them."""
 
-_SUMMARY_CHARACTERS_MAX = 1_024
+_FACT_UNITS_MAX = 400
+"""A fact, so that a long name leaves room for the uid and for the other facts."""
+
+_SUMMARY_UNITS_MAX = 1_024
 _DEDUP_KEY_CHARACTERS_MAX = 255
 """``payload.summary`` and ``dedup_key`` (PagerDuty, Events API v2)."""
 
@@ -32,7 +36,9 @@ _PAGERDUTY_SEVERITIES = {1: "info", 2: "info", 3: "warning", 4: "error", 5: "cri
 _PAGERDUTY_SEVERITY_OTHERWISE = "warning"
 _SAID = {1: "New", 2: "Updated", 3: "Closed"}
 _CLOSE, _SUPPRESSED, _RESOLVED = 3, 3, 4
-_LINKS = re.compile(r"(?i)(?<=:)(?=//)|(?<=\bwww)(?=\.)")
+_ACTIVE = re.compile(r"(?i)(?<=:)(?=//)|(?<=\bwww)(?=\.)|(?<=\{)(?=\{)")
+"""Where a space takes the life out of an address, and of a function in the text of a card (``{{DATE(...)}}``)."""
+
 _FACTS = {
     "Server": "mcp_server_id",
     "Tool": "mcp_tool_name",
@@ -42,19 +48,18 @@ _FACTS = {
 }
 
 
-def one_line(view: AlertView, characters_max: int) -> str:
+def one_line(view: AlertView, units_max: int) -> str:
     """Return what happened, to what, and why it matters, on one line; what is too long ends in an ellipsis."""
     told = _SAID.get(view.activity_id, view.activity)
     state = view.status if view.status_id in (_SUPPRESSED, _RESOLVED) else told
-    text = _inert(f"[{view.severity}] {state}: {view.message}. {view.explanation}".rstrip())
-    return text if len(text) <= characters_max else text[: characters_max - 1] + "…"
+    return _cut(_inert(f"[{view.severity}] {state}: {view.message}. {view.explanation}".rstrip()), units_max)
 
 
 def to_slack(alert: dict[str, Any]) -> str:
     """Return the alert as the payload of a Slack incoming webhook."""
     view = view_of(alert)
-    line = one_line(view, _SLACK_CHARACTERS_MAX)
-    detail = one_of_each(view)[:_SLACK_CHARACTERS_MAX]
+    line = one_line(view, _SLACK_UNITS_MAX)
+    detail = one_of_each(view)
     payload = {
         "text": line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"),
         "mrkdwn": False,
@@ -73,8 +78,8 @@ def to_teams(alert: dict[str, Any]) -> str:
     """Return the alert as an adaptive card, as the webhook of a Teams workflow takes it."""
     view = view_of(alert)
     runs = [
-        {"type": "TextRun", "text": one_line(view, _TEAMS_CHARACTERS_MAX), "weight": "Bolder"},
-        {"type": "TextRun", "text": one_of_each(view)[:_TEAMS_CHARACTERS_MAX]},
+        {"type": "TextRun", "text": one_line(view, _TEAMS_UNITS_MAX), "weight": "Bolder"},
+        {"type": "TextRun", "text": one_of_each(view)},
     ]
     card = {
         "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
@@ -104,12 +109,12 @@ def to_pagerduty(alert: dict[str, Any], *, routing_key: str) -> str:
         "dedup_key": sha256(view.uid.encode()).hexdigest() if too_long else view.uid,
         "client": "assay-stream",
         "payload": {
-            "summary": one_line(view, _SUMMARY_CHARACTERS_MAX),
-            "source": _inert(view.fact("mcp_server_id")) or "assay-stream",
+            "summary": one_line(view, _SUMMARY_UNITS_MAX),
+            "source": _fact(view, "mcp_server_id") or "assay-stream",
             "severity": _PAGERDUTY_SEVERITIES.get(view.severity_id, _PAGERDUTY_SEVERITY_OTHERWISE),
             "timestamp": time_text(view.time_ms),
             "class": view.kind,
-            "custom_details": {name: _inert(view.fact(fact)) for name, fact in _FACTS.items() if view.fact(fact)}
+            "custom_details": {name: _fact(view, fact) for name, fact in _FACTS.items() if view.fact(fact)}
             | {"uid": view.uid, "count": view.count},
         },
     }
@@ -118,7 +123,7 @@ def to_pagerduty(alert: dict[str, Any], *, routing_key: str) -> str:
 
 def one_of_each(view: AlertView) -> str:
     """Return the facts that an analyst looks for first, and the uid, on one line."""
-    facts = [f"{name}: {_inert(view.fact(fact))}" for name, fact in _FACTS.items() if view.fact(fact)]
+    facts = [f"{name}: {_fact(view, fact)}" for name, fact in _FACTS.items() if view.fact(fact)]
     return " · ".join([*facts, f"uid: {view.uid}"])
 
 
@@ -128,6 +133,15 @@ def _pagerduty_action(view: AlertView) -> str:
     return "acknowledge" if view.fact("mcp_acknowledged_by") else "trigger"
 
 
+def _fact(view: AlertView, name: str) -> str:
+    return _cut(_inert(view.fact(name)), _FACT_UNITS_MAX)
+
+
+def _cut(text: str, units_max: int) -> str:
+    raw = text.encode("utf-16-le")
+    # Half a character at the cut is left out.
+    return text if len(raw) <= 2 * units_max else raw[: 2 * (units_max - 1)].decode("utf-16-le", "ignore") + "…"
+
+
 def _inert(text: str) -> str:
-    # Two braces begin a function in the text of a card.
-    return _LINKS.sub(" ", visible(text)).replace("{{", "{ {")
+    return _ACTIVE.sub(" ", visible(text))

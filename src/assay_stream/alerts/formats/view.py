@@ -108,7 +108,8 @@ class AlertView:
     def key(self) -> str:
         """Return the idempotency key: the same for every delivery of one alert record."""
         repeats = self.flat.get("mcp_repeats")
-        return f"{self.uid}:{self.count}:{self.activity_id}{'' if repeats is None else f':{repeats}'}"
+        # It becomes part of a header: only an integer is safe there.
+        return f"{self.uid}:{self.count}:{self.activity_id}{f':{repeats}' if _is_integer(repeats) else ''}"
 
 
 def read_alert(raw: bytes | None) -> dict[str, Any]:

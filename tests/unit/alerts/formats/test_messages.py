@@ -92,6 +92,30 @@ def test_a_servers_text_makes_no_link_and_no_line(write: Callable[[dict[str, Any
         assert text.isprintable()
 
 
+@pytest.mark.parametrize("braces", range(2, 7))
+def test_no_run_of_braces_begins_a_function(braces: int) -> None:
+    """Breaking up two of three braces leaves two."""
+    alert = alert_of()
+    alert["message"] = "{" * braces + "DATE(2017-02-14,SHORT)}}"
+    for write in (to_slack, to_teams, to_events):
+        assert "{{" not in write(alert).replace(":{", "")
+
+
+def test_the_widest_names_fit_and_hide_no_uid() -> None:
+    """Services count bytes or units of UTF-16: what is refused as too long would be an alert that nobody sees."""
+    alert = alert_of()
+    wide = "\N{GRINNING FACE}" * 9_000
+    alert["message"] = wide
+    alert["unmapped"] |= {"mcp_server_id": wide, "mcp_tool_name": f"x{wide}"}
+    assert len(to_teams(alert).encode()) <= 28 * 1_024
+    texts = [block["text"]["text"] for block in json.loads(to_slack(alert))["blocks"]]
+    assert max(len(text.encode("utf-16-le")) // 2 for text in texts) <= 3_000
+    assert len(to_events(alert).encode()) <= 16 * 1_024
+    uid = alert["finding_info"]["uid"]
+    assert texts[1].endswith(f"uid: {uid}")
+    assert f"uid: {uid}" in to_teams(alert)
+
+
 @given(name=st.text(max_size=200))
 def test_any_name_gives_bounded_sound_messages(name: str) -> None:
     """Total: whatever a server calls its tool."""

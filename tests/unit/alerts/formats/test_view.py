@@ -77,3 +77,12 @@ def test_times_are_rfc_3339(time_ms: int, text: str) -> None:
     """UTC, to the millisecond."""
     assert time_text(time_ms) == text
     assert time_text(10**18).startswith("9999-12-31T23:59:59")
+
+
+@pytest.mark.parametrize("repeats", ["1\r\nX-Other: y", "\xe9", True, 1.5])
+def test_an_idempotency_key_is_safe_in_a_header(repeats: object) -> None:
+    """Whatever a record says of itself: a key that no header takes would hold up every alert behind it."""
+    alert = alert_of()
+    plain = view_of(alert).key()
+    alert["unmapped"]["mcp_repeats"] = repeats
+    assert view_of(alert).key() == plain
