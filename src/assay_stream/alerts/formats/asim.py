@@ -1,7 +1,9 @@
-"""Microsoft Sentinel ASIM: one row of the Agent Event schema, version 0.1.0, table ``ASimAgentEventLogs``.
+"""Microsoft Sentinel ASIM: one row of the Agent Event schema, version 1.0.0, table ``ASimAgentEventLogs``.
 
 https://learn.microsoft.com/azure/sentinel/normalization-schema-agent. The schema has no column for a severity or a
-result: those and the flat facts stand in ``AdditionalFields``. ``EventType`` is not enumerated there.
+result: those and the flat facts stand in ``AdditionalFields``. ``EventType`` is not enumerated there. The reference
+still shows version 0.1.0; the list of schemas (16 September 2026) and Microsoft's parsers have 1.0.0, which adds
+entity keys and changes none of the columns here.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ def to_asim(alert: dict[str, Any]) -> str:
         "EventProduct": "assay-stream",
         "EventVendor": "assay-stream",
         "EventSchema": "AgentEvent",
-        "EventSchemaVersion": "0.1.0",
+        "EventSchemaVersion": "1.0.0",
         **({"ToolName": tool, "ToolId": f"{server}/{tool}", "ToolOriginalType": "MCP"} if tool else {}),
         "AdditionalFields": {
             "severity": view.severity,

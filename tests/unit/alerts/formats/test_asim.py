@@ -1,8 +1,9 @@
 """Alerts as ASIM Agent Events.
 
-No parser or schema of it can be installed: the columns below are a field table, from the reference of
-``ASimAgentEventLogs`` (https://learn.microsoft.com/azure/azure-monitor/reference/tables/asimagenteventlogs), of those
-that we write.
+Columns and types are those of ``vimAgentEventEmpty`` 1.0.0 (Azure/Azure-Sentinel at 411a0234,
+Parsers/ASimAgentEvent/Parsers/vimAgentEventEmpty.yaml). Which are mandatory is from the reference
+(MicrosoftDocs/defender-docs at 5e243dee, sentinel/normalization-schema-agent.md, "All common fields"). The tables
+ASimTester.csv at hand (Azure/Azure-Sentinel at 50ea427d) are older and have no Agent Event.
 """
 
 from __future__ import annotations
@@ -32,6 +33,11 @@ COLUMNS: dict[str, type] = {
     "ToolOriginalType": str,
     "AdditionalFields": dict,
 }
+"""Those that we write."""
+
+MANDATORY = {
+    "EventCount", "EventStartTime", "EventEndTime", "EventProduct", "EventVendor", "EventSchema", "EventSchemaVersion",
+}  # fmt: skip
 
 
 def test_every_column_is_one_of_the_table_with_its_type() -> None:
@@ -42,10 +48,16 @@ def test_every_column_is_one_of_the_table_with_its_type() -> None:
             assert isinstance(typed, COLUMNS[name]), name
 
 
+def test_every_row_has_the_mandatory_columns() -> None:
+    """And the time that Log Analytics asks for."""
+    for kind in Kind:
+        assert json.loads(to_asim(alert_of(kind=kind))).keys() >= MANDATORY | {"TimeGenerated"}
+
+
 def test_severity_and_techniques_are_additional_fields() -> None:
     """The schema has no column for them."""
     row = json.loads(to_asim(alert_of()))
-    assert (row["EventSchema"], row["EventSchemaVersion"], row["EventType"]) == ("AgentEvent", "0.1.0", "tool_changed")
+    assert (row["EventSchema"], row["EventSchemaVersion"], row["EventType"]) == ("AgentEvent", "1.0.0", "tool_changed")
     assert row["AdditionalFields"]["severity"] == "High"
     assert row["AdditionalFields"]["mcp_attacks"] == "AML.T0109,AML.T0110.000"
     assert (row["ToolName"], row["ToolId"]) == ("tool", "server/tool")

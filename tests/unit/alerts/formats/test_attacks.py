@@ -30,7 +30,8 @@ def test_every_technique_of_a_kind_is_known() -> None:
 
 def test_a_sub_technique_takes_the_tactics_of_its_technique() -> None:
     """One object for each tactic."""
-    assert [each["tactic"]["uid"] for each in attack_objects(["AML.T0053"])] == ["AML.TA0005", "AML.TA0012"]
+    tactics = [each["tactic"]["uid"] for each in attack_objects(["AML.T0053"])]
+    assert tactics == ["AML.TA0005", "AML.TA0012", "AML.TA0015"]
     (poisoned,) = attack_objects(["AML.T0110.000"])
     assert poisoned["technique"] == {"uid": "AML.T0110", "name": "AI Agent Tool Poisoning"}
 

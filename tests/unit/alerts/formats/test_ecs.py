@@ -15,7 +15,7 @@ EXPECTED_TYPES = {
     "configuration": {"access", "change", "creation", "deletion", "info"},
     "intrusion_detection": {"allowed", "denied", "info"},
 }
-"""ECS 8.17, "ECS categorization field: event.category": the event types that each expects."""
+"""The event types that each category expects (elastic/ecs, tag v9.1.0, generated/ecs/ecs_flat.yml)."""
 
 
 def ecs(**members: Any) -> dict[str, Any]:
