@@ -40,6 +40,15 @@ def no(*_: Any) -> bool:
     return False
 
 
+def itself(alert: Any) -> Any:
+    """What stands for an alert that is given more members."""
+    return alert
+
+
+no_keys: dict[str, str] = {}
+"""What stands for names that were not written."""
+
+
 def key_without_repetition(view: Any) -> str:
     """What stands for the idempotency key."""
     return f"{view.uid}:{view.count}:{view.activity_id}"

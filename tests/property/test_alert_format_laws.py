@@ -56,7 +56,7 @@ def weight(line: str, target: AlertFormat) -> tuple[str, int, int]:
         uid, count, severity = (match[1] for match in found.values() if match)
         return uid, int(count), int(severity)
     document = json.loads(line)
-    if target is AlertFormat.OCSF:
+    if target in (AlertFormat.OCSF, AlertFormat.OCSF_1_9):
         return document["finding_info"]["uid"], document["count"], document["severity_id"]
     if target is AlertFormat.ECS:
         return (
@@ -68,6 +68,10 @@ def weight(line: str, target: AlertFormat) -> tuple[str, int, int]:
         (result,) = document["runs"][0]["results"]
         uid = result["fingerprints"]["assayStreamAlert/v1"]
         return uid, result["occurrenceCount"], result["properties"]["severityId"]
+    if target is AlertFormat.ASIM:
+        return document["EventOriginalUid"], document["EventCount"], document["AdditionalFields"]["severity_id"]
+    if target is AlertFormat.HEC:
+        document = document["event"]
     return document["uid"], document["count"], document["severity_id"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
+from dataclasses import replace
 from datetime import timedelta
 
 import orjson
@@ -16,6 +17,7 @@ from assay_stream.files.archive import event_timestamp_ms
 from assay_stream.files.log_spool import LogSpool
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
+from assay_stream.model.finding import PIN_FIELDS
 from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.replay.results import _checkpoint_json, _read_checkpoint
@@ -305,9 +307,10 @@ def in_time(records: list[Record], choose: random.Random) -> list[Record]:
 def told(outputs: list[Output]) -> tuple[dict[int | None, list[Output]], Counter[Output]]:
     """Evidence and refusals partition by partition, and findings without order.
 
-    A finding ``pin_mismatch`` rests on the order of reading, as docs/architecture.md says: it is left out. So does
-    which record tells of the end that a decision puts to alerts: the decision, or the list that came after it; and
-    of how much the end of an offer tells: what pins could have given is named once there are pins.
+    A finding ``pin_mismatch`` rests on the order of reading, as docs/architecture.md says: it is left out, also where
+    a finding about the same change names it. So does which record tells of the end that a decision puts to alerts: the
+    decision, or the list that came after it; and of how much the end of an offer tells: what pins could have given is
+    named once there are pins.
     """
     of_calls = defaultdict(list)
     for output in outputs:
@@ -315,11 +318,20 @@ def told(outputs: list[Output]) -> tuple[dict[int | None, list[Output]], Counter
             of_calls[output.partition].append(output)
     resting_on_order = ("finding:pin_mismatch", "resolution:decided", "resolution:no_longer_offered")
     others = Counter(
-        output
+        without_pins(output)
         for output in outputs
         if output.role in (Role.FINDINGS, Role.REJECTED) and output.label not in resting_on_order
     )
     return dict(of_calls), others
+
+
+def without_pins(output: Output) -> Output:
+    """An output that does not say that the change it is about breaks a pin."""
+    if output.role is not Role.FINDINGS or b'"also":["pin_mismatch"]' not in (output.value or b""):
+        return output
+    finding = orjson.loads(output.value or b"")
+    value = orjson.dumps({name: said for name, said in finding.items() if name not in ("also", *PIN_FIELDS)})
+    return replace(output, value=value)
 
 
 @given(LOGS, st.randoms(use_true_random=False))
