@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from dataclasses import replace
 from datetime import timedelta
 
 import orjson
@@ -331,7 +330,7 @@ def without_pins(output: Output) -> Output:
         return output
     finding = orjson.loads(output.value or b"")
     value = orjson.dumps({name: said for name, said in finding.items() if name not in ("also", *PIN_FIELDS)})
-    return replace(output, value=value)
+    return output._replace(value=value)
 
 
 @given(LOGS, st.randoms(use_true_random=False))

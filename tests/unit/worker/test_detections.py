@@ -232,8 +232,11 @@ async def join_first_call(cluster: MemoryCluster) -> None:
     await join.commit_transaction()
 
 
-async def test_what_waits_is_read_again_after_a_restart(cluster: MemoryCluster) -> None:
+async def test_what_waits_is_read_again_after_a_restart(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is kept in memory alone, so reading goes on from the first record that waits: here, for the join."""
+    monkeypatch.setattr(detections, "_UPSTREAM_LIMIT_S", 0.05)  # each batch waits so long for a join that stands still
     cluster.append(TOPICS[Role.CALLS], 0, b"", b"")
 
     def all_taken_in() -> bool:
