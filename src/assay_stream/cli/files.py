@@ -8,17 +8,20 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any, BinaryIO, TextIO
+from weakref import WeakSet
 
 import typer
 
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.files.archive import EVENT_LINE_BYTES_MAX, lines_of, open_archive
+from assay_stream.files.compressed import opened
 from assay_stream.files.failures import reading, writing, writing_to
 from assay_stream.files.folders import files_in
 from assay_stream.limits import DEFAULT_LIMITS
 
 STANDARD_INPUT = Path("-")
+_COPIED: WeakSet[TextIO] = WeakSet()
 
 
 def files_option(*names: str, help: str, kind: str | None = None) -> Any:  # noqa: A002
@@ -47,9 +50,16 @@ def _the_one(paths: list[Path]) -> Path:
 
 
 def copied_stdin(path: Path) -> Path:
-    """Return the path, or for ``-`` a file with what standard input holds, which goes with the process."""
+    """Return the path, or for ``-`` a file with what standard input holds, which goes with the process.
+
+    Raises:
+        InputError: ``unreadable_file`` where it was read before: a second reader would find nothing.
+    """
     if path != STANDARD_INPUT:
         return path
+    if sys.stdin in _COPIED:
+        raise InputError("unreadable_file", "`-` stands for standard input twice: give the other input as a file")
+    _COPIED.add(sys.stdin)
     folder = TemporaryDirectory(prefix="assay-stream-")
     atexit.register(folder.cleanup)
     path = Path(folder.name) / "stdin"
@@ -82,12 +92,14 @@ def _opened(path: Path | None) -> Iterator[BinaryIO]:
 
 
 def every_line(path: Path | None) -> Iterator[bytes]:
-    """Yield every line of a file; one over the limit of a record is cut behind it, so that its reader refuses it.
+    """Yield every line of a file, decompressed where it is compressed, or of standard input.
+
+    A line over the limit of a record is cut behind it, so that its reader refuses it.
 
     Raises:
-        InputError: ``unreadable_file``.
+        InputError: as ``compressed.opened``.
     """
-    with _opened(path) as file:
+    with _opened(path) if path is None or path == STANDARD_INPUT else opened(path) as file:
         yield from lines_of(file, name=str(path), bytes_max=EVENT_LINE_BYTES_MAX, too_long=lambda _: None)
 
 
@@ -105,10 +117,8 @@ def pieces(path: Path | None) -> Iterator[bytes]:
 def input_lines(path: Path | None) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of a file that are not blank, with their numbers, which start at 1.
 
-    A line over the size limit is cut behind it, so that decoding refuses it.
-
     Raises:
-        InputError: ``unreadable_file``.
+        InputError: as ``every_line``.
     """
     return _numbered(every_line(path))
 

@@ -21,7 +21,8 @@ def files_in(path: Path, kind: str | None = None) -> Iterator[Path]:
             result, and the manifest of an archive.
 
     Raises:
-        InputError: ``unreadable_file``, also where a folder has no such file.
+        InputError: ``unreadable_file``, also where a folder has no such file, one both plain and compressed, or
+            something that is no file under the name of one (a pipe would be waited for without end).
     """
     if not path.is_dir():
         yield path
@@ -34,6 +35,15 @@ def files_in(path: Path, kind: str | None = None) -> Iterator[Path]:
     if not found:
         wanted = "of observations (*.ndjson, *.jsonl)" if kind is None else f"named {kind}*.ndjson"
         raise InputError("unreadable_file", f"{path} has no file {wanted}: give another folder, or the file itself")
+    plain: dict[str, str] = {}
+    for name in found:
+        if (path / name).exists() and not (path / name).is_file():
+            raise InputError("unreadable_file", f"cannot read {path / name}: it is not a file")
+        before = plain.setdefault(name.removesuffix(".gz").removesuffix(".zst"), name)
+        if before != name:
+            raise InputError(
+                "unreadable_file", f"{path} has {before} and {name}, records that would count twice: name one of them"
+            )
     if kind is None and ARCHIVE_MANIFEST in names:
         found.append(ARCHIVE_MANIFEST)
     yield from (path / name for name in found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from assay_stream.cli.app import app
 from assay_stream.cli.files import input_lines, read_input
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.record import Role
 from assay_stream.replay.results import FILES, PROGRESS_FILE
 from tests.support.command import run_command
 from tests.support.exports import a_file, replayed, values
@@ -35,6 +37,27 @@ def test_an_endless_line_is_cut_behind_the_limit(tmp_path: Path) -> None:
     (first, line), second = input_lines(path)
     assert (first, second) == (1, (2, b"y"))
     assert limit < len(line) <= limit + 2
+
+
+def test_packed_lines_are_read_as_plain_ones(tmp_path: Path) -> None:
+    """Folders give packed files too, so every reader of lines takes them."""
+    path = tmp_path / "lines.ndjson.gz"
+    path.write_bytes(gzip.compress(b"a\n\nb\n"))
+    assert list(input_lines(path)) == [(1, b"a"), (3, b"b")]
+
+
+def test_packed_alerts_are_listed_from_their_folder(tmp_path: Path) -> None:
+    """Under the name by which the folder offers them."""
+    (tmp_path / "alerts.ndjson.gz").write_bytes(gzip.compress(values(replayed(), Role.ALERTS)[0] + b"\n"))
+    done = run_command("alerts", "list", "--status", "all", "--format", "json", "--input", str(tmp_path))
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 1), done.stderr
+
+
+def test_standard_input_is_one_input(tmp_path: Path) -> None:
+    """The second reader would find nothing, and call all evidence gone."""
+    done = run_command("verify", "--evidence", "-", "--input", "-", stdin=b"{}\n")
+    assert done.returncode == 2
+    assert b"unreadable_file: `-` stands for standard input twice" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["missing", "."])
@@ -102,8 +125,6 @@ def test_every_command_that_writes_files_is_known_here() -> None:
 @pytest.fixture(scope="module")
 def replay_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Evidence, alerts and definitions as a replay writes them."""
-    from assay_stream.model.record import Role
-
     path, outputs = tmp_path_factory.mktemp("replayed"), replayed()
     for role in (Role.EVIDENCE, Role.ALERTS, Role.DEFINITIONS):
         a_file(path / FILES[role], *values(outputs, role))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -54,3 +55,17 @@ def test_a_folder_without_such_files_is_an_error(tmp_path: Path, kind: str | Non
     """Rather than nothing read; it says what was looked for."""
     with pytest.raises(InputError, match=r"unreadable_file.*ndjson"):
         names_of(a_folder(tmp_path, "notes.txt"), kind)
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    """A pipe under the name of a file has nobody at its other end."""
+    os.mkfifo(tmp_path / "in.ndjson")
+    with pytest.raises(InputError, match=r"in\.ndjson: it is not a file"):
+        names_of(tmp_path)
+
+
+@pytest.mark.parametrize("packed", ["in.ndjson.gz", "in.ndjson.zst"])
+def test_a_file_and_its_packed_copy_are_not_both_read(tmp_path: Path, packed: str) -> None:
+    """What ``gzip -k`` leaves would give every record twice."""
+    with pytest.raises(InputError, match="twice"):
+        names_of(a_folder(tmp_path, "in.ndjson", packed))
