@@ -2,6 +2,7 @@
 
 from importlib.resources import files
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -71,7 +72,7 @@ def tell(folder: Path) -> bool:
         results.end()
     if not story.end():
         return False
-    alerts, uid = folder / "alerts.ndjson", story.first_paged()
+    alerts, uid = quote(str(folder / "alerts.ndjson")), story.first_paged()
     story.say("", f"The records are in {folder}. To look at them:")
     story.commands(
         f"assay-stream alerts list --input {alerts}",

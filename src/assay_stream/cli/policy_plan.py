@@ -74,7 +74,9 @@ def plan(
         f"{tools:,} of {len(rows):,} tools would be refused, and {refused:,} of {counted:,} calls since "
         f"{time_text(since_us)} would have been; {denied:,} of them were denied then"
     )
-    if tools and not remove:
+    if not tried.knows_tool:
+        say("no list offers that tool and no pin names it: check --tool")
+    elif tools and not remove:
         say("to keep a tool in use, approve it first: assay-stream pins approve --server-id SERVER --tool TOOL")
 
 

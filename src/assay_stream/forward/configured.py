@@ -50,6 +50,9 @@ from assay_stream.text.escaping import json_text
 PAGERDUTY_URL = "https://events.pagerduty.com/v2/enqueue"
 
 _NAME = re.compile("[a-z0-9][a-z0-9-]{0,62}")
+_TAKEN = frozenset({"webhook", "syslog"})
+"""The command line gives a receiver the group of this name: alerts would go to the one or to the other."""
+
 _COMMON = {"name", "type", "min_severity", "kinds", "servers", "timeout_s", "ca_file", "start"}
 _STARTS = ("oldest", "now")
 _FOR_PEOPLE = {"slack", "teams", "pagerduty"}
@@ -145,6 +148,10 @@ def _checked(entry: Any, place: str) -> None:
         raise _bad(place, f"type must be one of {', '.join(_FIELDS)}")
     if not isinstance(entry.get("name"), str) or not _NAME.fullmatch(entry["name"]):
         raise _bad(place, "name must be 1 to 63 of a-z, 0-9 and -: it names the consumer group that holds its position")
+    if entry["name"] in _TAKEN:
+        raise _bad(
+            place, f"{entry['name']} names the group of `--to {entry['name']}:`: two receivers would share alerts"
+        )
     unknown = sorted(str(field) for field in entry.keys() - _COMMON - _FIELDS[kind])
     missing = sorted(_REQUIRED[kind] - entry.keys())
     if unknown or missing:

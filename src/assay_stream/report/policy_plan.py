@@ -72,12 +72,16 @@ class PolicyPlan:
     _then: VerdictTable = field(init=False)
     _calls: dict[str, _Calls] = field(init=False, default_factory=dict)
     _names: frozenset[str] = field(init=False)
+    knows_tool: bool = field(init=False)
+    """Whether the tool that the policy is for is offered or pinned."""
 
     def __post_init__(self) -> None:
         self._now = self._table()
         self.server.controls.apply(self.planned.fact())
         self._then = self._table()
-        self._names = frozenset((*tools_offered_now(self.server), *self.server.controls.pins))
+        known = {*tools_offered_now(self.server), *self.server.controls.pins}
+        self.knows_tool = self.planned.tool_name in (None, *known)
+        self._names = frozenset(known if self.planned.tool_name is None else {self.planned.tool_name})
 
     def take(self, evidence: Recorded) -> None:
         """Count one call, if it is on the server (and of the tool, if the policy is for one) and not too old.
@@ -98,7 +102,7 @@ class PolicyPlan:
 
     def rows(self) -> list[Row]:
         """Return a row for each tool, those that would be refused first."""
-        names = [name for name in sorted(self._names) if self.planned.tool_name in (None, name)]
+        names = sorted(self._names)
         if _NOT_OFFERED in self._calls:
             names.append(_NOT_OFFERED)
         return sorted((self._row(name) for name in names), key=lambda row: row["planned"] != Action.BLOCK.value)

@@ -45,6 +45,12 @@ def test_every_line_fits_80_columns(story: str) -> None:
     assert max(map(cell_len, story.splitlines())) <= 80
 
 
+def test_what_it_says_next_can_be_pasted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the folder is called."""
+    monkeypatch.chdir(tmp_path)
+    assert "--input 'my demo/alerts.ndjson'" in told(Path("my demo"))
+
+
 def test_what_it_says_next_works(story: str) -> None:
     """Each command that it prints at the end runs as printed, and shows the alert."""
     commands = [line.removeprefix("  $ assay-stream ") for line in story.split("To look at them")[1].splitlines()[1:]]

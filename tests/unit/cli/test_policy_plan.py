@@ -85,3 +85,11 @@ def test_it_must_be_clear_what_is_tried_out(options: tuple[str, ...]) -> None:
     done = run(*options)
     assert isinstance(done.exception, InputError)
     assert done.exception.code == "bad_option"
+
+
+def test_a_tool_that_nobody_knows_is_pointed_out(recorded: Path) -> None:
+    """It would be a policy on nothing."""
+    done = run("--enforcement", "block", "--tool", f"{TOOL['name']}x", "--input", recorded)
+    assert done.exit_code == 0, done.output
+    assert "check --tool" in done.stderr
+    assert "check --tool" not in run("--enforcement", "block", "--tool", TOOL["name"], "--input", recorded).stderr

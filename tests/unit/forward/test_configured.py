@@ -155,6 +155,13 @@ def test_two_receivers_cannot_share_a_position(secret: str) -> None:
         read(slack(secret), slack(secret))
 
 
+@pytest.mark.parametrize("name", ["webhook", "syslog"])
+def test_a_name_is_not_that_of_the_command_line_s_receiver(secret: str, name: str) -> None:
+    """``--to`` has that group: beside such a process, each of the two would get part of the alerts."""
+    with pytest.raises(ConfigurationError, match="share"):
+        read(slack(secret, name=name))
+
+
 @pytest.mark.parametrize(
     "url",
     ["http://hooks.example.com/hidden-5", "file:///etc/passwd", "https://u:hidden-5@h/", "https://", "https://h/ x"],

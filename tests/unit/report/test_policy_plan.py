@@ -103,6 +103,17 @@ def test_made_up_names_share_one_row() -> None:
     assert len(plan.rows()) == 4
 
 
+def test_a_plan_for_a_tool_that_nobody_knows_says_so() -> None:
+    """A slip of the pen must not read as a policy that refuses nothing; its calls are under that policy, too."""
+    plan = a_plan("block", "block", "tt")
+    plan.take(a_call("tt", None))
+    [row] = plan.rows()
+    assert (row["tool_name"], row["planned"], row["calls"], row["refused"]) == ("tt", "block", 1, 1)
+    assert not plan.knows_tool
+    assert a_plan(tool="gone").knows_tool
+    assert a_plan().knows_tool
+
+
 def test_to_take_a_policy_back_can_be_tried_out_too() -> None:
     """The tool is then under its server's."""
     [row] = a_plan(None, None, "t").rows()
