@@ -1,8 +1,15 @@
 """Stand-ins for the services that take alerts: each speaks its service's protocol, and can be down, slow or unwilling.
 
-What each asks for is from its vendor's reference: Splunk "HTTP Event Collector REST API endpoints", Slack "Sending
-messages using incoming webhooks", Microsoft "Create incoming webhooks with Workflows" and the adaptive card schema,
-PagerDuty "Events API v2 overview".
+What each asks for and answers is held against what is published; none was held against the service itself:
+
+* Splunk: "Troubleshoot HTTP Event Collector" (possible error codes) and "About HTTP Event Collector Indexer
+  Acknowledgment" of Splunk Enterprise 9.3, through copies of their tables in published clients. That HEC refuses
+  members of the envelope that it does not know is our own strictness.
+* Slack: "Improving error conditions for Incoming Webhooks" (2016-05-17) and "Text object" (docs.slack.dev).
+* Teams: the payload of "Sending messages to connectors and webhooks" (MicrosoftDocs/msteams-docs at 0166903a), the
+  limit of 28 KB of the Teams connector's reference. Answers of workflows are from what clients report.
+* PagerDuty: docs/events-API-v2/01-Overview.md and 02-Trigger-Events.md (PagerDuty/developer-docs at 1da9f6a2). The
+  answers to a wrong routing key are from what clients report (robusta-dev/robusta#571).
 """
 
 # ruff: noqa: ARG002 - every service is asked the same way
@@ -71,7 +78,10 @@ class Service:
 
 
 class Splunk(Service):
-    """HEC with indexer acknowledgement: an event is indexed when it was asked for ``asks`` times."""
+    """HEC with indexer acknowledgement: an event is indexed when it was asked for ``asks`` times.
+
+    What was told to be indexed is forgotten; of what it does not know it says that it is not indexed.
+    """
 
     token = "00000000-0000-0000-0000-00000000000a"
 
@@ -91,15 +101,18 @@ class Splunk(Service):
         if parts.path == "/services/collector/ack":
             if parse_qs(parts.query).get("channel") != [channel]:
                 return _told(400, text="Invalid data channel", code=11)
-            asked = json.loads(body)["acks"]
-            for number in asked:
-                self._asked[number] += 1
-            return _told(200, acks={str(number): self._asked[number] >= self.asks for number in asked})
+            if not self.acknowledging:
+                return _told(400, text="ACK is disabled", code=14)
+            return _told(200, acks={str(number): self._is_indexed(number) for number in json.loads(body)["acks"]})
         if parts.path != "/services/collector/event":
-            return _told(404, text="not found", code=404)
+            return _told(404, text="The requested URL was not found on this server.", code=404)
         event = json.loads(body)
         if "event" not in event:
             return _told(400, text="Event field is required", code=12)
+        if not event["event"]:
+            return _told(400, text="Event field cannot be blank", code=13)
+        if not re.fullmatch(r"[0-9]+\.[0-9]{3}", event.get("time", "0.000")):
+            return _told(400, text="Error in handling indexed fields", code=15)
         if not event.keys() <= {"time", "host", "source", "sourcetype", "index", "fields", "event"}:
             return _told(400, text="Invalid data format", code=6)
         if event.get("index") == "nowhere":
@@ -109,11 +122,18 @@ class Splunk(Service):
         self._asked[number] = 0
         return _told(200, text="Success", code=0, **({"ackId": number} if self.acknowledging else {}))
 
+    def _is_indexed(self, number: int) -> bool:
+        if number not in self._asked:
+            return False
+        self._asked[number] += 1
+        return self._asked[number] >= self.asks and self._asked.pop(number) > 0
+
 
 class Slack(Service):
     """An incoming webhook: ``ok``, or an error as text."""
 
     path = "/services/T000/B000/hidden-slack"
+    user_gone = False
 
     @property
     def url(self) -> str:
@@ -122,6 +142,8 @@ class Slack(Service):
     def judge(self, path: str, headers: dict[str, str], body: bytes) -> Answer:
         if path != self.path:
             return 404, {}, b"no_service"
+        if self.user_gone:
+            return 400, {}, b"user_not_found"
         try:
             payload = json.loads(body)
             texts = [block["text"]["text"] for block in payload["blocks"]]
@@ -135,9 +157,10 @@ class Slack(Service):
 
 
 class Teams(Service):
-    """The webhook of a workflow: 202, or 400 for what is no message with adaptive cards; 28 KB at most."""
+    """The webhook of a workflow: 202 for what it takes, which it posts later; what is over 28 KB never appears."""
 
     path = "/workflows/1/triggers/manual/paths/invoke?sig=hidden-teams"
+    is_on = True
 
     @property
     def url(self) -> str:
@@ -146,18 +169,16 @@ class Teams(Service):
     def judge(self, path: str, headers: dict[str, str], body: bytes) -> Answer:
         if path != self.path:
             return _told(401, error={"code": "DirectApiAuthorizationRequired"})
-        if len(body) > 28 * 1_024:
-            return _told(413)
+        if not self.is_on:
+            return _told(400, error={"code": "WorkflowTriggerIsNotEnabled"})
         payload = json.loads(body)
         (attachment,) = payload["attachments"]
         card = attachment["content"]
-        if (payload["type"], attachment["contentType"], card["type"]) != (
-            "message",
-            "application/vnd.microsoft.card.adaptive",
-            "AdaptiveCard",
-        ):
+        kinds = payload["type"], attachment["contentType"], card["type"]
+        if kinds != ("message", "application/vnd.microsoft.card.adaptive", "AdaptiveCard"):
             return _told(400, error={"code": "TriggerInputSchemaMismatch"})
-        self.taken.append(card)
+        if len(body) <= 28 * 1_024:
+            self.taken.append(card)
         return 202, {}, b""
 
 
@@ -175,10 +196,13 @@ class PagerDuty(Service):
         return f"{self.base}/v2/enqueue"
 
     def judge(self, path: str, headers: dict[str, str], body: bytes) -> Answer:
+        if len(body) > 512 * 1_024:
+            return _told(413)
         event = json.loads(body)
-        wrong = []
-        if event.get("routing_key") != self.routing_key:
-            wrong.append("'routing_key' is invalid")
+        key = event.get("routing_key", "")
+        if len(key) == len(self.routing_key) and key != self.routing_key:
+            return 400, {}, b"Invalid routing key"
+        wrong = [] if key == self.routing_key else ["Length of 'routing_key' is incorrect (should be 32 characters)"]
         payload = event.get("payload", {})
         if not 1 <= len(payload.get("summary", "")) <= 1_024 or not payload.get("source"):
             wrong.append("'payload' is invalid")
@@ -188,9 +212,11 @@ class PagerDuty(Service):
             return _told(400, status="invalid event", message="Event object is invalid", errors=wrong)
         self.taken.append(event)
         action, key = event["event_action"], event["dedup_key"]
+        state = self.incidents.get(key)
         if action == "trigger":
-            self.incidents[key] = "triggered"
-        elif key in self.incidents:
+            # An acknowledged incident stays so, and notifies nobody; a resolved one is followed by a new one.
+            self.incidents[key] = "acknowledged" if state == "acknowledged" else "triggered"
+        elif state in ("triggered", "acknowledged"):
             # For an incident that is not open, PagerDuty takes the event and does nothing.
             self.incidents[key] = {"acknowledge": "acknowledged", "resolve": "resolved"}[action]
         return _told(202, status="success", message="Event processed", dedup_key=key)

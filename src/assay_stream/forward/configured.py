@@ -38,7 +38,7 @@ from assay_stream.forward.receivers import (
     parse_target,
     tls_context,
 )
-from assay_stream.forward.services import MessageService, SplunkHec, by_pagerduty
+from assay_stream.forward.services import Judge, MessageService, SplunkHec, by_pagerduty, by_slack, by_teams
 from assay_stream.forward.syslog import Syslog
 from assay_stream.forward.webhook import Webhook
 from assay_stream.limits import DEFAULT_LIMITS, FORWARD_LIMITS
@@ -238,11 +238,11 @@ def _splunk(entry: dict[str, Any], place: str) -> tuple[Receiver, Writer]:
 
 
 def _slack(entry: dict[str, Any], place: str) -> tuple[Receiver, Writer]:
-    return _message(entry, place), lambda alert: json_text(to_slack(alert))
+    return _message(entry, place, by_slack), lambda alert: json_text(to_slack(alert))
 
 
 def _teams(entry: dict[str, Any], place: str) -> tuple[Receiver, Writer]:
-    return _message(entry, place), lambda alert: json_text(to_teams(alert))
+    return _message(entry, place, by_teams), lambda alert: json_text(to_teams(alert))
 
 
 def _pagerduty(entry: dict[str, Any], place: str) -> tuple[Receiver, Writer]:
@@ -261,8 +261,8 @@ _MADE: dict[str, Callable[[dict[str, Any], str], tuple[Receiver, Writer]]] = {
 }
 
 
-def _message(entry: dict[str, Any], place: str) -> MessageService:
-    return MessageService(_label(entry), _safe_url(_secret(entry, "url_file"), place), **_http(entry))
+def _message(entry: dict[str, Any], place: str, judge: Judge) -> MessageService:
+    return MessageService(_label(entry), _safe_url(_secret(entry, "url_file"), place), judge=judge, **_http(entry))
 
 
 def _label(entry: dict[str, Any]) -> str:

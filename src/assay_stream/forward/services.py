@@ -1,7 +1,7 @@
 """Receivers that are services: Splunk HEC, Slack, Microsoft Teams, PagerDuty.
 
-1. Only an answer about the alert itself is a refusal for good. A token, channel, index or address that is not good
-   says nothing about the alert: it waits until somebody mends that.
+1. Only an answer about the alert itself is a refusal for good. A token, channel, index, workflow or address that is
+   not good says nothing about the alert: it waits until somebody mends that.
 2. 429 and 5xx wait, at least as long as ``Retry-After`` says.
 3. With Splunk's indexer acknowledgement on, an alert counts as delivered once it is indexed.
 """
@@ -20,7 +20,16 @@ from assay_stream.limits import FORWARD_LIMITS
 _ABOUT_THE_ALERT = frozenset({400, 413, 422})
 _BAD_REQUEST = 400
 _HEC_ABOUT_THE_ALERT = frozenset({6, 12, 13, 15})
-"""Codes of HEC's answers: invalid data format, event field missing or blank, bad indexed fields."""
+"""Codes of HEC's answers: invalid data format, event field missing or blank, bad indexed fields (Splunk Enterprise,
+"Troubleshoot HTTP Event Collector", possible error codes)."""
+
+_SLACK_ABOUT_THE_HOOK = (
+    b"action_prohibited", b"channel_", b"invalid_token", b"no_active_hooks", b"no_service", b"no_team",
+    b"posting_to_general_channel_denied", b"team_disabled", b"user_not_found",
+)  # fmt: skip
+"""How answers begin that are about the webhook, its channel or its workspace. Slack gives some of them with 400, the
+status of ``invalid_payload`` too (Slack, "Improving error conditions for Incoming Webhooks", 2016-05-17; the others
+from published clients)."""
 
 Judge = Callable[[HttpAnswer], AttemptResult]
 
@@ -32,9 +41,34 @@ def by_status(answer: HttpAnswer) -> AttemptResult:
     return answer.result
 
 
+def by_slack(answer: HttpAnswer) -> AttemptResult:
+    """Judge an answer of Slack: 400 is also what a webhook whose user is gone gets."""
+    if answer.status == _BAD_REQUEST and answer.body.startswith(_SLACK_ABOUT_THE_HOOK):
+        return _waiting("webhook_refused")
+    return by_status(answer)
+
+
+def by_teams(answer: HttpAnswer) -> AttemptResult:
+    """Judge an answer of a workflow of Teams.
+
+    With 400 it says that it is off or deleted (``WorkflowTriggerIsNotEnabled``) or asks for another schema: every card
+    of ours has the same. The connectors that came before workflows say 200 to what they have not posted, with the
+    reason in the body (Microsoft, "Sending messages to connectors and webhooks").
+    """
+    if answer.status == _BAD_REQUEST:
+        return _waiting("workflow_refused")
+    if b"endpoint returned HTTP error" in answer.body:
+        return _waiting("not_posted")
+    return by_status(answer)
+
+
 def by_pagerduty(answer: HttpAnswer) -> AttemptResult:
-    """Judge an answer of PagerDuty: 400 is also what a wrong routing key gets."""
-    if answer.status == _BAD_REQUEST and b"routing_key" in answer.body:
+    """Judge an answer of PagerDuty: 400 is also what a wrong routing key gets.
+
+    One of a wrong length is named in the errors of a JSON object (``'routing_key'``), one that nobody has as text
+    (``Invalid routing key``).
+    """
+    if answer.status == _BAD_REQUEST and b"routing key" in answer.body.lower().replace(b"_", b" "):
         return _waiting("routing_key_refused")
     return by_status(answer)
 
@@ -47,9 +81,7 @@ class MessageService:
         judge: what an answer says about the alert.
     """
 
-    def __init__(
-        self, name: str, url: str, *, timeout_s: float, tls: ssl.SSLContext | bool, judge: Judge = by_status
-    ) -> None:
+    def __init__(self, name: str, url: str, *, timeout_s: float, tls: ssl.SSLContext | bool, judge: Judge) -> None:
         self.name = name
         self._url = url
         self._judge = judge

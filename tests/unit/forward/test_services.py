@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 
@@ -14,11 +13,11 @@ from assay_stream.forward import services
 from assay_stream.forward.delivery import DELIVERED, AttemptResult, DeliveryOutcome
 from assay_stream.forward.posting import HttpAnswer
 from assay_stream.forward.receivers import Receiver
-from assay_stream.forward.services import MessageService, SplunkHec, by_pagerduty
+from assay_stream.forward.services import Judge, MessageService, SplunkHec, by_pagerduty, by_slack, by_teams
 from assay_stream.limits import ForwardLimits
 from tests.support.alerts import alert_of
 from tests.support.deployment import free_port
-from tests.support.services import PagerDuty, Service, Slack, Splunk, Teams
+from tests.support.services import Answer, PagerDuty, Service, Slack, Splunk, Teams
 
 ALERT = alert_of()
 VIEW = view_of(ALERT)
@@ -29,9 +28,9 @@ def hec(server: Service, token: str = Splunk.token) -> SplunkHec:
     return SplunkHec("splunk_hec:x", server.base, token=token, timeout_s=5.0, tls=True)
 
 
-def posting(url: str, **more: Any) -> MessageService:
+def posting(url: str, judge: Judge = by_slack) -> MessageService:
     """A receiver for a stand-in of the others."""
-    return MessageService("slack:x", url, timeout_s=5.0, tls=True, **more)
+    return MessageService("slack:x", url, timeout_s=5.0, tls=True, judge=judge)
 
 
 async def sent(receiver: Receiver, body: str) -> AttemptResult:
@@ -114,7 +113,7 @@ async def test_slack_and_teams_take_their_messages() -> None:
     """Each as its protocol has it."""
     with Slack(free_port()) as slack, Teams(free_port()) as teams:
         assert await sent(posting(slack.url), to_slack(ALERT)) == DELIVERED
-        assert await sent(posting(teams.url), to_teams(ALERT)) == DELIVERED
+        assert await sent(posting(teams.url, by_teams), to_teams(ALERT)) == DELIVERED
     assert "server/tool" in slack.taken[0]["text"]
     assert "server/tool" in teams.taken[0]["body"][0]["inlines"][0]["text"]
 
@@ -124,6 +123,22 @@ async def test_what_slack_cannot_read_is_refused_and_a_lost_channel_waits() -> N
     with Slack(free_port()) as slack:
         assert await sent(posting(slack.url), "{}") == refused("http_400")
         assert await sent(posting(slack.base + "/gone"), to_slack(ALERT)) == waits("http_404")
+        slack.user_gone = True
+        assert await sent(posting(slack.url), to_slack(ALERT)) == waits("webhook_refused")
+
+
+async def test_a_workflow_that_is_off_makes_alerts_wait() -> None:
+    """It answers 400, to every card: no alert is lost to it."""
+    with Teams(free_port()) as teams:
+        teams.is_on = False
+        assert await sent(posting(teams.url, by_teams), to_teams(ALERT)) == waits("workflow_refused")
+
+
+async def test_a_card_that_no_workflow_took_is_not_delivered() -> None:
+    """A connector of the kind before workflows says 200 and means 429."""
+    answer: Answer = (200, {}, b"Microsoft Teams endpoint returned HTTP error 429")
+    with Teams(free_port(), answer) as teams:
+        assert await sent(posting(teams.url, by_teams), to_teams(ALERT)) == waits("not_posted")
 
 
 @pytest.mark.parametrize("status", [429, 503])
@@ -152,7 +167,7 @@ async def test_an_incident_is_opened_acknowledged_and_resolved() -> None:
     with PagerDuty(free_port()) as server:
         for alert in (ALERT, ALERT, acknowledged, closed):
             body = to_pagerduty(alert, routing_key=server.routing_key)
-            assert await sent(posting(server.url, judge=by_pagerduty), body) == DELIVERED
+            assert await sent(posting(server.url, by_pagerduty), body) == DELIVERED
             states.append(server.incidents[VIEW.uid])
     assert states == ["triggered", "triggered", "acknowledged", "resolved"]
 
@@ -160,10 +175,12 @@ async def test_an_incident_is_opened_acknowledged_and_resolved() -> None:
 async def test_a_wrong_routing_key_waits_and_a_bad_event_is_refused() -> None:
     """PagerDuty answers 400 to both."""
     with PagerDuty(free_port()) as server:
-        receiver = posting(server.url, judge=by_pagerduty)
+        receiver = posting(server.url, by_pagerduty)
         assert await sent(receiver, to_pagerduty(ALERT, routing_key="other")) == waits("routing_key_refused")
+        receiver = posting(server.url, by_pagerduty)
+        assert await sent(receiver, to_pagerduty(ALERT, routing_key="0" * 32)) == waits("routing_key_refused")
         bad = to_pagerduty(ALERT, routing_key=server.routing_key).replace('"severity":"error"', '"severity":"bad"')
-        assert await sent(posting(server.url, judge=by_pagerduty), bad) == refused("http_400")
+        assert await sent(posting(server.url, by_pagerduty), bad) == refused("http_400")
 
 
 async def test_an_answer_without_end_or_sense_is_bounded() -> None:
