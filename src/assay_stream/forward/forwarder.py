@@ -173,10 +173,12 @@ class Forwarder:
                 self.counts["expired"] += beginning - left_at
                 _log.error("input_expired", partition=partition.partition, lost=beginning - left_at)
             if left_at is None and partition in ends:
-                # Committed at once: what arrives while this process is down is not skipped.
                 left_at = self._delivered[partition] = ends[partition]
             self._next[partition] = beginning if left_at is None else max(left_at, beginning)
             self._consumer.seek(partition, self._next[partition])
+        if ends:
+            # At once, before anything is fetched: what arrives while this process is down is not skipped.
+            await self._commit()
 
     async def _turn(self) -> None:
         generation = self._generation

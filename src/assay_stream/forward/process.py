@@ -35,7 +35,8 @@ def run_forwarders(settings: Settings, subscriptions: Sequence[Subscription], *,
         for each in subscriptions:
             forwarder = Forwarder(settings, each)
             note = ForwardMetrics(forwarder, PrometheusStage(host.metrics, each.name)).note
-            host.add(each.name, forwarder, still_s=partial(_still_s, forwarder), note_gauges=note)
+            # One broken hook is no reason to hold up a rollout: the others are served.
+            host.add(each.name, forwarder, still_s=partial(_still_s, forwarder), note_gauges=note, is_alternative=True)
             _log.info("forwarding_started", receiver=each.receiver.name, group=each.group)
 
     run_host(settings, {Role.ALERTS, Role.DEAD_LETTERS}, build, web_port=web_port)

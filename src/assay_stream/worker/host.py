@@ -92,14 +92,16 @@ class Host:
         *,
         still_s: Callable[[], float] | None = None,
         note_gauges: Callable[[], None] | None = None,
+        is_alternative: bool = False,
     ) -> None:
         """Run a part.
 
         Args:
             still_s: for how many seconds it has not moved, though it should.
             note_gauges: sets its gauges before metrics are read.
+            is_alternative: whether the process is ready as long as any such part is.
         """
-        self.health.watch(name, lambda: part.ready, still_s=still_s)
+        self.health.watch(name, lambda: part.ready, still_s=still_s, is_alternative=is_alternative)
         self.app.hosted.append(_PartService(name, part, self._note_end))
         if note_gauges is not None:
             self.metrics.on_scrape(note_gauges)

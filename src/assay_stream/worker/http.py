@@ -32,10 +32,26 @@ class Health:
         self.failed = False
         self._stall_limit_s = stall_limit_s
         self._checks: dict[str, Callable[[], bool]] = {}
+        self._alternatives: set[str] = set()
         self._still_s: dict[str, Callable[[], float]] = {}
 
-    def watch(self, name: str, check: Callable[[], bool], *, still_s: Callable[[], float] | None = None) -> None:
+    def watch(
+        self,
+        name: str,
+        check: Callable[[], bool],
+        *,
+        still_s: Callable[[], float] | None = None,
+        is_alternative: bool = False,
+    ) -> None:
+        """Watch a stage.
+
+        Args:
+            still_s: for how many seconds it has not moved, though it should.
+            is_alternative: whether the process is ready as long as any such stage is.
+        """
         self._checks[name] = check
+        if is_alternative:
+            self._alternatives.add(name)
         if still_s is not None:
             self._still_s[name] = still_s
 
@@ -46,7 +62,9 @@ class Health:
 
     def readiness(self) -> HttpPage:
         stages = self.stages()
-        is_ready = all(stages.values()) and not self.failed
+        needed = all(is_ready for name, is_ready in stages.items() if name not in self._alternatives)
+        any_of = not self._alternatives or any(stages[name] for name in self._alternatives)
+        is_ready = needed and any_of and not self.failed
         return (200 if is_ready else 503), {"ready": is_ready, "stages": stages}
 
     def stages(self) -> dict[str, bool]:

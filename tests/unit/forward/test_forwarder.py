@@ -308,6 +308,20 @@ async def test_a_new_receiver_can_start_with_the_next_alert(monkeypatch: pytest.
     assert receiver.taken == ["c"]
 
 
+async def test_where_a_new_receiver_starts_is_kept_before_anything_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crash in the first fetch moves it past no alert."""
+    log, hung = Log(alerts("a", "b")), asyncio.Event()
+
+    async def never(**how: Any) -> dict[TopicPartition, list[Any]]:
+        await hung.wait()
+        return {}
+
+    monkeypatch.setattr(log, "getmany", never)
+    async with forwarding(log, Receiver(), monkeypatch, from_now=True):
+        await until(lambda: log.committed_at == 2)
+        hung.set()
+
+
 async def test_a_receiver_that_has_a_place_goes_on_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Starting at the end is for the first time only: nothing of an outage is skipped."""
     log, receiver = Log(alerts("a", "b", "c"), committed_at=1), Receiver()

@@ -35,6 +35,19 @@ def test_a_stage_that_is_not_ready_is_alive() -> None:
     assert health.readiness() == (503, {"ready": False, "stages": {"alerts": False}})
 
 
+def test_of_alternatives_one_is_enough() -> None:
+    """One receiver that is down is named, and leaves the process ready; all of them, or what is needed, do not."""
+    up = {"soc": False, "siem": True, "brokers": True}
+    health = Health()
+    for name in up:
+        health.watch(name, lambda name=name: up[name], is_alternative=name != "brokers")  # type: ignore[misc]
+    assert health.readiness() == (200, {"ready": True, "stages": up})
+    up["siem"] = False
+    assert health.readiness() == (503, {"ready": False, "stages": up})
+    up |= {"siem": True, "brokers": False}
+    assert health.readiness() == (503, {"ready": False, "stages": up})
+
+
 def test_a_failure_is_seen_on_both_pages() -> None:
     """Also where every stage would be ready."""
     health = a_process(join=0.0)
