@@ -137,7 +137,12 @@ class PartitionTask:
             await asyncio.wait([self.running], timeout=limit_s)
         self._is_dropped = True
         self.running.cancel()
-        await asyncio.wait([self.running], timeout=_CANCELLING_S)
+        ended, _ = await asyncio.wait([self.running], timeout=_CANCELLING_S)
+        for task in ended:
+            # Unless somebody asks for it, asyncio logs the traceback of a dropped batch as an error.
+            error = None if task.cancelled() else task.exception()
+            if error is not None and not isinstance(error, BatchDropped):
+                _log.warning("partition_closed_after", stage=self._stage.name, error=str(error))
 
     async def _run(self) -> None:
         while not self._is_finishing:

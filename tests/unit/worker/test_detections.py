@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
@@ -114,6 +115,8 @@ async def running(
     for stage in filter(only, stages):
         task = StageTask(settings, stage, agent, topics=TOPICS, partition_counts=COUNTS, clients=cluster)
         parts.append(task)
+    unheard: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(context))
     tasks = [asyncio.create_task(part.run()) for part in parts]
     try:
         yield tasks
@@ -121,6 +124,8 @@ async def running(
         for part in parts:
             part.stop()
         await asyncio.wait(tasks, timeout=5)
+    gc.collect()
+    assert unheard == [], "asyncio logs this as an error"
 
 
 async def run_until(
