@@ -86,7 +86,7 @@ class Wanted:
 
     Args:
         severity: of this severity or a higher one; one that is not known counts as higher.
-        kinds: empty for all.
+        kinds: empty for all; an alert fits if any of its kinds does.
         servers: globs, empty for all.
     """
 
@@ -98,7 +98,7 @@ class Wanted:
         server_id = view.fact("mcp_server_id")
         return (
             self.severity.wants(view)
-            and (not self.kinds or view.kind in self.kinds)
+            and (not self.kinds or not self.kinds.isdisjoint((view.kind, *view.kinds)))
             and (not self.servers or any(each.match(server_id) for each in self.servers))
         )
 

@@ -69,6 +69,15 @@ def test_severity_kinds_and_servers_decide_who_gets_an_alert(secret: str) -> Non
     assert wanted == [True, True, False, False, False, True]
 
 
+def test_a_kind_that_joined_an_alert_counts(secret: str) -> None:
+    """A change that breaks a pin is one alert of both kinds, the change first."""
+    (one,) = read(slack(secret, kinds=["pin_mismatch"]))
+    alert = alert_of(kind=Kind.TOOL_CHANGED)
+    assert not one.wants(view_of(alert))
+    alert["finding_info"]["types"].append("pin_mismatch")
+    assert one.wants(view_of(alert))
+
+
 def test_a_receiver_without_filters_gets_everything(secret: str) -> None:
     """Every kind, of every server."""
     (one,) = read(slack(secret))

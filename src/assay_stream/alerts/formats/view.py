@@ -56,6 +56,7 @@ class AlertView:
     Args:
         uid: identity of what was found.
         kind: what was found.
+        kinds: the same, and the kinds of what else was found about it and joined this alert.
         title: one line, without names.
         explanation: why it deserves attention.
         message: one line, with names.
@@ -78,6 +79,7 @@ class AlertView:
 
     uid: str
     kind: str
+    kinds: tuple[str, ...]
     title: str
     explanation: str
     message: str
@@ -160,6 +162,7 @@ def view_of(alert: Any) -> AlertView:
     return AlertView(
         uid=uid,
         kind=kind or str(flat.get("mcp_finding_kind", "")) or "unknown",
+        kinds=tuple(kinds),
         title=title,
         explanation=_text(info, "desc"),
         message=_text(alert, "message") or title,
