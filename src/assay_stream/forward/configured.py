@@ -35,6 +35,7 @@ from assay_stream.forward.receivers import (
     SyslogTarget,
     WebhookTarget,
     Writer,
+    is_host,
     parse_target,
     tls_context,
 )
@@ -280,7 +281,7 @@ def _safe_url(url: str, place: str) -> str:
         parts = urlsplit(url)
         host = parts.hostname
         good = parts.scheme == "https" or (parts.scheme == "http" and host in _LOOPBACK)
-        good = good and bool(host) and (parts.port or 1) > 0 and not parts.username
+        good = good and is_host(host) and (parts.port or 1) > 0 and not parts.username
     except ValueError:
         good = False
     if not good or not _is_one_word(url):

@@ -57,7 +57,8 @@ class Poster:
                 return await self._exchange(url, content, headers)
         except (TimeoutError, httpx.TimeoutException):
             return _unavailable("timeout")
-        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
+            # A name that no encoding of host names takes is a UnicodeError.
             return _unavailable(type(error).__name__)
 
     async def _exchange(self, url: str, content: bytes, headers: dict[str, str] | None) -> HttpAnswer:

@@ -98,7 +98,7 @@ def parse_target(text: str) -> WebhookTarget | SyslogTarget:
     if kind == "webhook":
         try:
             parts = urlsplit(rest)
-            good = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+            good = parts.scheme in ("http", "https") and is_host(parts.hostname) and (parts.port or 1) > 0
         except ValueError:
             good = False
         if good:
@@ -110,6 +110,14 @@ def parse_target(text: str) -> WebhookTarget | SyslogTarget:
     raise ConfigurationError(
         "bad_receiver", "--to is webhook:http(s)://HOST/PATH or syslog:HOST:PORT[,udp|tcp|tls] ([::1] for IPv6)"
     )
+
+
+def is_host(name: str | None) -> bool:
+    """Tell whether a text can name a host."""
+    try:
+        return bool(name and name.encode("idna"))
+    except UnicodeError:
+        return False
 
 
 def _syslog_target(text: str) -> SyslogTarget | None:
@@ -124,7 +132,7 @@ def _syslog_target(text: str) -> SyslogTarget | None:
             return None
     elif ":" in host:
         return None
-    if not host or not (port.isascii() and port.isdigit()) or transport not in _TRANSPORTS:
+    if not is_host(host) or not (port.isascii() and port.isdigit()) or transport not in _TRANSPORTS:
         return None
     number = int(port[:6])
     return SyslogTarget(host=host, port=number, transport=transport) if 0 < number <= 65_535 else None

@@ -74,7 +74,8 @@ class Syslog:
         except TimeoutError:
             await self._disconnect()
             return AttemptResult(outcome=DeliveryOutcome.UNAVAILABLE, code="timeout")
-        except (OSError, ssl.SSLError) as error:
+        except (OSError, ssl.SSLError, UnicodeError) as error:
+            # A name that no encoding of host names takes is a UnicodeError.
             await self._disconnect()
             return AttemptResult(outcome=DeliveryOutcome.UNAVAILABLE, code=type(error).__name__)
         except asyncio.CancelledError:

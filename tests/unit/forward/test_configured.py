@@ -173,7 +173,14 @@ def test_a_name_is_not_that_of_the_command_line_s_receiver(secret: str, name: st
 
 @pytest.mark.parametrize(
     "url",
-    ["http://hooks.example.com/hidden-5", "file:///etc/passwd", "https://u:hidden-5@h/", "https://", "https://h/ x"],
+    [
+        "http://hooks.example.com/hidden-5",
+        "file:///etc/passwd",
+        "https://u:hidden-5@h/",
+        "https://",
+        "https://h/ x",
+        "https://a..hidden-5/",
+    ],
 )
 def test_a_secret_goes_over_https_only(tmp_path: Path, url: str) -> None:
     """http is for this machine; nothing else is an address."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay_stream.forward.delivery import DELIVERED
+from assay_stream.forward.delivery import DELIVERED, DeliveryOutcome
 from assay_stream.forward.posting import Poster, place_of
 from tests.support.deployment import free_port
 from tests.support.receivers import WebhookServer
@@ -22,3 +22,10 @@ async def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.Monke
         poster = Poster(headers={"Idempotency-Key": "k"}, timeout_s=5.0, tls=True)
         assert (await poster.post(server.url, b"{}")).result == DELIVERED
         await poster.close()
+
+
+async def test_a_host_that_no_encoding_takes_ends_nothing() -> None:
+    """One receiver's address must not end the process that serves the others."""
+    poster = Poster(headers={}, timeout_s=5.0, tls=True)
+    assert (await poster.post("https://xn--a/", b"{}")).result.outcome is DeliveryOutcome.UNAVAILABLE
+    await poster.close()

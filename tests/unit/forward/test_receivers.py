@@ -32,6 +32,7 @@ def test_a_receiver_is_named(text: str, expected: WebhookTarget | SyslogTarget) 
         *("", "webhook:", "webhook:ftp://h/", "webhook:https://", "webhook:http://h:99999/", "webhook:http://[/"),
         *("syslog:h", "syslog:h:0", "syslog:h:65536", "syslog:h:1,sctp", "syslog:::1:514", "syslog:[x]:1"),
         *("syslog::514", "syslog:h:x", "syslog:h:1,", "mail:a@example.com"),
+        *("webhook:https://a..b/", f"webhook:https://{'a' * 64}.example/", "syslog:a..b:514", "syslog:.h:514,udp"),
     ],
 )
 def test_nothing_else_is_one(text: str) -> None:

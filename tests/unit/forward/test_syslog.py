@@ -116,3 +116,10 @@ async def test_tls_checks_the_certificate(tmp_path: Path, known: bool) -> None:
                     await asyncio.sleep(0.01)
     assert answer.outcome is (DeliveryOutcome.DELIVERED if known else DeliveryOutcome.UNAVAILABLE)
     assert bool(received) is known
+
+
+@pytest.mark.parametrize("transport", ["tcp", "udp", "tls"])
+async def test_a_host_that_no_encoding_takes_ends_nothing(transport: str) -> None:
+    """One receiver's address must not end the process that serves the others."""
+    sender = Syslog(SyslogTarget(host="a..b", port=514, transport=transport), host="host", timeout_s=2.0)
+    assert (await sender.send(VIEW, "x")).outcome is DeliveryOutcome.UNAVAILABLE
