@@ -17,7 +17,7 @@ from aiokafka.partitioner import murmur2
 from assay_stream import engine
 from assay_stream.engine import EngineState
 from assay_stream.model.envelope import Producer
-from assay_stream.model.record import Headers, Record, Role
+from assay_stream.model.record import LOSS_TYPE, Headers, Record, Role
 from assay_stream.replay.run import replay
 from tests.support.events import (
     SERVER,
@@ -73,6 +73,12 @@ class Dialogue:
         """A proxy publishes that the server announced a change of its tools."""
         value = an_announcement(number=len(self.records), second=second, **fields)
         return self._add(Role.SNAPSHOTS, value, second, headers=headers)
+
+    def loses(self, second: float, *, lists: int = 0, calls: int = 0, observer_id: str = "proxy-1") -> Dialogue:
+        """A proxy publishes how much it dropped."""
+        data = {"server_id": SERVER, "observer_id": observer_id, "lists": lists, "calls": calls}
+        value = an_event(Role.SNAPSHOTS, len(self.records), second, data, type=LOSS_TYPE)
+        return self._add(Role.SNAPSHOTS, value, second)
 
     def garbles(self, second: float, headers: Headers = ()) -> Dialogue:
         """A record that nobody can read, under the server's key."""

@@ -117,3 +117,32 @@ def test_a_server_that_has_its_list_cached_for_days_is_one_alert() -> None:
     alerts = alerts_of(outcome)
     assert len({alert["finding_info"]["uid"] for alert in alerts}) == 1
     assert {alert["severity_id"] for alert in alerts} == {3}
+
+
+def test_an_observer_that_drops_observations_is_one_alert_that_is_updated() -> None:
+    """Whoever makes a tap drop a call becomes visible; further counts of the same observer update its alert."""
+    talk = Talk().offers(0, FIRST).offers(0, FIRST, observer_id="proxy-2")
+    talk.loses(1, calls=40).loses(2, lists=1).loses(3, calls=1, observer_id="proxy-2")
+    outcome = talk.ends()
+    assert kinds(outcome).count("observations_lost") == 3
+    alerts = [alert for alert in alerts_of(outcome) if alert["finding_info"]["types"] == ["observations_lost"]]
+    first, again, other = alerts
+    assert first["finding_info"]["uid"] == again["finding_info"]["uid"] != other["finding_info"]["uid"]
+    assert [alert["activity_name"] for alert in alerts] == ["Create", "Update", "Create"]
+    assert {alert["severity_id"] for alert in alerts} == {2}
+    assert again["count"] == 2
+    assert other["message"] == f"An observer dropped observations of a server: {SERVER}/proxy-2"
+    assert [alert["unmapped"]["mcp_observer_id"] for alert in alerts] == ["proxy-1", "proxy-1", "proxy-2"]
+
+
+def test_a_count_of_nothing_lost_is_no_finding() -> None:
+    """Nor does it become a refusal."""
+    outcome = Talk().offers(0, FIRST).loses(1).ends()
+    assert "observations_lost" not in kinds(outcome)
+    assert outcome.of(Role.REJECTED) == []
+
+
+def test_a_loss_changes_nothing_about_what_is_in_force() -> None:
+    """Calls after it are bound to the list before."""
+    outcome = Talk().offers(0, FIRST).loses(1, lists=1).calls(2).ends()
+    assert outcome.evidence[0]["tool_definition_digest"] == DIGEST_OF_FIRST

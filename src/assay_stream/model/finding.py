@@ -82,7 +82,8 @@ class Finding:
 
     Args:
         tool_name: about which tool, ``None`` where it is about none.
-        item_name: about which prompt, by name, or which resource template, by URI template; ``instructions``.
+        item_name: about which prompt, by name, or which resource template, by URI template; ``instructions``; of lost
+            observations, whose.
         observer_id: who saw it, ``None`` where that is not known.
         time_us: event time of the record it was found in, microseconds since the epoch; of a late one, when that
             showed.

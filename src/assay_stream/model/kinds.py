@@ -47,6 +47,7 @@ class Kind(StrEnum):
     AGENT_LIMITED = "agent_limited"
     FIRST_LOOK = "first_look"
     OBSERVER_ADDED = "observer_added"
+    OBSERVATIONS_LOST = "observations_lost"
 
 
 INVENTORY = frozenset({Kind.FIRST_LOOK, Kind.OBSERVER_ADDED})

@@ -57,14 +57,30 @@ def process(registry: Registry, record: Record) -> list[Output]:
             case ListChangedEvent():
                 outputs = apply_announcement(registry, record, event)
             case LossEvent():
-                # Of what was not seen nothing follows; the coverage report counts it.
                 check_observer(record, event.data.observer_id, limits=registry.limits)
-                outputs = []
+                outputs = _loss(record, event)
             case _:
                 outputs = apply_control(registry, record, event)
     except InputError as error:
         return _refuse(registry, record, error)
     return _with_end(record, server_id, event_time_us(event), outputs)
+
+
+def _loss(record: Record, event: LossEvent) -> list[Output]:
+    """Return the finding of a loss. State stays as it is: nothing follows from what was not seen."""
+    data = event.data
+    if not data.lists and not data.calls:
+        return []
+    finding = Finding(
+        kind=Kind.OBSERVATIONS_LOST,
+        server_id=data.server_id,
+        observer_id=data.observer_id,
+        # One alert per observer: a second one that drops is not hidden behind the first.
+        item_name=data.observer_id,
+        time_us=event_time_us(event),
+        origin=record.origin,
+    )
+    return [finding.output()]
 
 
 def _check_key(record: Record, server_id: str) -> None:

@@ -110,4 +110,6 @@ def test_what_an_observer_dropped_is_a_gap() -> None:
         assert rows[place]["gaps"] == ["observations_lost"]
     assert {"observations_lost"} <= GRAVE
     assert rows["server", SERVER]["bound_share"] == 1
-    assert story.tell().of(Role.REJECTED) == []
+    told = story.tell()
+    assert told.of(Role.REJECTED) == []
+    assert "finding:observations_lost" in [output.label for output in told.of(Role.FINDINGS)]

@@ -10,6 +10,7 @@ from typing import Any
 
 from assay_stream.alerts.formats.view import AlertView, view_of
 from assay_stream.canonical.digest import canonicalize
+from assay_stream.model.kinds import Kind
 
 _EVIDENCE = (
     "mcp_digest_before",
@@ -81,10 +82,14 @@ def _object(alert: dict[str, Any], name: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+_OF_KIND = {Kind.OBSERVATIONS_LOST.value: "observer"}
+"""What the item of a kind is, where the kind's name does not begin with it."""
+
+
 def _resources(view: AlertView) -> list[dict[str, str]]:
     server, tool, item = (view.fact(name) for name in ("mcp_server_id", "mcp_tool_name", "mcp_item_name"))
     resources = [{"type": "MCP server", "uid": server, "name": server}] if server else []
     if server and (tool or item):
-        kind = "MCP tool" if tool else "MCP " + view.kind.partition("_")[0]
-        resources.append({"type": kind, "uid": f"{server}/{tool or item}", "name": tool or item})
+        kind = "tool" if tool else _OF_KIND.get(view.kind) or view.kind.partition("_")[0]
+        resources.append({"type": f"MCP {kind}", "uid": f"{server}/{tool or item}", "name": tool or item})
     return resources

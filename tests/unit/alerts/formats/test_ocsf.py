@@ -90,6 +90,13 @@ def test_evidence_and_resources_say_what_and_where() -> None:
     assert evidence["data"]["origin_offset"] == 0
 
 
+def test_an_observer_that_dropped_observations_is_a_resource() -> None:
+    """Its type is what it is, not the first word of the kind."""
+    alert = alert_of(None, kind=Kind.OBSERVATIONS_LOST, item_name="proxy-1")
+    written = json.loads(to_ocsf(alert))
+    assert written["resources"][1] == {"type": "MCP observer", "uid": "server/proxy-1", "name": "proxy-1"}
+
+
 def test_the_fingerprint_is_of_the_event_without_it() -> None:
     """A verifier needs only the event: remove the fingerprint, canonicalize (RFC 8785), hash."""
     event = json.loads(render(alert_of("tööl\u202e"), AlertFormat.OCSF_1_9))
