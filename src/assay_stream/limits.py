@@ -699,3 +699,41 @@ STORE_PLACES_MAX = 1_000
 STORE_SUBJECTS_MERGED_MAX = 64
 """Kinds of calls that have a digest in common whose calls are looked up one by one and merged; of more, the calls are
 read by time, since most of them have it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleLimits:
+    """Bounds of ``console``."""
+
+    threads: int = 4
+    """Questions that the store is asked at once. Each has a connection of its own and its pages in memory."""
+
+    questions_max: int = 32
+    """Questions asked or waiting; further pages get 503. At the time limit of each, the last waits half a minute."""
+
+    question_limit_s: float = 4.0
+    """How long SQLite may work for one page: forty times what a search takes in a store of a million calls."""
+
+    steps_between_looks: int = 10_000
+    """Steps of SQLite's machine between two looks at the clock: about a millisecond."""
+
+    rows: int = 50
+    """Rows of a page: two or three screens."""
+
+    few_rows: int = 10
+    """Rows of a table that is not what its page is about; a link leads to all of them."""
+
+    trace_rows: int = 200
+    """Calls of one trace that are shown."""
+
+    streams_max: int = 32
+    """Pages that are kept up to date at once, each with a connection; further ones are not."""
+
+    look_every_s: float = 1.0
+    """Between two looks whether the store has changed, one for all pages."""
+
+    beat_every_s: float = 15.0
+    """Between two signs of life on a connection: proxies close one that is silent for a minute."""
+
+
+CONSOLE_LIMITS = ConsoleLimits()

@@ -159,6 +159,7 @@ ELSEWHERE = {
     "alerts forward": "tests/unit/forward/test_webhook.py: it sends what `alerts export` prints",
     **dict.fromkeys(("tap", "extmcp", "list-watch"), "tests/unit/cli/test_output.py::test_log_lines_are_inert"),
     "worker": "tests/unit/worker/test_logs.py",
+    "console": "tests/unit/console/test_service.py: it prints its address and which page failed",
 }
 """Commands that need a broker, or end only when told to, and where what they print is tested."""
 

@@ -13,6 +13,7 @@ from assay_stream.cli import (
     archiving,
     compare,
     completion,
+    console,
     coverage,
     demo,
     drift,
@@ -103,6 +104,7 @@ sealing.seal_app.command("check-proof")(seal_proofs.check_proof_file)
 sealing.seal_app.command()(seal_proofs.checkpoint)
 sealing.seal_app.command()(seal_proofs.vkey)
 app.command()(operating.worker)
+app.command()(console.console)
 app.command()(completion.completion)
 
 

@@ -1,0 +1,1 @@
+"""``assay-stream console``: web pages over the store, to look and search. It changes nothing."""

@@ -1,0 +1,98 @@
+"""What the address of a page asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from assay_stream.alerts.index import ReviewState
+from assay_stream.alerts.selection import AlertSelection, SeverityLevel
+from assay_stream.errors import InputError
+from assay_stream.limits import CONSOLE_LIMITS
+from assay_stream.model.operator_time import operator_time_us
+from assay_stream.readmodel.rows import AlertFilter, EvidenceFilter, Paging
+
+_ANY = "any"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The query of an address.
+
+    Args:
+        given: its fields; an empty one asks for nothing in particular.
+        now_us: the time now, microseconds since the epoch.
+    """
+
+    given: Mapping[str, str]
+    now_us: int
+
+    def text(self, name: str) -> str | None:
+        """Return a field, ``None`` where it is not given."""
+        return self.given.get(name, "").strip() or None
+
+    def name(self, name: str) -> str:
+        """Return a field that a page cannot do without, as it is: names may begin and end with blanks.
+
+        Raises:
+            InputError: ``bad_option``.
+        """
+        found = self.given.get(name, "")
+        if not found:
+            raise InputError("bad_option", f"the address names no {name}: come here by a link")
+        return found
+
+    @property
+    def is_full(self) -> bool:
+        """Whether every difference is to be shown, however long."""
+        return self.text("full") is not None
+
+    def paging(self) -> Paging:
+        return Paging(limit=CONSOLE_LIMITS.rows, after=self.text("after"))
+
+    def evidence(self) -> EvidenceFilter:
+        """Return which evidence is asked for.
+
+        Raises:
+            InputError: ``bad_time``.
+        """
+        bound = self.text("bound")
+        return EvidenceFilter(
+            server_id=self.given.get("server") or None,
+            tool_name=self.given.get("tool") or None,
+            observer_id=self.given.get("observer") or None,
+            agent_id=self.given.get("agent") or None,
+            since_us=self._time("since"),
+            until_us=self._time("until"),
+            decision=self.text("decision"),
+            scope=self.text("scope"),
+            unbound_reason=self.text("unbound"),
+            is_unbound=None if bound is None else bound == "no",
+            digest=self.text("digest"),
+        )
+
+    def alerts(self) -> AlertFilter:
+        """Return which alerts are asked for: open ones, unless something else is.
+
+        Raises:
+            InputError: ``bad_time``, ``bad_option``.
+        """
+        since_us, severity, state = self._time("since"), self.text("severity"), self.text("state")
+        try:
+            return AlertFilter(
+                selection=AlertSelection(
+                    since_ms=None if since_us is None else since_us // 1_000,
+                    server_id=self.given.get("server") or None,
+                    severity=None if severity is None else SeverityLevel(severity),
+                ),
+                state=None if state == _ANY else ReviewState(state or ReviewState.OPEN),
+                tool_name=self.given.get("tool") or None,
+                kind=self.text("kind"),
+                is_unreviewed=self.text("unreviewed") is not None,
+            )
+        except ValueError:
+            raise InputError("bad_option", "no alert has such a state or severity: choose from the form") from None
+
+    def _time(self, name: str) -> int | None:
+        text = self.text(name)
+        return None if text is None else operator_time_us(text, now_us=self.now_us)

@@ -1,0 +1,238 @@
+"""The pages: each asks the store, and returns what its template shows."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+
+from assay_stream.alerts.index import ReviewState
+from assay_stream.alerts.selection import AlertSelection, SeverityLevel
+from assay_stream.canonical.decode import decode_json
+from assay_stream.console.alert_page import alert
+from assay_stream.console.answers import FEW, Answer, absent
+from assay_stream.console.asked import Asked
+from assay_stream.console.comparison import side_by_side
+from assay_stream.drift.definition_diff import definition_diff
+from assay_stream.limits import CONSOLE_LIMITS
+from assay_stream.model.alert import SEVERITY_TEXTS
+from assay_stream.model.evidence import Scope, Unbound
+from assay_stream.model.kinds import Kind
+from assay_stream.readmodel.queries import Store
+from assay_stream.readmodel.rows import AlertFilter, EvidenceFilter, Paging, StoreStatus, VersionRow
+
+_CUT_DIGEST = re.compile(r"(sha256:)?[0-9a-f]{6,63}…?")
+_GLOB = str.maketrans({"*": "[*]", "?": "[?]", "[": "?", "]": "?"})
+"""Makes a pattern of a name; for a bracket there is none but ``?``."""
+
+_LISTED_ELSEWHERE = (
+    "It may have been dropped for age or size, or not have been read yet: the page Health says how far the store is."
+)
+
+
+def overview(store: Store, asked: Asked) -> Answer:
+    """Return what was seen, what is open, and how far the store is."""
+    status = store.status()
+    now_us = _now_us(status, asked)
+    counts = store.alert_counts()
+    unknown = sum(
+        n for (state, level), n in counts.items() if state is ReviewState.OPEN and level not in SEVERITY_TEXTS
+    )
+    return Answer(
+        template="overview.html",
+        data={
+            "status": status,
+            "behind": _behind(status),
+            "open": [
+                (level, name, counts.get((ReviewState.OPEN, level), 0))
+                for level, name in sorted(SEVERITY_TEXTS.items(), reverse=True)
+            ],
+            "unknown": unknown,
+            "alerts": store.alerts(AlertFilter(), FEW),
+            "servers": store.servers(now_us=now_us, paging=FEW),
+            "observers": store.observers(now_us=now_us, paging=FEW),
+        },
+    )
+
+
+def servers(store: Store, asked: Asked) -> Answer:
+    """Return all servers, and who observes them."""
+    now_us = _now_us(store.status(), asked)
+    return Answer(template="servers.html", data={"servers": store.servers(now_us=now_us, paging=asked.paging())})
+
+
+def observers(store: Store, asked: Asked) -> Answer:
+    """Return who observes."""
+    now_us = _now_us(store.status(), asked)
+    return Answer(template="observers.html", data={"observers": store.observers(now_us=now_us, paging=asked.paging())})
+
+
+def server(store: Store, asked: Asked) -> Answer:
+    """Return one server with its tools, open alerts and latest decisions."""
+    server_id, now_us = asked.name("server"), _now_us(store.status(), asked)
+    row = store.server(server_id, now_us=now_us)
+    if row is None:
+        return absent("No such server is in the store.", f"See the list of servers. {_LISTED_ELSEWHERE}")
+    return Answer(
+        template="server.html",
+        data={
+            "row": row,
+            "tools": store.tools(now_us=now_us, server_id=server_id, paging=asked.paging()),
+            "alerts": store.alerts(AlertFilter(selection=AlertSelection(server_id=server_id)), FEW),
+            "decisions": store.decisions(server_id=server_id, paging=FEW),
+        },
+    )
+
+
+def tool(store: Store, asked: Asked) -> Answer:
+    """Return one tool with the versions of its definition, two of them side by side."""
+    server_id, tool_name, now_us = asked.name("server"), asked.name("tool"), _now_us(store.status(), asked)
+    row = store.tool(server_id, tool_name, now_us=now_us)
+    if row is None:
+        return absent("No such tool is in the store.", f"See the tools of its server. {_LISTED_ELSEWHERE}")
+    versions = store.versions(server_id, tool_name)
+    before, after = _chosen(versions, asked)
+    bodies = [None if each is None else store.definition(each) for each in (before, after)]
+    was, now = (None if body is None else body.definition for body in bodies)
+    diff = None if was is None and now is None else definition_diff(was, now, full=asked.is_full)
+    exact = AlertFilter(selection=AlertSelection(server_id=server_id), state=None, tool_name=tool_name.translate(_GLOB))
+    return Answer(
+        template="tool.html",
+        data={
+            "row": row,
+            "versions": versions,
+            "before": before,
+            "after": after,
+            "has_before": was is not None,
+            "has_after": now is not None,
+            "diff": diff,
+            "full": asked.is_full,
+            "places": () if diff is None else side_by_side(diff),
+            "alerts": [each for each in store.alerts(exact, FEW).rows if each.tool_name == tool_name],
+            "decisions": store.decisions(server_id=server_id, tool_name=tool_name, paging=FEW),
+        },
+    )
+
+
+def _chosen(versions: tuple[VersionRow, ...], asked: Asked) -> tuple[str | None, str | None]:
+    """Return which versions are compared: those asked for, or else the latest and the one before it."""
+    known = [version.full_digest for version in versions]
+    after = asked.text("after_version") or (known[0] if known else None)
+    before = asked.text("before_version") or next((each for each in known[1:] if each != after), None)
+    return (before if before in known else None), (after if after in known else None)
+
+
+def alerts(store: Store, asked: Asked) -> Answer:
+    """Return the alerts that are asked for."""
+    return Answer(
+        template="alerts.html",
+        data={
+            "alerts": store.alerts(asked.alerts(), asked.paging()),
+            "asked": asked.given,
+            "severities": list(SeverityLevel),
+            "states": list(ReviewState),
+            "kinds": list(Kind),
+        },
+    )
+
+
+def evidence(store: Store, asked: Asked) -> Answer:
+    """Return the calls that are asked for."""
+    return Answer(
+        template="evidence.html",
+        data={
+            "calls": store.evidence(asked.evidence(), asked.paging()),
+            "asked": asked.given,
+            "scopes": list(Scope),
+            "reasons": list(Unbound),
+            "status": store.status(),
+        },
+    )
+
+
+def record(store: Store, asked: Asked) -> Answer:
+    """Return the evidence of one call, whole, with every digest and its scheme."""
+    found = store.evidence_of(asked.name("ref"))
+    if found is None:
+        return absent("This evidence is not in the store.", _LISTED_ELSEWHERE)
+    named = {digest.role: digest.value for digest in found.digests}
+    return Answer(
+        template="record.html",
+        data={
+            "found": found,
+            "row": found.row,
+            "trace": named.get("trace") or named.get("call"),
+            "text": json.dumps(decode_json(found.value), indent=2),
+        },
+    )
+
+
+def trace(store: Store, asked: Asked) -> Answer:
+    """Return what happened in one trace or call, in order, and what is known of the definitions it used."""
+    wanted = asked.text("id")
+    if wanted is None:
+        return Answer(template="trace.html", data={"id": "", "steps": None, "more": False})
+    page = store.evidence(EvidenceFilter(digest=wanted), Paging(limit=CONSOLE_LIMITS.trace_rows))
+    if not page.rows:
+        return absent(
+            "No call in the store has this id.",
+            f"Paste the whole trace id, tool call id or evidence id. {_LISTED_ELSEWHERE}",
+        )
+    steps = []
+    for row in sorted(page.rows, key=lambda row: (row.time_us, int(row.reference))):
+        full = next((digest.value for digest in row.digests if digest.role == "definition"), None)
+        about = () if full is None else store.alerts(AlertFilter(state=None, digest=full), FEW).rows
+        steps.append((row, full, about))
+    return Answer(template="trace.html", data={"id": wanted, "steps": steps, "more": page.following is not None})
+
+
+def digest(store: Store, asked: Asked) -> Answer:
+    """Return where a digest stands, whatever its scheme, and the calls that have it."""
+    wanted = asked.text("value")
+    if wanted is None:
+        return Answer(template="digest.html", data={"value": "", "places": None, "calls": None})
+    places = store.places(wanted)
+    calls = store.evidence(EvidenceFilter(digest=wanted), FEW)
+    if not places and not calls.rows:
+        whole = "Digests are looked up whole, and this one is cut: copy all of it. "
+        advice = whole if _CUT_DIGEST.fullmatch(wanted.lower()) else "Check that all of it was copied. "
+        return absent("This digest stands nowhere in the store.", f"{advice}{_LISTED_ELSEWHERE}")
+    return Answer(
+        template="digest.html",
+        data={"value": wanted, "places": [each for each in places if each.place != "evidence"], "calls": calls},
+    )
+
+
+def health(store: Store, asked: Asked) -> Answer:  # noqa: ARG001 -- as every page
+    """Return how far each log was read, and what the store does not have."""
+    status = store.status()
+    return Answer(template="health.html", data={"status": status, "behind": _behind(status)})
+
+
+def _behind(status: StoreStatus) -> int | None:
+    """Return how many records the store has still to read, ``None`` where that is not known."""
+    lags = [position.lag for position in status.positions]
+    return None if None in lags or not lags else sum(lag for lag in lags if lag is not None)
+
+
+def _now_us(status: StoreStatus, asked: Asked) -> int:
+    """Return the time up to which the last day is counted: in a store of files, that of its latest call."""
+    is_live = any(position.end is not None for position in status.positions)
+    return asked.now_us if is_live or status.newest_us is None else status.newest_us
+
+
+PAGES: Mapping[str, Callable[[Store, Asked], Answer]] = {
+    "/": overview,
+    "/alerts": alerts,
+    "/alert": alert,
+    "/servers": servers,
+    "/server": server,
+    "/tool": tool,
+    "/observers": observers,
+    "/evidence": evidence,
+    "/record": record,
+    "/trace": trace,
+    "/digest": digest,
+    "/health": health,
+}
+"""Every page by its path."""

@@ -1,0 +1,77 @@
+"""Questions to the store, asked by threads: bounded in number and in time, so that no page can stop the others."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from assay_stream.errors import OperatingError
+from assay_stream.limits import CONSOLE_LIMITS, ConsoleLimits
+from assay_stream.readmodel import schema
+from assay_stream.readmodel.queries import Store
+
+_T = TypeVar("_T")
+
+
+class StoreReader:
+    """Reads the store of a folder. It is opened for each question, so that one that was rebuilt or is new is noticed.
+
+    Args:
+        folder: of the store.
+        limits: how many questions, and for how long.
+    """
+
+    def __init__(self, folder: Path, limits: ConsoleLimits = CONSOLE_LIMITS) -> None:
+        self._folder = folder
+        self._limits = limits
+        self._pool = ThreadPoolExecutor(limits.threads, "assay-stream console")
+        self._room = threading.BoundedSemaphore(limits.questions_max)
+
+    async def ask(self, question: Callable[[Store], _T]) -> _T:
+        """Return the answer to a question, which a thread asks.
+
+        Raises:
+            OperatingError: ``console_busy``, ``store_slow``, ``store_failing``.
+            ConfigurationError: ``store_missing``, ``store_version``.
+            InputError: ``store_unreadable``, and what the question raises.
+        """
+        if not self._room.acquire(blocking=False):
+            raise OperatingError("console_busy", "too many pages are being made at once: try again in a few seconds")
+        try:
+            pending = self._pool.submit(self._answer, question)
+        except BaseException:
+            self._room.release()
+            raise
+        # Not when the client goes: its question is still asked.
+        pending.add_done_callback(lambda _: self._room.release())
+        return await asyncio.wrap_future(pending)
+
+    def close(self) -> None:
+        """Take no further questions."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _answer(self, question: Callable[[Store], _T]) -> _T:
+        until_s = time.monotonic() + self._limits.question_limit_s
+        connection = schema.reading(self._folder)
+        connection.set_progress_handler(lambda: time.monotonic() > until_s, self._limits.steps_between_looks)
+        store = Store(connection)
+        try:
+            with schema.failures(self._folder):
+                try:
+                    return question(store)
+                except sqlite3.OperationalError as error:
+                    if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+                        raise
+                    raise OperatingError(
+                        "store_slow",
+                        f"the store did not answer within {self._limits.question_limit_s:g} s: ask for less "
+                        "(a server, a shorter time), or look at the disk",
+                    ) from None
+        finally:
+            store.close()

@@ -1,0 +1,91 @@
+"""Templates. Whatever a template prints is escaped, and what a person would not see in it is marked.
+
+That is the rule of the environment, not of each template: a template has to ask for an exception.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from assay_stream.report.rows import time_text
+from assay_stream.text.visible import shown, spans_of
+
+_SECOND_CHARS = len("2026-03-01T10:00:00")
+
+
+def marked(text: str, *, keep_lines: bool = False) -> Markup:
+    """Return any text as HTML: escaped, with marks for hidden characters and look-alikes.
+
+    Args:
+        keep_lines: whether lines end where they do.
+    """
+    html = (
+        Markup('<span class="mark">%s</span>') % span.text if span.style == "mark" else escape(span.text)
+        for span in spans_of(text, keep_lines=keep_lines)
+    )
+    return Markup("").join(html)
+
+
+def lines(text: str) -> Markup:
+    """Return the same for text of several lines."""
+    return marked(text, keep_lines=True)
+
+
+def plain(text: str) -> Markup:
+    """Return any text escaped, its marks as plain text: for the title of a page, which holds no elements."""
+    return escape(shown(text))
+
+
+def when(time_us: int | None) -> Markup:
+    """Return a time, microseconds since the epoch, to the second; ``None`` is never."""
+    if time_us is None:
+        return Markup("never")
+    text = time_text(time_us)
+    short = f"{text[:_SECOND_CHARS].replace('T', ' ')}Z"
+    return Markup('<time datetime="%s" title="%s">%s</time>') % (text, text, short)
+
+
+def url(path: str, /, **given: str | None) -> str:
+    """Return the address of a page of ours; what is not given is left out."""
+    query = urlencode({name: text for name, text in given.items() if text}, errors="replace")
+    return f"{path}?{query}" if query else path
+
+
+def bare(value: str) -> str:
+    """Return the first digits of a digest; the whole of it stands in the page's link."""
+    digits = value.removeprefix("sha256:")
+    return digits if len(digits) <= 16 else f"{digits[:12]}…"
+
+
+def _printed(value: Any) -> Any:
+    """Return what an expression of a template prints."""
+    if value is None:
+        return ""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return value if hasattr(value, "__html__") else marked(str(value))
+
+
+class Renderer:
+    """Renders pages; safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._environment = Environment(
+            loader=PackageLoader("assay_stream.console"),
+            autoescape=True,
+            finalize=_printed,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._environment.filters |= {"lines": lines, "plain": plain, "when": when, "bare": bare}
+        self._environment.globals |= {"url": url}
+
+    def page(self, template: str, data: Mapping[str, Any]) -> bytes:
+        """Return a page; a lone surrogate, which UTF-8 cannot hold, becomes ``?``."""
+        return self._environment.get_template(template).render(data).encode("utf-8", "replace")

@@ -1,0 +1,49 @@
+"use strict";
+// Everything can be read without this script. It replaces the content when the store has changed.
+(() => {
+  const live = document.getElementById("live");
+  const state = document.getElementById("live-state");
+  if (!live || !state || !window.EventSource) return;
+  let busy = false;
+  let again = false;
+
+  const isInUse = () => {
+    const selection = document.getSelection();
+    const isSelected = selection && !selection.isCollapsed && live.contains(selection.anchorNode);
+    return isSelected || live.contains(document.activeElement);
+  };
+
+  const update = async () => {
+    if (isInUse()) {
+      state.textContent = "There is something new: reload this page to see it.";
+      return;
+    }
+    if (busy) {
+      again = true;
+      return;
+    }
+    busy = true;
+    try {
+      const answer = await fetch(location.href);
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const content = page.getElementById("live");
+      if (content && !isInUse()) live.replaceChildren(...content.childNodes);
+      state.textContent = `Updated at ${new Date().toISOString().slice(11, 19)}Z.`;
+    } catch {
+      state.textContent = "The console does not answer.";
+    } finally {
+      busy = false;
+      if (again) {
+        again = false;
+        update();
+      }
+    }
+  };
+
+  const events = new EventSource("/events");
+  events.addEventListener("open", () => (state.textContent = "Kept up to date while you look."));
+  events.addEventListener("changed", update);
+  events.addEventListener("error", () => {
+    state.textContent = "Not kept up to date now: reload this page to see what is new.";
+  });
+})();

@@ -1,0 +1,343 @@
+"""The console, asked over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sqlite3
+import threading
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay_stream.console import pages
+from assay_stream.console.reader import StoreReader
+from assay_stream.console.rendering import url
+from assay_stream.console.service import HEADERS
+from assay_stream.errors import OperatingError
+from assay_stream.limits import CONSOLE_LIMITS
+from assay_stream.model.record import Role
+from assay_stream.observe.http.tap import Listener
+from assay_stream.readmodel import schema
+from assay_stream.readmodel.filling import fill
+from assay_stream.text.visible import is_unseen
+from tests.support.console import LONG, SERVER, TEXTS, a_console, a_store, every_address, hostile, text_of
+from tests.support.readmodel import data_of, history, of_role
+
+pytestmark = pytest.mark.filterwarnings("ignore::aiohttp.web_exceptions.NotAppKeyWarning")
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of an ordinary fleet."""
+    return a_store(tmp_path_factory.mktemp("fleet"), history())
+
+
+@pytest.fixture(scope="module")
+def attacks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of a server that attacks its reader."""
+    return a_store(tmp_path_factory.mktemp("attacks"), hostile())
+
+
+async def page(client: Any, address: str, status: int = 200) -> str:
+    """The page at an address."""
+    answer = await client.get(address)
+    text: str = await answer.text()
+    assert answer.status == status, text_of(text)
+    return text
+
+
+class Tags(HTMLParser):
+    """The elements and attributes of a page, and whether its elements are closed in order."""
+
+    VOID = frozenset({"meta", "link", "input", "br"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+async def test_an_analyst_gets_from_the_alert_to_the_calls(fleet: Path) -> None:
+    """Every page that a link leads to is there, and says what it is about."""
+    async with a_console(fleet) as client:
+        for address in every_address(fleet):
+            assert "<h1>" in await page(client, address), address
+        overview = text_of(await page(client, "/"))
+        assert "server-0" in overview
+        tool = await page(client, "/tool?server=server-0&tool=tool_0")
+        assert "<del>" in tool
+        assert "<ins>" in tool
+
+
+async def test_links_of_pages_lead_somewhere(fleet: Path) -> None:
+    """Walk from the overview, everything that is linked."""
+    async with a_console(fleet) as client:
+        left, seen = ["/"], {"/"}
+        while left and len(seen) < 150:
+            tags = Tags()
+            tags.feed(await page(client, left.pop()))
+            for tag, attributes in tags.seen:
+                address = attributes.get("href") or ""
+                if tag == "a" and address.startswith("/") and address not in seen:
+                    seen.add(address)
+                    left.append(address)
+        assert len(seen) > 40
+
+
+async def test_a_servers_texts_stay_text(attacks: Path) -> None:
+    """On every page of a hostile server: no element, no handler, no address of its own, no hidden character."""
+    async with a_console(attacks) as client:
+        addresses = every_address(attacks)
+        assert len(addresses) > 2 * len(TEXTS)
+        for address in addresses:
+            text = await page(client, address)
+            tags = Tags()
+            tags.feed(text)
+            assert tags.open == [], address
+            for tag, attributes in tags.seen:
+                assert tag not in ("img", "iframe", "object", "style"), address
+                assert not any(name.startswith("on") or name in ("style", "autofocus") for name in attributes), address
+                for name in ("href", "src", "action"):
+                    assert (attributes.get(name) or "/").startswith(("/", "#")), address
+            scripts = [attributes for tag, attributes in tags.seen if tag == "script"]
+            assert scripts == [{"src": "/static/console.js", "defer": None}], address
+            assert not any(map(is_unseen, "".join(tags.texts).replace("\n", ""))), address
+            assert "<" not in text.partition("<title>")[2].partition("</title>")[0], address
+            assert "49{" not in text, address  # templates of names are not run
+
+
+async def test_hidden_characters_are_shown_as_marks(attacks: Path) -> None:
+    """In names and in diffs."""
+    async with a_console(attacks) as client:
+        text = await page(client, "/servers")
+        assert '<span class="mark">⟦U+202E RIGHT-TO-LEFT OVERRIDE⟧</span>' in text
+        assert "\u202e" not in text
+
+
+async def test_a_long_word_is_cut_and_counted(attacks: Path) -> None:
+    """A hundred thousand letters do not make a page of as many."""
+    async with a_console(attacks) as client:
+        text = await page(client, url("/tool", server=SERVER, tool=TEXTS[0]))
+        assert LONG not in text
+        assert "characters more" in text_of(text)
+        assert "--full" not in text
+        whole = url("/tool", server=SERVER, tool=TEXTS[0], full="yes")
+        assert LONG in await page(client, whole)
+
+
+@pytest.mark.parametrize(
+    ("method", "address", "status"),
+    [
+        ("GET", "/", 200),
+        ("HEAD", "/", 200),
+        ("GET", "/static/console.js", 200),
+        ("GET", "/nowhere", 404),
+        ("GET", "/static/../pages.py", 404),
+        ("GET", "/record?ref=999999", 404),
+        ("GET", "/record", 400),
+        ("GET", "/evidence?after=bad", 400),
+        ("GET", "/evidence?since=never", 400),
+        ("GET", "/alerts?state=bad", 400),
+        ("GET", "/alert?uid=zz", 400),
+        ("GET", "/alert?uid=000000", 404),
+        ("GET", "/server?server=nobody", 404),
+        ("GET", "/tool?server=nobody&tool=nothing", 404),
+        ("GET", "/trace?id=unknown", 404),
+        ("GET", "/digest?value=" + "f" * 64, 404),
+        *((method, "/", 405) for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS", "PROPFIND")),
+    ],
+)
+async def test_every_answer_has_its_status_and_headers(fleet: Path, method: str, address: str, status: int) -> None:
+    """Those that fail too; HEAD has no body."""
+    async with a_console(fleet) as client:
+        answer = await client.request(method, address)
+        body = await answer.text()
+        assert answer.status == status
+        assert {name: answer.headers[name] for name in HEADERS} == HEADERS
+        assert "'unsafe" not in answer.headers["Content-Security-Policy"]
+        assert (body == "") is (method == "HEAD")
+        assert ("Allow" in answer.headers) is (status == 405)
+
+
+@pytest.mark.parametrize(
+    ("address", "advice"),
+    [
+        ("/digest?value=abcdef012345", "copy all of it"),
+        ("/digest?value=no-such", "Check that all of it was copied"),
+        ("/evidence?since=2020-01-01&until=2020-01-02", "for a longer time"),
+        ("/evidence?since=never", "yesterday"),
+        ("/alerts?kind=none", "Ask for another state"),
+        ("/evidence?after=bad", "begin again"),
+        ("/server", "come here by a link"),
+    ],
+)
+async def test_a_page_with_nothing_says_what_to_do(fleet: Path, address: str, advice: str) -> None:
+    """Whatever was asked for."""
+    async with a_console(fleet) as client:
+        assert advice in text_of(await (await client.get(address)).text())
+
+
+async def test_evidence_is_paged_by_what_was_asked(fleet: Path) -> None:
+    """The next page keeps the filters, and no call is shown twice or left out."""
+    expected = [data_of(record) for record in of_role(history(), Role.EVIDENCE)]
+    async with a_console(fleet) as client:
+        address, references = "/evidence?path=x&scope=exact", []
+        while address:
+            tags = Tags()
+            tags.feed(await page(client, address))
+            links = [attributes for tag, attributes in tags.seen if tag == "a"]
+            references += [each["href"] for each in links if str(each["href"]).startswith("/record")]
+            address = next((str(each["href"]) for each in links if each.get("rel") == "next"), "")
+            assert not address or "scope=exact" in address
+        assert len(references) == len(set(references))
+        assert len(references) == sum(data["binding"]["scope"] == "exact" for data in expected)
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", ""])
+async def test_another_name_for_this_machine_is_refused(fleet: Path, host: str) -> None:
+    """A page of a stranger, whose name leads here (DNS rebinding), reads nothing."""
+    async with a_console(fleet) as client:
+        answer = await client.get("/", headers={"Host": host})
+        assert answer.status == 421
+        assert "server-0" not in await answer.text()
+
+
+async def test_a_name_that_is_allowed_is_served(fleet: Path) -> None:
+    """Beyond this machine only such names are."""
+    listener = Listener(host="192.0.2.1", hosts=frozenset({"console.example"}))
+    async with a_console(fleet, listener=listener) as client:
+        assert (await client.get("/", headers={"Host": "Console.example"})).status == 200
+        assert (await client.get("/")).status == 421
+
+
+def _without_store(folder: Path) -> None:
+    (folder / schema.FILE).unlink()
+
+
+def _of_another_version(folder: Path) -> None:
+    with contextlib.closing(sqlite3.connect(folder / schema.FILE)) as connection:
+        connection.execute("PRAGMA user_version = 999")
+
+
+def _damaged(folder: Path) -> None:
+    (folder / schema.FILE).write_bytes(b"no store" * 1_000)
+
+
+@pytest.mark.parametrize(
+    ("harm", "code"),
+    [(_without_store, "store_missing"), (_of_another_version, "store_version"), (_damaged, "store_unreadable")],
+)
+async def test_a_store_that_cannot_be_used_is_named_on_every_page(tmp_path: Path, harm: Any, code: str) -> None:
+    """While the console runs; once there is a store again, pages are shown again."""
+    a_store(tmp_path, ())
+    async with a_console(tmp_path) as client:
+        await page(client, "/")
+        harm(tmp_path)
+        for address in ("/", "/alerts", "/evidence", "/digest?value=1", "/health"):
+            text = await page(client, address, 503)
+            assert code in text
+            assert "assay-stream store run" in text_of(text)
+        with schema.writing(tmp_path, rebuild=True) as connection:
+            fill(connection, history())
+        assert "server-0" in await page(client, "/")
+
+
+async def test_an_empty_store_says_how_it_is_filled(tmp_path: Path) -> None:
+    """Before anything was seen."""
+    a_store(tmp_path, ())
+    async with a_console(tmp_path) as client:
+        for address in ("/", "/servers", "/evidence"):
+            assert "assay-stream store run" in text_of(await page(client, address))
+
+
+async def test_a_question_that_takes_too_long_is_stopped(fleet: Path) -> None:
+    """By SQLite itself, so that its thread is free again."""
+    reader = StoreReader(fleet, replace(CONSOLE_LIMITS, question_limit_s=0.05, steps_between_looks=100))
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
+    with pytest.raises(OperatingError, match="store_slow"):
+        await reader.ask(lambda store: store._connection.execute(endless).fetchone())
+    assert await reader.ask(lambda store: len(store.positions())) > 0
+    reader.close()
+
+
+async def test_questions_are_bounded_also_where_nobody_waits_for_them(fleet: Path) -> None:
+    """A client that goes away does not make room: its question is still asked."""
+    hold = threading.Event()
+    reader = StoreReader(fleet, replace(CONSOLE_LIMITS, threads=1, questions_max=1))
+    first = asyncio.create_task(reader.ask(lambda _: hold.wait(10)))
+    await asyncio.sleep(0.1)
+    first.cancel()
+    with pytest.raises(OperatingError, match="console_busy"):
+        await reader.ask(lambda _: None)
+    hold.set()
+    async with asyncio.timeout(5):
+        while True:
+            with contextlib.suppress(OperatingError):
+                assert await reader.ask(lambda _: 7) == 7
+                break
+            await asyncio.sleep(0.01)
+    reader.close()
+
+
+async def test_a_page_that_fails_quotes_nothing(
+    fleet: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither to the browser nor in the log: what failed may hold a server's text."""
+
+    def failing(*_: object) -> None:
+        raise ValueError("planted-secret")
+
+    monkeypatch.setitem(pages.PAGES, "/servers", failing)
+    with caplog.at_level(logging.ERROR, "assay_stream"):
+        async with a_console(fleet) as client:
+            text = await page(client, "/servers", 500)
+    assert "planted-secret" not in text + caplog.text
+    assert "/servers failed: ValueError" in caplog.text
+
+
+async def test_pages_are_told_of_what_is_new(tmp_path: Path) -> None:
+    """By an event that holds nothing: the page is read again."""
+    a_store(tmp_path, ())
+    quick = replace(CONSOLE_LIMITS, look_every_s=0.02)
+    async with a_console(tmp_path, limits=quick) as client, client.get("/events") as events:
+        assert events.headers["Content-Type"].startswith("text/event-stream")
+        assert {name: events.headers[name] for name in HEADERS} == HEADERS
+        assert await events.content.readuntil(b"\n\n") == b"retry: 5000\n\n"
+        await asyncio.sleep(0.2)
+        with schema.writing(tmp_path) as connection:
+            fill(connection, history())
+        async with asyncio.timeout(10):
+            assert await events.content.readuntil(b"\n\n") == b"event: changed\ndata: {}\n\n"
+
+
+async def test_streams_are_bounded_and_end(fleet: Path) -> None:
+    """One more is refused; one that is gone makes room."""
+    few = replace(CONSOLE_LIMITS, streams_max=1, beat_every_s=0.02)
+    async with a_console(fleet, limits=few) as client:
+        async with client.get("/events") as first:
+            assert first.status == 200
+            refused = await client.get("/events")
+            assert (refused.status, refused.headers["Retry-After"]) == (503, "5")
+            await first.content.readuntil(b":\n\n")
+        async with asyncio.timeout(10):
+            while (again := await client.get("/events")).status == 503:
+                await asyncio.sleep(0.02)
+        assert again.status == 200
+        again.close()
