@@ -87,7 +87,8 @@ class Wanted:
 
     Args:
         severity: of this severity or a higher one; one that is not known counts as higher.
-        kinds: empty for all; an alert fits if any of its kinds does.
+        kinds: empty for all; an alert fits if any of its kinds does. One that stands for several alerts always fits:
+            a server that raises many alerts must not hide among them the one that is asked for.
         servers: globs, empty for all.
     """
 
@@ -99,7 +100,9 @@ class Wanted:
         server_id = view.fact("mcp_server_id")
         return (
             self.severity.wants(view)
-            and (not self.kinds or not self.kinds.isdisjoint((view.kind, *view.kinds)))
+            and (
+                not self.kinds or view.kind == Kind.ALERTS_FOLDED or not self.kinds.isdisjoint((view.kind, *view.kinds))
+            )
             and (not self.servers or any(each.match(server_id) for each in self.servers))
         )
 

@@ -78,6 +78,13 @@ def test_a_kind_that_joined_an_alert_counts(secret: str) -> None:
     assert one.wants(view_of(alert))
 
 
+def test_many_alerts_hide_none_that_is_asked_for(secret: str) -> None:
+    """What is folded may be of any kind; severity and server are still asked for."""
+    (one,) = read(slack(secret, kinds=["tool_changed"], servers=["prod-*"]))
+    assert one.wants(view_of(alert_of(kind=Kind.ALERTS_FOLDED, server_id="prod-1")))
+    assert not one.wants(view_of(alert_of(kind=Kind.ALERTS_FOLDED, server_id="dev-1")))
+
+
 def test_a_receiver_without_filters_gets_everything(secret: str) -> None:
     """Every kind, of every server."""
     (one,) = read(slack(secret))
