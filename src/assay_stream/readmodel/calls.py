@@ -6,6 +6,7 @@ import sqlite3
 import zlib
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 
@@ -27,6 +28,7 @@ from assay_stream.readmodel.digests import (
     shared_digests,
 )
 from assay_stream.readmodel.names import Names
+from assay_stream.readmodel.schema import REBUILD
 
 HOUR_US = 3_600 * 1_000_000
 
@@ -45,13 +47,22 @@ def _dictionary() -> bytes:
 
 def packed(value: bytes) -> bytes:
     """Return a record's bytes as the store keeps them."""
-    deflate = zlib.compressobj(1, zlib.DEFLATED, -15, 8, zlib.Z_DEFAULT_STRATEGY, _dictionary())
+    deflate = zlib.compressobj(1, zlib.DEFLATED, zlib.MAX_WBITS, 8, zlib.Z_DEFAULT_STRATEGY, _dictionary())
     return deflate.compress(value) + deflate.flush()
 
 
 def unpacked(body: bytes) -> bytes:
-    inflate = zlib.decompressobj(-15, _dictionary())
-    return inflate.decompress(body) + inflate.flush()
+    """Return a record's bytes, which its checksum says are whole.
+
+    Raises:
+        InputError: ``store_unreadable``.
+    """
+    inflate = zlib.decompressobj(zlib.MAX_WBITS, _dictionary())
+    with suppress(zlib.error):
+        value = inflate.decompress(body)
+        if inflate.eof:
+            return value
+    raise InputError("store_unreadable", f"a record in the store is damaged: {REBUILD}")
 
 
 def read_line(value: bytes | None) -> EvidenceLine | None:

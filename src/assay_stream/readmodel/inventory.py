@@ -18,7 +18,7 @@ from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import AssayStreamError
 from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.facts import Catalogue, Fact, Seen, ToolFact, decode_fact, decode_key
-from assay_stream.model.record import Record, Role
+from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel.calls import drop_digests, write_digests
 from assay_stream.readmodel.digests import Digests
 from assay_stream.readmodel.names import Names
@@ -27,6 +27,20 @@ _TABLES = {"tool": "tool_fact", "catalogue": "catalogue", "seen": "seen"}
 """Kinds of facts that the store keeps, and their tables."""
 _INT64_MAX = 2**63 - 1
 _FATAL = 6
+_FOREIGN = (
+    AssayStreamError,
+    KeyError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    RecursionError,
+    OverflowError,
+    # A member of another type than its column has.
+    sqlite3.IntegrityError,
+    sqlite3.InterfaceError,
+    sqlite3.ProgrammingError,
+)
+"""What a record that is none of ours raises, wherever it is read or written."""
 
 
 class Inventory:
@@ -44,11 +58,18 @@ class Inventory:
         }
 
     def take(self, record: Record) -> bool:
-        """Take one record in; tell whether it is one of ours."""
+        """Take one record in, whole or not at all; tell whether it is one of ours."""
+        self._connection.execute("SAVEPOINT taking")
         try:
             self._takers[record.role](record)
-        except (AssayStreamError, KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError):
+        except _FOREIGN:
+            self._connection.execute("ROLLBACK TO taking")
+            self._names.forget()
             return False
+        finally:
+            # A full disk has ended the transaction already, and the savepoint with it.
+            if self._connection.in_transaction:
+                self._connection.execute("RELEASE taking")
         return True
 
     def _one(self, statement: str, *given: object) -> Any:
@@ -210,8 +231,12 @@ class Inventory:
         data = event["data"]
         texts = [data.get("tool_name", data.get("tool")), data.get("author"), data.get("alert_uid")]
         named = [data.get("scheme"), data.get("value"), data.get("key_fingerprint"), event.get("assaycontenthash")]
-        if not isinstance(event["time"], str) or not all(isinstance(text, str | None) for text in texts + named):
+        optional = [*texts, *named, data.get("reason")]
+        if not isinstance(event["time"], str) or not all(isinstance(text, str | None) for text in optional):
             raise ValueError("a change is an event with a time and data")
+        origin = Origin(**data["origin"])
+        if [type(part) for part in origin] != [str, int, int]:
+            raise ValueError("a change names the place of its control record")
         row = self._one(
             "INSERT INTO decision (time_us, change, server, tool, author, alert, body) VALUES (?, ?, ?, ?, ?, ?, ?) "
             "RETURNING id",

@@ -13,15 +13,20 @@ from assay_stream.readmodel.paging import Tables, at_one_moment, page_of, place_
 from assay_stream.readmodel.rows import DigestValue, ObserverRow, Page, Paging, ServerRow, ToolRow, VersionRow
 
 _DAY_HOURS = 24
-_SERVERS = """SELECT n.text, n.id FROM name n WHERE n.text > ? AND n.id IN
+_SERVERS = """SELECT n.text, n.id FROM name n WHERE n.text >= ? AND n.id IN
   (SELECT server FROM called UNION SELECT server FROM seen UNION SELECT server FROM catalogue)
   ORDER BY n.text LIMIT ?"""
-_OBSERVERS = """SELECT n.text, n.id FROM name n WHERE n.text > ? AND n.id IN
+_OBSERVERS = """SELECT n.text, n.id FROM name n WHERE n.text >= ? AND n.id IN
   (SELECT observer FROM called UNION SELECT observer FROM seen) ORDER BY n.text LIMIT ?"""
-_TOOLS = """SELECT n.text, n.id FROM name n WHERE n.text > ? AND n.id IN
+_TOOLS = """SELECT n.text, n.id FROM name n WHERE n.text >= ? AND n.id IN
   (SELECT l.tool FROM catalogue c JOIN listed l ON l.catalogue = c.id WHERE c.server = ?
    UNION SELECT tool FROM called WHERE server = ?) ORDER BY n.text LIMIT ?"""
 _NAMES_AT_ONCE = 1_000
+
+
+def _begin(after: tuple[str, ...] | None) -> str:
+    """Return the first name of a page: the one next to where the last page ended. The first of all names is empty."""
+    return "" if after is None else after[-1] + "\0"
 
 
 class InventoryQueries(Tables):
@@ -37,8 +42,8 @@ class InventoryQueries(Tables):
         Raises:
             InputError: ``bad_cursor``.
         """
-        (after,) = place_of(paging, str) or ("",)
-        found = self._connection.execute(_SERVERS, (after, rows_max(paging) + 1)).fetchall()
+        begin = _begin(place_of(paging, str))
+        found = self._connection.execute(_SERVERS, (begin, rows_max(paging) + 1)).fetchall()
         day = self._day("server", now_us)
         rows = [self._server_row(text, number, day) for text, number in found]
         return page_of(rows, paging, lambda row: (row.server_id,))
@@ -57,12 +62,13 @@ class InventoryQueries(Tables):
         Raises:
             InputError: ``bad_cursor``.
         """
-        at, name = place_of(paging, str, str) or ("", "")
+        place = place_of(paging, str, str)
+        at = "" if place is None else place[0]
         limit = rows_max(paging) + 1
         rows: list[ToolRow] = []
         for server, number in self._servers_from(at, server_id):
-            after = name if server == at else ""
-            found = self._connection.execute(_TOOLS, (after, number, number, limit - len(rows))).fetchall()
+            begin = _begin(place if server == at else None)
+            found = self._connection.execute(_TOOLS, (begin, number, number, limit - len(rows))).fetchall()
             latest = self._latest(number)
             rows += [self._tool_row((server, number), tool, latest, now_us) for tool in found]
             if len(rows) >= limit:
@@ -123,10 +129,10 @@ class InventoryQueries(Tables):
         Raises:
             InputError: ``bad_cursor``.
         """
-        (after,) = place_of(paging, str) or ("",)
+        begin = _begin(place_of(paging, str))
         rows = []
         day = self._day("observer", now_us)
-        for text, number in self._connection.execute(_OBSERVERS, (after, rows_max(paging) + 1)).fetchall():
+        for text, number in self._connection.execute(_OBSERVERS, (begin, rows_max(paging) + 1)).fetchall():
             calls, last = self._called("observer = ?", number)
             listed = self._one("SELECT max(time_us) FROM seen WHERE observer = ?", number)
             servers = self._one(
@@ -160,7 +166,7 @@ class InventoryQueries(Tables):
         number = self._names.known(at)
         if number is not None:
             yield at, number
-        while found := self._connection.execute(_SERVERS, (at, _NAMES_AT_ONCE)).fetchall():
+        while found := self._connection.execute(_SERVERS, (_begin((at,)), _NAMES_AT_ONCE)).fetchall():
             yield from found
             at = found[-1][0]
 

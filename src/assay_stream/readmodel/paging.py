@@ -23,14 +23,20 @@ _CURSOR_CHARS_MAX = 16_384
 
 
 def at_one_moment(question: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Let a question see the store as it is at one moment, however many tables it reads."""
+    """Let a question see the store as it is at one moment, however many tables it reads.
+
+    The question raises ``InputError`` ``bad_filter`` where it asks for what no store can hold.
+    """
 
     @wraps(question)
     def ask(*given: _P.args, **named: _P.kwargs) -> _T:
         tables = given[0]
         assert isinstance(tables, Tables)  # noqa: S101 -- a method of one
         with tables.moment():
-            return question(*given, **named)
+            try:
+                return question(*given, **named)
+            except (UnicodeEncodeError, OverflowError):
+                raise InputError("bad_filter", "a text that is not Unicode, or a number over 64 bits") from None
 
     return ask
 
@@ -75,7 +81,11 @@ def place_of(paging: Paging, *kinds: type) -> tuple[Any, ...] | None:
         place = orjson.loads(base64.b64decode(paging.after[:_CURSOR_CHARS_MAX], altchars=b"-_", validate=True))
     except (ValueError, binascii.Error):
         place = None
-    if not isinstance(place, list) or [type(part) for part in place] != list(kinds):
+    if (
+        not isinstance(place, list)
+        or [type(part) for part in place] != list(kinds)
+        or not all(isinstance(part, str) or abs(part) < 2**63 for part in place)
+    ):
         raise InputError("bad_cursor", "a page begins where an answer of this store said that it does: begin again")
     return tuple(place)
 

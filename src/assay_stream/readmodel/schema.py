@@ -8,21 +8,24 @@ from __future__ import annotations
 import os
 import secrets
 import sqlite3
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 
+import orjson
+
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.files.aside import locked_folder
 from assay_stream.limits import STORE_CACHE_KIB, STORE_LOG_PAGES, STORE_WAIT_MS
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Raised with every change of ``schema.sql`` or of what is written to its tables."""
 FILE = "store.sqlite3"
 
 _APPLICATION_ID = 0x41535352
-_REBUILD = "rebuild it from the topics with assay-stream store run --rebuild, or from files with store load --rebuild"
+REBUILD = "rebuild it from the topics with assay-stream store run --rebuild, or from files with store load --rebuild"
 
 
 @contextmanager
@@ -35,15 +38,23 @@ def failures(path: object) -> Iterator[None]:
     """
     try:
         yield
+    except (zlib.error, orjson.JSONDecodeError) as error:
+        raise InputError("store_unreadable", f"{path} is damaged: {REBUILD}") from error
     except sqlite3.OperationalError as error:
+        if _name_of(error) is None:
+            raise InputError("store_unreadable", f"{path} holds text that is none: {REBUILD}") from error
         raise OperatingError(
-            "store_failing",
-            f"the store {path} cannot be used now ({error.sqlite_errorname}): check disk and permissions",
+            "store_failing", f"the store {path} cannot be used now ({_name_of(error)}): check disk and permissions"
         ) from error
     except sqlite3.DatabaseError as error:
         raise InputError(
-            "store_unreadable", f"{path} is no sound store ({error.sqlite_errorname}): {_REBUILD}"
+            "store_unreadable", f"{path} is no sound store ({_name_of(error) or type(error).__name__}): {REBUILD}"
         ) from error
+
+
+def _name_of(error: sqlite3.Error) -> str | None:
+    """Return SQLite's name of an error; Python has its own, without one, for text that is no UTF-8."""
+    return getattr(error, "sqlite_errorname", None)
 
 
 def in_memory(secret: bytes = b"") -> sqlite3.Connection:
@@ -74,7 +85,8 @@ def writing(folder: Path, *, rebuild: bool = False) -> Iterator[sqlite3.Connecti
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _only_writer(folder), failures(path):
             if rebuild:
-                for suffix in ("-wal", "-shm", ""):
+                # The file first: its log without it is passed over, it without its log may be half written.
+                for suffix in ("", "-wal", "-shm"):
                     Path(f"{path}{suffix}").unlink(missing_ok=True)
             # SQLite gives its other files the mode of this one.
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
@@ -129,7 +141,7 @@ def reading(folder: Path) -> sqlite3.Connection:
         connection = _connect(f"{path.resolve().as_uri()}?mode=ro")
         try:
             if not _is_store(connection):
-                raise InputError("store_unreadable", f"{path} is no store: {_REBUILD}")
+                raise InputError("store_unreadable", f"{path} is no store: {REBUILD}")
             check_version(connection, path)
         except BaseException:
             connection.close()
@@ -144,7 +156,7 @@ def check_version(connection: sqlite3.Connection, path: object) -> None:
     if version != SCHEMA_VERSION:
         raise ConfigurationError(
             "store_version",
-            f"the store {path} has version {version}, this software reads and writes {SCHEMA_VERSION}: {_REBUILD}",
+            f"the store {path} has version {version}, this software reads and writes {SCHEMA_VERSION}: {REBUILD}",
         )
 
 
@@ -165,7 +177,8 @@ def _connect(target: str) -> sqlite3.Connection:
 
 def _create(connection: sqlite3.Connection, secret: bytes) -> None:
     script = files(__package__).joinpath("schema.sql").read_text(encoding="utf-8")
-    connection.executescript(f"BEGIN; {script} PRAGMA application_id = {_APPLICATION_ID}; COMMIT;")
-    connection.execute("INSERT INTO meta VALUES ('secret', ?)", (secret,))
-    # Last: a store without a version was not finished.
-    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    # At once: a kill leaves a whole store or none.
+    connection.executescript(
+        f"BEGIN; {script} INSERT INTO meta VALUES ('secret', x'{secret.hex()}'); "  # noqa: S608 -- hexadecimal
+        f"PRAGMA application_id = {_APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,8 @@ from assay_stream.alerts.index import AlertIndex, ReviewState
 from assay_stream.alerts.selection import AlertSelection, SeverityLevel
 from assay_stream.errors import InputError
 from assay_stream.limits import STORE_PAGE_ROWS_MAX
-from assay_stream.model.record import Record, Role
+from assay_stream.model.record import Origin, Record, Role
+from assay_stream.readmodel.paging import cursor_of
 from assay_stream.readmodel.queries import Store, load
 from assay_stream.readmodel.rows import AlertFilter, EvidenceFilter, EvidenceRow, Paging
 from tests.support.readmodel import NOW_US, data_of, history, of_role
@@ -259,3 +261,48 @@ def test_status_says_what_is_here() -> None:
     times = [row.time_us for row in every(EvidenceFilter())]
     assert (status.oldest_us, status.newest_us) == (min(times), max(times))
     assert replace(status.positions[0], end=None).lag is None
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: STORE.evidence(EvidenceFilter(server_id="\udcff")),
+        lambda: STORE.evidence(EvidenceFilter(digest="\udcff")),
+        lambda: STORE.places("\udcff"),
+        lambda: STORE.definition("\udcff"),
+        lambda: STORE.tool("server-0", "\udcff", now_us=NOW_US),
+        lambda: STORE.decisions(author="\udcff"),
+        lambda: STORE.decisions(since_us=2**63),
+    ],
+)
+def test_what_no_record_can_hold_is_an_error(ask: Callable[[], object]) -> None:
+    """Bytes of a terminal that are no text, numbers over 64 bits."""
+    with pytest.raises(InputError, match="bad_filter"):
+        ask()
+
+
+def test_a_forged_cursor_with_a_huge_number_is_an_error() -> None:
+    """As any other that no answer named."""
+    with pytest.raises(InputError, match="bad_cursor"):
+        STORE.evidence(EvidenceFilter(), Paging(after=cursor_of(2**64 - 1, 1)))
+
+
+def test_nothing_hides_behind_an_empty_name() -> None:
+    """Tools, servers and observers without a name are listed as others are, each once over all pages."""
+    content = orjson.loads(EVIDENCE[0].value or b"")
+    content["data"] |= {"tool": "", "server_id": "", "observer_id": ""}
+    store = load([*EVIDENCE[1:], EVIDENCE[0]._replace(value=orjson.dumps(content), origin=Origin("other", 0, 0))])
+    questions: dict[str, Callable[..., Any]] = {
+        "tool_name": store.tools,
+        "server_id": store.servers,
+        "observer_id": store.observers,
+    }
+    for name, question in questions.items():
+        whole = question(now_us=NOW_US).rows
+        assert getattr(whole[0], name) == ""
+        page = question(now_us=NOW_US, paging=Paging(limit=1))
+        rows = [*page.rows]
+        while page.following is not None:
+            page = question(now_us=NOW_US, paging=Paging(limit=1, after=page.following))
+            rows += page.rows
+        assert tuple(rows) == whole

@@ -126,3 +126,52 @@ def test_readers_of_other_processes_see_whole_batches(tmp_path: Path) -> None:
         counts = answers.get(timeout=60)
         reader.join(10)
     assert counts == [0] * 40
+
+
+def test_a_store_is_made_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is killed in between leaves one that the next takes for new."""
+    monkeypatch.setattr(schema, "_APPLICATION_ID", "no number")
+    with pytest.raises(OperatingError), schema.writing(tmp_path):
+        pass
+    monkeypatch.undo()
+    _write(tmp_path)
+
+
+def test_a_rebuild_that_is_killed_leaves_no_file_without_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file whose log is gone may be half written, and would pass for whole."""
+    _write(tmp_path)
+    (tmp_path / f"{schema.FILE}-wal").write_bytes(b"a log")
+    gone: list[str] = []
+
+    def unlink(path: Path, missing_ok: bool = False) -> None:
+        gone.append(path.name)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "unlink", unlink)
+    with pytest.raises(KeyboardInterrupt), schema.writing(tmp_path, rebuild=True):
+        pass
+    assert gone == [schema.FILE]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE payload SET body = zeroblob(40)",
+        "UPDATE payload SET body = substr(body, 1, 40)",
+        "UPDATE payload SET body = CAST(substr(body, 1, length(body) - 1) || x'00' AS BLOB)",
+        "UPDATE name SET text = CAST(x'ff' || id AS TEXT)",
+        "UPDATE subject SET digests = 'x' || id",
+    ],
+)
+def test_damage_is_an_error_that_says_so(damage: str, tmp_path: Path) -> None:
+    """Bytes that are not those that were written are never shown as evidence."""
+    with schema.writing(tmp_path) as connection:
+        fill(connection, history())
+        connection.execute(damage)
+    store = Store(schema.reading(tmp_path))
+    with pytest.raises(InputError) as caught, schema.failures(tmp_path):
+        store.evidence_of(store.evidence(EvidenceFilter()).rows[0].reference)
+    assert caught.value.code == "store_unreadable"
+    assert "--rebuild" in caught.value.message
