@@ -655,10 +655,13 @@ class ForwardLimits:
     """Receivers of one process. Each is a consumer of its own, with its own connections to the brokers."""
 
     acknowledgement_polls_max: int = 60
-    """How often Splunk is asked whether an event is indexed. Then it is sent again."""
+    """How often Splunk is asked in one wait whether an event is indexed."""
 
     acknowledgement_pause_s: float = 0.5
-    """Between two such questions: with the polls above half a minute, some ten times what an indexer takes."""
+    """Between two such questions: with the polls above half a minute in all."""
+
+    acknowledgement_waits_max: int = 7
+    """Such waits before an event is sent again: with the pauses between, some five minutes, as Splunk advises."""
 
     acknowledgement_wait_s: float = 40.0
     """For all of them, slow answers included: a receiver that tries one alert for minutes passes for one that hangs."""

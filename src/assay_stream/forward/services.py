@@ -10,6 +10,7 @@ import asyncio
 import json
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from uuid import uuid4
 
 from assay_stream.alerts.formats import AlertView
@@ -113,8 +114,12 @@ class SplunkHec:
             "X-Splunk-Request-Channel": self._channel,
         }
         self._poster = Poster(headers=headers, timeout_s=timeout_s, tls=tls)
+        self._unindexed: tuple[str, int, int] | None = None
+        """An event that was not indexed in time: its text, its number, and how often it was waited for."""
 
     async def send(self, view: AlertView, body: str) -> AttemptResult:
+        if self._unindexed is not None and self._unindexed[0] == body:
+            return await self._indexed(*self._unindexed)
         answer = await self._poster.post(f"{self._base}/event", body.encode("utf-8"))
         told = _members(answer.body)
         code = told.get("code")
@@ -122,18 +127,25 @@ class SplunkHec:
             return _waiting(f"hec_{code}" if isinstance(code, int) else "http_400")
         number = told.get("ackId")
         if answer.result.outcome is DeliveryOutcome.DELIVERED and isinstance(number, int):
-            return await self._indexed(number)
+            return await self._indexed(body, number, 0)
         return by_status(answer)
 
-    async def _indexed(self, number: int) -> AttemptResult:
-        """Ask until the event is indexed; one that is not in time is sent again."""
-        try:
-            async with asyncio.timeout(FORWARD_LIMITS.acknowledgement_wait_s):
-                return await self._polled(number)
-        except TimeoutError:
-            return _waiting("not_acknowledged")
+    async def _indexed(self, body: str, number: int, waits: int) -> AttemptResult:
+        """Ask until the event is indexed; one that is not in time is asked for again before it is sent again.
 
-    async def _polled(self, number: int) -> AttemptResult:
+        Otherwise an indexer that takes longer than one wait would be sent the same alert for ever.
+        """
+        self._unindexed = None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FORWARD_LIMITS.acknowledgement_wait_s):
+                result = await self._polled(number)
+                if result is not None:
+                    return result
+        if waits + 1 < FORWARD_LIMITS.acknowledgement_waits_max:
+            self._unindexed = body, number, waits + 1
+        return _waiting("not_acknowledged")
+
+    async def _polled(self, number: int) -> AttemptResult | None:
         question = json.dumps({"acks": [number]}).encode()
         for _ in range(FORWARD_LIMITS.acknowledgement_polls_max):
             answer = await self._poster.post(f"{self._base}/ack?channel={self._channel}", question)
@@ -143,7 +155,7 @@ class SplunkHec:
             if isinstance(acks, dict) and acks.get(str(number)) is True:
                 return DELIVERED
             await asyncio.sleep(FORWARD_LIMITS.acknowledgement_pause_s)
-        return _waiting("not_acknowledged")
+        return None
 
     async def close(self) -> None:
         await self._poster.close()

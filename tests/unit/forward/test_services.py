@@ -65,10 +65,27 @@ async def test_an_event_counts_as_delivered_once_it_is_indexed() -> None:
     assert server.taken[0]["event"]["tool_name"] == "tool"
 
 
-async def test_an_event_that_is_not_indexed_in_time_is_sent_again() -> None:
-    """It waits, as for a receiver that is down."""
-    with Splunk(free_port(), asks=9) as server:
-        assert await sent(hec(server), to_hec(ALERT)) == waits("not_acknowledged")
+async def test_an_event_that_is_not_indexed_in_time_is_asked_for_again() -> None:
+    """It waits as for a receiver that is down, and a slow indexer is not sent it twice."""
+    with Splunk(free_port(), asks=5) as server:
+        receiver = hec(server)
+        assert await receiver.send(VIEW, to_hec(ALERT)) == waits("not_acknowledged")
+        assert await sent(receiver, to_hec(ALERT)) == DELIVERED
+    assert len(server.taken) == 1
+
+
+async def test_an_event_that_is_never_indexed_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After some waits: Splunk forgets what it was sent when it restarts."""
+    limits = ForwardLimits(acknowledgement_polls_max=1, acknowledgement_pause_s=0.001, acknowledgement_waits_max=2)
+    monkeypatch.setattr(services, "FORWARD_LIMITS", limits)
+    taken = []
+    with Splunk(free_port(), asks=99) as server:
+        receiver = hec(server)
+        for _ in range(4):
+            assert await receiver.send(VIEW, to_hec(ALERT)) == waits("not_acknowledged")
+            taken.append(len(server.taken))
+        await receiver.close()
+    assert taken == [1, 1, 2, 2]
 
 
 async def test_slow_acknowledgements_are_bounded_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
