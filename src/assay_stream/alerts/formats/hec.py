@@ -1,7 +1,8 @@
 """Splunk HTTP Event Collector: the event envelope, with the flat alert as its event.
 
-``sourcetype`` is that of the add-on TA-mcp-jsonrpc, whose field names for server and tool stand beside ours. Its
-searches over JSON-RPC messages do not match alerts, which are none.
+``time`` is seconds and milliseconds as text, as Splunk's own Java library sends it. ``sourcetype`` is that of the
+add-on TA-mcp-jsonrpc 0.1.2 (Splunkbase 8377), whose field names for server and tool stand beside ours ("Field
+extractions" of its README). Its searches over JSON-RPC messages do not match alerts, which are none.
 """
 
 from __future__ import annotations

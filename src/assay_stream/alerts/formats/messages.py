@@ -4,8 +4,9 @@ Names and reasons come from servers. No target may take them for markup, a menti
 
 1. What would not be seen is written out (``visible``), and ``://`` and ``www.`` are broken up.
 2. Slack is given ``plain_text``; in the fallback text ``& < >`` are escaped and parsing is off.
-3. Teams is given text runs, which know no Markdown, and a card without entities, without which nobody is mentioned.
-4. PagerDuty shows summaries and details as plain text, and is given no ``links``.
+3. Teams is given text runs, which know no Markdown (Adaptive Cards, "TextRun"), and a card without entities, without
+   which nobody is mentioned.
+4. PagerDuty is given no ``links``. That it shows summaries and details as plain text is not checked against it.
 """
 
 from __future__ import annotations
@@ -19,18 +20,19 @@ from assay_stream.alerts.formats.view import AlertView, time_text, view_of
 from assay_stream.text.escaping import visible
 
 _SLACK_UNITS_MAX = 3_000
-"""A text object of a section block (Slack, "Block Kit"). Units of UTF-16, as in all limits here: never fewer than
+"""A text object (docs.slack.dev, "Text object"). Units of UTF-16, as in all limits here: never fewer than
 characters, and three bytes of UTF-8 at most."""
 
 _TEAMS_UNITS_MAX = 4_000
-"""A message to Teams has 28 KB in all: two texts of 12 KB at most, and the card around them."""
+"""A message to Teams has 28 KB in all (Microsoft, reference of the Teams connector, "Message size limit"): two texts
+of 12 KB at most, and the card around them."""
 
 _FACT_UNITS_MAX = 400
 """A fact, so that a long name leaves room for the uid and for the other facts."""
 
 _SUMMARY_UNITS_MAX = 1_024
 _DEDUP_KEY_CHARACTERS_MAX = 255
-"""``payload.summary`` and ``dedup_key`` (PagerDuty, Events API v2)."""
+"""``payload.summary`` and ``dedup_key`` (PagerDuty, Events API v2, "Send an Alert Event")."""
 
 _PAGERDUTY_SEVERITIES = {1: "info", 2: "info", 3: "warning", 4: "error", 5: "critical", 6: "critical"}
 _PAGERDUTY_SEVERITY_OTHERWISE = "warning"
