@@ -92,3 +92,12 @@ def refusal_for(error: InputError) -> web.Response:
 
 def _problem(code: str, message: str, path: str) -> dict[str, str]:
     return {"code": code, "message": message, **({"path": path} if path else {})}
+
+
+class RequestRefused(Exception):  # noqa: N818 - an answer
+    """The request is refused as a whole."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(code)
+        self.answer = refusal(status, code, message)
+        self.code = code

@@ -7,16 +7,16 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 import structlog
 from aiohttp import web
 
 from assay_stream.errors import InputError
-from assay_stream.ingest.answers import IngestOutcome, answer, refusal, refusal_for
+from assay_stream.ingest.answers import IngestOutcome, RequestRefused, answer, refusal, refusal_for
 from assay_stream.ingest.clients import KnownClient, KnownClients, Unauthorized
 from assay_stream.ingest.events import BadRequest, EventJudge, JudgedEvent, split
+from assay_stream.ingest.room import HeldRoom, Room
 from assay_stream.ingest.writer import EventWriter, NotDelivered
 from assay_stream.limits import HTTP_LIMITS, INGEST_LIMITS, IngestLimits
 from assay_stream.model.ingest import Mark
@@ -36,22 +36,6 @@ _Known = asyncio.Future[None] | bool
 
 Count = Callable[[Mapping[str, int]], None]
 """Counts events by what became of them."""
-
-
-class RequestRefused(Exception):  # noqa: N818 - an answer
-    """The request is refused as a whole."""
-
-    def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(code)
-        self.answer = refusal(status, code, message)
-        self.code = code
-
-
-@dataclass(slots=True)
-class _Room:
-    """What one client, or all of them, may still have in progress."""
-
-    left_bytes: int
 
 
 class IngestService:
@@ -83,8 +67,8 @@ class IngestService:
         self._hosts = listener.hosts_served
         self._limits = limits
         self._requests = 0
-        self._room = _Room(limits.pending_bytes_max)
-        self._rooms: dict[str, _Room] = {}
+        self._room = Room(limits.pending_bytes_max)
+        self._rooms: dict[str, Room] = {}
         self._stopping = asyncio.Event()
         self.ready = False
         """Whether it listens."""
@@ -179,11 +163,11 @@ class IngestService:
         except Unauthorized as error:
             raise RequestRefused(401, "unauthorized", str(error)) from None
 
-    def _held(self, client: KnownClient) -> _Held:
-        own = self._rooms.setdefault(client.observer_id, _Room(self._limits.client_bytes_max))
-        return _Held((self._room, own))
+    def _held(self, client: KnownClient) -> HeldRoom:
+        own = self._rooms.setdefault(client.observer_id, Room(self._limits.client_bytes_max))
+        return HeldRoom((self._room, own))
 
-    async def _body(self, request: web.Request, room: _Held) -> bytes:
+    async def _body(self, request: web.Request, room: HeldRoom) -> bytes:
         body = bytearray()
         try:
             async with asyncio.timeout(self._limits.read_limit_s):
@@ -258,32 +242,6 @@ class IngestService:
         if judged.error is not None:
             return IngestOutcome("refused", judged.error, recorded=True)
         return IngestOutcome("duplicate" if known else "accepted")
-
-
-class _Held:
-    """What a request holds of the room that there is."""
-
-    def __init__(self, rooms: Sequence[_Room]) -> None:
-        self._rooms = rooms
-        self._bytes = 0
-
-    def take(self, size_bytes: int) -> None:
-        """Make room.
-
-        Raises:
-            RequestRefused: 429 if there is none.
-        """
-        if any(size_bytes > room.left_bytes for room in self._rooms):
-            raise RequestRefused(429, "too_many_requests", "too much is waiting for Kafka: try again")
-        for room in self._rooms:
-            room.left_bytes -= size_bytes
-        self._bytes += size_bytes
-
-    def release(self) -> None:
-        """Let go of it."""
-        for room in self._rooms:
-            room.left_bytes += self._bytes
-        self._bytes = 0
 
 
 def _too_long(limits: IngestLimits) -> RequestRefused:
