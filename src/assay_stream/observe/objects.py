@@ -17,19 +17,17 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from assay_stream.canonical.decode import decode_json
-from assay_stream.errors import InputError
-from assay_stream.limits import DEFAULT_LIMITS, FEED_LIMITS, FeedLimits
+from assay_stream.limits import FEED_LIMITS, FeedLimits
 from assay_stream.observe.events import Observation, Vantage
-from assay_stream.observe.jsonrpc import EVENT_BREAK, Direction, Line, is_ambiguous, request_key
-from assay_stream.observe.mcp_wire import LINE_BYTES_MAX, WireObserver
+from assay_stream.observe.jsonrpc import Direction, Line, request_key
+from assay_stream.observe.mcp_wire import WireObserver
+from assay_stream.observe.object_json import bare, encoded, encoded_within, shared_members
 from assay_stream.observe.prefixes import OwnName
 from assay_stream.observe.wire import WireStats
 from assay_stream.observe.wire_lists import LIST_CHANGED
@@ -38,11 +36,6 @@ if TYPE_CHECKING:
     from assay_stream.observe.gate import Gate, Passage, Rule
 
 CALL = "tools/call"
-
-UNSOUND: Mapping[str, Any] = {"unsound": math.nan}
-"""A result that stands for one that cannot be read: NaN is no JSON, so it is on record as unsound, and never hashed."""
-
-_LINE_LIMITS = replace(DEFAULT_LIMITS, record_bytes_max=LINE_BYTES_MAX)
 
 Named = Callable[[str, str], OwnName]
 """Whose tool a name means (``Prefixes.own``), given the server of the view and the name that the gateway shows."""
@@ -157,13 +150,13 @@ class ObjectObserver:
             params["name"] = own.tool_name
             view = replace(view, server_id=own.server_id or view.server_id, shown_prefix=own.prefix)
         followed, observations = self._follow(view, at)
-        raw = self._encoded(message)
+        raw = encoded_within(message, self._limits.message_bytes_max)
         if followed.gate is None:
             observations += self._take(followed.wire, "client->server", message, raw, at, shown_name)
             return Asked(view=view, message=message, observations=observations)
         passage = followed.gate.inward(
             # Whether a call may pass does not depend on its arguments.
-            raw or _encoded(_bare(message)),
+            raw or encoded(bare(message)),
             at,
             lambda *_: self._take(followed.wire, "client->server", message, raw, at, shown_name),
         )
@@ -174,7 +167,7 @@ class ObjectObserver:
         followed, observations = self._follow(asked.view, at)
         if followed.gate is None:
             return asked
-        passage = followed.gate.not_ruled_on(_encoded(_bare(asked.message)), at)
+        passage = followed.gate.not_ruled_on(encoded(bare(asked.message)), at)
         return _ruled(asked.view, asked.message, observations, passage)
 
     def answer(self, asked: Asked, answer: Mapping[str, Any], at: datetime) -> list[Observation]:
@@ -189,7 +182,7 @@ class ObjectObserver:
         observations: list[Observation] = []
         for view, part in self._by_server(asked, reply):
             followed, given_up = self._follow(view, at)
-            raw = self._encoded(asked.message)
+            raw = encoded_within(asked.message, self._limits.message_bytes_max)
             observations += [*given_up, *self._take(followed.wire, "client->server", asked.message, raw, at)]
             observations += self._outward(view, part, at)
         return observations
@@ -276,7 +269,7 @@ class ObjectObserver:
 
     def _outward(self, view: ClientView, message: dict[str, Any], at: datetime) -> list[Observation]:
         followed, observations = self._follow(view, at)
-        raw = self._encoded(message)
+        raw = encoded_within(message, self._limits.message_bytes_max)
         if not raw and followed.wire.awaits_list:
             return observations + followed.wire.missed("server->client", at)
         if followed.gate is not None and raw:
@@ -284,10 +277,6 @@ class ObjectObserver:
             followed.gate.delivered()
             return observations + shown.observations
         return observations + self._take(followed.wire, "server->client", message, raw, at)
-
-    def _encoded(self, message: dict[str, Any]) -> bytes:
-        """Return a message as JSON; nothing if it is too large or cannot be written."""
-        return _encoded(message) if _fits(message, self._limits.message_bytes_max) else b""
 
     @staticmethod
     def _take(
@@ -302,27 +291,6 @@ class ObjectObserver:
         return wire.take(direction, line, raw, at, shown_name=shown_name)
 
 
-def shared_members(result: Mapping[str, Any], limits: FeedLimits = FEED_LIMITS) -> dict[str, Any]:
-    """Return what goes with each server's part of a list of several: small, whatever stands beside the tools.
-
-    What stands there is judged once, as the reader of each part would: if it is unsound or ambiguous, each part is.
-    """
-    message = {"result": {name: value for name, value in result.items() if name != "tools"}}
-    raw = _encoded(message) if _fits(message, limits.message_bytes_max) else b""
-    try:
-        decode_json(raw, limits=_LINE_LIMITS)
-    except InputError:
-        return dict(UNSOUND)
-    shared = {
-        name: result[name] if _fits(result[name], limits.cursor_chars_max) else True
-        for name in ("nextCursor", "ttlMs")
-        if name in result
-    }
-    if is_ambiguous(Line((message,), exact=True), raw, EVENT_BREAK):
-        shared["TOOLS"] = None  # which some programs take for the tools: as ambiguous, and short
-    return shared
-
-
 def _ruled(view: ClientView, message: dict[str, Any], observations: list[Observation], passage: Passage) -> Asked:
     reply = json.loads(passage.reply) if passage.reply else {}
     return Asked(
@@ -332,30 +300,3 @@ def _ruled(view: ClientView, message: dict[str, Any], observations: list[Observa
         error=None if passage.forward else reply.get("error", {}),
         warned=passage.warnings[0] if passage.warnings else None,
     )
-
-
-def _bare(message: dict[str, Any]) -> dict[str, Any]:
-    """Return a call without its arguments."""
-    return {**message, "params": {"name": message["params"].get("name")}}
-
-
-def _encoded(message: dict[str, Any]) -> bytes:
-    """Return a message as JSON, nothing if it is none; NaN and lone surrogates stay, for strict decoding to refuse."""
-    try:
-        return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
-    except (TypeError, ValueError, RecursionError):
-        return b""
-
-
-def _fits(value: Any, bytes_max: int) -> bool:
-    """Tell whether a value has at most so many characters and values, with a look at no more than those."""
-    waiting, left = [value], bytes_max
-    while waiting and left >= 0:
-        each = waiting.pop()
-        left -= 1 + (len(each) if isinstance(each, str | list | tuple | dict) else 0)
-        if left >= 0 and isinstance(each, dict):
-            waiting += each.keys()
-            waiting += each.values()
-        elif left >= 0 and isinstance(each, list | tuple):
-            waiting += each
-    return left >= 0
