@@ -4,7 +4,7 @@ import asyncio
 import gc
 import logging
 import signal
-from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
@@ -87,16 +87,34 @@ def on_kafka(settings: Settings, work: Callable[[Settings], Coroutine[Any, Any, 
         return runner.run(work(settings))
 
 
-def follow(settings: Settings, role: Role, take: Callable[[Sequence[Record]], None]) -> None:
-    """Hand the records that a topic gets from now on to ``take``, until interrupted.
+def ends_now(settings: Settings, role: Role) -> Mapping[int, int]:
+    """Return the offsets at which the partitions of a topic end.
 
     Raises:
         AssayStreamError: as ``as_admin``.
     """
 
+    async def read(settings: Settings) -> Mapping[int, int]:
+        return (await note_ends(settings, (role,)))[role]
+
+    return on_kafka(settings, read)
+
+
+def follow(
+    settings: Settings, role: Role, take: Callable[[Sequence[Record]], None], *, starts: Mapping[int, int] | None = None
+) -> None:
+    """Hand the records that a topic gets from now on to ``take``, until interrupted.
+
+    Args:
+        starts: the offsets to begin at, in place of the ends of now.
+
+    Raises:
+        AssayStreamError: as ``as_admin``.
+    """
+    first = ends_now(settings, role) if starts is None else starts
+
     async def read(settings: Settings) -> None:
-        starts = (await note_ends(settings, (role,)))[role]
-        async for records in new_records(settings, role, starts, waiting=say):
+        async for records in new_records(settings, role, first, waiting=say):
             take(records)
 
     with suppress(KeyboardInterrupt):

@@ -13,7 +13,7 @@ from assay_stream.alerts.selection import AlertSelection
 from assay_stream.cli.alerts import AlertFile, ServerFilter, SeverityFilter
 from assay_stream.cli.options import Bootstrap, Format, grouped, time_option
 from assay_stream.cli.output import Colour, Painter, RowFormat, print_json, print_line
-from assay_stream.cli.shared import follow, say, show_refused
+from assay_stream.cli.shared import ends_now, follow, say, show_refused
 from assay_stream.cli.story_sources import Sources, index_of
 from assay_stream.config import command_settings
 from assay_stream.errors import InputError
@@ -61,6 +61,9 @@ def list_alerts(
     selection = AlertSelection(since_ms=since_ms, server_id=server_id, severity=severity)
     if follow_on and file is not None:
         raise InputError("bad_option", "a file does not grow: leave out --follow, or --input")
+    settings = command_settings(bootstrap_servers=bootstrap_servers)
+    # Noted first: what comes while the list is read may be shown twice, but is not missed.
+    starts = ends_now(settings, Role.ALERTS) if follow_on else None
     refused: list[str] = []
     index = index_of(file, bootstrap_servers, refused)
     state = None if status == "all" else ReviewState(status)
@@ -91,7 +94,7 @@ def list_alerts(
                     else:
                         print_line("  ".join(span.text for span in _cells([each_row], each_row.uid[:_UID_CHARS])))
 
-        follow(command_settings(bootstrap_servers=bootstrap_servers), Role.ALERTS, take)
+        follow(settings, Role.ALERTS, take, starts=starts)
     show_refused(refused)
 
 

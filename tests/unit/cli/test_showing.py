@@ -9,6 +9,8 @@ import orjson
 import pytest
 from typer.testing import CliRunner, Result
 
+from assay_stream.alerts.index import AlertIndex
+from assay_stream.cli import showing
 from assay_stream.cli.app import app
 from assay_stream.errors import AssayStreamError, InputError
 from assay_stream.model.kinds import Kind
@@ -186,6 +188,27 @@ def test_an_alert_about_a_pin_names_those_that_know_more_of_the_definition(tmp_p
     text = run("explain", pin["finding_info"]["uid"], "--input", path).stdout
     assert f"Its text was not examined for this alert; see also {UID[:8]}, about the same definition." in text
     assert "No rule found" not in text
+
+
+def test_alerts_that_come_while_the_list_is_read_are_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where to go on is noted before the list is read."""
+    steps: list[str] = []
+
+    def ends_now(*_: object) -> dict[int, int]:
+        steps.append("ends")
+        return {0: 7}
+
+    def index_of(*_: object) -> AlertIndex:
+        steps.append("list")
+        return AlertIndex()
+
+    def follow(*_: object, starts: dict[int, int]) -> None:
+        steps.append(f"from {starts}")
+
+    for step in (ends_now, index_of, follow):
+        monkeypatch.setattr(showing, step.__name__, step)
+    assert run("list", "--follow").exit_code == 0
+    assert steps == ["ends", "list", "from {0: 7}"]
 
 
 def test_a_file_is_not_followed(alerts: str) -> None:
