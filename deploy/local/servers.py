@@ -74,9 +74,24 @@ def node_server(package: str, version: str) -> list[str]:
     Raises:
         ServerError: where it cannot be installed.
     """
-    node, npm = shutil.which("node"), shutil.which("npm")
-    if node is None or npm is None:
-        raise ServerError(f"cannot run {package}: no node and npm on the PATH; install Node.js 20 or newer")
+    node = shutil.which("node")
+    folder = node_package(package, version)
+    commands = json.loads((folder / "package.json").read_text(encoding="utf-8")).get("bin")
+    script = commands if isinstance(commands, str) else next(iter((commands or {}).values()), None)
+    if script is None:
+        raise ServerError(f"{package} {version} has no command: it is another kind of package")
+    return [str(node), str(folder / script)]
+
+
+def node_package(package: str, version: str) -> Path:
+    """Install a package from npm into a folder of its own, once, and return where its files are.
+
+    Raises:
+        ServerError: where it cannot be installed.
+    """
+    npm = shutil.which("npm")
+    if npm is None or shutil.which("node") is None:
+        raise ServerError(f"cannot have {package}: no node and npm on the PATH; install Node.js 20 or newer")
     home = _home("node", package, version)
 
     def install() -> None:
@@ -85,12 +100,7 @@ def node_server(package: str, version: str) -> list[str]:
         run([npm, "install", "--prefix", str(home), *quiet, f"{package}@{version}"], f"install {package}")
 
     once(home, install)
-    folder = home / "node_modules" / package
-    commands = json.loads((folder / "package.json").read_text(encoding="utf-8")).get("bin")
-    script = commands if isinstance(commands, str) else next(iter((commands or {}).values()), None)
-    if script is None:
-        raise ServerError(f"{package} {version} has no command: it is another kind of package")
-    return [node, str(folder / script)]
+    return home / "node_modules" / package
 
 
 def _home(kind: str, package: str, version: str) -> Path:

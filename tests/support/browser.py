@@ -1,0 +1,106 @@
+"""Debian's Chromium, driven over WebDriver (https://www.w3.org/TR/webdriver2/): the few commands that tests need."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+MISSING = CHROMIUM is None or DRIVER is None
+HOW = "needs Chromium and its driver: make debian, as root"
+_LIMIT_S = 60.0
+_FLAGS = (
+    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"),
+)
+
+
+class Browser:
+    """One window.
+
+    Args:
+        address: of its session at the driver.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    def open(self, address: str) -> None:
+        """Go to an address, and wait until the page is loaded."""
+        self.command("url", url=address)
+
+    def width(self, pixels: int) -> None:
+        """Make the window so wide."""
+        self.command("window/rect", width=pixels, height=900)
+
+    def run(self, script: str, *arguments: Any) -> Any:
+        """Return what a script returns, also where that is a promise."""
+        return self.command("execute/sync", script=script, args=list(arguments))
+
+    def keys(self, *keys: str) -> None:
+        """Press keys, one after the other."""
+        actions = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
+        self.command("actions", actions=[{"type": "key", "id": "keys", "actions": actions}])
+
+    def logged(self) -> list[dict[str, Any]]:
+        """Return what the browser complained about since the last time."""
+        found: list[dict[str, Any]] = self.command("se/log", type="browser")
+        return found
+
+    def wait(self, script: str, *arguments: Any, within_s: float = 20.0) -> None:
+        """Wait until a script returns true."""
+        until_s = time.monotonic() + within_s
+        while not self.run(script, *arguments):
+            assert time.monotonic() < until_s, script
+            time.sleep(0.1)
+
+    def command(self, name: str, **given: Any) -> Any:
+        return _ask(f"{self._address}/{name}", "POST", given)
+
+
+@contextmanager
+def a_browser(profile: Path, *, scripts: bool = True) -> Iterator[Browser]:
+    """A browser with a new profile.
+
+    Args:
+        scripts: whether it runs scripts of pages.
+    """
+    command = [str(DRIVER), "--port=0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as driver:
+        try:
+            assert driver.stdout is not None
+            line = next(line for line in driver.stdout if "started successfully on port" in line)
+            root = f"http://127.0.0.1:{line.split()[-1].rstrip('.')}/session"
+            setting = 1 if scripts else 2
+            options = {
+                "binary": CHROMIUM,
+                "args": [*_FLAGS, f"--user-data-dir={profile}"],
+                "prefs": {"profile.managed_default_content_settings.javascript": setting},
+            }
+            wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
+            made = _ask(root, "POST", {"capabilities": {"alwaysMatch": wanted}})
+            address = f"{root}/{made['sessionId']}"
+            try:
+                yield Browser(address)
+            finally:
+                _ask(address, "DELETE", None)
+        finally:
+            driver.terminate()
+
+
+def _ask(address: str, method: str, given: Any) -> Any:
+    body = None if given is None else json.dumps(given).encode()
+    request = urllib.request.Request(address, body, {"Content-Type": "application/json"}, method=method)  # noqa: S310
+    try:
+        with urllib.request.urlopen(request, timeout=_LIMIT_S) as answer:  # noqa: S310 -- the driver that was started
+            return json.load(answer)["value"]
+    except urllib.error.HTTPError as error:
+        raise AssertionError(error.read().decode()[:2_000]) from None
