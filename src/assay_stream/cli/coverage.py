@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from assay_stream.cli.options import Bootstrap, FromKafka, Inputs, Report, time_option
+from assay_stream.cli.options import Bootstrap, FromKafka, Inputs, Report, check_span, time_option
 from assay_stream.cli.output import ReportFormat, print_rows
 from assay_stream.cli.shared import NOTHING_FOUND, collecting_seldom, on_kafka, say
 from assay_stream.cli.sources import make_source
@@ -41,6 +41,7 @@ def coverage(
     observations_lost or silent.
     5: nothing is recorded.
     """
+    check_span(since, until)
     settings = command_settings(bootstrap_servers=bootstrap_servers)
     counted = CoverageCounts(since_us=since, until_us=until)
     source = make_source(inputs, from_kafka, Selection(), settings)

@@ -10,7 +10,7 @@ import typer
 
 from assay_stream.canonical.decode import decode_json
 from assay_stream.cli.inventory import Wide, as_object, every_row, nothing_found, print_table, short_digest, short_time
-from assay_stream.cli.options import AnyServerId, AnyTool, AsJson, Bootstrap, grouped, time_option
+from assay_stream.cli.options import AnyServerId, AnyTool, AsJson, Bootstrap, check_span, grouped, time_option
 from assay_stream.cli.output import json_line, print_json, print_line
 from assay_stream.cli.shared import follow, say
 from assay_stream.cli.store_sources import StoreOptions
@@ -48,6 +48,7 @@ class Which:
     unbound_reason: Annotated[Unbound | None, typer.Option(help="Only calls unbound for this reason.")] = None
 
     def filter(self, digest: str | None = None) -> EvidenceFilter:
+        check_span(self.since, self.until)
         return EvidenceFilter(
             server_id=self.server_id,
             tool_name=self.tool,

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from assay_stream.cli.files import Force, copied_stdin, refuse_existing_file, refuse_filled_folder
-from assay_stream.cli.options import Bootstrap, ServerIds, grouped, time_option
+from assay_stream.cli.options import Bootstrap, ServerIds, check_span, grouped, time_option
 from assay_stream.cli.output import print_json
 from assay_stream.cli.shared import on_kafka, say
 from assay_stream.config import Settings, command_settings
@@ -59,9 +59,10 @@ class Selecting:
         """Collect the records of some kinds.
 
         Raises:
-            InputError: where an input cannot be read.
+            InputError: where an input cannot be read; ``bad_time``.
             ConfigurationError: ``bad_offsets``.
         """
+        check_span(self.since, self.until)
         selection = ExportSelection(
             since_us=self.since,
             until_us=self.until,

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from assay_stream.cli.files import files_option
-from assay_stream.cli.options import AnyTool, Bootstrap, Report, ServerId, grouped, time_option
+from assay_stream.cli.options import AnyTool, Bootstrap, Report, ServerId, check_span, grouped, time_option
 from assay_stream.cli.output import ReportFormat, cell, print_rows
 from assay_stream.cli.shared import say
 from assay_stream.config import Settings, command_settings
@@ -117,6 +117,7 @@ def timeline(
 
     Exit code 5: nothing is known about the server or tool.
     """
+    check_span(since, until)
     settings, read = looking.settings(), looking.files
     if read is not None:
         check_tool(server_of(history_of(read).view, server_id), tool)

@@ -14,7 +14,7 @@ import typer
 from assay_stream.cli.files import files_option
 from assay_stream.cli.output import ReportFormat, RowFormat
 from assay_stream.config import Settings, command_settings
-from assay_stream.errors import ConfigurationError
+from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.model.operator_time import ACCEPTED, operator_time_us
 from assay_stream.observe import Vantage
 
@@ -30,6 +30,16 @@ def time_option(help_: str, *names: str, ahead: bool = False) -> Any:
         return operator_time_us(text, now_us=time.time_ns() // 1_000, ahead=ahead)
 
     return typer.Option(*names, parser=parse, metavar="TIME", help=f"{help_} TIME: {ACCEPTED}.")
+
+
+def check_span(since_us: int | None, until_us: int | None) -> None:
+    """Refuse a span that ends before it begins: an empty answer to it would read as if nothing had happened.
+
+    Raises:
+        InputError: ``bad_time``.
+    """
+    if since_us is not None and until_us is not None and since_us > until_us:
+        raise InputError("bad_time", "--since is after --until: exchange them")
 
 
 Bootstrap = Annotated[

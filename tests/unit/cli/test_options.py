@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
+import pytest
 import typer
 from typer.testing import CliRunner
 
 from assay_stream.cli.options import grouped, time_option
 from assay_stream.errors import InputError
 from assay_stream.model.operator_time import ACCEPTED
+from tests.support.command import run_command
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,3 +74,21 @@ def test_a_span_is_counted_from_now() -> None:
     """Backwards, for all but what lies ahead."""
     behind, ahead = time_option("").parser("1h"), time_option("", ahead=True).parser("1h")
     assert 7_199 <= (ahead - behind) / 1_000_000 <= 7_260
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("timeline", "--server-id", "s"),
+        ("coverage",),
+        ("evidence", "list"),
+        ("export", "timesketch", "--output", "out.csv"),
+    ],
+)
+def test_a_span_that_ends_before_it_begins_is_refused(command: tuple[str, ...], tmp_path: Path) -> None:
+    """Nothing found in it would read as if nothing had happened."""
+    path = tmp_path / "in.ndjson"
+    path.write_bytes(b"{}\n")
+    done = run_command(*command, "--input", str(path), "--since", "now", "--until", "yesterday")
+    assert done.returncode == 2, done.stderr
+    assert b"bad_time: --since is after --until" in done.stderr
