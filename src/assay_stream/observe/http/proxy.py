@@ -10,14 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
-from typing import Protocol
 
 from aiohttp import web
 from multidict import CIMultiDict
 
 from assay_stream.limits import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.http.client import Client, ResponseHead, UpstreamError
+from assay_stream.observe.http.eyes import Blind, Eyes
 from assay_stream.observe.http.headers import (
     HeaderFields,
     forwarded,
@@ -42,75 +41,6 @@ _OF_CONTENT = _OF_LENGTH.union(("content-encoding", "content-digest", "repr-dige
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """What a client gets in place of a server's answer."""
-
-    status: int
-    body: bytes
-
-
-class Eyes(Protocol):
-    """What gets to see an exchange. Nothing here may raise."""
-
-    @property
-    def rules(self) -> bool:
-        """Whether a request passes only once it was ruled on as a whole."""
-
-    @property
-    def hides(self) -> bool:
-        """Whether a response passes only once it is known what the client gets of it."""
-
-    async def ruled(self, body: bytes) -> Refusal | None:
-        """Return what the client gets instead if a request must not pass."""
-
-    def from_client(self, data: bytes | None) -> None:
-        """Bytes of the request's body, ``None`` for its end."""
-
-    def answered(self, status: int, fields: HeaderFields) -> None:
-        """The head of the response."""
-
-    async def from_server(self, data: bytes | None) -> bytes:
-        """Bytes of the response's body before they pass, ``None`` for its end; returns what may pass now."""
-
-    async def whole(self, body: bytes) -> bytes:
-        """A whole body before it passes; returns what passes in its place, nothing if it cannot be inspected."""
-
-    def passed(self) -> None:
-        """What was returned so far has passed."""
-
-    def closed(self, ending: Ending) -> None:
-        """The end of the exchange."""
-
-
-class _Blind:
-    """For what is no MCP: documents about authorisation."""
-
-    rules = False
-    hides = False
-
-    async def ruled(self, body: bytes) -> Refusal | None:  # noqa: ARG002 - the protocol's
-        return None
-
-    def from_client(self, data: bytes | None) -> None:
-        pass
-
-    def answered(self, status: int, fields: HeaderFields) -> None:
-        pass
-
-    async def from_server(self, data: bytes | None) -> bytes:
-        return data or b""
-
-    async def whole(self, body: bytes) -> bytes:
-        return body
-
-    def passed(self) -> None:
-        pass
-
-    def closed(self, ending: Ending) -> None:
-        pass
 
 
 class _Passed(web.StreamResponse):
@@ -220,7 +150,7 @@ class Proxy:
         fields = list(request.headers.items())
         # What counts is what the server gets: a client can have any field taken out on the way.
         asked = passed_on(fields)
-        eyes: Eyes = self._eyes(upstream, request.method, asked) if url == upstream.url else _Blind()
+        eyes: Eyes = self._eyes(upstream, request.method, asked) if url == upstream.url else Blind()
         ending: Ending = "upstream_failed"
         upload = Upload(request, eyes.from_client, self._limits)
         try:

@@ -18,9 +18,10 @@ from assay_stream.errors import ConfigurationError
 from assay_stream.limits import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.events import Vantage
 from assay_stream.observe.http.client import Client, Http1Client, Http2Client
+from assay_stream.observe.http.eyes import Eyes
 from assay_stream.observe.http.headers import LOOPBACK, HeaderFields, is_loopback
 from assay_stream.observe.http.inspecting import InspectingProcess, InspectionJob, OpensSink, report_missed, traffic_of
-from assay_stream.observe.http.proxy import Eyes, Proxy
+from assay_stream.observe.http.proxy import Proxy
 from assay_stream.observe.http.ruling import HttpEnforcer
 from assay_stream.observe.http.traffic import Traffic
 from assay_stream.observe.http.upstreams import Upstream, routes
