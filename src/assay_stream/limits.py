@@ -692,6 +692,10 @@ STORE_BATCH_RECORDS = 10_000
 STORE_DROP_ROWS = 10_000
 """Rows of evidence dropped in one transaction, so that filling and reading go on in between."""
 
+STORE_LISTS_PER_SERVER_MAX = 1_000
+"""Lists of one server that the store keeps, but for those in force: a server that changes its list with every question
+fills a store otherwise, and drives the evidence of others out."""
+
 STORE_AHEAD_US = 24 * 3_600 * 1_000_000
 """Evidence dated further ahead of the clock than this has a broken or a lying one: where there is no room, it is
 dropped first, since by its date it would never be."""

@@ -127,6 +127,9 @@ def _show(found: StoreStatus) -> None:
         print_line(f"evidence before {_time(found.complete_since_us)} is not here")
     if found.dropped:
         print_line(f"{found.dropped:,} records of evidence were dropped for age or size; they are still in their topic")
+    for count, what in ((found.dropped_alerts, "alerts"), (found.dropped_lists, "sightings of lists")):
+        if count:
+            print_line(f"{count:,} {what} were dropped for age or size")
     for each in found.positions:
         lag = "lag unknown" if each.lag is None else f"lag {each.lag:,}"
         refused = f", {each.refused:,} refused" if each.refused else ""

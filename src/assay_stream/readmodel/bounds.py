@@ -1,4 +1,4 @@
-"""What the store keeps: evidence within an age and a size. What goes is counted, and the store says from when on it
+"""What the store keeps within an age and a size. What goes is counted, and the store says from when on its evidence
 is complete.
 
 Everything that follows from evidence goes with it, so that the store is what it would be had it never had it.
@@ -12,15 +12,10 @@ from dataclasses import dataclass
 from assay_stream.limits import STORE_AHEAD_US, STORE_DROP_ROWS
 from assay_stream.readmodel.calls import count_calls, read_line, unpacked
 from assay_stream.readmodel.digests import Marks, own_digests
+from assay_stream.readmodel.history_bounds import drop_alerts, drop_lists, drop_names
 
 _COLUMNS = "e.id, e.time_us, e.server, e.tool, e.observer, e.agent, e.subject, p.body"
 _FROM = f"SELECT {_COLUMNS} FROM evidence e JOIN payload p ON p.evidence = e.id"  # noqa: S608
-_REFERRED = """EXISTS (SELECT 1 FROM called WHERE server = n.id) OR EXISTS (SELECT 1 FROM called WHERE tool = n.id)
-  OR EXISTS (SELECT 1 FROM called WHERE observer = n.id) OR EXISTS (SELECT 1 FROM evidence WHERE agent = n.id)
-  OR EXISTS (SELECT 1 FROM listed WHERE tool = n.id) OR EXISTS (SELECT 1 FROM catalogue WHERE server = n.id)
-  OR EXISTS (SELECT 1 FROM seen WHERE server = n.id) OR EXISTS (SELECT 1 FROM seen WHERE observer = n.id)
-  OR EXISTS (SELECT 1 FROM tool_fact WHERE server = n.id) OR EXISTS (SELECT 1 FROM verdict WHERE server = n.id)
-  OR EXISTS (SELECT 1 FROM verdict WHERE tool = n.id)"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +23,7 @@ class Bounds:
     """What the store may keep.
 
     Args:
-        age_us: of evidence, by event time, microseconds.
+        age_us: of evidence by event time, of closed alerts and replaced lists; microseconds.
         size_bytes: of the store altogether.
     """
 
@@ -43,9 +38,13 @@ class Dropped:
     Args:
         rows: how many records of evidence.
         horizon_us: evidence before this event time is not kept from now on, ``None`` where that did not change.
+        alerts: how many alerts.
+        lists: how many notes that an observer was shown a list.
     """
 
-    rows: int
+    rows: int = 0
+    alerts: int = 0
+    lists: int = 0
     horizon_us: int | None = None
 
 
@@ -58,9 +57,10 @@ def used_bytes(connection: sqlite3.Connection) -> int:
 
 
 def drop(connection: sqlite3.Connection, bounds: Bounds, secret: bytes, *, now_us: int) -> Dropped:
-    """Drop some evidence that is beyond the bounds; the caller holds the transaction, and asks again until none was.
+    """Drop some of what is beyond the bounds; the caller holds the transaction, and asks again until none was.
 
-    Where there is no room, what is dated far ahead of the clock goes first, and then the oldest.
+    Where there is no room, evidence dated far ahead of the clock goes first, then the oldest; then the oldest lists,
+    then alerts, closed ones first. Decisions and verdicts are the operator's own, and stay.
     """
     old = now_us - bounds.age_us
     found = connection.execute(
@@ -69,8 +69,12 @@ def drop(connection: sqlite3.Connection, bounds: Bounds, secret: bytes, *, now_u
     if found:
         _drop(connection, found, secret)
         return Dropped(rows=len(found), horizon_us=old)
+    if alerts := drop_alerts(connection, closed_before_us=old):
+        return Dropped(alerts=alerts)
+    if lists := drop_lists(connection, before_us=old):
+        return Dropped(lists=lists)
     if used_bytes(connection) <= bounds.size_bytes:
-        return Dropped(rows=0)
+        return Dropped()
     ahead = now_us + STORE_AHEAD_US
     found = connection.execute(
         f"{_FROM} WHERE e.time_us > ? ORDER BY e.time_us DESC LIMIT ?", (ahead, STORE_DROP_ROWS)
@@ -86,10 +90,12 @@ def drop(connection: sqlite3.Connection, bounds: Bounds, secret: bytes, *, now_u
         )
         return Dropped(rows=len(found))
     found = connection.execute(f"{_FROM} ORDER BY e.time_us LIMIT ?", (STORE_DROP_ROWS,)).fetchall()
-    if not found:
-        return Dropped(rows=0)
-    _drop(connection, found, secret)
-    return Dropped(rows=len(found), horizon_us=found[-1][1] + 1)
+    if found:
+        _drop(connection, found, secret)
+        return Dropped(rows=len(found), horizon_us=found[-1][1] + 1)
+    if lists := drop_lists(connection, before_us=None):
+        return Dropped(lists=lists)
+    return Dropped(alerts=drop_alerts(connection, closed_before_us=None))
 
 
 def _drop(
@@ -113,5 +119,4 @@ def _drop(
     unused = [(each,) for each in subjects if connection.execute(used, (each,)).fetchone() is None]
     many("DELETE FROM digest WHERE place = 'calls' AND owner = ?", unused)
     many("DELETE FROM subject WHERE id = ?", unused)
-    names = sorted({number for row in found for number in row[2:6] if number is not None})
-    many(f"DELETE FROM name AS n WHERE id = ? AND NOT ({_REFERRED})", [(each,) for each in names])  # noqa: S608
+    drop_names(connection, (number for row in found for number in row[2:6] if number is not None))

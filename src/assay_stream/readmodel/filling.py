@@ -102,17 +102,19 @@ class Filler:
             self._sources[topic, partition] = number, following
 
     def keep_within(self, bounds: Bounds, *, now_us: int) -> int:
-        """Drop some evidence that is too old, or too much; return how many records. Ask again until there are none."""
+        """Drop some of what is too old, or too much; return how many rows. Ask again until there are none."""
         with self._transaction():
             done = drop(self._connection, bounds, self._secret, now_us=now_us)
-            if done.rows:
-                put_meta(self._connection, "dropped", meta(self._connection, "dropped", 0) + done.rows)
+            for name, rows in (("", done.rows), ("_alerts", done.alerts), ("_lists", done.lists)):
+                if rows:
+                    put_meta(self._connection, f"dropped{name}", meta(self._connection, f"dropped{name}", 0) + rows)
             if done.horizon_us is not None:
                 horizon_us = max(meta(self._connection, "horizon_us", _EVER_US), done.horizon_us)
                 put_meta(self._connection, "horizon_us", horizon_us)
-        if done.rows:
+        dropped = done.rows + done.alerts + done.lists
+        if dropped:
             self.refresh()
-        return done.rows
+        return dropped
 
     def begin(self, deployment: str, *, oldest_us: int | None = None) -> None:
         """Say what the store is filled from, before anything is taken in.

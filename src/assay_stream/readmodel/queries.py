@@ -126,6 +126,8 @@ class Store(CallQueries, InventoryQueries, ReviewQueries):
             newest_us=newest,
             complete_since_us=meta(self._connection, "horizon_us", None) if dropped else None,
             dropped=dropped,
+            dropped_alerts=meta(self._connection, "dropped_alerts", 0),
+            dropped_lists=meta(self._connection, "dropped_lists", 0),
             updated_us=max((row.time_us for row in positions), default=None),
             positions=positions,
         )

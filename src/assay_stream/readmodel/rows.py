@@ -327,6 +327,8 @@ class StoreStatus:
         oldest_us: event time of the earliest evidence that is here.
         complete_since_us: evidence before this event time was dropped for age or size; ``None`` where none was.
         dropped: how many records of evidence that were.
+        dropped_alerts: how many alerts were dropped for age or size.
+        dropped_lists: how many notes that an observer was shown a list were.
         updated_us: latest log time of any record.
     """
 
@@ -338,5 +340,7 @@ class StoreStatus:
     newest_us: int | None
     complete_since_us: int | None
     dropped: int
+    dropped_alerts: int
+    dropped_lists: int
     updated_us: int | None
     positions: tuple[PositionRow, ...]

@@ -74,6 +74,7 @@ CREATE TABLE seen (
   id INTEGER PRIMARY KEY, part INTEGER NOT NULL, fact BLOB NOT NULL, server INTEGER NOT NULL, observer INTEGER NOT NULL,
   time_us INTEGER NOT NULL, pos INTEGER NOT NULL, digest TEXT NOT NULL, snapshot TEXT NOT NULL, UNIQUE (part, fact)
 ) STRICT;
+CREATE INDEX seen_time ON seen (time_us);
 CREATE INDEX seen_server ON seen (server, observer, time_us);
 CREATE INDEX seen_digest ON seen (digest, server);
 CREATE INDEX seen_observer ON seen (observer, time_us);
