@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from aiokafka import TopicPartition
+from mcp.client.client import Client
 
 from assay_stream.config import load_settings
 from assay_stream.kafka.connection import connection_options, reading_consumer, start_admin
@@ -22,7 +24,8 @@ from assay_stream.model.record import Role
 from assay_stream.observe import ObservationPublisher, PublisherLimits
 from assay_stream.observe.events import EVENT_BYTES_MAX
 from deploy.local.kafka import QUICK_START, Broker
-from tests.support.deployment import Deployment
+from tests.support.deployment import Deployment, free_port
+from tests.support.http_tap import http_server, listening
 from tests.unit.observe.test_events import TRACE, a_call, a_snapshot
 
 pytestmark = pytest.mark.kafka
@@ -70,6 +73,31 @@ async def test_the_largest_snapshot_that_is_built_fits_the_topic(deployment: Dep
         publisher.publish(a_call())
     assert publisher.stats.delivered == 3, "two of them, and how many were dropped"
     assert publisher.stats.dropped == {"too_large": 1}, "the topic of calls takes a megabyte"
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+async def test_the_tap_over_http_publishes_what_its_inspecting_process_saw(
+    deployment: Deployment, tmp_path: Path, mode: str
+) -> None:
+    """Each call once; what waits when the tap is stopped is delivered first, and nothing is counted as lost."""
+    port, log = free_port(), tmp_path / "log"
+    arguments = ["tap", "--listen", f"127.0.0.1:{port}", "--server-id", "docs", "--observer-id", "proxy-1"]
+    async with http_server() as url:
+        command = [sys.executable, "-m", "assay_stream", *arguments, "--upstream", url]
+        with log.open("wb") as stream:
+            async with listening(command, port, env=deployment.env, log=stream) as process:
+                async with Client(f"http://127.0.0.1:{port}/mcp", mode=mode) as client:
+                    await client.list_tools()
+                    for number in range(20):
+                        await client.call_tool("echo", {"message": str(number)})
+                process.send_signal(signal.SIGTERM)
+                assert await asyncio.wait_for(process.wait(), 20) == 0, log.read_text()
+    events = [json.loads(each.value or b"") for each in await deployment.read(Role.CALLS)]
+    assert len({event["id"] for event in events}) == len(events) == 20
+    assert {(event["data"]["server_id"], event["data"]["observer_id"]) for event in events} == {("docs", "proxy-1")}
+    kinds = [json.loads(each.value or b"")["type"] for each in await deployment.read(Role.SNAPSHOTS)]
+    assert set(kinds) == {"mcp.tools.list.observed"}
 
 
 async def test_what_is_published_while_the_broker_is_away_arrives_when_it_is_back(quiet: None) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 grpc = pytest.importorskip("grpc", reason="the extra extmcp is not installed")
 
@@ -337,3 +338,13 @@ def test_an_address_in_use_is_named() -> None:
     with pytest.raises(ConfigurationError, match="cannot_listen"):
         start_server(Service().answers, f"127.0.0.1:{port}")
     server.stop(None).wait()
+
+
+def test_the_documented_configuration_sends_what_the_service_reads() -> None:
+    """The lines of docs/gateways.md: every key of the metadata by its name, and both methods that make evidence."""
+    page = (Path(__file__).resolve().parents[4] / "docs" / "gateways.md").read_text(encoding="utf-8")
+    source = page.split("\n## agentgateway\n")[1].split("```yaml\n")[1].split("```")[0]
+    [processor] = yaml.safe_load(source)["mcpGuardrails"]["processors"]
+    assert set(processor["metadata"]) == {agentgateway.TOKEN, agentgateway.CLIENT, agentgateway.CONTEXT}
+    assert processor["metadata"][agentgateway.TOKEN] == f"mcpGuardrails.{agentgateway.TOKEN}"
+    assert (processor["methods"]["tools/call"], processor["methods"]["tools/list"]) == ("full", "response")
