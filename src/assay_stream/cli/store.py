@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from assay_stream.alerts.formats.view import time_text
+from assay_stream.cli.files import copied_stdin
 from assay_stream.cli.options import AsJson, Bootstrap
 from assay_stream.cli.output import print_json, print_line
 from assay_stream.config import load_settings
@@ -71,7 +72,8 @@ def run(
 @store_app.command()
 def load(
     inputs: Annotated[
-        list[Path], typer.Argument(help="What `replay` or `archive` wrote: files or folders.", metavar="PATH...")
+        list[Path],
+        typer.Argument(help="What `replay` or `archive` wrote: files, folders, or `-` (stdin).", metavar="PATH..."),
     ],
     store: StoreFolder = None,
     rebuild: Rebuild = False,
@@ -144,8 +146,11 @@ def _time(time_us: int) -> str:
 def _files_in(paths: list[Path]) -> list[Path]:
     """Return files, of folders what is in them, each once."""
     found: dict[Path, None] = {}
-    for path in paths:
-        inside = sorted(each for each in path.iterdir() if each.is_file()) if path.is_dir() else [path]
+    for path in map(copied_stdin, paths):
+        inside = [path]
+        if path.is_dir():
+            # A hidden file is one that somebody is still writing.
+            inside = sorted(each for each in path.iterdir() if each.is_file() and not each.name.startswith("."))
         found.update(dict.fromkeys(each.resolve() for each in inside))
     return list(found)
 
@@ -154,10 +159,11 @@ def _records(paths: list[Path]) -> Iterator[Record]:
     """Yield the records of results as they stand, then those that follow from recorded observations."""
     observed = []
     for path in paths:
-        role = _ROLE_OF_FILE.get(path.name)
+        name = path.name.removesuffix(".gz").removesuffix(".zst")
+        role = _ROLE_OF_FILE.get(name)
         if role is not None:
             yield from _results(path, role)
-        elif path.name not in FILES.values():
+        elif name not in FILES.values():
             observed.append(path)
     if not observed:
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -100,3 +101,23 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "unreadable_file" in done.stderr
     assert not (tmp_path / "store" / schema.FILE).exists()
+
+
+def test_standard_input_is_loaded(observed: Path, tmp_path: Path) -> None:
+    """As other commands read it."""
+    done = run_command_text("store", "load", "-", "--store", str(tmp_path / "store"), stdin=observed.read_bytes())
+    assert done.returncode == 0, done.stderr
+    assert "40 evidence" in done.stdout
+
+
+def test_compressed_results_are_results(observed: Path, tmp_path: Path) -> None:
+    """They were taken for observations, of which nothing follows; a file that is being written is left alone."""
+    results, packed = tmp_path / "out", tmp_path / "packed"
+    assert run_command_text("replay", "--input", str(observed), "--output", str(results)).returncode == 0
+    packed.mkdir()
+    (packed / "evidence.ndjson.gz").write_bytes(gzip.compress((results / "evidence.ndjson").read_bytes()))
+    (packed / ".part.evidence.ndjson").write_bytes((results / "evidence.ndjson").read_bytes()[:100])
+    done = run_command_text("store", "load", str(packed), "--store", str(tmp_path / "store"))
+    assert done.returncode == 0, done.stderr
+    assert "40 evidence" in done.stdout
+    assert "refused" not in done.stdout
