@@ -21,6 +21,14 @@ from assay_stream.model.kinds import Kind
 from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import AlertFilter, EvidenceFilter, Paging, StoreStatus, VersionRow
 
+_COUNTED = (
+    ("evidence", "calls"),
+    ("alert", "alerts"),
+    ("definition", "definitions"),
+    ("decision", "decisions"),
+    ("verdict", "pin evaluations"),
+    ("catalogue", "distinct lists of tools"),
+)
 _CUT_DIGEST = re.compile(r"(sha256:)?[0-9a-f]{6,63}…?")
 _GLOB = str.maketrans({"*": "[*]", "?": "[?]", "[": "?", "]": "?"})
 """Makes a pattern of a name; for a bracket there is none but ``?``."""
@@ -206,7 +214,7 @@ def digest(store: Store, asked: Asked) -> Answer:
 def health(store: Store, asked: Asked) -> Answer:  # noqa: ARG001 -- as every page
     """Return how far each log was read, and what the store does not have."""
     status = store.status()
-    return Answer(template="health.html", data={"status": status, "behind": _behind(status)})
+    return Answer(template="health.html", data={"status": status, "behind": _behind(status), "counted": _COUNTED})
 
 
 def _behind(status: StoreStatus) -> int | None:

@@ -84,6 +84,8 @@ class ConsoleService:
         """Answer one request."""
         if not is_host_served(request.headers.get("Host", ""), self._hosts):
             return self._problem(421, "No such host is served here.", "Add the name with --allow-host.")
+        if _is_of_another_page(request):
+            return self._problem(403, "A page of another site asked for this.", "Open it in a window of its own.")
         if request.method not in _METHODS:
             answer = self._problem(405, "The console only shows.", "Use GET or HEAD.")
             answer.headers["Allow"] = ", ".join(_METHODS)
@@ -138,6 +140,15 @@ class ConsoleService:
         if answer.status == 503:
             response.headers["Retry-After"] = "5"
         return response
+
+
+def _is_of_another_page(request: web.Request) -> bool:
+    """Tell whether a page of another site asks, otherwise than by a link that somebody followed.
+
+    It could not read the answer, but it could take the room of others.
+    """
+    fetched = request.headers.get("Sec-Fetch-Site", "none")
+    return fetched not in ("none", "same-origin") and request.headers.get("Sec-Fetch-Dest") != "document"
 
 
 def _positions(store: Store) -> object:

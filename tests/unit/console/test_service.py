@@ -219,6 +219,26 @@ async def test_another_name_for_this_machine_is_refused(fleet: Path, host: str) 
         assert "server-0" not in await answer.text()
 
 
+@pytest.mark.parametrize(
+    ("site", "destination", "status"),
+    [
+        ("cross-site", "empty", 403),
+        ("cross-site", "iframe", 403),
+        ("same-site", "image", 403),
+        ("cross-site", "document", 200),
+        ("same-origin", "empty", 200),
+        ("none", "document", 200),
+    ],
+)
+async def test_pages_of_others_take_no_room(fleet: Path, site: str, destination: str, status: int) -> None:
+    """A site that an analyst visits cannot ask, or hold streams, through the analyst's browser; links work."""
+    async with a_console(fleet) as client:
+        headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Dest": destination}
+        for address in ("/", "/static/console.js", "/events"):
+            async with client.get(address, headers=headers) as answer:
+                assert answer.status == status, address
+
+
 async def test_a_name_that_is_allowed_is_served(fleet: Path) -> None:
     """Beyond this machine only such names are."""
     listener = Listener(host="192.0.2.1", hosts=frozenset({"console.example"}))
