@@ -96,6 +96,9 @@ def writing(folder: Path, *, rebuild: bool = False) -> Iterator[sqlite3.Connecti
                 # A commit that a power failure undoes takes its positions with it: it is read again.
                 connection.execute("PRAGMA synchronous = NORMAL")
                 connection.execute(f"PRAGMA wal_autocheckpoint = {STORE_LOG_PAGES}")
+                # What the log has grown to while somebody read for long is given back.
+                page_bytes = connection.execute("PRAGMA page_size").fetchone()[0]
+                connection.execute(f"PRAGMA journal_size_limit = {STORE_LOG_PAGES * page_bytes}")
                 if not _is_store(connection):
                     if connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
                         raise InputError(

@@ -175,3 +175,22 @@ def test_damage_is_an_error_that_says_so(damage: str, tmp_path: Path) -> None:
         store.evidence_of(store.evidence(EvidenceFilter()).rows[0].reference)
     assert caught.value.code == "store_unreadable"
     assert "--rebuild" in caught.value.message
+
+
+def test_the_log_shrinks_again_when_a_long_read_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While somebody reads it cannot be emptied; afterwards its room is given back."""
+    monkeypatch.setattr(schema, "STORE_LOG_PAGES", 8)
+    log = tmp_path / f"{schema.FILE}-wal"
+    with schema.writing(tmp_path) as connection:
+        filler = Filler(connection)
+        filler.take(history()[:5])
+        store = Store(schema.reading(tmp_path))
+        with store.moment():
+            store.status()
+            for begin in range(5, len(history()), 5):
+                filler.take(history()[begin : begin + 5])
+            grown = log.stat().st_size
+        store.close()
+        for number in range(5):
+            filler.begin("files", oldest_us=number)
+        assert log.stat().st_size <= 16 * 4_096 < grown
