@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiokafka import TopicPartition
+from aiokafka.admin import RecordsToDelete
 
 from assay_stream.kafka.connection import start_admin
 from assay_stream.kafka.topics import apply_topics
@@ -152,3 +155,35 @@ async def test_a_second_writer_and_missing_topics_are_errors(deployment: Deploym
         first.terminate()
         await asyncio.to_thread(first.communicate, timeout=60)
     assert first.returncode == 0
+
+
+async def test_retention_that_overtakes_filling_is_counted(deployment: Deployment, tmp_path: Path) -> None:
+    """What was deleted before a running filler read it is lost, and said so; filling goes on behind it."""
+    await deployment.send(Role.EVIDENCE, [(b"server-0", b"{}")])
+    assert (await _run(deployment, tmp_path))[0] == 0
+    filling = _start(deployment, tmp_path)
+    admin = await start_admin(deployment.settings)
+    try:
+        await asyncio.sleep(5)
+        filling.send_signal(signal.SIGSTOP)
+        for _ in range(5):
+            await deployment.send(Role.EVIDENCE, [(b"server-0", b"{}")] * 10)
+            await asyncio.sleep(0.5)
+        place = next(
+            row for row in Store(schema.reading(tmp_path)).positions() if row.role == Role.EVIDENCE.value and row.read
+        )
+        await admin.delete_records({TopicPartition(place.topic, place.partition): RecordsToDelete(before_offset=-1)})
+        filling.send_signal(signal.SIGCONT)
+        await deployment.send(Role.EVIDENCE, [(b"server-0", b"{}")] * 7)
+        await asyncio.sleep(8)
+    finally:
+        filling.send_signal(signal.SIGCONT)
+        filling.terminate()
+        _, said = await asyncio.to_thread(filling.communicate, timeout=30)
+        await admin.close()
+    assert filling.returncode == 0, said
+    positions = Store(schema.reading(tmp_path)).positions()
+    row = next(each for each in positions if (each.topic, each.partition) == (place.topic, place.partition))
+    assert row.lost > 0
+    assert row.read + row.lost == 1 + 50 + 7
+    assert "input_expired" in said
