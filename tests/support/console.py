@@ -45,14 +45,14 @@ LONG = "W" * 100_000
 SERVER = "server\u202e<b>\u200b"
 
 
-def records_of(published: Iterable[tuple[Role, bytes]]) -> list[Record]:
+def records_of(published: Iterable[tuple[Role, bytes]], *, server: str = SERVER) -> list[Record]:
     """What the stages write of observations."""
     offsets: dict[Role, int] = {}
     given = []
     for role, value in published:
         offset = offsets[role] = offsets.get(role, -1) + 1
         given.append(
-            Record(role, Origin(role.value, 0, offset), SERVER.encode(), value, (), TEN_O_CLOCK_MS + 600_000 + offset)
+            Record(role, Origin(role.value, 0, offset), server.encode(), value, (), TEN_O_CLOCK_MS + 600_000 + offset)
         )
     written: list[Output] = []
     with spooled(given) as spool:

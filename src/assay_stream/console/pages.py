@@ -163,13 +163,13 @@ def record(store: Store, asked: Asked) -> Answer:
     found = store.evidence_of(asked.name("ref"))
     if found is None:
         return absent("This evidence is not in the store.", _LISTED_ELSEWHERE)
-    named = {digest.role: digest.value for digest in found.digests}
+    named = {digest.scheme: digest.value for digest in found.digests}
     return Answer(
         template="record.html",
         data={
             "found": found,
             "row": found.row,
-            "trace": named.get("trace") or named.get("call"),
+            "trace": named.get("trace_id") or named.get("tool_call_id"),
             "text": json.dumps(decode_json(found.value), indent=2),
         },
     )

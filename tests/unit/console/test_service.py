@@ -25,7 +25,9 @@ from assay_stream.observe.http.tap import Listener
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import fill
 from assay_stream.text.visible import is_unseen
-from tests.support.console import LONG, SERVER, TEXTS, a_console, a_store, every_address, hostile, text_of
+from tests.support.console import LONG, SERVER, TEXTS, a_console, a_store, every_address, hostile, records_of, text_of
+from tests.support.events import SERVER as PLAIN_SERVER
+from tests.support.events import TOOL, a_snapshot, an_event, call_data
 from tests.support.readmodel import data_of, history, of_role
 
 pytestmark = pytest.mark.filterwarnings("ignore::aiohttp.web_exceptions.NotAppKeyWarning")
@@ -99,6 +101,23 @@ async def test_links_of_pages_lead_somewhere(fleet: Path) -> None:
                     seen.add(address)
                     left.append(address)
         assert len(seen) > 40
+
+
+async def test_a_record_leads_to_all_calls_of_its_trace(tmp_path: Path) -> None:
+    """By the trace's id, not by that of one span in it."""
+    trace = "0af7651916cd43dd8448eb211c80319c"
+    published = [(Role.SNAPSHOTS, a_snapshot(TOOL, number=1, second=1))]
+    for number, span in ((2, "b7ad6b7169203331"), (3, "00f067aa0ba902b7")):
+        data = call_data(tool_call_id=f"call-{number}", trace_id=trace)
+        parent = f"00-{trace}-{span}-01"
+        published.append((Role.CALLS, an_event(Role.CALLS, number, number, data, traceparent=parent)))
+    a_store(tmp_path, records_of(published, server=PLAIN_SERVER))
+    async with a_console(tmp_path) as client:
+        links = Tags()
+        links.feed(await page(client, "/record?ref=1"))
+        (address,) = (str(each.get("href")) for tag, each in links.seen if str(each.get("href")).startswith("/trace?"))
+        text = text_of(await page(client, address))
+        assert text.index("10:00:02Z") < text.index("10:00:03Z")
 
 
 async def test_a_servers_texts_stay_text(attacks: Path) -> None:

@@ -4,6 +4,7 @@
   const live = document.getElementById("live");
   const state = document.getElementById("live-state");
   if (!live || !state || !window.EventSource) return;
+  const PAUSE_MS = 2000; // between two updates, however often the store changes
   let busy = false;
   let again = false;
 
@@ -32,11 +33,13 @@
     } catch {
       state.textContent = "The console does not answer.";
     } finally {
-      busy = false;
-      if (again) {
-        again = false;
-        update();
-      }
+      setTimeout(() => {
+        busy = false;
+        if (again) {
+          again = false;
+          update();
+        }
+      }, PAUSE_MS);
     }
   };
 
