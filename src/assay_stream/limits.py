@@ -442,6 +442,9 @@ class HttpLimits:
     inspector_pause_max_s: float = 60.0
     """The longest such pause."""
 
+    inspector_start_limit_s: float = 120.0
+    """How long that process may take to open its sink; brokers that do not answer are given up much earlier."""
+
     exchange_cost_bytes: int = 4_096
     """What an exchange counts for in the backlog beside its bodies."""
 

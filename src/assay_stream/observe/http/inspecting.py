@@ -20,7 +20,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, BinaryIO
@@ -82,7 +82,8 @@ class InspectingProcess:
         self.missed_exchanges = 0
         self._failures = Failures()
         self._numbers = itertools.count(1)
-        self._open_exchanges = 0
+        self._open_exchanges: set[int] = set()
+        """Those that the process now running was given."""
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -118,10 +119,13 @@ class InspectingProcess:
         self._process.stdin.close()
         try:
             async with asyncio.timeout(_FINISH_LIMIT_S):
-                await self._process.wait()
+                code = await self._process.wait()
         except TimeoutError:
             self._process.kill()
+            code = await self._process.wait()
             _log.warning("gave up inspecting what was still in the backlog")
+        if code:
+            self._note_end(code)
 
     def opened(self, path: str, method: str, fields: HeaderFields) -> Watched:
         """Note a request; never raises."""
@@ -131,11 +135,16 @@ class InspectingProcess:
         is_first, is_last = notes[:1] and notes[0][0] == "open", notes[-1:] and notes[-1][0] == "closed"
         if self._process is None or self._process.stdin is None:
             return not is_first  # the others were counted when the process ended
+        if not is_first and number not in self._open_exchanges:
+            return True  # counted when the process that was given it ended
         kept_bytes = self._waiting_bytes + self._process.stdin.transport.get_write_buffer_size()
         if size_bytes and kept_bytes + size_bytes > self._job.limits.backlog_bytes_max:
             return False
-        self._open_exchanges += bool(is_first) - bool(is_last)
         frame = _framed(marshal.dumps((path, number, notes)))
+        if is_last:
+            self._open_exchanges.discard(number)
+        else:
+            self._open_exchanges.add(number)
         self._waiting.append(frame)
         self._waiting_bytes += len(frame)
         if self._waiting_bytes > _WRITTEN_AT_ONCE_BYTES:
@@ -164,15 +173,21 @@ class InspectingProcess:
             stdout=asyncio.subprocess.PIPE,
             start_new_session=True,  # a terminal's Ctrl-C is for the tap, whose end ends this
         )
+        limit_s = self._job.limits.inspector_start_limit_s
         try:
-            refusal = await _greeted(process, self._job)
-        except BaseException:
+            async with asyncio.timeout(limit_s):
+                refusal = await _greeted(process, self._job)
+                if refusal is not None:
+                    await process.wait()
+        except BaseException as error:
             if process.returncode is None:
                 process.kill()
             await process.wait()
+            if isinstance(error, TimeoutError):
+                message = f"the process that inspects had not opened its sink after {limit_s:g} s"
+                raise OperatingError("process_ended", message) from None
             raise
         if refusal is not None:
-            await process.wait()
             made, code, message, path = refusal
             raise made(code, message, path=path)
         return process
@@ -180,17 +195,13 @@ class InspectingProcess:
     async def _mind(self, process: asyncio.subprocess.Process) -> None:
         """Start the process again whenever it ends."""
         limits, pause_s = self._job.limits, self._job.limits.inspector_pause_min_s
+        loop = asyncio.get_running_loop()
         while True:
+            started_s = loop.time()
             code = await process.wait()
-            self._process = None
-            self.missed_exchanges += self._open_exchanges
-            self._open_exchanges = 0
-            self._waiting, self._waiting_bytes = [], 0
-            _log.error(
-                "the process that inspects has ended (%d): what it was given and had not published is lost. "
-                "Requests pass; they are not observed until it runs again",
-                code,
-            )
+            self._note_end(code)
+            if loop.time() - started_s > limits.inspector_pause_max_s:
+                pause_s = limits.inspector_pause_min_s
             while self._process is None:
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, limits.inspector_pause_max_s)
@@ -198,6 +209,17 @@ class InspectingProcess:
                     self._process = process = await self._started()
                 except (AssayStreamError, OSError) as error:
                     _log.warning("the process that inspects does not start: %s", error)
+
+    def _note_end(self, code: int) -> None:
+        self._process = None
+        self.missed_exchanges += len(self._open_exchanges)
+        self._open_exchanges.clear()
+        self._waiting, self._waiting_bytes = [], 0
+        _log.error(
+            "the process that inspects has ended (%d): what it was given and had not published is lost. "
+            "Requests pass; they are not observed until it runs again",
+            code,
+        )
 
 
 async def _greeted(process: asyncio.subprocess.Process, job: InspectionJob) -> _Refusal | None:
@@ -220,17 +242,23 @@ def inspect() -> None:
     """Be the process that inspects."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # the end of the pipe is the end
-    source = sys.stdin.buffer
+    source, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever a library prints is no answer
     job = pickle.loads(_frame(source))  # noqa: S301 - the tap that started us wrote it
     try:
-        asyncio.run(_inspect(job, source))
+        asyncio.run(_inspect(job, source, answers))
     except AssayStreamError as error:
-        _answer((type(error), error.code, error.message, error.path))
+        sys.exit(f"assay-stream: {error.code}: {error.message}")
 
 
-async def _inspect(job: InspectionJob, source: BinaryIO) -> None:
-    async with job.opens() as sink:
-        _answer(None)
+async def _inspect(job: InspectionJob, source: BinaryIO, answers: BinaryIO) -> None:
+    async with AsyncExitStack() as stack:
+        try:
+            sink = await stack.enter_async_context(job.opens())
+        except AssayStreamError as error:
+            _answer(answers, (type(error), error.code, error.message, error.path))
+            return
+        _answer(answers, None)
         traffic, failures = traffic_of(job.vantages, job.keys, limits=job.limits), Failures()
         inspection = Inspection(traffic, publish=sink.publish, failed=failures.note)
         # Nothing else needs this thread: sinks that connect to something do so in threads of their own.
@@ -240,9 +268,9 @@ async def _inspect(job: InspectionJob, source: BinaryIO) -> None:
         report_missed(traffic, failures.count)
 
 
-def _answer(refusal: _Refusal | None) -> None:
-    sys.stdout.buffer.write(_framed(pickle.dumps(refusal)))
-    sys.stdout.buffer.flush()
+def _answer(answers: BinaryIO, refusal: _Refusal | None) -> None:
+    answers.write(_framed(pickle.dumps(refusal)))
+    answers.flush()
 
 
 def _frame(source: BinaryIO) -> bytes:

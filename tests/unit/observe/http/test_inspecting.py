@@ -7,6 +7,8 @@ import functools
 import json
 import os
 import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +17,10 @@ import psutil
 import pytest
 
 from assay_stream.cli.tap import sink_for
-from assay_stream.errors import ConfigurationError
+from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.limits import HTTP_LIMITS
 from assay_stream.observe.http.inspecting import InspectingProcess, InspectionJob
+from assay_stream.observe.sinks import MemorySink
 from tests.support.mcp_dialogue import THE_VANTAGE
 
 HEADERS = [("Content-Type", "application/json"), ("MCP-Protocol-Version", "2026-07-28"), ("Authorization", "Bearer x")]
@@ -26,7 +29,7 @@ TOOLS = b'{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}'
 LIMIT_S = 60.0
 
 
-def inspecting(output: Path, **limits: int) -> InspectingProcess:
+def inspecting(output: Path, **limits: Any) -> InspectingProcess:
     job = InspectionJob(
         vantages={"/mcp": THE_VANTAGE},
         keys=(b"k" * 32, b"p" * 32),
@@ -105,6 +108,81 @@ async def test_a_process_that_dies_is_replaced_and_what_it_missed_is_counted(
     assert [each["completeness"] for each in published(tmp_path / "out.ndjson")] == ["complete"]
     assert process.missed_exchanges == 2
     assert "has ended (-9)" in caplog.text
+
+
+async def test_an_exchange_is_missed_once_whenever_it_ends(tmp_path: Path) -> None:
+    """One that outlasts the process it was noted by is nothing to the next process."""
+    process = inspecting(tmp_path / "out.ndjson")
+    await process.start()
+    outlasting = process.opened("/mcp", "POST", HEADERS)
+    outlasting.from_client(None)
+    await dies(process)
+    outlasting.closed("complete")
+    unfinished = process.opened("/mcp", "POST", HEADERS)
+    unfinished.from_client(None)
+    await dies(process)
+    assert process.missed_exchanges == 2
+    await process.finish()
+
+
+async def dies(process: InspectingProcess) -> None:
+    [child] = psutil.Process().children()
+    child.kill()
+    missed = process.missed_exchanges
+    async with asyncio.timeout(LIMIT_S):
+        while process.missed_exchanges == missed or not process.is_running:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_process_that_dies_while_it_finishes_is_noted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """What it was given may be lost, and what was open is counted."""
+    process = inspecting(tmp_path / "out.ndjson")
+    await process.start()
+    process.opened("/mcp", "POST", HEADERS).from_client(None)
+    [child] = psutil.Process().children()
+    child.suspend()
+    asyncio.get_running_loop().call_later(0.5, child.kill)
+    await process.finish()
+    assert process.missed_exchanges == 1
+    assert "has ended (-9)" in caplog.text
+
+
+@asynccontextmanager
+async def failing_at_its_end() -> AsyncIterator[MemorySink]:
+    yield MemorySink()
+    raise OperatingError("broker_unreachable", "nobody is there any more")
+
+
+async def test_a_sink_that_fails_later_ends_the_process_with_its_reason(
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On standard error, and with a status that is no success."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[4]))
+    process = InspectingProcess(replace(inspecting(Path("unused"))._job, opens=failing_at_its_end))
+    await process.start()
+    await process.finish()
+    assert "has ended (1)" in caplog.text
+    assert "assay-stream: broker_unreachable: nobody is there any more" in capfd.readouterr().err
+
+
+async def test_a_full_disk_is_said_once(capfd: pytest.CaptureFixture[str]) -> None:
+    """Not with a traceback at the end, where what was dropped is counted."""
+    process = inspecting(Path("/dev/full"))
+    await process.start()
+    for _ in range(2):
+        await list_passes(process)
+    await process.finish()
+    said, counted = capfd.readouterr().err.splitlines()
+    assert said == "cannot write observations: No space left on device"
+    assert counted == "assay-stream tap: dropped 2 observations: 2 delivery_failed"
+
+
+async def test_a_process_that_does_not_open_its_sink_in_time_is_given_up(tmp_path: Path) -> None:
+    """A pipe that nobody reads cannot be opened for writing, and whoever tries waits."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OperatingError, match="had not opened its sink after 3 s"):
+        await inspecting(tmp_path / "pipe", inspector_start_limit_s=3).start()
+    assert psutil.Process().children() == []
 
 
 async def test_a_process_outlives_a_tap_that_is_killed_until_all_is_published(tmp_path: Path) -> None:
