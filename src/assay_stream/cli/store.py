@@ -98,7 +98,8 @@ def load(
         bounds = replace(bounds_of(load_settings()), age_us=now_us)
         while filler.keep_within(bounds, now_us=now_us):
             pass
-        _show(Store(connection).status())
+        found = Store(connection).status()
+    _show(found)
 
 
 @store_app.command()
@@ -144,22 +145,27 @@ def _time(time_us: int) -> str:
 
 
 def _files_in(paths: list[Path]) -> list[Path]:
-    """Return files, of folders what is in them, each once."""
+    """Return files, of folders what is in them, each once: results only where nothing is recorded that gives them."""
     found: dict[Path, None] = {}
     for path in map(copied_stdin, paths):
         inside = [path]
         if path.is_dir():
             # A hidden file is one that somebody is still writing.
             inside = sorted(each for each in path.iterdir() if each.is_file() and not each.name.startswith("."))
+            inside = [each for each in inside if _result_name(each) not in FILES.values()] or inside
         found.update(dict.fromkeys(each.resolve() for each in inside))
     return list(found)
+
+
+def _result_name(path: Path) -> str:
+    return path.name.removesuffix(".gz").removesuffix(".zst")
 
 
 def _records(paths: list[Path]) -> Iterator[Record]:
     """Yield the records of results as they stand, then those that follow from recorded observations."""
     observed = []
     for path in paths:
-        name = path.name.removesuffix(".gz").removesuffix(".zst")
+        name = _result_name(path)
         role = _ROLE_OF_FILE.get(name)
         if role is not None:
             yield from _results(path, role)

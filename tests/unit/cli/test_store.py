@@ -48,6 +48,17 @@ def test_observations_are_replayed_into_the_store(observed: Path, tmp_path: Path
     assert all(row.is_listed for row in opened.tools(now_us=NOW_US).rows)
 
 
+def test_no_call_is_loaded_twice_from_a_folder_that_holds_both(observed: Path, tmp_path: Path) -> None:
+    """Observations, and beside them what a replay made of them."""
+    folder, store = observed.parent, tmp_path.parent / f"{tmp_path.name}-store"
+    run_command_text("replay", "--input", str(observed), "--output", str(tmp_path / "out"))
+    for result in (tmp_path / "out").iterdir():
+        result.rename(folder / result.name)
+    done = run_command_text("store", "load", str(folder), "--store", str(store))
+    assert done.returncode == 0, done.stderr
+    assert "40 evidence" in done.stdout
+
+
 def test_a_store_is_replaced_on_request_only(observed: Path, tmp_path: Path) -> None:
     """Loading into one that is there is refused without ``--rebuild``."""
     load = ("store", "load", str(observed), "--store", str(tmp_path / "store"))
