@@ -33,7 +33,7 @@ pytestmark = [
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "deploy/prometheus/rules.yml"
 DASHBOARD = ROOT / "deploy/grafana/assay-stream.json"
-ELSEWHERE = ('stage="forward"', 'stage="ingest"')
+ELSEWHERE = ('stage=~"forward', 'stage="ingest"')
 """What only a forwarder or an ingest process counts."""
 LIMIT_S = 60.0
 
