@@ -745,5 +745,26 @@ class ConsoleLimits:
     beat_every_s: float = 15.0
     """Between two signs of life on a connection: proxies close one that is silent for a minute."""
 
+    form_bytes_max: int = 256 * 1024
+    """What a form may post: a decision on every row of a page, with long names."""
+
+    form_fields_max: int = 1_000
+    """Fields of a form: a few for each row of a page."""
+
+    form_limit_s: float = 10.0
+    """How long a browser may take to send a form."""
+
+    sessions_max: int = 1_000
+    """Sessions that are kept, a few hundred bytes each."""
+
+    operator_sessions_max: int = 10
+    """Sessions of one operator: nobody can end those of others by signing in again and again."""
+
+    session_idle_s: int = 3_600
+    """After how long without a page a session is over."""
+
+    session_s: int = 12 * 3_600
+    """After how long a session is over however much it was used: a long shift."""
+
 
 CONSOLE_LIMITS = ConsoleLimits()

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from aiohttp.test_utils import TestClient, TestServer
 
+from assay_stream.console.actions import ACTIONS, Action
+from assay_stream.console.door import Door
+from assay_stream.console.operators import Operator
+from assay_stream.console.posting import Posting, Publish
 from assay_stream.console.reader import StoreReader
 from assay_stream.console.rendering import url
 from assay_stream.console.service import ConsoleService
@@ -99,16 +103,43 @@ def a_store(folder: Path, records: Iterable[Record]) -> Path:
 
 @asynccontextmanager
 async def a_console(
-    folder: Path, *, limits: ConsoleLimits = CONSOLE_LIMITS, listener: Listener | None = None
+    folder: Path,
+    *,
+    limits: ConsoleLimits = CONSOLE_LIMITS,
+    listener: Listener | None = None,
+    door: Door | None = None,
+    publish: Publish | None = None,
+    actions: Mapping[str, Action] = ACTIONS,
 ) -> AsyncIterator[TestClient[Any, Any]]:
-    """A console over a store, and a browser of a kind."""
+    """A console over a store, and a browser of a kind. It decides where it can publish."""
     reader = StoreReader(folder, limits)
-    service = ConsoleService(reader, listener or Listener(), clock=lambda: NOW_US, limits=limits)
+    posting = None if publish is None else Posting(reader, publish, clock=lambda: NOW_US, actions=actions)
+    service = ConsoleService(
+        reader, listener or Listener(), door=door, posting=posting, clock=lambda: NOW_US, limits=limits
+    )
     try:
         async with TestClient(TestServer(service.application())) as client:
             yield client
     finally:
         reader.close()
+
+
+ALICE = Operator(name="local:alice", may_decide=True)
+VICTOR = Operator(name="local:victor", may_decide=False)
+
+
+def signed_in(client: TestClient[Any, Any], door: Door, operator: Operator = ALICE) -> str:
+    """Give the browser a session, and return the token of its forms."""
+    session_id = door.sessions.begin(operator)
+    client.session.cookie_jar.update_cookies({"assay-stream": session_id}, client.make_url("/"))
+    session = door.sessions.find(session_id)
+    assert session is not None
+    return session.csrf_token
+
+
+def of_page(client: TestClient[Any, Any]) -> dict[str, str]:
+    """The headers with which a browser sends a form of the console's own page."""
+    return {"Origin": str(client.make_url("/")).rstrip("/"), "Sec-Fetch-Site": "same-origin"}
 
 
 def every_address(folder: Path) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from assay_stream.alerts.index import ReviewState
 from assay_stream.alerts.selection import AlertSelection, SeverityLevel
+from assay_stream.console.operators import Session
 from assay_stream.errors import InputError
 from assay_stream.limits import CONSOLE_LIMITS
 from assay_stream.model.operator_time import operator_time_us
@@ -22,10 +23,12 @@ class Asked:
     Args:
         given: its fields; an empty one asks for nothing in particular.
         now_us: the time now, microseconds since the epoch.
+        session: whose page it is; ``None`` where the console asks nobody who they are.
     """
 
     given: Mapping[str, str]
     now_us: int
+    session: Session | None = None
 
     def text(self, name: str) -> str | None:
         """Return a field, ``None`` where it is not given."""

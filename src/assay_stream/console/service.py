@@ -6,17 +6,22 @@ import logging
 import time
 from collections.abc import Callable
 from importlib.resources import files
+from typing import Any
 
 from aiohttp import web
 
 from assay_stream import __version__
 from assay_stream.console.answers import Answer, absent
 from assay_stream.console.asked import Asked
+from assay_stream.console.door import Door, has_token
+from assay_stream.console.forms import CSRF_FIELD, Fields
 from assay_stream.console.live import Live
+from assay_stream.console.operators import Operator, Session
 from assay_stream.console.pages import PAGES
+from assay_stream.console.posting import Posting, posted_fields
 from assay_stream.console.reader import StoreReader
 from assay_stream.console.rendering import Renderer
-from assay_stream.errors import AssayStreamError, InputError
+from assay_stream.errors import AssayStreamError, InputError, OperatingError
 from assay_stream.limits import CONSOLE_LIMITS, ConsoleLimits
 from assay_stream.observe.http.headers import is_host_served
 from assay_stream.observe.http.tap import Listener
@@ -29,7 +34,7 @@ HEADERS = {
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # without one, browsers leave the origin of a form out
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
@@ -40,6 +45,9 @@ HEADERS = {
 _STATIC = {"/static/console.css": "text/css", "/static/console.js": "text/javascript"}
 _NOT_FOUND = frozenset({"unknown_uid"})
 _METHODS = ("GET", "HEAD")
+_STATUS = {"not_signed_in": 401, "may_not_decide": 403, "form_outdated": 403, "console_failed": 500}
+_NOTHING_SENT = frozenset({"broker_unreachable", "console_busy", "store_slow", "store_failing"})
+"""Errors after which it is certain that no decision was recorded."""
 
 
 class ConsoleService:
@@ -48,6 +56,8 @@ class ConsoleService:
     Args:
         reader: of the store.
         listener: where it listens, and which names it serves.
+        door: knows who asks; without it nobody is asked who they are, and nothing can be decided.
+        posting: carries out what forms ask for; without it the console only shows.
         clock: the time now, microseconds since the epoch.
     """
 
@@ -56,12 +66,17 @@ class ConsoleService:
         reader: StoreReader,
         listener: Listener,
         *,
+        door: Door | None = None,
+        posting: Posting | None = None,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000,
         limits: ConsoleLimits = CONSOLE_LIMITS,
     ) -> None:
         self._reader = reader
         self._hosts = listener.hosts_served
+        self._door = door
+        self._posting = posting
         self._clock = clock
+        self._limits = limits
         self._renderer = Renderer()
         self._live = Live(lambda: reader.ask(_positions), limits)
         self._static = {
@@ -86,35 +101,74 @@ class ConsoleService:
             return self._problem(421, "No such host is served here.", "Add the name with --allow-host.")
         if _is_of_another_page(request):
             return self._problem(403, "A page of another site asked for this.", "Open it in a window of its own.")
-        if request.method not in _METHODS:
-            answer = self._problem(405, "The console only shows.", "Use GET or HEAD.")
-            answer.headers["Allow"] = ", ".join(_METHODS)
+        methods = _METHODS if self._posting is None else (*_METHODS, "POST")
+        if request.method not in methods:
+            answer = self._problem(405, "The console does no such thing.", f"Use {', '.join(methods)}.")
+            answer.headers["Allow"] = ", ".join(methods)
             return answer
-        if request.path == "/events" and request.method == "GET":
-            return await self._events(request)
         if request.path in self._static:
             body, kind = self._static[request.path]
             return web.Response(body=body, content_type=kind, charset="utf-8", headers=HEADERS)
-        return await self._page(request)
+        session = None if self._door is None else self._door.session_of(request)
+        if request.method == "POST":
+            return await self._post(request, session)
+        if self._door is not None and session is None:
+            return self._problem(401, "You are not signed in.", "Sign in, and open this page again.")
+        if request.path == "/events" and request.method == "GET":
+            return await self._events(request)
+        return await self._page(request, session)
 
-    async def _page(self, request: web.Request) -> web.Response:
+    async def _page(self, request: web.Request, session: Session | None) -> web.Response:
         page = PAGES.get(request.path)
-        asked = Asked(given=request.query, now_us=self._clock())
+        asked = Asked(given=request.query, now_us=self._clock(), session=session)
 
         def made(store: Store) -> web.Response:
             assert page is not None  # noqa: S101 -- asked below only where there is one
-            return self._rendered(page(store, asked), request.path)
+            return self._rendered(page(store, asked), request.path, session)
 
         if page is None:
-            return self._rendered(absent("There is no such page.", "Choose one from the menu."), "")
+            return self._rendered(absent("There is no such page.", "Choose one from the menu."), "", session)
         try:
             return await self._reader.ask(made)
         except AssayStreamError as error:
-            return self._problem(_status_of(error), error.message, "", code=error.code)
+            return self._problem(_status_of(error), error.message, "", code=error.code, session=session)
         except Exception as error:  # noqa: BLE001 -- the browser gets an answer whatever goes wrong here
             # Its text may quote what a server said.
             _log.error("page %s failed: %s", request.path, type(error).__name__)
             return self._problem(500, "The console failed to make this page.", "Its log says which page and why.")
+
+    async def _post(self, request: web.Request, session: Session | None) -> web.Response:
+        action = None if self._posting is None else self._posting.actions.get(request.path)
+        if action is None or self._posting is None or self._door is None:
+            return self._rendered(absent("There is no such form.", "Choose a page from the menu."), "", session)
+        if not self._door.is_own_form(request):
+            return self._problem(403, "Another site's page sent this form.", "Nothing was recorded. Open the console.")
+        fields: Fields = {}
+        try:
+            fields = await posted_fields(request, self._limits)
+            operator = _who_decides(session, fields)
+            address = await self._posting.decide(action, fields, operator)
+        except AssayStreamError as error:
+            return self._undone(request.path, error, fields, session)
+        except Exception as error:  # noqa: BLE001 -- as for a page
+            _log.error("form %s failed: %s", request.path, type(error).__name__)
+            failure = OperatingError("console_failed", "the console failed; its log says where")
+            return self._undone(request.path, failure, fields, session)
+        return web.Response(status=303, headers=HEADERS | {"Location": address})
+
+    def _undone(self, action: str, error: AssayStreamError, fields: Fields, session: Session | None) -> web.Response:
+        """Return the page of a form that did not get through: what was entered is not lost."""
+        is_known = not isinstance(error, OperatingError) or error.code in _NOTHING_SENT
+        data = {
+            "title": "Nothing was recorded" if is_known else "It may not have been recorded",
+            "what": error.message,
+            "code": error.code,
+            "action": action,
+            "fields": [(name, each) for name, values in fields.items() if name != CSRF_FIELD for each in values],
+            "sends_again": session is not None and session.operator.may_decide,
+        }
+        status = _STATUS.get(error.code) or _status_of(error)
+        return self._rendered(Answer(template="undone.html", data=data, status=status), "", session)
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         if self._live.is_full:
@@ -128,12 +182,15 @@ class ConsoleService:
             return response
         return response
 
-    def _problem(self, status: int, what: str, advice: str, *, code: str | None = None) -> web.Response:
+    def _problem(
+        self, status: int, what: str, advice: str, *, code: str | None = None, session: Session | None = None
+    ) -> web.Response:
         data = {"what": what, "advice": advice, "code": code}
-        return self._rendered(Answer(template="problem.html", data=data, status=status), "")
+        return self._rendered(Answer(template="problem.html", data=data, status=status), "", session)
 
-    def _rendered(self, answer: Answer, path: str) -> web.Response:
-        body = self._renderer.page(answer.template, {"path": path, "version": __version__, **answer.data})
+    def _rendered(self, answer: Answer, path: str, session: Session | None) -> web.Response:
+        shared: dict[str, Any] = {"path": path, "version": __version__, "session": session}
+        body = self._renderer.page(answer.template, {**shared, **answer.data})
         response = web.Response(
             body=body, status=answer.status, content_type="text/html", charset="utf-8", headers=HEADERS
         )
@@ -149,6 +206,21 @@ def _is_of_another_page(request: web.Request) -> bool:
     """
     fetched = request.headers.get("Sec-Fetch-Site", "none")
     return fetched not in ("none", "same-origin") and request.headers.get("Sec-Fetch-Dest") != "document"
+
+
+def _who_decides(session: Session | None, fields: Fields) -> Operator:
+    if session is None:
+        raise InputError(
+            "not_signed_in",
+            "your session is over: sign in (in another window, to keep this page), then reload this page",
+        )
+    if not session.operator.may_decide:
+        raise InputError("may_not_decide", "you may look, but not decide: ask who runs the console for that right")
+    if not has_token(fields, session):
+        raise InputError(
+            "form_outdated", "the form was made before you signed in: check what it would do, and send it again"
+        )
+    return session.operator
 
 
 def _positions(store: Store) -> object:

@@ -1,0 +1,115 @@
+"""What a form posts, and what an action makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl
+
+from assay_stream.console.operators import Operator
+from assay_stream.errors import InputError
+from assay_stream.limits import CONSOLE_LIMITS, ConsoleLimits
+
+Fields = Mapping[str, tuple[str, ...]]
+"""Posted fields by name, each with its values in order."""
+
+Decision = tuple[str, Mapping[str, Any]]
+"""Event type and data of a decision, without its author."""
+
+CSRF_FIELD = "csrf"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """A form that an operator posted; its session and its token were checked.
+
+    Args:
+        fields: without the token. A line ends with a line feed, whatever the browser sent.
+        now_us: the time now, microseconds since the epoch.
+    """
+
+    fields: Fields
+    operator: Operator
+    now_us: int
+
+    def values(self, name: str) -> tuple[str, ...]:
+        """Return all values of a field."""
+        return self.fields.get(name, ())
+
+    def text(self, name: str) -> str | None:
+        """Return a field without blanks around it, ``None`` where nothing was entered.
+
+        Raises:
+            InputError: ``bad_form`` where it is given twice.
+        """
+        return (self._value(name) or "").strip() or None
+
+    def name(self, name: str) -> str:
+        """Return a field that an action cannot do without, as it is: names may begin and end with blanks.
+
+        Raises:
+            InputError: ``bad_form``.
+        """
+        value = self._value(name)
+        if not value:
+            raise InputError("bad_form", f"the form has no {name}: go back and fill it in")
+        return value
+
+    def reason(self) -> str:
+        """Return why the operator decides so.
+
+        Raises:
+            InputError: ``bad_form``.
+        """
+        reason = self.text("reason")
+        if reason is None:
+            raise InputError("bad_form", "give a reason: it is recorded with the decision")
+        return reason
+
+    def _value(self, name: str) -> str | None:
+        values = self.values(name)
+        if len(values) > 1:
+            raise InputError("bad_form", f"the form has {name} more than once: load its page again")
+        return values[0] if values else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """What an action decided.
+
+    Args:
+        decisions: to publish, in order, all or (where one is invalid) none.
+        address: the page to show once Kafka has them.
+    """
+
+    decisions: Sequence[Decision]
+    address: str
+
+
+def read_fields(body: bytes, limits: ConsoleLimits = CONSOLE_LIMITS) -> Fields:
+    """Return the fields of a posted form (``application/x-www-form-urlencoded``).
+
+    Raises:
+        InputError: ``bad_form``.
+    """
+    if len(body) > limits.form_bytes_max:
+        raise InputError("bad_form", f"the form is longer than {limits.form_bytes_max} bytes: send less at once")
+    fields: dict[str, list[str]] = {}
+    try:
+        pairs = parse_qsl(
+            body.decode("ascii"),
+            keep_blank_values=True,
+            strict_parsing=bool(body),
+            errors="strict",
+            max_num_fields=limits.form_fields_max,
+        )
+    except ValueError:
+        raise InputError(
+            "bad_form",
+            f"the form cannot be read: it is damaged, or has more than {limits.form_fields_max} fields. "
+            "Load its page again, and send less at once",
+        ) from None
+    for name, value in pairs:
+        fields.setdefault(name, []).append(value.replace("\r\n", "\n"))
+    return {name: tuple(values) for name, values in fields.items()}
