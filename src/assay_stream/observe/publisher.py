@@ -50,6 +50,7 @@ from assay_stream.observe.delivery import (
     send_all,
 )
 from assay_stream.observe.events import Observation
+from assay_stream.observe.lookups import run_with_lookups
 from assay_stream.observe.losses import Losses
 from assay_stream.observe.sinks import DropReason, SinkStats
 from assay_stream.observe.spool import Spool
@@ -251,7 +252,7 @@ class ObservationPublisher:
     def _run(self) -> None:
         while not self._given_up.is_set() and not (self._closing.is_set() and not self._is_anything_left()):
             try:
-                asyncio.run(self._connection())
+                run_with_lookups(self._connection())
             except asyncio.CancelledError:
                 return
             except Exception as error:  # noqa: BLE001 - whatever fails must not end the delivery
@@ -468,7 +469,7 @@ class ObservationPublisher:
             return ""
         cause = explained(error)
         if not isinstance(cause, ConfigurationError) and self._connection_options is not None:
-            cause = asyncio.run(why_refused(self._connection_options))
+            cause = run_with_lookups(why_refused(self._connection_options))
         return str(cause) if isinstance(cause, ConfigurationError) else type(error).__name__
 
     def _where(self) -> str:

@@ -188,3 +188,27 @@ def test_a_forked_child_delivers_its_own_and_no_copy() -> None:
     assert delivered(done) == 3
     by_process = [line.split()[0] for line in done.stdout.splitlines()]
     assert sorted(map(by_process.count, set(by_process))) == [1, 2]
+
+
+@pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="no fork here")
+def test_a_fork_in_the_middle_of_a_lookup_leaves_the_child_able_to_look_up() -> None:
+    """The C library looks names up under a lock, which a child would inherit held."""
+    done = run(
+        "import socket\nheld, real, begun = threading.Lock(), socket.getaddrinfo, threading.Event()\n"
+        "def slow(*args, **more):\n"
+        "    with held:\n        begun.set()\n        time.sleep(0.3)\n        return real(*args, **more)\n"
+        "socket.getaddrinfo = slow\n"
+        "publisher.start()\npublisher.publish(a_call())\nbegun.wait()\nchild = os.fork()\npublisher.publish(a_call())\n"
+        "if child: os.waitpid(child, 0)"
+    )
+    assert delivered(done) == 3, done.stderr
+
+
+def test_a_lookup_that_never_ends_does_not_hold_an_exit_up_for_long() -> None:
+    """A name server may be away."""
+    done = run(
+        "import socket\nsocket.getaddrinfo = lambda *args, **more: time.sleep(600)\n"
+        "publisher.start()\npublisher.publish(a_call())\nprint(time.monotonic(), file=sys.stderr, flush=True)"
+    )
+    assert time.monotonic() - float(done.stderr.split(maxsplit=1)[0]) < 15
+    assert "1 observations could not be delivered" in done.stderr
