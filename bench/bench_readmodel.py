@@ -19,6 +19,7 @@ import shutil
 import statistics
 import tempfile
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import EvidenceFilter, Paging
 
 BATCH = STORE_BATCH_RECORDS
-SERVERS, TOOLS = 50, 20
+SERVERS, TOOLS = 1_000, 50
 ROUNDS = 15
 START_S = 1_772_323_200
 
@@ -42,7 +43,7 @@ def _hex(*parts: object) -> str:
 
 def evidence(number: int) -> bytes:
     """One record of evidence, some two kilobytes as the join writes it."""
-    server, tool, version = number % SERVERS, number // SERVERS % TOOLS, number // 100_000
+    server, tool, version = number % SERVERS, number // SERVERS % TOOLS, number // 500_000
     at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(START_S + number // 10)) + f".{number % 10}00000Z"
     full = _hex("full", server, tool, version)
     data = {
@@ -58,7 +59,7 @@ def evidence(number: int) -> bytes:
         },
         "decision": "deny" if number % 997 == 0 else "allow",
         "delegation_depth": 1,
-        "observer_id": f"observer-{number % 7}",
+        "observer_id": f"observer-{server % 7}",
         "ok": True,
         "origin": {"offset": number // 8, "partition": number % 8, "topic": "mcp.tools.call"},
         "pin": {"status": "unpinned"},
@@ -218,8 +219,6 @@ def duckdb(folder: Path, records: int) -> None:
 
     cpu_s = wall_s = 0.0
     number = 0
-    from assay_stream.readmodel.calls import packed
-
     for batch in batches(records):
         wall, cpu = time.perf_counter(), time.process_time()
         rows = []
@@ -234,7 +233,7 @@ def duckdb(folder: Path, records: int) -> None:
                     "tool": data["tool"],
                     "args": data["args_hash"],
                     "definition": data["tool_definition_digest"],
-                    "body": packed(record.value or b""),
+                    "body": zlib.compress(record.value or b"", 1),
                 }
             )
             number += 1

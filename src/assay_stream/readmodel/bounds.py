@@ -9,13 +9,13 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from assay_stream.limits import STORE_AHEAD_US, STORE_DROP_ROWS
-from assay_stream.readmodel.calls import count_calls, read_line, unpacked
-from assay_stream.readmodel.digests import Marks, own_digests
+from assay_stream.limits import STORE_AHEAD_US, STORE_DROP_ROWS, STORE_ERA_RECORDS
+from assay_stream.readmodel import blocks
+from assay_stream.readmodel.calls import count_calls, drop_subject, read_line
+from assay_stream.readmodel.digests import Marks, own_values
 from assay_stream.readmodel.history_bounds import drop_alerts, drop_lists, drop_names
 
-_COLUMNS = "e.id, e.time_us, e.server, e.tool, e.observer, e.agent, e.subject, p.body"
-_FROM = f"SELECT {_COLUMNS} FROM evidence e JOIN payload p ON p.evidence = e.id"  # noqa: S608
+_FROM = "SELECT e.id, e.time_us, e.server, e.tool, e.observer, e.agent, e.subject FROM evidence e"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,12 +82,16 @@ def drop(connection: sqlite3.Connection, bounds: Bounds, secret: bytes, *, now_u
     if found:
         _drop(connection, found, secret)
         # The latest calls went, not the first: what was called last is looked up again.
-        connection.executemany(
-            "UPDATE called SET last_us = (SELECT e.time_us FROM evidence e INDEXED BY evidence_tool WHERE e.tool = "
-            "called.tool AND e.server = called.server AND e.observer = called.observer ORDER BY e.time_us DESC "
-            "LIMIT 1) WHERE server = ? AND tool = ? AND observer = ?",
-            sorted({row[2:5] for row in found}),
-        )
+        for table, column, places in (
+            ("called", "tool", {row[2:4] for row in found}),
+            ("reported", "observer", {(row[2], row[4]) for row in found}),
+        ):
+            connection.executemany(
+                f"UPDATE {table} SET last_us = (SELECT e.time_us FROM evidence e INDEXED BY evidence_{column} "  # noqa: S608
+                f"WHERE e.{column} = {table}.{column} AND e.server = {table}.server ORDER BY e.time_us DESC LIMIT 1) "
+                f"WHERE server = ? AND {column} = ?",
+                sorted(places),
+            )
         return Dropped(rows=len(found))
     found = connection.execute(f"{_FROM} ORDER BY e.time_us LIMIT ?", (STORE_DROP_ROWS,)).fetchall()
     if found:
@@ -99,24 +103,22 @@ def drop(connection: sqlite3.Connection, bounds: Bounds, secret: bytes, *, now_u
 
 
 def _drop(
-    connection: sqlite3.Connection, found: list[tuple[int, int, int, int, int, int | None, int, bytes]], secret: bytes
+    connection: sqlite3.Connection, found: list[tuple[int, int, int, int, int, int | None, int]], secret: bytes
 ) -> None:
-    marks, hashed = [], Marks(secret).hash
-    for number, time_us, *_, body in found:
-        line = read_line(unpacked(body))
+    marks, hashes = [], Marks(secret).hashes
+    times = {row[0]: row[1] for row in found}
+    for number, value in blocks.take_out(connection, times):
+        line = read_line(value)
         if line is not None:
-            marks += [(hashed(value), time_us, number) for _, _, value in own_digests(line)]
+            era = number // STORE_ERA_RECORDS
+            marks += [(era, each, times[number], number) for each in hashes(own_values(line))]
     many = connection.executemany
-    many("DELETE FROM mark WHERE hash = ? AND time_us = ? AND evidence = ?", marks)
-    numbers = [(row[0],) for row in found]
-    many("DELETE FROM evidence WHERE id = ?", numbers)
-    many("DELETE FROM payload WHERE evidence = ?", numbers)
+    many("DELETE FROM mark WHERE era = ? AND hash = ? AND time_us = ? AND evidence = ?", marks)
+    many("DELETE FROM evidence WHERE id = ?", [(number,) for number in times])
     count_calls(connection, [(row[1], row[2], row[3], row[4]) for row in found], sign=-1)
-    connection.execute("DELETE FROM tally WHERE calls = 0")
-    connection.execute("DELETE FROM called WHERE calls = 0")
     subjects = sorted({row[6] for row in found})
     used = "SELECT 1 FROM evidence WHERE subject = ? LIMIT 1"
-    unused = [(each,) for each in subjects if connection.execute(used, (each,)).fetchone() is None]
-    many("DELETE FROM digest WHERE place = 'calls' AND owner = ?", unused)
-    many("DELETE FROM subject WHERE id = ?", unused)
+    for each in subjects:
+        if connection.execute(used, (each,)).fetchone() is None:
+            drop_subject(connection, each)
     drop_names(connection, (number for row in found for number in row[2:6] if number is not None))

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
-import zlib
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
-from functools import cache
-from importlib.resources import files
+from hashlib import blake2b
 
 import msgspec
 import orjson
 
 from assay_stream.errors import InputError
-from assay_stream.limits import STORE_NAMES_KEPT_MAX
+from assay_stream.limits import STORE_ERA_RECORDS, STORE_NAMES_KEPT_MAX
 from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.record import Record
+from assay_stream.readmodel import blocks
 from assay_stream.readmodel.digests import (
     EVIDENCE_LINES,
     CallData,
@@ -24,45 +22,38 @@ from assay_stream.readmodel.digests import (
     EvidenceLine,
     Marks,
     digest_key,
-    own_digests,
+    own_values,
     shared_digests,
 )
 from assay_stream.readmodel.names import Names
-from assay_stream.readmodel.schema import REBUILD
 
 HOUR_US = 3_600 * 1_000_000
 
 _Subject = tuple[int, int, int]
+_DigestRow = tuple[str, str, int, str, str]
+_SUBJECT_BYTES = 16
+_INSERT_DIGEST = "INSERT OR IGNORE INTO digest VALUES (?, ?, ?, ?, ?)"
 _INSERT_EVIDENCE = f"INSERT INTO evidence VALUES ({','.join('?' * 13)})"  # noqa: S608
-_COUNT = """INSERT INTO called VALUES (?, ?, ?, ?, ?)
-  ON CONFLICT DO UPDATE SET calls = calls + excluded.calls, last_us = max(last_us, excluded.last_us)"""
-_TALLY = "INSERT INTO tally VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET calls = calls + excluded.calls"
+_COUNTED = {
+    "called": ("server", "tool"),
+    "reported": ("observer", "server"),
+    "tally": ("hour", "server", "tool"),
+    "reported_tally": ("hour", "observer"),
+}
+"""Tables of counts, and what each counts by."""
+_WITH_LAST = ("called", "reported")
 
 
-@cache
-def _dictionary() -> bytes:
-    # What every record of evidence has; part of the format of a store (SCHEMA_VERSION).
-    return files(__package__).joinpath("evidence.dict").read_bytes()
+def _statements(table: str, key: tuple[str, ...]) -> tuple[str, str]:
+    more = ", last_us = max(last_us, excluded.last_us)" if table in _WITH_LAST else ""
+    places = ", ".join("?" * (len(key) + (2 if more else 1)))
+    return (
+        f"INSERT INTO {table} VALUES ({places}) ON CONFLICT DO UPDATE SET calls = calls + excluded.calls{more}",  # noqa: S608
+        f"DELETE FROM {table} WHERE {' AND '.join(f'{each} = ?' for each in key)} AND calls = 0",  # noqa: S608
+    )
 
 
-def packed(value: bytes) -> bytes:
-    """Return a record's bytes as the store keeps them."""
-    deflate = zlib.compressobj(1, zlib.DEFLATED, zlib.MAX_WBITS, 8, zlib.Z_DEFAULT_STRATEGY, _dictionary())
-    return deflate.compress(value) + deflate.flush()
-
-
-def unpacked(body: bytes) -> bytes:
-    """Return a record's bytes, which its checksum says are whole.
-
-    Raises:
-        InputError: ``store_unreadable``.
-    """
-    inflate = zlib.decompressobj(zlib.MAX_WBITS, _dictionary())
-    with suppress(zlib.error):
-        value = inflate.decompress(body)
-        if inflate.eof:
-            return value
-    raise InputError("store_unreadable", f"a record in the store is damaged: {REBUILD}")
+_COUNTING = {table: _statements(table, key) for table, key in _COUNTED.items()}
 
 
 def read_line(value: bytes | None) -> EvidenceLine | None:
@@ -86,14 +77,25 @@ def count_calls(connection: sqlite3.Connection, calls: Sequence[tuple[int, int, 
     Args:
         calls: event time, and the numbers of server, tool and observer of each.
     """
-    tally = Counter((time_us // HOUR_US, *place) for time_us, *place in calls)
-    called: dict[tuple[int, int, int], list[int]] = {}
-    for time_us, *place in calls:
-        counted = called.setdefault((place[0], place[1], place[2]), [0, time_us])
-        counted[0] += sign
-        counted[1] = max(counted[1], time_us)
-    connection.executemany(_TALLY, [(*place, sign * count) for place, count in tally.items()])
-    connection.executemany(_COUNT, [(*place, *counted) for place, counted in called.items()])
+    ordered = sorted(calls)
+    columns = {
+        "hour": [call[0] // HOUR_US for call in ordered],
+        "server": [call[1] for call in ordered],
+        "tool": [call[2] for call in ordered],
+        "observer": [call[3] for call in ordered],
+    }
+    times = [(call[0],) for call in ordered]
+    for table, key in _COUNTED.items():
+        add, drop = _COUNTING[table]
+        places: list[tuple[int, ...]] = list(zip(*(columns[each] for each in key), strict=True))
+        # Of several calls at one place the latest is put last.
+        last: dict[tuple[int, ...], tuple[int, ...]] = dict(zip(places, times, strict=True))
+        if table not in _WITH_LAST:
+            last = dict.fromkeys(places, ())
+        counts = sorted((*place, sign * count, *last[place]) for place, count in Counter(places).items())
+        connection.executemany(add, counts)
+        if sign < 0:
+            connection.executemany(drop, sorted(last))
 
 
 class Calls:
@@ -109,6 +111,7 @@ class Calls:
         self._words = Names(connection, "word")
         self._marks = Marks(secret)
         self._subjects: dict[tuple[str, ...], _Subject] = {}
+        self._new_digests: list[_DigestRow] = []
         self._horizon_us = 0
         self._last = 0
 
@@ -120,6 +123,7 @@ class Calls:
             last: number of the latest row of evidence.
         """
         self._subjects.clear()
+        self._new_digests.clear()
         self._words.forget()
         self._horizon_us, self._last = horizon_us, last
 
@@ -129,8 +133,10 @@ class Calls:
 
     def take(self, source: int, records: Sequence[Record]) -> tuple[int, int]:
         """Take records of one log in; return how many were refused, and how many are too old to be kept."""
-        rows, bodies, marks = [], [], []
-        number, word, hashed = self._names.number, self._words.number, self._marks.hash
+        rows, values = [], []
+        keys: list[str] = []
+        owners: list[tuple[int, int]] = []
+        number, word, first = self._names.number, self._words.number, self._last + 1
         refused = dropped = 0
         for record in records:
             line = read_line(record.value)
@@ -162,21 +168,22 @@ class Calls:
                     data.ok,
                 )
             )
-            bodies.append((self._last, packed(record.value or b"")))
-            marks += [(hashed(value), time_us, self._last) for _, _, value in own_digests(line)]
-        self._write(rows, bodies, marks)
+            values.append(record.value or b"")
+            own = own_values(line)
+            keys += own
+            owners += [(time_us, self._last)] * len(own)
+        blocks.append(self._connection, first, values)
+        self._connection.executemany(_INSERT_EVIDENCE, rows)
+        # In the order of the table: each of its pages is visited once. Equal digests of one call are one mark.
+        marks = sorted(
+            (owner // STORE_ERA_RECORDS, hashed, time_us, owner)
+            for hashed, (time_us, owner) in zip(self._marks.hashes(keys), owners, strict=True)
+        )
+        self._connection.executemany("INSERT OR IGNORE INTO mark VALUES (?, ?, ?, ?)", marks)
+        self._connection.executemany(_INSERT_DIGEST, sorted(self._new_digests))
+        self._new_digests.clear()
         count_calls(self._connection, [(row[1], row[5], row[6], row[7]) for row in rows])
         return refused, dropped
-
-    def _write(
-        self, rows: Sequence[tuple[int | None, ...]], bodies: list[tuple[int, bytes]], marks: list[tuple[int, int, int]]
-    ) -> None:
-        execute = self._connection.executemany
-        execute(_INSERT_EVIDENCE, rows)
-        execute("INSERT INTO payload VALUES (?, ?)", bodies)
-        # In the order of the table: each of its pages is visited once. Equal digests of one call are one mark.
-        marks.sort()
-        execute("INSERT OR IGNORE INTO mark VALUES (?, ?, ?)", marks)
 
     def _subject(self, data: CallData) -> _Subject:
         digests = shared_digests(data)
@@ -190,25 +197,35 @@ class Calls:
 
     def _new_subject(self, data: CallData, digests: Digests) -> _Subject:
         server, tool = self._names.number(data.server_id), self._names.number(data.tool)
-        text = orjson.dumps(digests).decode()
-        select = "SELECT id FROM subject WHERE server = ? AND tool = ? AND digests = ?"
-        known = self._connection.execute(select, (server, tool, text)).fetchone()
+        text = orjson.dumps(digests)
+        hashed = blake2b(text, digest_size=_SUBJECT_BYTES).digest()
+        select = "SELECT id FROM subject WHERE server = ? AND tool = ? AND hash = ?"
+        known = self._connection.execute(select, (server, tool, hashed)).fetchone()
         if known is not None:
             return known[0], server, tool
-        insert = "INSERT INTO subject (server, tool, full, digests) VALUES (?, ?, ?, ?) RETURNING id"
+        insert = "INSERT INTO subject (server, tool, full, hash, digests) VALUES (?, ?, ?, ?, ?) RETURNING id"
         full = data.binding.full_digest or ""
-        subject = self._connection.execute(insert, (server, tool, full, text)).fetchone()[0]
-        write_digests(self._connection, "calls", subject, digests)
+        subject = self._connection.execute(insert, (server, tool, full, hashed, text.decode())).fetchone()[0]
+        self._new_digests += _digest_rows("calls", subject, digests)
         return subject, server, tool
 
 
 def write_digests(connection: sqlite3.Connection, place: str, owner: int, digests: Digests) -> None:
     """Note where digests stand."""
-    connection.executemany(
-        "INSERT OR IGNORE INTO digest VALUES (?, ?, ?, ?, ?)",
-        [(digest_key(value), place, owner, role, scheme) for role, scheme, value in digests],
-    )
+    connection.executemany(_INSERT_DIGEST, _digest_rows(place, owner, digests))
 
 
 def drop_digests(connection: sqlite3.Connection, place: str, owner: int) -> None:
-    connection.execute("DELETE FROM digest WHERE place = ? AND owner = ?", (place, owner))
+    """Forget where digests stand, but for those of subjects."""
+    connection.execute("DELETE FROM digest WHERE place = ? AND owner = ? AND place != 'calls'", (place, owner))
+
+
+def drop_subject(connection: sqlite3.Connection, number: int) -> None:
+    """Drop a subject, with its digests."""
+    text = connection.execute("DELETE FROM subject WHERE id = ? RETURNING digests", (number,)).fetchone()[0]
+    statement = "DELETE FROM digest WHERE value = ? AND place = ? AND owner = ? AND role = ? AND scheme = ?"
+    connection.executemany(statement, _digest_rows("calls", number, orjson.loads(text)))
+
+
+def _digest_rows(place: str, owner: int, digests: Digests) -> list[_DigestRow]:
+    return [(digest_key(value), place, owner, role, scheme) for role, scheme, value in digests]

@@ -9,10 +9,11 @@ from typing import Any
 
 import orjson
 
-from assay_stream.limits import STORE_SUBJECTS_MERGED_MAX
+from assay_stream.limits import STORE_ERA_RECORDS, STORE_SUBJECTS_MERGED_MAX
 from assay_stream.model.record import Origin
-from assay_stream.readmodel.calls import read_line, unpacked
-from assay_stream.readmodel.digests import Marks, digest_key, own_digests, shared_digests, values_of
+from assay_stream.readmodel import blocks
+from assay_stream.readmodel.calls import read_line
+from assay_stream.readmodel.digests import Marks, digest_key, own_digests, own_values, shared_digests, values_of
 from assay_stream.readmodel.filling import meta
 from assay_stream.readmodel.paging import Tables, at_one_moment, page_of, place_of, rows_max
 from assay_stream.readmodel.rows import EvidenceFilter, EvidenceRecord, EvidenceRow, Page, Paging
@@ -36,6 +37,10 @@ _LAST = 2**63 - 1
 _REFERENCE_CHARS_MAX = 18
 
 _Row = tuple[Any, ...]
+
+
+def _newest_first(row: _Row) -> tuple[int, int]:
+    return -row[1], -row[0]
 
 
 class CallQueries(Tables):
@@ -72,14 +77,14 @@ class CallQueries(Tables):
         return None if number is None else self._whole("e.source = ? AND e.pos = ?", number[0], origin.offset)
 
     def _whole(self, condition: str, *given: int) -> EvidenceRecord | None:
-        statement = f"SELECT {_COLUMNS}, p.body FROM evidence e JOIN payload p ON p.evidence = e.id WHERE {condition}"  # noqa: S608
+        statement = f"SELECT {_COLUMNS} FROM evidence e WHERE {condition}"  # noqa: S608
         found = self._connection.execute(statement, given).fetchone()
-        if found is None:
+        value = None if found is None else blocks.read(self._connection, found[0])
+        if value is None:
             return None
-        value = unpacked(found[-1])
         line = read_line(value)
         digests = () if line is None else values_of(shared_digests(line.data) + own_digests(line))
-        return EvidenceRecord(row=self._rows([found[:-1]])[0], value=value, digests=digests)
+        return EvidenceRecord(row=self._rows([found])[0], value=value, digests=digests)
 
     def _rows(self, found: Sequence[_Row]) -> list[EvidenceRow]:
         names = self._names.texts(number for row in found for number in row[5:9])
@@ -173,17 +178,15 @@ class CallQueries(Tables):
         self, digest: str, conditions: list[str], given: list[Any], before: tuple[int, int], limit: int
     ) -> Iterator[_Row]:
         key = digest_key(digest)
-        hashed = Marks(meta(self._connection, "secret", b"")).hash(key)
+        hashed = Marks(meta(self._connection, "secret", b"")).hashes([key])[0]
         marked = (
-            f"SELECT {_COLUMNS} FROM mark m CROSS JOIN evidence e ON e.id = m.evidence WHERE m.hash = ? "  # noqa: S608
-            f"AND {' AND '.join([*conditions, 'm.time_us <= ?'])} AND (m.time_us < ? OR m.evidence < ?) "
+            f"SELECT {_COLUMNS} FROM mark m CROSS JOIN evidence e ON e.id = m.evidence WHERE m.era = ? "  # noqa: S608
+            f"AND m.hash = ? AND {' AND '.join([*conditions, 'm.time_us <= ?'])} AND (m.time_us < ? OR m.evidence < ?) "
             "ORDER BY m.time_us DESC, m.evidence DESC LIMIT ?"
         )
-        own = (
-            row
-            for row in self._connection.execute(marked, (hashed, *given, before[0], *before, limit))
-            if self._has(row[0], key)
-        )
+        own = [
+            self._connection.execute(marked, (era, hashed, *given, before[0], *before, limit)) for era in self._eras()
+        ]
         owners = "SELECT DISTINCT owner FROM digest WHERE value = ? AND place = 'calls'"
         subjects = [
             row[0] for row in self._connection.execute(f"{owners} LIMIT ?", (key, STORE_SUBJECTS_MERGED_MAX + 1))
@@ -207,13 +210,21 @@ class CallQueries(Tables):
                 )
             ]
         seen: int | None = None
-        for row in heapq.merge(own, *shared, key=lambda row: (-row[1], -row[0])):
+        for row in heapq.merge(self._checked(own, key), *shared, key=_newest_first):
             # A digest can stand in a record twice, in both ways.
             if row[0] != seen:
                 seen = row[0]
                 yield row
 
-    def _has(self, number: int, key: str) -> bool:
-        body = self._connection.execute("SELECT body FROM payload WHERE evidence = ?", (number,)).fetchone()
-        line = None if body is None else read_line(unpacked(body[0]))
-        return line is not None and any(digest_key(value) == key for _, _, value in own_digests(line))
+    def _eras(self) -> range:
+        first, last = self._connection.execute(
+            "SELECT (SELECT min(id) FROM evidence), (SELECT max(id) FROM evidence)"
+        ).fetchone()
+        return range(0) if first is None else range(first // STORE_ERA_RECORDS, last // STORE_ERA_RECORDS + 1)
+
+    def _checked(self, found: Sequence[Iterator[_Row]], key: str) -> Iterator[_Row]:
+        """Yield rows of several orders in one, those whose record has a digest indeed."""
+        for row in heapq.merge(*found, key=_newest_first):
+            line = read_line(blocks.read(self._connection, row[0]))
+            if line is not None and any(digest_key(value) == key for value in own_values(line)):
+                yield row

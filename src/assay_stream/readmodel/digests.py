@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import blake2b
+from struct import unpack
 
 import msgspec
 from msgspec import Struct
@@ -117,21 +119,42 @@ def shared_digests(data: CallData) -> Digests:
     return [(role, scheme, value) for role, scheme, value in found if value]
 
 
+_OWN = (
+    ("record", "assaycontenthash"),
+    ("evidence", "id"),
+    ("arguments", "args_hash"),
+    ("result", "result_hash"),
+    ("call", "tool_call_id"),
+    ("trace", "trace_id"),
+    ("trace", "traceparent"),
+    ("inputs", "requests_hash"),
+    ("task", "id_hash"),
+)
+
+
+def _own(line: EvidenceLine) -> tuple[str | None, ...]:
+    data = line.data
+    return (
+        line.assaycontenthash,
+        line.id,
+        data.args_hash,
+        data.result_hash,
+        data.tool_call_id,
+        data.trace_id,
+        line.traceparent,
+        None if data.inputs is None else data.inputs.requests_hash,
+        None if data.task is None else data.task.id_hash,
+    )
+
+
+def own_values(line: EvidenceLine) -> list[str]:
+    """Return the values of ``own_digests``."""
+    return [value for value in _own(line) if value]
+
+
 def own_digests(line: EvidenceLine) -> Digests:
     """Return what one call alone has: digests, and the identifiers by which it is looked for."""
-    data = line.data
-    found = [
-        ("record", "assaycontenthash", line.assaycontenthash),
-        ("evidence", "id", line.id),
-        ("arguments", "args_hash", data.args_hash),
-        ("result", "result_hash", data.result_hash),
-        ("call", "tool_call_id", data.tool_call_id),
-        ("trace", "trace_id", data.trace_id),
-        ("trace", "traceparent", line.traceparent),
-        ("inputs", "requests_hash", None if data.inputs is None else data.inputs.requests_hash),
-        ("task", "id_hash", None if data.task is None else data.task.id_hash),
-    ]
-    return [(role, scheme, value) for role, scheme, value in found if value]
+    return [(role, scheme, value) for (role, scheme), value in zip(_OWN, _own(line), strict=True) if value]
 
 
 def digest_key(value: str) -> str:
@@ -148,13 +171,17 @@ class Marks:
     """
 
     def __init__(self, secret: bytes) -> None:
-        self._keyed = blake2b(digest_size=_HASH_BYTES, key=secret)
+        # As a prefix, a key of 16 bytes and a digest are one block to hash; as BLAKE2's own key they are two.
+        self._keyed = blake2b(secret, digest_size=_HASH_BYTES).copy
 
-    def hash(self, value: str) -> int:
-        """Return the hash of a digest, the same for every form that ``digest_key`` makes one."""
-        hashed = self._keyed.copy()
-        hashed.update(digest_key(value).encode("utf-8", "surrogatepass"))
-        return int.from_bytes(hashed.digest(), "big", signed=True)
+    def hashes(self, values: Iterable[str]) -> tuple[int, ...]:
+        """Return the hash of each digest, the same for every form that ``digest_key`` makes one."""
+        found = []
+        for value in values:
+            hashed = self._keyed()
+            hashed.update(digest_key(value).encode("utf-8", "surrogatepass"))
+            found.append(hashed.digest())
+        return unpack(f">{len(found)}q", b"".join(found))
 
 
 def values_of(digests: Digests) -> tuple[DigestValue, ...]:

@@ -11,7 +11,7 @@ from assay_stream.readmodel.calls import drop_digests
 from assay_stream.readmodel.digests import digest_key
 
 _UNREFERRED = """NOT EXISTS (SELECT 1 FROM called WHERE server = n.id)
-  AND NOT EXISTS (SELECT 1 FROM called WHERE tool = n.id) AND NOT EXISTS (SELECT 1 FROM called WHERE observer = n.id)
+  AND NOT EXISTS (SELECT 1 FROM called WHERE tool = n.id) AND NOT EXISTS (SELECT 1 FROM reported WHERE observer = n.id)
   AND NOT EXISTS (SELECT 1 FROM evidence WHERE agent = n.id) AND NOT EXISTS (SELECT 1 FROM listed WHERE tool = n.id)
   AND NOT EXISTS (SELECT 1 FROM catalogue WHERE server = n.id) AND NOT EXISTS (SELECT 1 FROM seen WHERE server = n.id)
   AND NOT EXISTS (SELECT 1 FROM seen WHERE observer = n.id) AND NOT EXISTS (SELECT 1 FROM tool_fact WHERE server = n.id)

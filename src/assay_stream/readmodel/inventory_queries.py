@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -13,15 +14,60 @@ from assay_stream.readmodel.paging import Tables, at_one_moment, page_of, place_
 from assay_stream.readmodel.rows import DigestValue, ObserverRow, Page, Paging, ServerRow, ToolRow, VersionRow
 
 _DAY_HOURS = 24
-_SERVERS = """SELECT n.text, n.id FROM name n WHERE n.text >= ? AND n.id IN
-  (SELECT server FROM called UNION SELECT server FROM seen UNION SELECT server FROM catalogue)
-  ORDER BY n.text LIMIT ?"""
-_OBSERVERS = """SELECT n.text, n.id FROM name n WHERE n.text >= ? AND n.id IN
-  (SELECT observer FROM called UNION SELECT observer FROM seen) ORDER BY n.text LIMIT ?"""
-_TOOLS = """SELECT n.text, n.id FROM name n WHERE n.text >= ? AND n.id IN
-  (SELECT l.tool FROM catalogue c JOIN listed l ON l.catalogue = c.id WHERE c.server = ?
-   UNION SELECT tool FROM called WHERE server = ?) ORDER BY n.text LIMIT ?"""
+
+
+def _numbers(table: str, column: str) -> str:
+    """Return a table expression: the distinct numbers of an indexed column, found with one step for each."""
+    return (
+        f"SELECT n AS number FROM (WITH RECURSIVE step(n) AS (SELECT min({column}) FROM {table} UNION ALL "  # noqa: S608
+        f"SELECT (SELECT min({column}) FROM {table} WHERE {column} > n) FROM step WHERE n IS NOT NULL) "
+        "SELECT n FROM step WHERE n IS NOT NULL)"
+    )
+
+
+def _named(*sources: str) -> str:
+    return (
+        f"SELECT n.text, n.id FROM ({' UNION '.join(sources)}) u CROSS JOIN name n ON n.id = u.number "  # noqa: S608
+        "WHERE n.text >= ? ORDER BY n.text LIMIT ?"
+    )
+
+
+_SERVERS = _named(*(_numbers(table, "server") for table in ("called", "seen", "catalogue")))
+_OBSERVERS = _named(_numbers("reported", "observer"), _numbers("seen", "observer"))
+_LISTED = (
+    "SELECT l.tool AS number, l.full FROM catalogue c CROSS JOIN listed l ON l.catalogue = c.id WHERE c.server = ?1"
+)
+_TOOLS = f"""SELECT n.text, n.id FROM (SELECT number FROM ({_LISTED}) UNION SELECT tool FROM called WHERE server = ?1) u
+  CROSS JOIN name n ON n.id = u.number WHERE n.text >= ?2 ORDER BY n.text LIMIT ?3"""  # noqa: S608
+_VERSIONS = f"""SELECT number, count(*) FROM ({_LISTED} UNION
+  SELECT tool, full FROM subject WHERE server = ?1 AND full != '') GROUP BY number"""  # noqa: S608
+_STATUSES = "SELECT tool, status FROM verdict WHERE server = ? AND tool IS NOT NULL ORDER BY part DESC, id DESC"
+_IN_A_DAY = f"hour IN ({', '.join('?' * _DAY_HOURS)})"
 _NAMES_AT_ONCE = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OfServer:
+    """What rows of a server's tools are made of.
+
+    Args:
+        latest: time and digest of what each observer was shown last.
+        called: calls and the time of the last one, by tool.
+        day: calls of the last day, by tool.
+        versions: how many definitions are known, by tool.
+        statuses: of verdicts, by tool.
+    """
+
+    latest: dict[int, tuple[int, str]]
+    called: dict[int, tuple[int, int]]
+    day: dict[int, int]
+    versions: dict[int, int]
+    statuses: dict[int, str]
+
+
+def _hours(now_us: int) -> range:
+    hour = now_us // HOUR_US
+    return range(hour - _DAY_HOURS + 1, hour + 1)
 
 
 def _begin(after: tuple[str, ...] | None) -> str:
@@ -44,15 +90,14 @@ class InventoryQueries(Tables):
         """
         begin = _begin(place_of(paging, str))
         found = self._connection.execute(_SERVERS, (begin, rows_max(paging) + 1)).fetchall()
-        day = self._day("server", now_us)
-        rows = [self._server_row(text, number, day) for text, number in found]
+        rows = [self._server_row(text, number, now_us) for text, number in found]
         return page_of(rows, paging, lambda row: (row.server_id,))
 
     @at_one_moment
     def server(self, server_id: str, *, now_us: int) -> ServerRow | None:
         """Return one server, ``None`` where nothing is known of it."""
         number = self._names.known(server_id)
-        row = None if number is None else self._server_row(server_id, number, self._day("server", now_us))
+        row = None if number is None else self._server_row(server_id, number, now_us)
         return None if row is None or (row.listed_us is None and row.called_us is None) else row
 
     @at_one_moment
@@ -68,9 +113,10 @@ class InventoryQueries(Tables):
         rows: list[ToolRow] = []
         for server, number in self._servers_from(at, server_id):
             begin = _begin(place if server == at else None)
-            found = self._connection.execute(_TOOLS, (begin, number, number, limit - len(rows))).fetchall()
-            latest = self._latest(number)
-            rows += [self._tool_row((server, number), tool, latest, now_us) for tool in found]
+            found = self._connection.execute(_TOOLS, (number, begin, limit - len(rows))).fetchall()
+            if found:
+                known = self._of_server(number, now_us)
+                rows += [self._tool_row((server, number), tool, known) for tool in found]
             if len(rows) >= limit:
                 break
         return page_of(rows, paging, lambda row: (row.server_id, row.tool_name))
@@ -81,7 +127,7 @@ class InventoryQueries(Tables):
         server, tool = self._names.known(server_id), self._names.known(tool_name)
         if server is None or tool is None:
             return None
-        row = self._tool_row((server_id, server), (tool_name, tool), self._latest(server), now_us)
+        row = self._tool_row((server_id, server), (tool_name, tool), self._of_server(server, now_us))
         return row if row.versions or row.calls or row.is_listed else None
 
     @at_one_moment
@@ -92,9 +138,9 @@ class InventoryQueries(Tables):
             return ()
         times: dict[str, tuple[int | None, int | None]] = {}
         for full, first, last in self._connection.execute(
-            "SELECT l.full, min(s.time_us), max(s.time_us) FROM listed l JOIN catalogue c ON c.id = l.catalogue "
-            "LEFT JOIN seen s ON s.digest = c.digest AND s.server = c.server WHERE l.tool = ? AND c.server = ? "
-            "GROUP BY l.full",
+            "SELECT l.full, min(s.time_us), max(s.time_us) FROM catalogue c "
+            "CROSS JOIN listed l ON l.catalogue = c.id AND l.tool = ? "
+            "LEFT JOIN seen s ON s.digest = c.digest AND s.server = c.server WHERE c.server = ? GROUP BY l.full",
             (tool, server),
         ):
             times[full] = (first, last)
@@ -131,12 +177,11 @@ class InventoryQueries(Tables):
         """
         begin = _begin(place_of(paging, str))
         rows = []
-        day = self._day("observer", now_us)
         for text, number in self._connection.execute(_OBSERVERS, (begin, rows_max(paging) + 1)).fetchall():
-            calls, last = self._called("observer = ?", number)
+            calls, last = self._called("reported", "observer", number)
             listed = self._one("SELECT max(time_us) FROM seen WHERE observer = ?", number)
             servers = self._one(
-                "SELECT count(*) FROM (SELECT server FROM called WHERE observer = ? "
+                "SELECT count(*) FROM (SELECT server FROM reported WHERE observer = ? "
                 "UNION SELECT server FROM seen WHERE observer = ?)",
                 number,
                 number,
@@ -146,7 +191,7 @@ class InventoryQueries(Tables):
                     observer_id=text,
                     servers=servers,
                     calls=calls,
-                    calls_day=day.get(number, 0),
+                    calls_day=self._day("reported_tally", "observer", number, now_us),
                     listed_us=listed,
                     called_us=last,
                 )
@@ -170,7 +215,7 @@ class InventoryQueries(Tables):
             yield from found
             at = found[-1][0]
 
-    def _server_row(self, text: str, number: int, day: dict[int, int]) -> ServerRow:
+    def _server_row(self, text: str, number: int, now_us: int) -> ServerRow:
         latest = self._latest(number)
         digests = sorted({digest for _, digest in latest.values()})
         places = ",".join("?" * len(digests))
@@ -180,10 +225,9 @@ class InventoryQueries(Tables):
             number,
             *digests,
         )
-        calls, last = self._called("server = ?", number)
+        calls, last = self._called("called", "server", number)
         observers = {
-            row[0]
-            for row in self._connection.execute("SELECT DISTINCT observer FROM called WHERE server = ?", (number,))
+            row[0] for row in self._connection.execute("SELECT observer FROM reported WHERE server = ?", (number,))
         }
         return ServerRow(
             server_id=text,
@@ -195,48 +239,38 @@ class InventoryQueries(Tables):
                 number,
             ),
             calls=calls,
-            calls_day=day.get(number, 0),
+            calls_day=self._day("tally", "server", number, now_us),
             listed_us=max((time_us for time_us, _ in latest.values()), default=None),
             called_us=last,
         )
 
-    def _tool_row(
-        self, server: tuple[str, int], tool: tuple[str, int], latest: dict[int, tuple[int, str]], now_us: int
-    ) -> ToolRow:
-        shown = self._shown(latest, server[1], tool[1])
-        calls, last = self._called("server = ? AND tool = ?", server[1], tool[1])
-        versions = self._one(
-            "SELECT count(*) FROM (SELECT l.full FROM listed l JOIN catalogue c ON c.id = l.catalogue "
-            "WHERE l.tool = ? AND c.server = ? UNION "
-            "SELECT full FROM subject WHERE server = ? AND tool = ? AND full != '')",
-            tool[1],
-            server[1],
-            server[1],
-            tool[1],
+    def _of_server(self, server: int, now_us: int) -> _OfServer:
+        execute = self._connection.execute
+        day = f"SELECT tool, sum(calls) FROM tally WHERE {_IN_A_DAY} AND server = ? GROUP BY tool"  # noqa: S608
+        called = "SELECT tool, calls, last_us FROM called WHERE server = ?"
+        return _OfServer(
+            latest=self._latest(server),
+            called={tool: (calls, last_us) for tool, calls, last_us in execute(called, (server,))},
+            day=dict(execute(day, (*_hours(now_us), server))),
+            versions=dict(execute(_VERSIONS, (server,))),
+            # Of several partitions the first: it is put last.
+            statuses=dict(execute(_STATUSES, (server,))),
         )
-        status = self._connection.execute(
-            "SELECT status FROM verdict WHERE server = ? AND tool = ? ORDER BY part LIMIT 1", (server[1], tool[1])
-        ).fetchone()
-        hour = now_us // HOUR_US
+
+    def _tool_row(self, server: tuple[str, int], tool: tuple[str, int], known: _OfServer) -> ToolRow:
+        shown = self._shown(known.latest, server[1], tool[1])
+        calls, last = known.called.get(tool[1], (0, None))
         fulls = tuple(sorted(shown))
         return ToolRow(
             server_id=server[0],
             tool_name=tool[0],
             full_digests=fulls,
             digests=self._digests_of(server[1], fulls[0]) if fulls else (),
-            versions=versions,
+            versions=known.versions.get(tool[1], 0),
             is_listed=bool(shown),
-            pin_status="unpinned" if status is None else status[0],
+            pin_status=known.statuses.get(tool[1], "unpinned"),
             calls=calls,
-            calls_day=sum(
-                self._one(
-                    "SELECT coalesce(sum(calls), 0) FROM tally WHERE hour = ? AND server = ? AND tool = ?",
-                    each,
-                    server[1],
-                    tool[1],
-                )
-                for each in range(hour - _DAY_HOURS + 1, hour + 1)
-            ),
+            calls_day=known.day.get(tool[1], 0),
             listed_us=max(shown.values(), default=None),
             called_us=last,
         )
@@ -260,21 +294,20 @@ class InventoryQueries(Tables):
                 shown[full] = time_us
         return shown
 
-    def _called(self, condition: str, *given: int) -> tuple[int, int | None]:
-        statement = f"SELECT coalesce(sum(calls), 0), max(last_us) FROM called WHERE {condition}"  # noqa: S608
-        found: tuple[int, int | None] = self._connection.execute(statement, given).fetchone()
+    def _called(self, table: str, column: str, number: int) -> tuple[int, int | None]:
+        statement = f"SELECT coalesce(sum(calls), 0), max(last_us) FROM {table} WHERE {column} = ?"  # noqa: S608
+        found: tuple[int, int | None] = self._connection.execute(statement, (number,)).fetchone()
         return found
 
-    def _day(self, column: str, now_us: int) -> dict[int, int]:
-        hour = now_us // HOUR_US
-        statement = f"SELECT {column}, sum(calls) FROM tally WHERE hour BETWEEN ? AND ? GROUP BY {column}"  # noqa: S608
-        return dict(self._connection.execute(statement, (hour - _DAY_HOURS + 1, hour)))
+    def _day(self, table: str, column: str, number: int, now_us: int) -> int:
+        statement = f"SELECT coalesce(sum(calls), 0) FROM {table} WHERE {_IN_A_DAY} AND {column} = ?"  # noqa: S608
+        return int(self._one(statement, *_hours(now_us), number))
 
     def _digests_of(self, server: int, full: str) -> tuple[DigestValue, ...]:
-        """Return a definition's digest under every scheme, as the registry printed it for a server."""
-        row = self._connection.execute(
-            "SELECT schemes FROM tool_fact WHERE full = ? ORDER BY server != ?, part LIMIT 1", (full, server)
-        ).fetchone()
+        """Return a definition's digest under every scheme, as the registry printed it for a server, or for another."""
+        statement = "SELECT schemes FROM tool_fact WHERE full = ? {} ORDER BY server, part LIMIT 1"
+        row = self._connection.execute(statement.format("AND server = ?"), (full, server)).fetchone()
+        row = row or self._connection.execute(statement.format(""), (full,)).fetchone()
         schemes = {} if row is None else orjson.loads(row[0])
         named = [("tool_definition", scheme, value) for scheme, value in sorted(schemes.items())]
         return values_of([("definition", "full", full), *named])

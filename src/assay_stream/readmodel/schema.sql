@@ -17,8 +17,8 @@ CREATE TABLE word (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE) STRICT;
 
 -- What many calls have in common: server, tool, and the digests of what was in force, as [[role, scheme, value], ...].
 CREATE TABLE subject (
-  id INTEGER PRIMARY KEY, server INTEGER NOT NULL, tool INTEGER NOT NULL, full TEXT NOT NULL, digests TEXT NOT NULL,
-  UNIQUE (server, tool, digests)
+  id INTEGER PRIMARY KEY, server INTEGER NOT NULL, tool INTEGER NOT NULL, full TEXT NOT NULL, hash BLOB NOT NULL,
+  digests TEXT NOT NULL, UNIQUE (server, tool, hash)
 ) STRICT;
 
 CREATE TABLE evidence (
@@ -35,24 +35,34 @@ CREATE INDEX evidence_subject ON evidence (subject, time_us);
 CREATE INDEX evidence_decision ON evidence (decision, time_us) WHERE decision IS NOT NULL;
 CREATE INDEX evidence_agent ON evidence (agent, time_us) WHERE agent IS NOT NULL;
 CREATE INDEX evidence_unbound ON evidence (unbound, time_us) WHERE unbound IS NOT NULL;
-CREATE TABLE payload (evidence INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;
+-- Their records, 16 to a block: that of row n is in block n / 16.
+CREATE TABLE block (id INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;
 
--- What one call alone has: keyed hashes of its digests and identifiers, checked against the payload when looked up.
+-- What one call alone has: keyed hashes of its digests and identifiers, checked against the record when looked up.
+-- `era`: evidence / STORE_ERA_RECORDS. Hashes are random: without eras each batch would change every page of the table.
 CREATE TABLE mark (
-  hash INTEGER NOT NULL, time_us INTEGER NOT NULL, evidence INTEGER NOT NULL, PRIMARY KEY (hash, time_us, evidence)
+  era INTEGER NOT NULL, hash INTEGER NOT NULL, time_us INTEGER NOT NULL, evidence INTEGER NOT NULL,
+  PRIMARY KEY (era, hash, time_us, evidence)
 ) WITHOUT ROWID, STRICT;
 
--- Calls of each hour, and of all, as far as their evidence is here.
+-- Calls of each hour, and of all, as far as their evidence is here: of tools, and of who reported them.
 CREATE TABLE tally (
-  hour INTEGER NOT NULL, server INTEGER NOT NULL, tool INTEGER NOT NULL, observer INTEGER NOT NULL,
-  calls INTEGER NOT NULL, PRIMARY KEY (hour, server, tool, observer)
+  hour INTEGER NOT NULL, server INTEGER NOT NULL, tool INTEGER NOT NULL, calls INTEGER NOT NULL,
+  PRIMARY KEY (hour, server, tool)
 ) WITHOUT ROWID, STRICT;
 CREATE TABLE called (
-  server INTEGER NOT NULL, tool INTEGER NOT NULL, observer INTEGER NOT NULL,
-  calls INTEGER NOT NULL, last_us INTEGER NOT NULL, PRIMARY KEY (server, tool, observer)
+  server INTEGER NOT NULL, tool INTEGER NOT NULL, calls INTEGER NOT NULL, last_us INTEGER NOT NULL,
+  PRIMARY KEY (server, tool)
 ) WITHOUT ROWID, STRICT;
-CREATE INDEX called_observer ON called (observer);
 CREATE INDEX called_tool ON called (tool);
+CREATE TABLE reported_tally (
+  hour INTEGER NOT NULL, observer INTEGER NOT NULL, calls INTEGER NOT NULL, PRIMARY KEY (hour, observer)
+) WITHOUT ROWID, STRICT;
+CREATE TABLE reported (
+  observer INTEGER NOT NULL, server INTEGER NOT NULL, calls INTEGER NOT NULL, last_us INTEGER NOT NULL,
+  PRIMARY KEY (observer, server)
+) WITHOUT ROWID, STRICT;
+CREATE INDEX reported_server ON reported (server);
 
 -- What the registry says: rows by the key of their fact and its partition, so that a compacted topic gives the same.
 CREATE TABLE tool_fact (
@@ -60,7 +70,7 @@ CREATE TABLE tool_fact (
   schemes TEXT NOT NULL, errors TEXT NOT NULL, UNIQUE (part, fact)
 ) STRICT;
 CREATE INDEX tool_fact_server ON tool_fact (server);
-CREATE INDEX tool_fact_full ON tool_fact (full);
+CREATE INDEX tool_fact_full ON tool_fact (full, server, part);
 CREATE TABLE catalogue (
   id INTEGER PRIMARY KEY, part INTEGER NOT NULL, fact BLOB NOT NULL, server INTEGER NOT NULL, digest TEXT NOT NULL,
   UNIQUE (part, fact)
@@ -112,4 +122,5 @@ CREATE TABLE digest (
   value TEXT NOT NULL, place TEXT NOT NULL, owner INTEGER NOT NULL, role TEXT NOT NULL, scheme TEXT NOT NULL,
   PRIMARY KEY (value, place, owner, role, scheme)
 ) WITHOUT ROWID, STRICT;
-CREATE INDEX digest_owner ON digest (place, owner);
+-- Those of a subject are known from its row.
+CREATE INDEX digest_owner ON digest (place, owner) WHERE place != 'calls';
