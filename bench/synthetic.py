@@ -19,6 +19,9 @@ _SERVER = b'"%s"' % server_name(0).encode()
 _OBSERVER = b'"observer-0"'
 _START_US = int(START.timestamp()) * 1_000_000
 _TIME = b'"time_us":%d' % _START_US
+_HOUR_US = 3_600_000_000
+_CALLED = START + timedelta(days=30)
+"""Later than the last of as many hourly lists as are kept."""
 
 
 def facts(servers: int, observers: int, lists: int = 1) -> Iterator[Fact]:
@@ -30,7 +33,7 @@ def facts(servers: int, observers: int, lists: int = 1) -> Iterator[Fact]:
     Args:
         servers: how many servers.
         observers: how many observers each of them has.
-        lists: how often each of these has listed the same tools.
+        lists: how often each of these has listed the same tools, once an hour.
     """
     state = EngineState(producer=Producer(version="bench"))
     _, key, value = a_listing(0, 0, 0, 0, START)
@@ -47,11 +50,10 @@ def facts(servers: int, observers: int, lists: int = 1) -> Iterator[Fact]:
         for observer in range(observers):
             for number in range(lists):
                 first = server * observers + observer
-                snapshot_id = f"snapshot-{first}" if number == 0 else f"snapshot-{first}-{number}"
                 yield (
                     of_server.replace(_OBSERVER, b'"observer-%d"' % observer).replace(b",0]", b",%d]" % number),
-                    seen_value.replace(b'"snapshot-0"', b'"%s"' % snapshot_id.encode()).replace(
-                        _TIME, b'"time_us":%d' % (_START_US + number)
+                    seen_value.replace(b'"snapshot-0"', b'"%s"' % _snapshot_id(first, number).encode()).replace(
+                        _TIME, b'"time_us":%d' % (_START_US + number * _HOUR_US)
                     ),
                 )
 
@@ -72,5 +74,10 @@ def calls(servers: int, observers: int, count: int, *, zipf_exponent: float | No
     chosen = choose.choices(range(servers), cum_weights=weights, k=count)
     for number, server in enumerate(chosen):
         observer = choose.randrange(observers)
-        named = f"snapshot-{server * observers + observer}" if choose.random() < 0.5 else None
-        yield a_call_by(server, observer, number, START + timedelta(days=1), named)[2]
+        named = _snapshot_id(server * observers + observer, 0) if choose.random() < 0.5 else None
+        yield a_call_by(server, observer, number, _CALLED, named)[2]
+
+
+def _snapshot_id(observer: int, number: int) -> str:
+    """Return the id of one list of one observer of a server, as long as those that the tap makes up."""
+    return f"{observer:08x}-0000-4000-8000-{number:012x}"

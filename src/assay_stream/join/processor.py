@@ -99,7 +99,7 @@ class Join:
     def names_known_snapshot(self, event: Call) -> bool:
         """Tell whether a call names a snapshot that is already known: later lists do not change its definition."""
         server = self.view.servers.get(event.server_id)
-        return server is not None and event.snapshot_id in server.snapshots
+        return server is not None and event.snapshot_id is not None and server.names(event.snapshot_id)
 
 
 def process(join: Join, record: Record, event: Call | InputError | None = None) -> list[Output]:
@@ -179,8 +179,9 @@ def _in_force(join: Join, server: ServerBindings | None, record: Record, event: 
     )
     question: tuple[str | None, str | None, str] = (None, None, tool_name)
     if server is not None:
-        if snapshot_id is not None and snapshot_id in server.snapshots:
-            question = (snapshot_id, None, tool_name)
+        named = (snapshot_id, None, tool_name)
+        if snapshot_id is not None and (named in server.answers or server.names(snapshot_id)):
+            question = named
         elif observer_id in server.observers or observer_id in server.endings.own:
             question = (None, observer_id, tool_name)
         known: _InForce | None = server.answers.get(question)

@@ -55,8 +55,8 @@ def bind(
     if server is None:
         return Binding(unbound=Unbound.NOT_OBSERVED)
     if snapshot_id is not None:
-        named = server.snapshots.get(snapshot_id)
-        if named is not None:
+        named = server.named(snapshot_id)
+        if named:
             return _agreed(server, _distinct(named), tool_name, Scope.EXACT)
     timeline, own = server.observers.get(observer_id), None
     if timeline is None or not timeline.is_folded_at(time_us):

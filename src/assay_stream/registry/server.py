@@ -6,7 +6,6 @@ a fact: an ``IntegrityError``, never a guess.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
@@ -23,6 +22,8 @@ from assay_stream.registry.former_tools import FormerTools
 from assay_stream.registry.observations import Observations
 from assay_stream.registry.offers import unpack
 from assay_stream.registry.pins import check_pins
+from assay_stream.registry.sightings import PackedSightings, PlainSightings
+from assay_stream.registry.snapshot_index import SnapshotIndex
 from assay_stream.registry.timeline import AFTER_ALL_US, Timeline, position_of
 from assay_stream.schemes.fingerprint import Fingerprint
 
@@ -69,11 +70,18 @@ class Answers(dict[tuple[Any, ...], Any]):
 
 
 class ServerBindings:
-    """Everything known of one server."""
+    """Everything known of one server.
+
+    Args:
+        bound: the bound that the answers of many servers share.
+        packed_lists: whether observations are packed, for who asks about few of them, and is asked for snapshot ids.
+    """
 
     __slots__ = (
         "_fleet",
+        "_numbered",
         "_observations",
+        "_snapshots",
         "allowance",
         "answers",
         "catalogues",
@@ -87,11 +95,10 @@ class ServerBindings:
         "observers",
         "packed",
         "partitions",
-        "snapshots",
         "tools",
     )
 
-    def __init__(self, bound: AnswerBound | None = None) -> None:
+    def __init__(self, bound: AnswerBound | None = None, *, packed_lists: bool = True) -> None:
         self.partitions: set[int] = set()
         """Partitions of the binding topic that hold facts of it: more than one where a producer misroutes."""
         self.answers = Answers(bound or AnswerBound())
@@ -103,7 +110,8 @@ class ServerBindings:
         self.item_lists: dict[tuple[Subject, str], ItemList] = {}
         self.catalogues: dict[str, Catalogue] = {}
         self.observers: dict[str, Timeline] = {}
-        self.snapshots: dict[str, list[Seen]] = {}
+        self._numbered: list[Timeline] = []
+        self._snapshots = SnapshotIndex() if packed_lists else None
         self.endings = Endings()
         self.formers = FormerTools()
         self.controls = Controls()
@@ -156,7 +164,7 @@ class ServerBindings:
 
     def lose_history(self, observer_id: str, time_us: int) -> None:
         """Record that some of what an observer saw before a time is gone."""
-        self.observers.setdefault(observer_id, Timeline()).horizon_us = time_us
+        self._timeline(observer_id).horizon_us = time_us
         self.horizon_us = max(time_us, self.horizon_us or time_us)
 
     def keep_definition(self, place: tuple[bool, str], packed: str | None) -> None:
@@ -171,13 +179,11 @@ class ServerBindings:
         self.items[place] = packed
 
     def see(self, seen: Seen) -> None:
-        if not self.observers.setdefault(seen.observer_id, Timeline()).add(seen):
+        timeline = self._timeline(seen.observer_id)
+        if not timeline.add(seen):
             return
-        named = self.snapshots.setdefault(seen.snapshot_id, [])
-        if named and named[-1].position > seen.position:
-            insort(named, seen, key=position_of)
-        else:
-            named.append(seen)
+        if self._snapshots is not None:
+            self._snapshots.add(seen.snapshot_id, timeline.number)
         if self._observations is not None:
             self._observations.add(seen)
         if self._fleet is not None:
@@ -189,14 +195,33 @@ class ServerBindings:
         seen = timeline.remove(origin) if timeline else None
         if seen is None:
             return
-        named = self.snapshots[seen.snapshot_id]
-        del named[bisect_left(named, seen.position, key=position_of)]
-        if not named:
-            del self.snapshots[seen.snapshot_id]
+        if self._snapshots is not None and self._snapshots.remove_one():
+            self._snapshots.renew(
+                (kept.snapshot_id, timeline.number) for timeline in self._numbered for kept in timeline
+            )
         if self._observations is not None:
             self._observations.remove(seen)
         if self._fleet is not None:
             self._fleet.refresh(observer_id)
+
+    def named(self, snapshot_id: str) -> list[Seen]:
+        """Return the observations with a snapshot id, by whomever, in order."""
+        timelines = self._numbered
+        if self._snapshots is not None:
+            timelines = [timelines[number] for number in self._snapshots.candidates(snapshot_id, len(timelines))]
+        return sorted((seen for timeline in timelines for seen in timeline.named(snapshot_id)), key=position_of)
+
+    def names(self, snapshot_id: str) -> bool:
+        """Tell whether anybody observed a list with this snapshot id."""
+        return bool(self.named(snapshot_id))
+
+    def _timeline(self, observer_id: str) -> Timeline:
+        found = self.observers.get(observer_id)
+        if found is None:
+            entries = PlainSightings() if self._snapshots is None else PackedSightings()
+            found = self.observers[observer_id] = Timeline(entries, len(self._numbered))
+            self._numbered.append(found)
+        return found
 
     def list_catalogue(self, catalogue: Catalogue) -> None:
         if self._fleet is not None and catalogue.digest not in self.catalogues:

@@ -51,7 +51,7 @@ class Bindings:
     def server(self, server_id: str) -> ServerBindings:
         found = self.servers.get(server_id)
         if found is None:
-            found = self.servers[server_id] = ServerBindings(self._answers)
+            found = self.servers[server_id] = ServerBindings(self._answers, packed_lists=not self._keep_definitions)
         return found
 
     def take(self, record: Record) -> None:

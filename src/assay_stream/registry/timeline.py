@@ -11,8 +11,9 @@ observations as are kept may therefore change answers.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 from assay_stream.model.facts import Seen
@@ -20,6 +21,7 @@ from assay_stream.model.fields import ITEM_SUBJECTS
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Position
+from assay_stream.registry.sightings import PlainSightings, Sightings
 
 BEFORE_ALL_US, AFTER_ALL_US = -(2**63), 2**63 - 1
 """Event times before and after everything."""
@@ -34,12 +36,18 @@ def _time(seen: Seen) -> int:
 
 
 class Timeline:
-    """The observations of one observer on one server."""
+    """The observations of one observer on one server.
 
-    __slots__ = ("_entries", "horizon_us")
+    Args:
+        entries: what holds them, empty.
+        number: the observer's number among those of its server.
+    """
 
-    def __init__(self) -> None:
-        self._entries: list[Seen] = []
+    __slots__ = ("_entries", "horizon_us", "number")
+
+    def __init__(self, entries: Sightings | None = None, number: int = 0) -> None:
+        self._entries: Sightings = PlainSightings() if entries is None else entries
+        self.number = number
         self.horizon_us: int | None = None
         """Event time before which observations may have been folded away."""
 
@@ -51,19 +59,25 @@ class Timeline:
 
     def add(self, seen: Seen) -> bool:
         """Add an observation, and tell whether it is new."""
-        if self._entries and self._entries[-1].position < seen.position:
-            self._entries.append(seen)
-        elif seen not in self._entries:
-            insort(self._entries, seen, key=position_of)
-        else:
-            return False
+        entries, position = self._entries, seen.position
+        if not entries or entries[-1].position < position:
+            entries.append(seen)
+            return True
+        index = same = bisect_right(entries, position, key=position_of)
+        while same and entries[same - 1].position == position:
+            same -= 1
+            if entries[same] == seen:
+                return False
+        entries.insert(index, seen)
         return True
 
     def remove(self, origin: Origin) -> Seen | None:
-        for index, seen in enumerate(self._entries):
-            if seen.origin == origin:
-                return self._entries.pop(index)
-        return None
+        index = self._entries.index_of(origin)
+        return None if index is None else self._entries.pop(index)
+
+    def named(self, snapshot_id: str) -> Iterator[Seen]:
+        """Yield the observations with this snapshot id, in their order."""
+        return self._entries.named(snapshot_id)
 
     def at(self, time_us: int) -> Sequence[Seen]:
         first = bisect_left(self._entries, time_us, key=_time)
@@ -79,9 +93,12 @@ class Timeline:
 
     def span_at(self, time_us: int) -> tuple[int, int]:
         """Return the times from which, and before which, every answer is the same as at this time."""
-        index = bisect_right(self._entries, time_us, key=_time)
-        since_us = self._entries[index - 1].time_us if index else BEFORE_ALL_US
-        until_us = self._entries[index].time_us if index < len(self._entries) else AFTER_ALL_US
+        if self._entries and (latest_us := self._entries[-1].time_us) <= time_us:
+            since_us, until_us = latest_us, AFTER_ALL_US
+        else:
+            index = bisect_right(self._entries, time_us, key=_time)
+            since_us = self._entries[index - 1].time_us if index else BEFORE_ALL_US
+            until_us = self._entries[index].time_us if index < len(self._entries) else AFTER_ALL_US
         if self.horizon_us is None:
             return since_us, until_us
         if self.horizon_us <= time_us:
@@ -126,7 +143,7 @@ class Timeline:
         if len(entries) <= entries_max:
             return None
         same_tools: Seen | None = None
-        for older, seen, newer in zip(entries, entries[1:], entries[2:], strict=False):
+        for older, seen, newer in _triples(entries):
             repeats = _same_tools(older, seen) and _same_tools(seen, newer)
             # A rejection that names no observer ends the force of a list only if the list names none either.
             if repeats and older.attributed == seen.attributed and not parts(older, seen):
@@ -137,7 +154,13 @@ class Timeline:
         return (entries[0], True) if same_tools is None else (same_tools, False)
 
 
-def back_from(entries: Sequence[Seen], position: Position) -> Iterator[Seen]:
+def _triples(entries: Iterable[Seen]) -> Iterator[tuple[Seen, Seen, Seen]]:
+    """Yield each entry that has neighbours between these."""
+    for (older, seen), (_, newer) in pairwise(pairwise(entries)):
+        yield older, seen, newer
+
+
+def back_from(entries: Sequence[Seen] | Sightings, position: Position) -> Iterator[Seen]:
     """Yield those of some sorted observations that stand before a position, newest first."""
     is_latest = bool(entries) and entries[-1].position < position
     for index in reversed(range(len(entries) if is_latest else bisect_left(entries, position, key=position_of))):

@@ -43,7 +43,7 @@ def test_facts_are_idempotent() -> None:
         bindings.apply(fact)
     server = bindings.server(SERVER)
     assert len(server.observers["alice"]) == 1
-    assert len(server.snapshots["snapshot-0"]) == 1
+    assert len(server.named("snapshot-0")) == 1
     assert len(server.rejections) == 1
     assert len(server.controls.pins["t"]) == 1
 
@@ -57,7 +57,7 @@ def test_forgetting_undoes_an_observation() -> None:
     bindings.forget(fact.key())
     server = bindings.server(SERVER)
     assert len(server.observers["alice"]) == 0
-    assert server.snapshots == {}
+    assert not server.names("snapshot-0")
 
 
 def test_forgetting_one_of_two_with_a_snapshot_id_keeps_the_other() -> None:
@@ -66,9 +66,9 @@ def test_forgetting_one_of_two_with_a_snapshot_id_keeps_the_other() -> None:
     first, second = (seen("alice", time, "one", offset=time, snapshot_id="s") for time in (1, 2))
     bindings.apply(second)
     bindings.apply(first)
-    assert bindings.server(SERVER).snapshots["s"] == [first, second]
+    assert bindings.server(SERVER).named("s") == [first, second]
     bindings.forget(first.key())
-    assert bindings.server(SERVER).snapshots["s"] == [second]
+    assert bindings.server(SERVER).named("s") == [second]
 
 
 def test_catalogues_definitions_and_rejections_are_forgotten() -> None:

@@ -1,0 +1,48 @@
+"""Packed observations: what they cost, and what hostile ones cannot make them cost."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+from assay_stream.registry.sightings import PackedSightings
+from tests.support.facts import seen
+
+_COUNT = 512
+_HOUR_US = 3_600_000_000
+
+
+def bytes_of_a_list(*catalogues: str) -> float:
+    """Bytes that one more hourly list takes, of lists that go round."""
+    tracemalloc.start()
+    try:
+        entries = PackedSightings()
+        for number in range(_COUNT):
+            name = f"00000000-0000-4000-8000-{number:012}"
+            catalogue = catalogues[number % len(catalogues)]
+            entries.append(seen("alice", number * _HOUR_US, catalogue, offset=number * 1_000, snapshot_id=name))
+        return tracemalloc.get_traced_memory()[0] / _COUNT
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_repeated_list_costs_bytes() -> None:
+    """A row of time, offset and a snapshot id of 36 characters, and its part of the run."""
+    assert bytes_of_a_list("sha256:one") < 80
+
+
+def test_lists_that_alternate_share_what_they_state() -> None:
+    """Each stands in a run of its own, but none holds again what another one states."""
+    assert bytes_of_a_list("sha256:one", "sha256:two", "sha256:three") < 300
+
+
+def test_lists_that_are_taken_away_leave_no_runs_behind() -> None:
+    """Each second one goes: what stays costs what as many lists cost that came alone."""
+    entries = PackedSightings()
+    for number in range(_COUNT):
+        entries.append(seen("alice", number, "one", offset=number))
+    for number in range(0, _COUNT, 2):
+        index = entries.index_of(seen("alice", number, "one", offset=number).origin)
+        assert index is not None
+        entries.pop(index)
+    assert [kept.time_us for kept in entries] == list(range(1, _COUNT, 2))
+    assert len(entries._runs) <= 2 * (_COUNT // 2) // 64
