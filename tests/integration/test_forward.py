@@ -1,6 +1,6 @@
 """``assay-stream alerts forward`` and ``export`` on real Kafka, with receivers that are down, slow or unwilling.
 
-Twenty seconds stand for the hour that a receiver may be down; the schedule over an hour is a unit test.
+Here a receiver is down for seconds; ``tests/unit/forward/test_forwarder.py`` counts a whole hour on a clock of its own.
 """
 
 from __future__ import annotations

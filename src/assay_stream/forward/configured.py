@@ -29,6 +29,7 @@ from assay_stream.alerts.formats.messages import to_pagerduty, to_slack, to_team
 from assay_stream.alerts.selection import AlertSelection, SeverityLevel
 from assay_stream.config import secret_of_file
 from assay_stream.errors import ConfigurationError, InputError
+from assay_stream.forward.posting import is_in_the_clear
 from assay_stream.forward.receivers import (
     Receiver,
     Subscription,
@@ -75,7 +76,6 @@ _REQUIRED = {
     "teams": {"url_file"},
     "pagerduty": {"routing_key_file"},
 }
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _TIMEOUT_S = 10.0
 _TIMEOUT_MIN_S, _TIMEOUT_MAX_S = 0.1, 300.0
 _SECONDS = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3})?", re.ASCII)
@@ -204,6 +204,8 @@ def _webhook(entry: dict[str, Any], place: str) -> tuple[Receiver, Writer]:
     if not _is_one_word(url):
         raise _bad(place, "url must be one word of ASCII: write other characters as %XX")
     _target(f"webhook:{url}", place)
+    if "url_file" in entry and is_in_the_clear(url):
+        raise _bad(place, "an address in a file of its own is a secret: it must be https (http on loopback only)")
     chosen = _format(entry, AlertFormat.OCSF, place)
     receiver = Webhook(
         url,
@@ -283,7 +285,7 @@ def _safe_url(url: str, place: str) -> str:
     try:
         parts = urlsplit(url)
         host = parts.hostname
-        good = parts.scheme == "https" or (parts.scheme == "http" and host in _LOOPBACK)
+        good = parts.scheme in ("http", "https") and not is_in_the_clear(url)
         good = good and is_host(host) and (parts.port or 1) > 0 and not parts.username
     except ValueError:
         good = False

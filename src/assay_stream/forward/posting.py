@@ -15,6 +15,7 @@ from assay_stream import __version__
 from assay_stream.forward.delivery import AttemptResult, DeliveryOutcome, http_answer
 
 _ANSWER_BYTES_MAX = 65_536
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +83,12 @@ def place_of(url: str) -> str:
     """Return scheme, host and port of an address: what may be logged of it."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")
+
+
+def is_in_the_clear(url: str) -> bool:
+    """Tell whether others could read what is posted there: plain HTTP beyond this machine."""
+    parts = urlsplit(url)
+    return parts.scheme != "https" and parts.hostname not in _LOOPBACK
 
 
 def _unavailable(code: str) -> HttpAnswer:

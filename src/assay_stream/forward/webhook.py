@@ -1,11 +1,12 @@
 """A webhook: every alert is one POST."""
 
 import ssl
+from urllib.parse import urlsplit
 
 from assay_stream.alerts.formats import AlertView
 from assay_stream.errors import ConfigurationError
 from assay_stream.forward.delivery import AttemptResult, signature
-from assay_stream.forward.posting import Poster, place_of
+from assay_stream.forward.posting import Poster, is_in_the_clear, place_of
 
 IDEMPOTENCY_HEADER = "Idempotency-Key"
 SIGNATURE_HEADER = "X-Assay-Stream-Signature"
@@ -39,6 +40,12 @@ class Webhook:
         if header is not None:
             _check_header(*header)
             headers[header[0]] = header[1]
+        if (header is not None or "@" in urlsplit(url).netloc) and is_in_the_clear(url):
+            raise ConfigurationError(
+                "bad_header",
+                "a header or a user in the address is a secret: the address must begin with https:// (http:// on "
+                "loopback only)",
+            )
         self.name = f"webhook:{place_of(url)}"
         self._url = url
         self._secret = secret

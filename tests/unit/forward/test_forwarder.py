@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import selectors
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -337,3 +338,81 @@ async def test_a_wait_that_was_asked_for_is_no_stall(monkeypatch: pytest.MonkeyP
         await until(lambda: forwarder.is_waiting)
         await asyncio.sleep(0.05)
         assert forwarder.still_s == 0.0
+
+
+class TimelessSelector(selectors.DefaultSelector):
+    """Lets time pass instead of waiting for it."""
+
+    now_s = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        assert timeout is not None, "nothing is left that could happen"
+        self.now_s += timeout
+        return super().select(0)
+
+
+def in_no_time(run: Callable[[Callable[[], float]], Coroutine[Any, Any, None]]) -> None:
+    """Run something whose waits take no time; it is given the clock."""
+    selector = TimelessSelector()
+    loop = asyncio.SelectorEventLoop(selector)
+    loop.time = lambda: selector.now_s  # type: ignore[method-assign]
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(run(loop.time))
+
+
+def test_a_receiver_that_is_down_for_an_hour_gets_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted, on a clock of its own: 125 attempts, one fetch in hand, and all in order within half a minute after.
+
+    The waits are 0.5, 1, 2, 4, 8 and 16 s, then 30 s each: the 126th attempt, at 3,601.5 s, is the first after it.
+    """
+    outage_s, tools = 3_600.0, [f"tool-{n}" for n in range(360)]
+    log, fetches, attempts = Log([], beginning=0), list[int](), list[float]()
+
+    async def bounded(timeout_ms: int, max_records: int) -> dict[TopicPartition, list[Any]]:
+        await asyncio.sleep(timeout_ms / 1_000)
+        assert log.at is not None
+        start, log.at = log.at, min(len(log.values), log.at + max_records)
+        fetches.append(log.at - start)
+        messages = [
+            SimpleNamespace(
+                topic=PLACE.topic, partition=0, offset=n, key=b"k", value=log.values[n], headers=(), timestamp=0
+            )
+            for n in range(start, log.at)
+        ]
+        return {PLACE: messages} if messages else {}
+
+    async def hour(clock: Callable[[], float]) -> None:
+        class Away(Receiver):
+            async def send(self, view: AlertView, body: str) -> AttemptResult:
+                attempts.append(clock())
+                self.answers = [DOWN] if clock() < outage_s else []
+                return await super().send(view, body)
+
+        receiver = Away()
+        monkeypatch.setattr(forward, "time", SimpleNamespace(monotonic=clock))
+        monkeypatch.setattr(forward, "reading_consumer", lambda *_, **__: log)
+        monkeypatch.setattr(forward, "writing_producer", lambda *_, **__: log)
+        monkeypatch.setattr(log, "getmany", bounded)
+        forwarder = Forwarder(Settings(), subscribed(receiver))
+        running = asyncio.create_task(forwarder.run())
+        written = alerts(*tools)
+        log.values += written[:1]
+        for alert in written[1:]:
+            # One every ten seconds, while nobody takes any.
+            await asyncio.sleep(10)
+            log.values.append(alert)
+        assert (receiver.taken, log.committed_at, sum(fetches)) == ([], None, 1), "what waits stays in Kafka"
+        async with asyncio.timeout(outage_s):
+            while log.committed_at != len(tools):
+                await asyncio.sleep(0.1)
+        forwarder.stop()
+        await running
+        assert receiver.taken == tools
+        assert forwarder.counts["unavailable"] == 125
+
+    in_no_time(hour)
+    waited = [attempt for attempt in attempts if attempt < outage_s]
+    assert len(waited) == 125
+    assert 0 <= attempts[125] - outage_s <= Schedule().longest_ms / 1_000
+    assert max(fetches) <= 100
+    assert attempts[-1] - attempts[125] < 10, "and then without a wait between them"

@@ -104,3 +104,26 @@ def test_its_name_holds_no_secret() -> None:
     """Neither the user of the address nor its path or query."""
     webhook = Webhook("https://u:secret@h:8443/secret?t=secret", content_type="x", timeout_s=1)
     assert webhook.name == "webhook:https://h:8443"
+
+
+@pytest.mark.parametrize(
+    ("url", "header"),
+    [
+        ("http://soc.example.com/hook", ("X-Key", "hidden")),
+        ("http://user:hidden@soc.example.com/hook", None),
+        ("http://127.0.0.1.example.com/hook", ("X-Key", "hidden")),
+        ("http://localhost@soc.example.com/hook", None),
+    ],
+)
+def test_a_secret_does_not_go_over_plain_http(url: str, header: tuple[str, str] | None) -> None:
+    """Refused at start, without the secret in the message."""
+    with pytest.raises(ConfigurationError) as caught:
+        Webhook(url, content_type="x", timeout_s=1, header=header)
+    assert caught.value.code == "bad_header"
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["https://soc.example.com/", "http://127.0.0.1:1/", "http://[::1]:1/"])
+def test_a_secret_may_go_over_https_and_within_this_machine(url: str) -> None:
+    """Nobody else can read it there."""
+    assert Webhook(url, content_type="x", timeout_s=1, header=("X-Key", "hidden"))
