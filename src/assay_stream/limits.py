@@ -770,5 +770,56 @@ class ConsoleLimits:
     session_s: int = 12 * 3_600
     """After how long a session is over however much it was used: a long shift."""
 
+    sign_in_window_s: int = 900
+    """For how long failed attempts to sign in are counted."""
+
+    user_attempts_max: int = 10
+    """Of one name in that time. Whoever knows a name can keep it out for as long."""
+
+    source_attempts_max: int = 50
+    """From one address in that time: an office of people behind one who mistype."""
+
+    password_chars_min: int = 12
+    """Of a new password: it is all there is between the network and the right to decide."""
+
+    password_chars_max: int = 1_024
+    """Longer ones are refused unhashed."""
+
+    hashing_threads: int = 2
+    """Passwords checked at once, each with 64 MiB."""
+
+    hashing_max: int = 16
+    """Passwords checked or waiting; further attempts get 503. The last waits for half a second."""
+
+    hashing_kib_passes_max: int = 16 * 1024 * 1024
+    """The costliest hash that is checked, KiB of memory times passes: some ten seconds."""
+
+    provider_limit_s: float = 10.0
+    """How long the provider of identities may take for one answer."""
+
+    provider_bytes_max: int = 256 * 1024
+    """What it may answer; its keys have a few kilobytes."""
+
+    provider_keep_s: int = 3_600
+    """After how long its addresses and keys are read again."""
+
+    provider_again_s: int = 30
+    """Between two looks for a key that is not known: nobody can make the console flood it."""
+
+    pending_s: int = 600
+    """How long somebody may be with the provider."""
+
+    clock_skew_s: int = 60
+    """What its clock and ours may differ."""
+
+    identity_chars_max: int = 200
+    """Characters of a name that a proxy or provider gives; authors of decisions have few more."""
+
+    decisions_waiting_max: int = 16
+    """Forms whose decisions are being published, or wait for their turn; further ones get 503."""
+
+    decision_limit_s: float = 15.0
+    """How long Kafka may take to acknowledge the decisions of a form while somebody looks at a blank page."""
+
 
 CONSOLE_LIMITS = ConsoleLimits()

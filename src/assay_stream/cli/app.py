@@ -104,7 +104,7 @@ sealing.seal_app.command("check-proof")(seal_proofs.check_proof_file)
 sealing.seal_app.command()(seal_proofs.checkpoint)
 sealing.seal_app.command()(seal_proofs.vkey)
 app.command()(operating.worker)
-app.command()(console.console)
+app.add_typer(console.console_app, name="console")
 app.command()(completion.completion)
 
 

@@ -8,22 +8,33 @@ import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
 
 import typer
 
+from assay_stream.cli.console_users import user_app
+from assay_stream.cli.options import Bootstrap
 from assay_stream.cli.shared import InertFormatter, say
 from assay_stream.cli.store import StoreFolder, store_folder
 from assay_stream.cli.tap_http import address_of, serving_tls
+from assay_stream.config import command_settings
 from assay_stream.errors import ConfigurationError, needing_extra
 from assay_stream.limits import HTTP_LIMITS
 
 if TYPE_CHECKING:
+    from assay_stream.console.identity import Identity
     from assay_stream.observe.http.tap import Listener
 
 _EXTRA = "console"
 
 
+console_app = typer.Typer(invoke_without_command=True)
+console_app.add_typer(user_app, name="user")
+
+
+@console_app.callback()
 def console(
+    context: typer.Context,
     store: StoreFolder = None,
     listen: Annotated[str, typer.Option(help="Serve on this host:port.")] = "127.0.0.1:8090",
     allow_host: Annotated[
@@ -37,22 +48,38 @@ def console(
         bool,
         typer.Option("--behind-login", help="Serve beyond this machine: something in front asks who it is, over TLS."),
     ] = False,
+    identity: Annotated[
+        Path | None, typer.Option(help="TOML file that says who may sign in, and how. Without it, nobody signs in.")
+    ] = None,
+    decide: Annotated[
+        bool, typer.Option("--decide", help="Let operators decide; publishes to Kafka. Needs --identity.")
+    ] = False,
+    bootstrap_servers: Bootstrap = None,
 ) -> None:
     """Serve web pages over a store until told to stop: alerts with diffs, servers, tools, evidence, digests.
 
-    Read-only: it opens the store that `store run` or `store load` fills, and nothing else. It has no login: beyond
-    this machine it is served only behind something that has one.
+    Read-only, and without a login: beyond this machine it is served only behind something that has one. With
+    --identity people sign in (local users, OpenID Connect, or the word of a proxy), and with --decide, operators decide
+    in it.
     """
+    if context.invoked_subcommand is not None:
+        return
     with needing_extra(_EXTRA):
+        from assay_stream.console.identity import read_identity
+        from assay_stream.console.opening import now_us, open_door
+        from assay_stream.console.posting import Posting
+        from assay_stream.console.publishing import KafkaPublish
         from assay_stream.console.reader import StoreReader
         from assay_stream.console.service import ConsoleService
         from assay_stream.observe.http.tap import Listener, serve
     folder = store_folder(store)
     host, port = address_of(listen)
     tls = None if tls_cert is None else serving_tls(tls_cert, tls_key)
-    hosts = frozenset(name.lower() for name in allow_host or ())
+    known = None if identity is None else read_identity(identity)
+    hosts = frozenset(name.lower() for name in [*(allow_host or ()), *_own_host(known)])
     listener = Listener(host=host, port=port, tls=tls, hosts=hosts)
-    _check(listener, behind_login=behind_login)
+    _check(listener, known, behind_login=behind_login, decide=decide)
+    settings = command_settings(bootstrap_servers=bootstrap_servers) if decide else None
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(InertFormatter("assay-stream console: %(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
@@ -61,29 +88,52 @@ def console(
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
+        door = None if known is None else open_door(known, decides=decide, is_tls=tls is not None)
+        publish = None if settings is None else KafkaPublish(settings)
         reader = StoreReader(folder)
+        posting = None if publish is None else Posting(reader, publish, clock=now_us)
+        mode = "operators decide" if decide else "read-only"
         try:
             await serve(
-                ConsoleService(reader, listener).application(),
+                ConsoleService(reader, listener, door=door, posting=posting).application(),
                 listener,
                 HTTP_LIMITS,
-                lambda port: say(f"{_address(listener, port)} (store {folder})"),
+                lambda port: say(f"{_address(listener, port)} (store {folder}, {mode})"),
                 stop,
             )
         finally:
             reader.close()
+            if door is not None:
+                await door.aclose()
+            if publish is not None:
+                await publish.aclose()
 
     asyncio.run(run())
 
 
-def _check(listener: Listener, *, behind_login: bool) -> None:
+def _own_host(identity: Identity | None) -> list[str]:
+    host = None if identity is None or identity.address is None else urlsplit(identity.address).hostname
+    return [] if host is None else [host]
+
+
+def _check(listener: Listener, identity: Identity | None, *, behind_login: bool, decide: bool) -> None:
+    if decide and identity is None:
+        raise ConfigurationError("bad_option", "--decide needs --identity: who decides is recorded")
     if listener.is_loopback:
+        return
+    if identity is not None:
+        if not (identity.is_secure or (listener.tls is not None and listener.hosts)):
+            raise ConfigurationError(
+                "bad_identity",
+                'beyond this machine people sign in over TLS only: give address = "https://..." in the identity file, '
+                "and --tls-cert unless something in front ends TLS",
+            )
         return
     if not behind_login:
         raise ConfigurationError(
             "bad_option",
-            "the console has no login: listen on 127.0.0.1, or put something in front that has one and give "
-            "--behind-login",
+            "the console has no login: listen on 127.0.0.1, give --identity, or put something in front that has one "
+            "and give --behind-login",
         )
     if not listener.hosts:
         raise ConfigurationError("bad_option", "give the name that browsers use with --allow-host")

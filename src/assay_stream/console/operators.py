@@ -24,7 +24,9 @@ class Session:
 
     Args:
         csrf_token: what each form of the session holds, in its field ``csrf``.
+        can_sign_out: whether that is done here, and not at a proxy.
     """
 
     operator: Operator
     csrf_token: str
+    can_sign_out: bool = True

@@ -11,9 +11,9 @@ from typing import Any
 from aiohttp import web
 
 from assay_stream import __version__
-from assay_stream.console.answers import Answer, absent
+from assay_stream.console.answers import HEADERS, Answer, absent, elsewhere, status_of
 from assay_stream.console.asked import Asked
-from assay_stream.console.door import Door, has_token
+from assay_stream.console.door import Door, Visit, has_token
 from assay_stream.console.forms import CSRF_FIELD, Fields
 from assay_stream.console.live import Live
 from assay_stream.console.operators import Operator, Session
@@ -29,23 +29,8 @@ from assay_stream.readmodel.queries import Store
 
 _log = logging.getLogger(__name__)
 
-HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "same-origin",  # without one, browsers leave the origin of a form out
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cache-Control": "no-store",
-    "Server": "assay-stream",
-}
-"""Of every answer."""
-
 _STATIC = {"/static/console.css": "text/css", "/static/console.js": "text/javascript"}
-_NOT_FOUND = frozenset({"unknown_uid"})
 _METHODS = ("GET", "HEAD")
-_STATUS = {"not_signed_in": 401, "may_not_decide": 403, "form_outdated": 403, "console_failed": 500}
 _NOTHING_SENT = frozenset({"broker_unreachable", "console_busy", "store_slow", "store_failing"})
 """Errors after which it is certain that no decision was recorded."""
 
@@ -101,19 +86,40 @@ class ConsoleService:
             return self._problem(421, "No such host is served here.", "Add the name with --allow-host.")
         if _is_of_another_page(request):
             return self._problem(403, "A page of another site asked for this.", "Open it in a window of its own.")
-        methods = _METHODS if self._posting is None else (*_METHODS, "POST")
+        methods = _METHODS if self._door is None else (*_METHODS, "POST")
         if request.method not in methods:
-            answer = self._problem(405, "The console does no such thing.", f"Use {', '.join(methods)}.")
-            answer.headers["Allow"] = ", ".join(methods)
-            return answer
+            refused = self._problem(405, "The console does no such thing.", f"Use {', '.join(methods)}.")
+            refused.headers["Allow"] = ", ".join(methods)
+            return refused
         if request.path in self._static:
             body, kind = self._static[request.path]
             return web.Response(body=body, content_type=kind, charset="utf-8", headers=HEADERS)
-        session = None if self._door is None else self._door.session_of(request)
+        visit = Visit(session=None)
+        if self._door is not None:
+            try:
+                visit = self._door.visit(request)
+                answer = await self._door.answer(request, visit)
+            except AssayStreamError as error:
+                return self._problem(status_of(error), error.message, "", code=error.code)
+            except Exception as error:  # noqa: BLE001 -- as for a page
+                _log.error("signing in failed: %s", type(error).__name__)
+                return self._problem(500, "The console failed to sign you in.", "Its log says why.")
+            if isinstance(answer, Answer):
+                return self._rendered(answer, "", visit.session)
+            if answer is not None:
+                return answer
+        response = await self._answer(request, visit.session)
+        if self._door is not None and visit.session_id is not None and not response.prepared:
+            self._door.admit(response, visit.session_id)
+        return response
+
+    async def _answer(self, request: web.Request, session: Session | None) -> web.StreamResponse:
         if request.method == "POST":
             return await self._post(request, session)
         if self._door is not None and session is None:
-            return self._problem(401, "You are not signed in.", "Sign in, and open this page again.")
+            return self._door.refusal(request) or self._problem(
+                401, "You are not signed in.", "Sign in, and open this page again."
+            )
         if request.path == "/events" and request.method == "GET":
             return await self._events(request)
         return await self._page(request, session)
@@ -131,7 +137,7 @@ class ConsoleService:
         try:
             return await self._reader.ask(made)
         except AssayStreamError as error:
-            return self._problem(_status_of(error), error.message, "", code=error.code, session=session)
+            return self._problem(status_of(error), error.message, "", code=error.code, session=session)
         except Exception as error:  # noqa: BLE001 -- the browser gets an answer whatever goes wrong here
             # Its text may quote what a server said.
             _log.error("page %s failed: %s", request.path, type(error).__name__)
@@ -154,7 +160,7 @@ class ConsoleService:
             _log.error("form %s failed: %s", request.path, type(error).__name__)
             failure = OperatingError("console_failed", "the console failed; its log says where")
             return self._undone(request.path, failure, fields, session)
-        return web.Response(status=303, headers=HEADERS | {"Location": address})
+        return elsewhere(address)
 
     def _undone(self, action: str, error: AssayStreamError, fields: Fields, session: Session | None) -> web.Response:
         """Return the page of a form that did not get through: what was entered is not lost."""
@@ -167,7 +173,7 @@ class ConsoleService:
             "fields": [(name, each) for name, values in fields.items() if name != CSRF_FIELD for each in values],
             "sends_again": session is not None and session.operator.may_decide,
         }
-        status = _STATUS.get(error.code) or _status_of(error)
+        status = status_of(error)
         return self._rendered(Answer(template="undone.html", data=data, status=status), "", session)
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
@@ -225,9 +231,3 @@ def _who_decides(session: Session | None, fields: Fields) -> Operator:
 
 def _positions(store: Store) -> object:
     return [(row.role, row.topic, row.partition, row.following, row.end) for row in store.positions()]
-
-
-def _status_of(error: AssayStreamError) -> int:
-    if error.code in _NOT_FOUND:
-        return 404
-    return 400 if isinstance(error, InputError) and not error.code.startswith("store_") else 503

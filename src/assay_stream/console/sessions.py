@@ -17,6 +17,7 @@ _S = 1_000_000
 @dataclass(slots=True, kw_only=True)
 class _Kept:
     session: Session
+    proof: str
     begun_us: int
     used_us: int
 
@@ -44,10 +45,13 @@ class Sessions:
         # Found by a hash of the id: how long a look-up takes says nothing about an id. The least recently used first.
         self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
 
-    def begin(self, operator: Operator) -> str:
+    def begin(self, operator: Operator, proof: str = "") -> str:
         """Begin a session, always under a new id, and return that.
 
         Somebody who has too many loses the one that was used least recently; so does everybody where all have too many.
+
+        Args:
+            proof: what showed who it is.
         """
         own = [key for key, kept in self._kept.items() if kept.session.operator.name == operator.name]
         if len(own) >= self._limits.operator_sessions_max:
@@ -56,13 +60,16 @@ class Sessions:
             self._kept.popitem(last=False)
         session_id, now_us = self._new_token(), self._clock()
         session = Session(operator=operator, csrf_token=self._new_token())
-        self._kept[_key(session_id)] = _Kept(session=session, begun_us=now_us, used_us=now_us)
+        self._kept[_key(session_id)] = _Kept(session=session, proof=proof, begun_us=now_us, used_us=now_us)
         return session_id
 
-    def find(self, session_id: str, *, is_used: bool = True) -> Session | None:
+    def find(
+        self, session_id: str, *, is_used: bool = True, holds: Callable[[Operator, str], bool] = lambda *_: True
+    ) -> Session | None:
         """Return a session that is not over.
 
         Args:
+            holds: whether a proof still shows who it is.
             is_used: whether somebody uses it: a page that keeps itself up to date does not keep its session alive.
         """
         key, now_us = _key(session_id), self._clock()
@@ -72,6 +79,7 @@ class Sessions:
         if (
             now_us - kept.begun_us >= self._limits.session_s * _S
             or now_us - kept.used_us >= self._limits.session_idle_s * _S
+            or not holds(kept.session.operator, kept.proof)
         ):
             del self._kept[key]
             return None

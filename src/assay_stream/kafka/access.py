@@ -31,6 +31,7 @@ class AccessRole(StrEnum):
     FORWARDER = "forwarder"
     ANALYST = "analyst"
     OPERATOR = "operator"
+    CONSOLE = "console"
     ADMIN = "admin"
 
 

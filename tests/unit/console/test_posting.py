@@ -15,6 +15,7 @@ import pytest
 
 from assay_stream.console.door import Door
 from assay_stream.console.forms import Decided, Decision, Form
+from assay_stream.console.identity import Identity
 from assay_stream.console.operators import Operator
 from assay_stream.console.sessions import Sessions
 from assay_stream.errors import AssayStreamError, InputError, OperatingError
@@ -146,7 +147,8 @@ async def test_one_word_of_the_browser_is_enough(fleet: Path, headers: dict[str,
 
 async def test_behind_tls_the_origin_is_that_of_the_address(fleet: Path) -> None:
     """Not that of the request, which the proxy made."""
-    door, published = Door(Sessions(lambda: NOW_US), origin="https://console.example"), Published()
+    given = {"address": "https://console.example", "local": {"users": "users"}}
+    door, published = Door(Sessions(lambda: NOW_US), identity=Identity.model_validate(given)), Published()
     listener = Listener(host="192.0.2.1", hosts=frozenset({"console.example"}))
     async with a_console(
         fleet, door=door, publish=published, actions={"/approve": approve}, listener=listener
@@ -315,7 +317,7 @@ async def test_a_console_that_does_not_decide_takes_no_form(fleet: Path, caplog:
     door = Door(Sessions(lambda: NOW_US))
     async with a_console(fleet, door=door) as client:
         token = signed_in(client, door)
-        assert (await post(client, {"csrf": token}))[0] == 405
+        assert (await post(client, {"csrf": token}))[0] == 404
     async with a_desk(fleet) as (client, _, published, form):
         for address in ("/", "/alerts", "/nowhere", "/approve/"):
             assert (await post(client, form, address=address))[0] == 404

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from assay_stream.console import pages
+from assay_stream.console.answers import HEADERS
 from assay_stream.console.reader import StoreReader
 from assay_stream.console.rendering import url
-from assay_stream.console.service import HEADERS
 from assay_stream.errors import OperatingError
 from assay_stream.limits import CONSOLE_LIMITS
 from assay_stream.model.record import Role

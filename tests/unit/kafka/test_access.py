@@ -25,9 +25,10 @@ def test_nobody_but_workers_writes_what_workers_write() -> None:
             assert not access.writes & WRITTEN_BY_WORKERS_ALONE, actor
 
 
-def test_one_role_writes_control_and_two_observations() -> None:
-    """Decisions are the operators'; observations the proxies', and those that ingest takes from others."""
-    assert {actor for actor, access in ACCESS.items() if Role.CONTROL in access.writes} == {AccessRole.OPERATOR}
+def test_who_writes_control_and_observations() -> None:
+    """Decisions are the operators', by command or console; observations the proxies', and those that ingest takes."""
+    deciding = {actor for actor, access in ACCESS.items() if Role.CONTROL in access.writes}
+    assert deciding == {AccessRole.OPERATOR, AccessRole.CONSOLE}
     assert {actor for actor, access in ACCESS.items() if Role.CALLS in access.writes} == {
         AccessRole.PROXY,
         AccessRole.INGEST,
@@ -103,3 +104,10 @@ def test_a_principal_must_be_one(text: str) -> None:
 def test_every_stage_is_a_role_of_the_worker() -> None:
     """A stage that the command line did not offer would never run."""
     assert {role.value for role in WorkerRole} == {stage.value for stage in STAGES}
+
+
+def test_a_console_can_do_nothing_but_decide() -> None:
+    """It reads the store, and has a user only where operators decide in it: that user cannot even read a topic."""
+    grants = grants_of(AccessRole.CONSOLE, Settings())
+    assert [(grant.resource, grant.name) for grant in grants] == [(Resource.TOPIC, TOPIC_NAMES[Role.CONTROL])]
+    assert set(grants[0].operations) == {Operation.WRITE, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS}

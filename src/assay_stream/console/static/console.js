@@ -26,6 +26,10 @@
     busy = true;
     try {
       const answer = await fetch(location.href);
+      if (answer.redirected || answer.status === 401) {
+        state.textContent = "Your session is over: reload this page to sign in.";
+        return;
+      }
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       const content = page.getElementById("live");
       if (content && !isInUse()) live.replaceChildren(...content.childNodes);

@@ -1,0 +1,169 @@
+"""Local users: a file of names, roles and argon2id hashes, one line each."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import secrets
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import argon2
+import argon2.profiles
+from argon2.exceptions import InvalidHashError, VerificationError
+
+from assay_stream.errors import ConfigurationError, InputError
+from assay_stream.limits import CONSOLE_LIMITS
+
+_log = logging.getLogger(__name__)
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+_HEAD = "# Users of the console: name:role:hash. Written by `assay-stream console user`.\n"
+
+
+class UserRole(StrEnum):
+    """What a local user may do."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """A line of the file."""
+
+    name: str
+    role: UserRole
+    hash: str
+
+
+def read_users(path: Path) -> dict[str, User]:
+    """Return all users by name.
+
+    Raises:
+        ConfigurationError: ``bad_users``.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(
+            "bad_users", f"cannot read {path}: {error.strerror}. Make it with `assay-stream console user add`"
+        ) from None
+    except UnicodeDecodeError:
+        raise ConfigurationError("bad_users", f"{path} is not UTF-8 text") from None
+    users: dict[str, User] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.strip() and not line.startswith("#"):
+            user = _user(line, f"{path}, line {number}")
+            if user.name in users:
+                raise ConfigurationError("bad_users", f"{path}, line {number}: this user is there twice")
+            users[user.name] = user
+    return users
+
+
+def write_users(path: Path, users: Mapping[str, User]) -> None:
+    """Replace the file, readable for its owner only.
+
+    Raises:
+        ConfigurationError: ``bad_users``.
+    """
+    part = path.with_name(f".part.{path.name}")
+    try:
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            file.write(_HEAD + "".join(f"{each.name}:{each.role}:{each.hash}\n" for each in users.values()))
+        part.replace(path)
+    except OSError as error:
+        raise ConfigurationError("bad_users", f"cannot write {path}: {error.strerror}") from None
+
+
+def new_user(name: str, role: UserRole, password: str) -> User:
+    """Return a user whose password is hashed.
+
+    Raises:
+        InputError: ``bad_user``.
+    """
+    if not _NAME.fullmatch(name):
+        raise InputError("bad_user", "a name has up to 64 letters, digits, dots, hyphens, underscores and @")
+    if not CONSOLE_LIMITS.password_chars_min <= len(password) <= CONSOLE_LIMITS.password_chars_max:
+        raise InputError(
+            "bad_user",
+            f"a password has {CONSOLE_LIMITS.password_chars_min} to {CONSOLE_LIMITS.password_chars_max} characters",
+        )
+    return User(name=name, role=role, hash=argon2.PasswordHasher().hash(password))
+
+
+class Users:
+    """The users of a file, read again when it changes. While it cannot be read, there are none.
+
+    Raises:
+        ConfigurationError: ``bad_users``, where it cannot be read at first.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen = self._state()
+        self._users = read_users(path)
+
+    def get(self, name: str) -> User | None:
+        """Return a user of now."""
+        return self._now().get(name)
+
+    def nobodys_hash(self) -> str:
+        """Return a hash that no password has and that takes as long to check as that of a user."""
+        costs = [argon2.extract_parameters(user.hash) for user in self._now().values()]
+        most = max(costs, key=_cost, default=argon2.profiles.RFC_9106_LOW_MEMORY)
+        salt, digest = (b64encode(secrets.token_bytes(size)).decode().rstrip("=") for size in (16, most.hash_len))
+        return (
+            f"$argon2id$v={most.version}$m={most.memory_cost},t={most.time_cost},p={most.parallelism}${salt}${digest}"
+        )
+
+    def _now(self) -> dict[str, User]:
+        seen = self._state()
+        if seen != self._seen:
+            self._seen = seen
+            try:
+                self._users = read_users(self._path)
+            except ConfigurationError as error:
+                self._users = {}
+                _log.error("nobody can sign in: %s", error)
+        return self._users
+
+    def _state(self) -> tuple[int, int, int] | None:
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def is_password(hashed: str, password: str) -> bool:
+    """Tell whether a password has a hash; takes tens of milliseconds and 64 MiB."""
+    try:
+        return argon2.PasswordHasher().verify(hashed, password)
+    except VerificationError:
+        return False
+
+
+def _cost(parameters: argon2.Parameters) -> int:
+    return parameters.memory_cost * parameters.time_cost
+
+
+def _user(line: str, where: str) -> User:
+    name, _, rest = line.partition(":")
+    role, _, hashed = rest.partition(":")
+    try:
+        parameters = argon2.extract_parameters(hashed)
+        is_hash = parameters.type is argon2.Type.ID and _cost(parameters) <= CONSOLE_LIMITS.hashing_kib_passes_max
+    except InvalidHashError:
+        is_hash = False
+    if not _NAME.fullmatch(name) or role not in set(UserRole) or not is_hash:
+        raise ConfigurationError(
+            "bad_users",
+            f"{where}: not name:role:hash, with a role of viewer or operator and an argon2id hash. "
+            "Make the line with `assay-stream console user add`",
+        )
+    return User(name=name, role=UserRole(role), hash=hashed)

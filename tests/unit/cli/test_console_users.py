@@ -1,0 +1,100 @@
+"""``assay-stream console user``, and signing in to a console with what it wrote."""
+
+from __future__ import annotations
+
+import http.cookiejar
+import json
+import subprocess
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import run_command_text
+from tests.support.console import a_store
+from tests.support.readmodel import history
+
+PASSWORD = "correct horse battery"
+
+
+def test_a_newcomer_makes_a_user_and_signs_in(tmp_path: Path) -> None:
+    """Two commands: the first writes the identity file, too."""
+    a_store(tmp_path / "store", history())
+    identity = tmp_path / "console.toml"
+    added = run_command_text(
+        "console", "user", "add", "alice", "--identity", str(identity), stdin=f"{PASSWORD}\n".encode()
+    )
+    assert added.returncode == 0, added.stderr
+    assert PASSWORD not in added.stdout + added.stderr + identity.read_text()
+    command = [sys.executable, "-m", "assay_stream", "console", "--listen", "127.0.0.1:0"]
+    command += ["--store", str(tmp_path / "store"), "--identity", str(identity)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            address = process.stderr.readline().split()[1]
+            browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar()))
+            with browser.open(f"{address}alerts") as answer:
+                assert answer.url == f"{address}sign-in?next=%2Falerts"
+            form = urllib.parse.urlencode({"user": "alice", "password": PASSWORD, "next": "/servers"}).encode()
+            headers = {"Origin": address.rstrip("/")}
+            with browser.open(urllib.request.Request(f"{address}sign-in", form, headers)) as answer:  # noqa: S310
+                assert answer.url == f"{address}servers"
+                text = answer.read().decode()
+                assert "server-0" in text
+                assert "local:alice (read-only)" in text
+        finally:
+            process.terminate()
+
+
+def test_users_are_added_changed_listed_and_removed(tmp_path: Path) -> None:
+    """In the file that the identity file names."""
+    identity = ("--identity", str(tmp_path / "console.toml"))
+
+    def listed() -> dict[str, str]:
+        done = run_command_text("console", "user", "list", "--json", *identity)
+        assert done.returncode == 0, done.stderr
+        return {row["name"]: row["role"] for row in map(json.loads, done.stdout.splitlines())}
+
+    for name, role in (("alice", "viewer"), ("bob", "viewer"), ("alice", "operator")):
+        done = run_command_text("console", "user", "add", name, "--role", role, *identity, stdin=PASSWORD.encode())
+        assert done.returncode == 0, done.stderr
+    assert listed() == {"alice": "operator", "bob": "viewer"}
+    assert run_command_text("console", "user", "remove", "bob", *identity).returncode == 0
+    assert listed() == {"alice": "operator"}
+    assert (tmp_path / "console.users").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("add", "alice", "--role", "admin"), "--role is viewer or operator"),
+        (("add", "al ice"), "bad_user"),
+        (("add", "alice", "--identity", "proxy.toml"), "no table [local]"),
+        (("remove", "alice"), "cannot read console.toml"),
+        (("remove", "alice", "--identity", "local.toml"), "no such user"),
+        (("list", "--identity", "proxy.toml"), "no table [local]"),
+    ],
+)
+def test_what_cannot_be_done_is_told(
+    arguments: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And nothing is written."""
+    monkeypatch.chdir(tmp_path)
+    Path("local.toml").write_text('[local]\nusers = "u"\n')
+    Path("proxy.toml").write_text('proxies = ["10.0.0.1"]\n[proxy]\nuser_header = "X-User"\nviewers = ["*"]\n')
+    before = sorted(tmp_path.iterdir())
+    done = run_command_text("console", "user", *arguments, stdin=PASSWORD.encode())
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_short_password_is_refused(tmp_path: Path) -> None:
+    """Without a word of it."""
+    identity = tmp_path / "console.toml"
+    done = run_command_text("console", "user", "add", "alice", "--identity", str(identity), stdin=b"hunter2\n")
+    assert (done.returncode, "12 to" in done.stderr, "hunter2" in done.stderr) == (2, True, False)
+    assert not identity.exists()

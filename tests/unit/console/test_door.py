@@ -1,0 +1,476 @@
+"""Signing in and out, asked over HTTP: passwords, the word of a proxy, and who else tries."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from http.cookies import SimpleCookie
+from pathlib import Path
+from typing import Any
+
+import pytest
+from yarl import URL
+
+from assay_stream.console.actions import ACTIONS, Action
+from assay_stream.console.answers import HEADERS
+from assay_stream.console.door import Door, own_address
+from assay_stream.console.identity import Identity
+from assay_stream.console.opening import open_door
+from assay_stream.console.posting import Publish
+from assay_stream.console.users import UserRole, read_users
+from assay_stream.limits import CONSOLE_LIMITS, ConsoleLimits
+from assay_stream.observe.http.tap import Listener
+from tests.support.console import a_console, a_store, of_page, text_of
+from tests.support.readmodel import NOW_US, history
+from tests.unit.console.test_posting import Published, approve
+from tests.unit.console.test_users import PASSWORD, a_user, users_file
+
+pytestmark = pytest.mark.filterwarnings("ignore::aiohttp.web_exceptions.NotAppKeyWarning")
+
+SECURE = "https://console.example"
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of an ordinary fleet."""
+    return a_store(tmp_path_factory.mktemp("fleet"), history())
+
+
+@asynccontextmanager
+async def served(
+    fleet: Path,
+    *,
+    decides: bool = True,
+    limits: ConsoleLimits = CONSOLE_LIMITS,
+    now: list[int] | None = None,
+    publish: Publish | None = None,
+    actions: Mapping[str, Action] = ACTIONS,
+    **given: Any,
+) -> AsyncIterator[tuple[Any, Door]]:
+    """A console with an identity file that says this."""
+    clock = [NOW_US] if now is None else now
+    identity = Identity.model_validate(given)
+    door = open_door(identity, decides=decides, clock=lambda: clock[0], limits=limits)
+    listener = Listener(host="192.0.2.1", hosts=frozenset({"console.example"})) if identity.is_secure else None
+    try:
+        async with a_console(fleet, door=door, publish=publish, actions=actions, listener=listener) as client:
+            yield client, door
+    finally:
+        await door.aclose()
+
+
+@asynccontextmanager
+async def with_users(fleet: Path, folder: Path, **given: Any) -> AsyncIterator[tuple[Any, Door, Path]]:
+    """A console with two local users."""
+    path = users_file(folder, a_user(), a_user("victor", UserRole.VIEWER))
+    async with served(fleet, local={"users": path}, **given) as (client, door):
+        yield client, door, path
+
+
+async def sign_in(client: Any, name: str = "alice", password: str = PASSWORD, **more: str) -> Any:
+    """The answer to the form of the sign-in page."""
+    form = {"user": name, "password": password, **more}
+    return await client.post("/sign-in", data=form, headers=of_page(client), allow_redirects=False)
+
+
+async def shown(client: Any, address: str = "/", **headers: str) -> tuple[int, str]:
+    """Status and text of a page."""
+    async with client.get(address, headers=headers, allow_redirects=False) as answer:
+        return answer.status, text_of(await answer.text())
+
+
+async def token_of(client: Any) -> str:
+    """The token of the forms of a session."""
+    async with client.get("/") as answer:
+        return str((await answer.text()).partition('name="csrf" value="')[2].partition('"')[0])
+
+
+def cookies_of(answer: Any) -> Mapping[str, Any]:
+    """The cookies that an answer sets, by name."""
+    return SimpleCookie("\r\n".join(answer.headers.getall("Set-Cookie", [])))
+
+
+# With a password
+
+
+async def test_a_user_signs_in_looks_and_signs_out(fleet: Path, tmp_path: Path) -> None:
+    """And comes to the page that was asked for."""
+    async with with_users(fleet, tmp_path) as (client, door, _):
+        async with client.get("/alerts?state=any&severity=high", allow_redirects=False) as answer:
+            assert answer.status == 303
+            page = answer.headers["Location"]
+        assert page == "/sign-in?next=%2Falerts%3Fstate%3Dany%26severity%3Dhigh"
+        async with client.get(page) as answer:
+            assert 'name="next" value="/alerts?state=any&amp;severity=high"' in await answer.text()
+        answer = await sign_in(client, next="/alerts?state=any&severity=high")
+        assert (answer.status, answer.headers["Location"]) == (303, "/alerts?state=any&severity=high")
+        assert "local:alice Sign out" in (await shown(client, "/alerts"))[1]
+        token = await token_of(client)
+        async with client.post(
+            "/sign-out", data={"csrf": token}, headers=of_page(client), allow_redirects=False
+        ) as answer:
+            assert (answer.status, answer.headers["Location"]) == (303, "/sign-in")
+        assert len(door.sessions) == 0
+        assert (await shown(client))[0] == 303
+
+
+@pytest.mark.parametrize(
+    ("decides", "name", "is_read_only"), [(True, "alice", False), (True, "victor", True), (False, "alice", True)]
+)
+async def test_a_role_is_what_the_file_says_and_the_console_allows(
+    fleet: Path, tmp_path: Path, decides: bool, name: str, is_read_only: bool
+) -> None:
+    """An operator decides only where the console does."""
+    async with with_users(fleet, tmp_path, decides=decides) as (client, _, _):
+        await sign_in(client, name)
+        assert (f"local:{name} (read-only)" in (await shown(client))[1]) is is_read_only
+
+
+@pytest.mark.parametrize(
+    ("name", "password"),
+    [("alice", "wrong"), ("nobody", PASSWORD), ("alice", ""), ("", PASSWORD), ("", ""), ("alice", "x" * 2_000)],
+)
+async def test_wrong_names_and_passwords_get_one_answer(fleet: Path, tmp_path: Path, name: str, password: str) -> None:
+    """Which of the two was wrong is not said, and neither is on the page or in the log."""
+    async with with_users(fleet, tmp_path) as (client, door, _):
+        async with await sign_in(client, name, password) as answer:
+            text = await answer.text()
+            assert answer.status == 401
+            assert "no user has this name and password" in text
+            assert not password or password not in text
+            assert "Set-Cookie" not in answer.headers
+            assert {header: answer.headers[header] for header in HEADERS} == HEADERS
+        assert len(door.sessions) == 0
+
+
+async def test_an_unknown_user_is_checked_as_a_known_one(
+    fleet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One hash each, of the same cost."""
+    from assay_stream.console import ways
+
+    checked: list[str] = []
+
+    def check(hashed: str, _: str) -> bool:
+        checked.append(hashed.rpartition("$")[0].rpartition("$")[0])
+        return False
+
+    monkeypatch.setattr(ways, "is_password", check)
+    async with with_users(fleet, tmp_path) as (client, _, _):
+        for name in ("alice", "nobody"):
+            await sign_in(client, name)
+    assert len(checked) == 2
+    assert checked[0] == checked[1]
+
+
+async def test_attempts_at_a_name_are_counted(fleet: Path, tmp_path: Path) -> None:
+    """Known or not; even the right password has to wait then, and others do not."""
+    now = [NOW_US]
+    limits = replace(CONSOLE_LIMITS, user_attempts_max=3)
+    async with with_users(fleet, tmp_path, limits=limits, now=now) as (client, _, _):
+        for name in ("alice", "nobody"):
+            statuses = [(await sign_in(client, name, "wrong")).status for _ in range(4)]
+            assert statuses == [401, 401, 401, 429]
+            assert (await sign_in(client, name)).status == 429
+        assert (await sign_in(client, "victor")).status == 303
+        now[0] += CONSOLE_LIMITS.sign_in_window_s * 1_000_000
+        assert (await sign_in(client)).status == 303
+
+
+async def test_attempts_of_a_source_are_counted(fleet: Path, tmp_path: Path) -> None:
+    """Whatever names it tries; a proxy says which source it is, a client does not."""
+    limits = replace(CONSOLE_LIMITS, source_attempts_max=2)
+
+    async def tries(client: Any, name: str, source: str) -> int:
+        headers = {**of_page(client), "X-Forwarded-For": source}
+        async with client.post("/sign-in", data={"user": name, "password": "wrong"}, headers=headers) as answer:
+            return int(answer.status)
+
+    async with with_users(fleet, tmp_path, limits=limits) as (client, _, _):
+        assert [await tries(client, f"n{n}", f"192.0.2.{n}") for n in range(3)] == [401, 401, 429]
+    async with with_users(fleet, tmp_path, limits=limits, proxies=["127.0.0.1", "10.0.0.0/8"]) as (client, _, _):
+        assert [await tries(client, f"n{n}", f"forged-{n}, 192.0.2.1, 10.0.0.2") for n in range(3)] == [401, 401, 429]
+        assert await tries(client, "n4", "192.0.2.1, 192.0.2.2") == 401
+        assert await tries(client, "n5", "") == 401
+
+
+async def test_signing_in_begins_a_session_under_a_new_id(fleet: Path, tmp_path: Path) -> None:
+    """An id that somebody planted in the browser is no session, before and after (fixation)."""
+    async with with_users(fleet, tmp_path) as (client, _, _):
+        home = client.make_url("/")
+        client.session.cookie_jar.update_cookies({"assay-stream": "planted"}, home)
+        answer = await sign_in(client)
+        first = cookies_of(answer)["assay-stream"].value
+        assert first != "planted"
+        answer = await sign_in(client, "victor")
+        second = cookies_of(answer)["assay-stream"].value
+        for session_id, who in ((second, "local:victor"), (first, None), ("planted", None)):
+            client.session.cookie_jar.update_cookies({"assay-stream": session_id}, home)
+            status, text = await shown(client)
+            assert (status, who is not None and who in text) == ((200, True) if who else (303, False))
+
+
+async def test_cookies_are_for_this_host_over_tls_only(fleet: Path, tmp_path: Path) -> None:
+    """Out of the reach of scripts and of other sites' forms; plain HTTP only on this machine."""
+    async with with_users(fleet, tmp_path) as (client, _, _):
+        cookie = cookies_of(await sign_in(client))["assay-stream"]
+        assert (cookie["httponly"], cookie["samesite"], cookie["path"]) == (True, "Lax", "/")
+        assert (cookie["secure"], cookie["domain"], cookie["max-age"]) == ("", "", "")
+    async with with_users(fleet, tmp_path, address=SECURE) as (client, _, _):
+        headers = {"Host": "console.example", "Origin": SECURE}
+        data = {"user": "alice", "password": PASSWORD}
+        async with client.post("/sign-in", data=data, headers=headers, allow_redirects=False) as answer:
+            assert answer.status == 303
+            cookie = cookies_of(answer)["__Host-assay-stream"]
+            assert (cookie["secure"], cookie["httponly"], cookie["samesite"]) == (True, True, "Lax")
+            assert (cookie["path"], cookie["domain"], cookie["max-age"]) == ("/", "", "")
+        headers["Cookie"] = f"assay-stream={cookie.value}"  # under a name that other hosts of the domain can set
+        assert (await shown(client, **headers))[0] == 303
+        headers["Cookie"] = f"__Host-assay-stream={cookie.value}"
+        assert (await shown(client, **headers))[0] == 200
+
+
+@pytest.mark.parametrize("headers", [{"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}, {}])
+async def test_another_site_cannot_sign_somebody_in_or_out(
+    fleet: Path, tmp_path: Path, headers: dict[str, str]
+) -> None:
+    """Nor a client that does not say what site its form is from."""
+    async with with_users(fleet, tmp_path) as (client, door, _):
+        form = {"user": "alice", "password": PASSWORD}
+        async with client.post("/sign-in", data=form, headers=headers, allow_redirects=False) as answer:
+            assert answer.status in (401, 403)
+            assert "Set-Cookie" not in answer.headers
+        await sign_in(client)
+        token = await token_of(client)
+        async with client.post("/sign-out", data={"csrf": token}, headers=headers) as answer:
+            assert answer.status == 403
+        async with client.post("/sign-out", data={"csrf": "wrong"}, headers=of_page(client)) as answer:
+            assert answer.status == 403
+        assert len(door.sessions) == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown_next"),
+    [
+        ("/alerts?state=any", "/alerts?state=any"),
+        ("/tool?server=a%26b&tool=%E2%80%AE", "/tool?server=a%26b&tool=%E2%80%AE"),
+        ("https://evil.example/alerts", "/"),
+        ("//evil.example/alerts", "/"),
+        ("/\\evil.example", "/"),
+        ("\\\\evil.example", "/"),
+        ("/sign-out", "/"),
+        ("/nowhere", "/"),
+        ("alerts", "/"),
+        ("/alerts\r\nSet-Cookie: a=b", "/"),
+        ("/alerts?a=\r\nb", "/alerts?a=b"),
+        ("http://[", "/"),
+        ("javascript:alert(1)", "/"),
+        ("/alerts#//evil", "/alerts"),
+        ("", "/"),
+        (None, "/"),
+    ],
+)
+async def test_signing_in_leads_to_pages_of_the_console_only(
+    fleet: Path, tmp_path: Path, asked: str | None, shown_next: str
+) -> None:
+    """Whatever address was asked for."""
+    assert own_address(asked) == shown_next
+    async with with_users(fleet, tmp_path) as (client, _, _):
+        more = {} if asked is None else {"next": asked}
+        assert (await sign_in(client, **more)).headers["Location"] == shown_next
+        address = URL("/sign-in").with_query(more)
+        async with client.get(address) as answer:
+            assert "evil" not in await answer.text()
+
+
+async def test_a_user_who_is_removed_or_changed_is_out_at_once(fleet: Path, tmp_path: Path) -> None:
+    """With another role or password, or none."""
+    async with with_users(fleet, tmp_path) as (client, _, path):
+        for change in ((), (a_user(role=UserRole.VIEWER),), (a_user(password="another password"),)):
+            users_file(tmp_path, a_user())
+            assert (await sign_in(client)).status == 303
+            assert (await shown(client))[0] == 200
+            users_file(tmp_path, *change)
+            assert (await shown(client))[0] == 303, path
+
+
+async def test_two_browsers_have_sessions_of_their_own(fleet: Path, tmp_path: Path) -> None:
+    """Signing out of one leaves the other."""
+    async with with_users(fleet, tmp_path) as (client, door, _):
+        first = cookies_of(await sign_in(client))["assay-stream"].value
+        client.session.cookie_jar.clear()
+        await sign_in(client)
+        token = await token_of(client)
+        await client.post("/sign-out", data={"csrf": token}, headers=of_page(client))
+        client.session.cookie_jar.update_cookies({"assay-stream": first}, client.make_url("/"))
+        assert (await shown(client))[0] == 200
+        assert len(door.sessions) == 1
+
+
+async def test_a_page_that_updates_itself_does_not_keep_its_session(fleet: Path, tmp_path: Path) -> None:
+    """Only somebody who looks does."""
+    now, idle_us = [NOW_US], CONSOLE_LIMITS.session_idle_s * 1_000_000
+    async with with_users(fleet, tmp_path, now=now) as (client, _, _):
+        await sign_in(client)
+        now[0] += idle_us // 2
+        assert (await shown(client, **{"Sec-Fetch-Dest": "empty"}))[0] == 200
+        now[0] += idle_us // 2
+        assert (await shown(client))[0] == 303
+
+
+async def test_no_secret_is_in_a_page_or_the_log(fleet: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Neither passwords nor hashes, nor ids of sessions."""
+    with caplog.at_level(logging.DEBUG):
+        async with with_users(fleet, tmp_path) as (client, _, path):
+            await sign_in(client, "alice", "a wrong password")
+            session_id = cookies_of(await sign_in(client))["assay-stream"].value
+            texts = [await (await client.get(address)).text() for address in ("/", "/sign-in", "/nowhere", "/health")]
+            for secret in (
+                PASSWORD,
+                "a wrong password",
+                session_id,
+                *(user.hash for user in read_users(path).values()),
+            ):
+                assert secret not in "".join(texts) + caplog.text
+
+
+async def test_hashing_is_bounded(fleet: Path, tmp_path: Path) -> None:
+    """More at once are told to wait, before any work is done for them."""
+    async with with_users(fleet, tmp_path, limits=replace(CONSOLE_LIMITS, hashing_max=0)) as (client, _, _):
+        answer = await sign_in(client)
+        assert (answer.status, "console_busy" in await answer.text()) == (503, True)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/sign-in/start", 303),
+        ("GET", "/sign-in/callback", 303),
+        ("POST", "/sign-in/start", 404),
+        ("GET", "/sign-out", 303),
+    ],
+)
+async def test_what_belongs_to_another_way_is_not_there(
+    fleet: Path, tmp_path: Path, method: str, path: str, status: int
+) -> None:
+    """As any other page."""
+    async with with_users(fleet, tmp_path) as (client, _, _):
+        answer = await client.request(method, path, headers=of_page(client), allow_redirects=False)
+        assert answer.status == status
+        assert answer.headers.get("Location", "/sign-in?next=%2F") == "/sign-in?next=%2F"
+
+
+def _hashes(path: Path) -> list[str]:
+    return [user.hash for user in read_users(path).values()]
+
+
+# By the word of a proxy
+
+PROXY: dict[str, Any] = {
+    "user_header": "X-User",
+    "groups_header": "X-Groups",
+    "operator_groups": ["soc"],
+    "viewers": ["victor"],
+}
+
+
+async def test_a_proxy_says_who_it_is(fleet: Path) -> None:
+    """With each request; a session is begun for its forms, and again when somebody else comes."""
+    async with served(fleet, proxies=["127.0.0.0/8"], proxy=PROXY) as (client, door):
+        assert "proxy:alice" in (await shown(client, **{"X-User": "alice", "X-Groups": "staff, soc"}))[1]
+        assert len(door.sessions) == 1
+        status, text = await shown(client, **{"X-User": "alice", "X-Groups": "soc"})
+        assert (status, len(door.sessions), "Sign out" in text) == (200, 1, False)
+        assert "proxy:victor (read-only)" in (await shown(client, **{"X-User": "victor"}))[1]
+        assert "proxy:alice" not in (await shown(client, **{"X-User": "victor"}))[1]
+        assert len(door.sessions) == 1
+        status, text = await shown(client, **{"X-User": "mallory", "X-Groups": "staff"})
+        assert (status, "may_not_look" in text) == (403, True)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [],
+        [("X-User", "")],
+        [("X-User", "alice"), ("X-User", "victor")],
+        [("X-User", "victor"), ("X-Groups", "staff"), ("X-Groups", "soc")],
+        [("X-User", "victor\u202e")],
+        [("X-User", "v" * 201)],
+    ],
+)
+async def test_an_unclear_word_of_the_proxy_is_refused(fleet: Path, headers: list[tuple[str, str]]) -> None:
+    """Missing, twice (one of the two could be the client's), or no name."""
+    async with served(fleet, proxies=["127.0.0.1"], proxy=PROXY) as (client, door):
+        async with client.get("/", headers=headers) as answer:
+            assert answer.status == 403
+            assert "identity_refused" in await answer.text()
+        assert len(door.sessions) == 0
+
+
+async def test_a_header_from_elsewhere_is_forged(fleet: Path) -> None:
+    """Whatever else the client sends; the style sheet and the sign-in page of other ways say nothing."""
+    async with served(fleet, proxies=["10.0.0.1"], proxy=PROXY) as (client, _):
+        for more in ({}, {"X-Forwarded-For": "10.0.0.1"}, {"Forwarded": "for=10.0.0.1"}):
+            for address in ("/", "/events", "/sign-in", "/sign-out"):
+                status, text = await shown(client, address, **{"X-User": "alice", "X-Groups": "soc", **more})
+                assert (status, "identity_refused" in text) == (403, True), address
+
+
+async def test_a_shared_secret_shows_that_it_is_the_proxy(fleet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, whole, and from its address where that is given too."""
+    monkeypatch.setenv("CONSOLE_SECRET", "planted-secret")
+    table = PROXY | {"secret_header": "X-Secret", "secret_env": "CONSOLE_SECRET"}
+    user = ("X-User", "victor")
+    async with served(fleet, proxy=table) as (client, _):
+        for sent, status in (
+            (["planted-secret"], 200),
+            ([], 403),
+            (["planted-secre"], 403),
+            (["planted-secret", "planted-secret"], 403),
+            (["é"], 403),
+        ):
+            headers = [user, *(("X-Secret", each) for each in sent)]
+            async with client.get("/", headers=headers) as answer:
+                assert answer.status == status
+                assert "planted" not in await answer.text()
+    async with served(fleet, proxies=["10.0.0.1"], proxy=table) as (client, _):
+        assert (await shown(client, **{"X-User": "victor", "X-Secret": "planted-secret"}))[0] == 403
+
+
+async def test_a_header_is_given_twice_however_it_is_written(fleet: Path) -> None:
+    """Small letters make it no other header."""
+    async with served(fleet, proxies=["127.0.0.1"], proxy=PROXY) as (client, _):
+        url = client.make_url("/")
+        reader, writer = await asyncio.open_connection(url.host, url.port)
+        writer.write(f"GET / HTTP/1.1\r\nHost: {url.host}\r\nX-User: victor\r\nx-uSER: victor\r\n\r\n".encode())
+        assert b" 403 " in await reader.readline()
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_a_form_needs_its_session_behind_a_proxy_too(fleet: Path) -> None:
+    """The proxy's word alone would let any site post forms; the page that says so holds the form of a new session."""
+    published = Published()
+    more: dict[str, Any] = {"publish": published, "actions": {"/approve": approve}}
+    async with served(fleet, proxies=["127.0.0.1"], proxy=PROXY, **more) as (client, _):
+        headers = {**of_page(client), "X-User": "alice", "X-Groups": "soc"}
+        form = {"server": "server-0", "reason": "why"}
+        async with client.post("/approve", data=form, headers=headers) as answer:
+            text = await answer.text()
+            assert answer.status == 403
+            assert published.got == []
+        form["csrf"] = text.partition('name="csrf" value="')[2].partition('"')[0]
+        async with client.post("/approve", data=form, headers=headers | {"X-User": "bob"}) as answer:
+            assert answer.status == 403  # the session is Alice's
+        assert published.got == []
+        async with client.post("/approve", data=form, headers=headers, allow_redirects=False) as answer:
+            assert answer.status == 403  # and it ended when Bob came
+            text = await answer.text()
+        form["csrf"] = text.partition('name="csrf" value="')[2].partition('"')[0]
+        async with client.post("/approve", data=form, headers=headers, allow_redirects=False) as answer:
+            assert answer.status == 303
+        assert [author for _, author in published.got] == ["proxy:alice"]
