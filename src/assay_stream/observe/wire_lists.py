@@ -67,6 +67,8 @@ class ListObserver:
         """What the client was offered."""
         self._latest_doubts = 0
         self._announced_at: datetime | None = None
+        self._missed: tuple[datetime, int] | None = None
+        """When, and in which exchange, a line was missed, if the newest snapshot says so."""
         """When an announcement was published that no snapshot has followed yet."""
         self._listers = {method: Lister(member, wire.limits) for method, member in _MEMBERS.items()}
         self._pending: OrderedDict[RequestKey, _Request] = OrderedDict()
@@ -254,12 +256,15 @@ class ListObserver:
         if asked or self.awaited:
             self.offered.doubt()
         asked = [request for request in asked if not request.answered]
-        if not asked:
+        # A few bytes can be such a line, and many of them come at once: one snapshot says it of all.
+        if not asked or self._missed == (at, exchange):
             return []
         self._wire.stats.snapshots += 1
         self._reported = None
         self._listers[_TOOLS].unreadable(None)
-        return [self._refused(_MISSED, asked[-1].traceparent, at)]
+        observation = self._refused(_MISSED, asked[-1].traceparent, at)
+        self._missed = at, exchange
+        return [observation]
 
     def _note_offered(
         self, assembly: Assembly, readable: bool, doubts: int, exchange: int, snapshot: Snapshot | None
@@ -313,7 +318,7 @@ class ListObserver:
         companions: _Companions = _Companions(),  # noqa: B008 - immutable
     ) -> Observation:
         self.offered.snapshot = identity[0], at
-        self._announced_at = None
+        self._announced_at = self._missed = None
         return snapshot_event(
             self._wire.vantage,
             event_id=identity[1],

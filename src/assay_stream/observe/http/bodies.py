@@ -46,12 +46,13 @@ class JsonBody:
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
-        self._parts: list[bytes] = []
+        # One buffer: a list of parts would take many times their size where a server sends them byte by byte.
+        self._text = bytearray()
         self._size_bytes = 0
 
     @property
     def kept_bytes(self) -> int:
-        return self._size_bytes if self._parts else 0
+        return len(self._text)
 
     @property
     def is_lost(self) -> bool:
@@ -61,16 +62,16 @@ class JsonBody:
     def feed(self, data: bytes) -> Iterator[bytes | None]:
         self._size_bytes += len(data)
         if self.is_lost:
-            self._parts.clear()
+            self._text = bytearray()
         else:
-            self._parts.append(data)
+            self._text += data
         yield from ()
 
     def end(self) -> Iterator[bytes | None]:
         if self.is_lost:
             yield None
-        elif self._parts:
-            yield b"".join(self._parts)
+        elif self._text:
+            yield bytes(self._text)
 
 
 class EventStream:
@@ -91,12 +92,12 @@ class EventStream:
         self._after_cr = False
         self._event_bytes = 0
         self._lost = False
-        self._data: list[bytes] = []
+        self._data: bytearray | None = None
         self._type = b""
 
     @property
     def kept_bytes(self) -> int:
-        return self._event_bytes if self._data or self._line else 0
+        return self._event_bytes if self._data is not None or self._line else 0
 
     @property
     def is_between(self) -> bool:
@@ -106,7 +107,7 @@ class EventStream:
     def lose(self) -> None:
         """Let go of the event whose end has not come, as of one that is too long."""
         self._lost = True
-        self._data.clear()
+        self._data = None
         self._line[1:] = b""
 
     def feed(self, data: bytes) -> Iterator[bytes | None]:
@@ -123,7 +124,7 @@ class EventStream:
         self._after_cr = data.endswith(b"\r")
 
     def end(self) -> Iterator[bytes | None]:
-        if self._lost or any(map(may_list, (*self._data, bytes(self._line)))):
+        if self._lost or any(map(may_list, (bytes(self._data or b""), bytes(self._line)))):
             yield None
 
     def _grow(self, part: bytes) -> None:
@@ -147,12 +148,12 @@ class EventStream:
             self._field(line)
             return
         data, kind, lost = self._data, self._type, self._lost
-        self._data, self._type, self._event_bytes, self._lost = [], b"", 0, False
+        self._data, self._type, self._event_bytes, self._lost = None, b"", 0, False
         if lost:
             yield None
-        elif data and kind in (b"", b"message"):
-            yield b"\n".join(data)
-        elif any(map(_may_be_taken, data)):
+        elif data is not None and kind in (b"", b"message"):
+            yield bytes(data)
+        elif data is not None and _may_be_taken(bytes(data)):
             yield None
 
     def _field(self, line: bytes) -> None:
@@ -162,10 +163,12 @@ class EventStream:
                 self._event_bytes -= min(len(line), self._event_bytes)  # comments keep a stream alive for days
             return
         value = value.removeprefix(b" ")
-        if name == b"data":
-            self._data.append(value)
-        else:
+        if name != b"data":
             self._type = value
+        elif self._data is None:
+            self._data = bytearray(value)
+        else:
+            self._data += b"\n" + value
 
 
 def _may_be_taken(part: bytes) -> bool:

@@ -24,6 +24,9 @@ _OF_ONE_HOP = frozenset(
 _NOT_FORWARDED = frozenset(("host", "expect", "accept-encoding"))
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([^\"';\s]*)", re.IGNORECASE)
 _UTF_8 = frozenset(("utf-8", "utf8", "us-ascii", "ascii"))
+CHARSETS_WITH_ASCII = _UTF_8.union(("iso-8859-1", "latin1", "iso-8859-15", "windows-1252"))
+"""Those in which the names of members read as in UTF-8; some servers state one without meaning it."""
+
 _NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"} | dict.fromkeys(
     ("tasks/get", "tasks/update", "tasks/cancel"), "taskId"
 )
@@ -125,10 +128,14 @@ def first(fields: Iterable[tuple[str, str]], name: str) -> str | None:
     return next(iter(values_of(fields, name)), None)
 
 
-def is_body_unclear(fields: HeaderFields) -> bool:
-    """Tell whether programs differ in how they read a body, by what its headers say of it."""
+def is_body_unclear(fields: HeaderFields, *, charsets: Collection[str] = _UTF_8) -> bool:
+    """Tell whether programs differ in how they read a body, by what its headers say of it.
+
+    Args:
+        charsets: those that are read as UTF-8 is, in lower case.
+    """
     types, encodings = values_of(fields, "content-type"), values_of(fields, "content-encoding")
-    if any((found := _CHARSET.search(each)) is not None and found[1].lower() not in _UTF_8 for each in types):
+    if any((found := _CHARSET.search(each)) is not None and found[1].lower() not in charsets for each in types):
         return True
     if len(types) > 1 or len(encodings) > 1 or any("," in each or not each.isascii() for each in types + encodings):
         return True

@@ -26,7 +26,15 @@ from assay_stream.observe.events import Observation, Vantage
 from assay_stream.observe.http.bodies import Body, Opaque, Unreadable, body_of, plain_body
 from assay_stream.observe.http.connections import Connection, Connections
 from assay_stream.observe.http.credentials import Context, Contexts
-from assay_stream.observe.http.headers import HeaderFields, first, is_body_unclear, is_event_stream, mismatch, values_of
+from assay_stream.observe.http.headers import (
+    CHARSETS_WITH_ASCII,
+    HeaderFields,
+    first,
+    is_body_unclear,
+    is_event_stream,
+    mismatch,
+    values_of,
+)
 from assay_stream.observe.http.held import HeldEvents
 from assay_stream.observe.jsonrpc import Direction, Line, RequestKey, may_list, request_key
 from assay_stream.observe.mcp_wire import LINE_BYTES_MAX, WireObserver
@@ -151,8 +159,12 @@ class Traffic:
         gate = exchange.connection.gate
         if gate is not None and gate.hides and is_event_stream(fields):
             exchange.events = HeldEvents(self._message_bytes_max)
-        is_unclear = isinstance(exchange.response, Opaque) or is_body_unclear(fields)
-        if gate is not None and status in _OK and is_unclear:
+        is_unclear = (
+            is_body_unclear(fields, charsets=CHARSETS_WITH_ASCII)
+            if gate is None
+            else isinstance(exchange.response, Opaque) or is_body_unclear(fields)
+        )
+        if status in _OK and is_unclear:
             # Some client may take it for messages all the same, or for others.
             exchange.response = Unreadable()
         if exchange.session_id is None and (session_id := first(fields, SESSION)) is not None:
@@ -178,6 +190,10 @@ class Traffic:
                 observations += gate.show(message, at, exchange=exchange.number).observations
             elif message.strip():
                 line = exchange.connection.observer.read(message)
+                if not line.messages and may_list(message):
+                    # Some clients read JSON in other encodings than UTF-8.
+                    observations += self.lost(exchange, "server->client", at)
+                    continue
                 observations += self._take(exchange, "server->client", line, message, at)
         return observations
 

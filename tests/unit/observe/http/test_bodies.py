@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import tracemalloc
 import zlib
 from itertools import pairwise
 
@@ -69,6 +70,20 @@ def test_a_text_over_the_limit_is_reported() -> None:
     assert read(JsonBody(LIMIT), b"x" * LIMIT) == [b"x" * LIMIT]
     assert read(JsonBody(LIMIT), b"x" * LIMIT, b"y") == [None]
     assert read(JsonBody(LIMIT)) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "part"), [(JsonBody(100_000), b"[]"), (EventStream(100_000), b"data\n")], ids=["text", "event"]
+)
+def test_many_small_pieces_take_little_more_than_their_bytes(body: JsonBody | EventStream, part: bytes) -> None:
+    """A server may send a body a few bytes at a time; an object for each would take many times as much."""
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    for _ in range(20_000):
+        list(body.feed(bytes(bytearray(part))))  # each a new object, as from a socket
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert after - before < 1.5 * body.kept_bytes
 
 
 lines = st.sampled_from(

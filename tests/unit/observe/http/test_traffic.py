@@ -304,6 +304,65 @@ def test_a_list_too_long_to_read_is_published_as_unreadable() -> None:
     assert snapshot["tools"] == {"unreadable": "line missed"}
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "text/event-stream, x",
+        "text/event-streamed",
+        "text/x, text/event-stream",
+        "text/event-stream; charset=utf-7",
+        "application/json; charset=utf-16",
+    ],
+)
+def test_a_list_of_a_doubtful_kind_is_published_as_unreadable(kind: str) -> None:
+    """Some clients look for the name of a kind anywhere in the header, or read other charsets."""
+    wire = Wire()
+    exchange = wire.posts(ask("tools/list"), **MODERN)
+    wire.answers(exchange, result(tools=[TOOL]), Content_Type=kind)
+    wire.ends(exchange)
+    assert [each["tools"] for each in wire.observed] == [{"unreadable": "line missed"}]
+
+
+def test_a_list_of_two_kinds_is_published_as_unreadable() -> None:
+    """Clients differ in which of two headers counts."""
+    wire = Wire()
+    exchange = wire.posts(ask("tools/list"), **MODERN)
+    wire.traffic.answered(exchange, 200, [("Content-Type", "text/plain"), *JSON.items()], wire.now)
+    wire.passes(exchange, json.dumps(result(tools=[TOOL])).encode())
+    wire.ends(exchange)
+    assert [each["tools"] for each in wire.observed] == [{"unreadable": "line missed"}]
+
+
+def test_a_charset_that_keeps_ascii_is_read() -> None:
+    """Some servers state one without meaning it."""
+    wire = Wire()
+    exchange = wire.posts(ask("tools/list"), **MODERN)
+    wire.answers(exchange, Content_Type="application/json; charset=ISO-8859-1")
+    wire.passes(exchange, json.dumps(result(tools=[TOOL])).encode())
+    wire.ends(exchange)
+    assert [each["tools"] for each in wire.observed] == [[TOOL]]
+
+
+def test_a_list_in_utf_16_is_published_as_unreadable() -> None:
+    """Some clients find out by themselves how JSON is encoded."""
+    wire = Wire()
+    exchange = wire.posts(ask("tools/list"), **MODERN)
+    wire.answers(exchange, Content_Type="application/json")
+    wire.passes(exchange, json.dumps(result(tools=[TOOL])).encode("utf-16"))
+    wire.ends(exchange)
+    assert [each["tools"] for each in wire.observed] == [{"unreadable": "line missed"}]
+
+
+def test_many_lines_missed_at_once_make_one_snapshot() -> None:
+    """Each may be two bytes long, and a snapshot has a kilobyte."""
+    wire = Wire()
+    exchange = wire.posts(ask("tools/list"), **MODERN)
+    wire.answers(exchange)
+    wire.passes(exchange, b"\0\n" * 1_000)
+    wire.passes(exchange, b"\0\n" * 1_000)
+    assert [each["tools"] for each in wire.observed] == [{"unreadable": "line missed"}] * 2
+
+
 def test_messages_that_never_end_fill_no_memory() -> None:
     """What has no room beside the others is let go and reported; room is free again once an exchange ends."""
     wire = Wire(kept_bytes_max=250)
