@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -173,14 +174,14 @@ class Door:
 
     async def _sign_out(self, request: web.Request, session: Session | None) -> Answer | web.Response:
         session_id = request.cookies.get(self._name(_COOKIE))
-        if session is not None and session_id is not None:
-            try:
-                fields = await posted_fields(request, self._limits)
-            except InputError:
-                fields = {}
-            if not self.is_own_form(request) or not has_token(fields, session):
-                data = {"what": "You are still signed in.", "advice": "Sign out from a page of now.", "code": None}
-                return Answer(template="problem.html", data=data, status=403)
+        fields: Fields = {}
+        with suppress(InputError):
+            fields = await posted_fields(request, self._limits)
+        # Of another site too where there is no session: its browser does not send the cookie, but would drop it.
+        if not self.is_own_form(request) or (session is not None and not has_token(fields, session)):
+            data = {"what": "You are still signed in.", "advice": "Load the page again to sign out.", "code": None}
+            return Answer(template="problem.html", data=data, status=403)
+        if session_id is not None:
             self.sessions.end(session_id)
         response = elsewhere(SIGN_IN)
         response.del_cookie(self._name(_COOKIE), path="/", secure=self._is_secure, httponly=True, samesite="Lax")

@@ -250,6 +250,9 @@ async def test_another_site_cannot_sign_somebody_in_or_out(
         async with client.post("/sign-out", data={"csrf": "wrong"}, headers=of_page(client)) as answer:
             assert answer.status == 403
         assert len(door.sessions) == 1
+        client.session.cookie_jar.clear()  # as a browser that leaves a lax cookie out of another site's form
+        async with client.post("/sign-out", data={"csrf": "x"}, headers=headers, allow_redirects=False) as answer:
+            assert (answer.status, "Set-Cookie" in answer.headers) == (403, False)
 
 
 @pytest.mark.parametrize(
