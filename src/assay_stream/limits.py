@@ -707,6 +707,9 @@ STORE_AHEAD_US = 24 * 3_600 * 1_000_000
 """Evidence dated further ahead of the clock than this has a broken or a lying one: where there is no room, it is
 dropped first, since by its date it would never be."""
 
+STORE_CANDIDATES_MAX = 10
+"""Digests that are listed where a prefix fits several: more than a screen helps nobody choose."""
+
 STORE_PLACES_MAX = 1_000
 """Places of one digest that are listed."""
 

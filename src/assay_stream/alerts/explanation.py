@@ -9,8 +9,9 @@ from typing import Any
 
 from assay_stream.alerts.formats.view import time_text
 from assay_stream.alerts.index import ReviewState
-from assay_stream.alerts.page import calls_text, counted, event_text, observer_text, seen_text, suppression_text
+from assay_stream.alerts.page import calls_text, event_text, observer_text, seen_text, suppression_text
 from assay_stream.alerts.story import AlertStory
+from assay_stream.text.counting import counted
 from assay_stream.text.escaping import markdown
 from assay_stream.text.visible import shown
 

@@ -11,6 +11,7 @@ from assay_stream.alerts.state import FURTHER_OBSERVERS
 from assay_stream.alerts.story import AlertStory
 from assay_stream.drift.definition_diff import PlaceDiff
 from assay_stream.model.alert_state import UNNAMED_OBSERVER
+from assay_stream.text.counting import counted
 from assay_stream.text.visible import LineSpan, Style, shown, spans_of
 from assay_stream.text.word_diff import Piece
 
@@ -132,9 +133,10 @@ def _definitions(story: AlertStory) -> Iterator[PageLine]:
     for place in story.diff.places:
         yield from _place(place, is_alone=is_alone)
     if story.diff.left_out:
-        yield _line(f"{story.diff.left_out:,} further places differ, shown with --full", "warn")
+        differs = "differs" if story.diff.left_out == 1 else "differ"
+        yield _line(f"{counted(story.diff.left_out, 'more field')} {differs}: use --full to see all", "warn")
     if story.diff.same:
-        yield _line(f"{story.diff.same:,} places are the same", "dim")
+        yield _line(f"{counted(story.diff.same, 'field')} unchanged", "dim")
 
 
 def _place(place: PlaceDiff, *, is_alone: bool) -> Iterator[PageLine]:
@@ -165,8 +167,7 @@ def _who(story: AlertStory) -> Iterator[PageLine]:
     yield _line(f"{seen_text(row)}, {time_text(row.first_seen_ms)} to {time_text(row.last_seen_ms)}")
     active = story.view.flat.get("mcp_observers_active")
     if isinstance(active, int) and row.observers:
-        verb = "observes" if active == 1 else "observe"
-        yield _line(f"{active:,} of them still {verb} it, as far as is known")
+        yield _line(f"still offered to {active:,} of them, as far as is known")
     if story.sightings is None:
         last = story.view.fact("mcp_observer_id")
         if last:
@@ -177,7 +178,7 @@ def _who(story: AlertStory) -> Iterator[PageLine]:
         first, last = time_text(sighting.first_us // 1_000), time_text(sighting.last_us // 1_000)
         yield _line(f"{observer_text(name)}: {counted(sighting.count, 'time')}, {first} to {last}")
     if len(seen) > _OBSERVERS_MAX:
-        yield _line(f"and {len(seen) - _OBSERVERS_MAX:,} further observers")
+        yield _line(f"and {counted(len(seen) - _OBSERVERS_MAX, 'more observer')}")
 
 
 def seen_text(row: AlertRow) -> str:
@@ -196,7 +197,9 @@ def _life(story: AlertStory) -> Iterator[PageLine]:
     yield _title("History")
     for view in life_events(story.life):
         if view is None:
-            yield _line(f"… {story.life.count - len(story.life.first) - len(story.life.latest):,} records …", "dim")
+            yield _line(
+                f"… {counted(story.life.count - len(story.life.first) - len(story.life.latest), 'record')} …", "dim"
+            )
         else:
             yield _line(f"{time_text(view.time_ms)}  {event_text(view)}")
     rule_text = suppression_text(story)
@@ -270,11 +273,6 @@ def calls_text(story: AlertStory) -> str:
     # What a decision raised was in use before: an alert begins with its first finding, not with the definition.
     begins_ms = min(story.row.first_seen_ms, story.life.first[0].first_seen_ms)
     return f"{told}; to count earlier calls, use --since" if calls.since_ms >= begins_ms else told
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a count with its noun."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _title(text: str) -> PageLine:

@@ -36,15 +36,15 @@ _DETAILS = {
     "mcp_privileged": "privileged tools",
     "mcp_acknowledged_by": "acknowledged by",
     "mcp_assigned_to": "assigned to",
-    "mcp_changed_fields": "fields that differ",
-    "mcp_pin_scheme": "scheme of the pin",
+    "mcp_changed_fields": "changed fields",
+    "mcp_pin_scheme": "pin scheme",
     "mcp_pin_expected": "approved value",
     "mcp_pin_observed": "observed value",
-    "mcp_pin_enforcement": "policy asks for",
-    "mcp_pin_action": "policy would",
+    "mcp_pin_enforcement": "policy",
+    "mcp_pin_action": "policy action",
     "mcp_detection": "agent",
     "mcp_detection_key": "key",
-    "mcp_detection_references": "rests on",
+    "mcp_detection_references": "references",
     "mcp_detection_digest": "agent's code",
     "mcp_digest_before": "full digest before",
     "mcp_digest_after": "full digest now",
@@ -278,12 +278,12 @@ def _severity_reasons(view: AlertView, changes: Iterable[ToldChange], signs: Ite
     causes: list[tuple[int, str]] = []
     told = list(changes)
     if view.fact("mcp_folded"):
-        causes.append((view.severity_id, "by the most severe of the alerts that are folded into it"))
+        causes.append((view.severity_id, "the most severe alert folded into it"))
     elif view.kind == Kind.DETECTION:
-        causes.append((view.severity_id, "by the agent that found it"))
+        causes.append((view.severity_id, "set by the agent that found it"))
     elif view.kind in list(Kind) and (not told or view.kind in DEFAULT_PROFILE.kinds):
         default = default_level(Kind(view.kind), view.fact("mcp_reason"))
-        causes.append((assess(DEFAULT_PROFILE, view.kind, default=default), f"by its kind, {view.kind}"))
+        causes.append((assess(DEFAULT_PROFILE, view.kind, default=default), f"an alert of kind {view.kind}"))
     for change in told:
         if change.code in CODES:
             level = assess(
@@ -291,12 +291,12 @@ def _severity_reasons(view: AlertView, changes: Iterable[ToldChange], signs: Ite
                 Kind.TOOL_CHANGED.value,
                 [Change(change.code, change.path, None, None, ChangeDirection(change.direction))],
             )
-            causes.append((level, f"by what changed: {change.title} ({change.code})"))
+            causes.append((level, f"{change.code}: {change.title}"))
     for sign in signs:
         if sign.level is not None:
-            says = "its text still says" if sign.is_carried_over else "the new text brings"
-            causes.append((sign.level, f"by what {says}: {sign.rule}"))
+            where = "text from before the change" if sign.is_carried_over else "the new text"
+            causes.append((sign.level, f"{sign.rule} in {where}"))
     reached = list(dict.fromkeys(text for level, text in causes if level == view.severity_id))
     yield from reached
     if not reached:
-        yield "by an earlier finding: an alert stays as severe as it ever was"
+        yield "an earlier finding: an alert keeps the highest severity it had"

@@ -16,17 +16,19 @@ from assay_stream.cli.shared import follow, say
 from assay_stream.cli.store_sources import StoreOptions
 from assay_stream.config import command_settings
 from assay_stream.errors import InputError
+from assay_stream.limits import STORE_CANDIDATES_MAX
 from assay_stream.model.evidence import Scope, Unbound
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel.queries import Store, load
 from assay_stream.readmodel.rows import EvidenceFilter, EvidenceRecord, EvidenceRow, Paging
 from assay_stream.report.rows import time_text
+from assay_stream.text.counting import counted
 from assay_stream.text.escaping import visible
 
 evidence_app = typer.Typer(help="Find calls, by what they used and who made them.", no_args_is_help=True)
 
 _ORIGIN = re.compile(r"(.+)/([0-9]{1,9})/([0-9]{1,18})")
-_CUT = re.compile(r"(sha256:)?[0-9a-f]{6,63}…?")
+_CUT = re.compile(r"(sha256:)?[0-9a-f]{1,63}…?")
 _CANDIDATES_MAX = 10
 _HEAD = ("time", "server", "tool", "observer", "agent", "decision", "bound", "definition")
 _EVERYWHERE = (*(Role.BINDINGS, Role.DEFINITIONS, Role.VERDICTS, Role.CHANGES, Role.ALERTS), Role.EVIDENCE)
@@ -73,7 +75,7 @@ def list_evidence(
     looking: StoreOptions,
     which: Which,
     digest: Annotated[
-        str | None, typer.Option(help="Only calls whose evidence has this digest, of any scheme.")
+        str | None, typer.Option(help="Only calls whose evidence has this digest, of any scheme; or its beginning.")
     ] = None,
     limit: Limit = 50,
     as_json: AsJson = False,
@@ -84,7 +86,8 @@ def list_evidence(
     Exit code 3: not all could be read. 5: no call matches.
     """
     with looking.looked(Role.EVIDENCE) as looked:
-        if not _list(looked.store, which.filter(digest), limit, as_json=as_json, wide=wide):
+        wanted = which.filter(None if digest is None else whole_digest(looked.store, digest, as_json=as_json))
+        if not _list(looked.store, wanted, limit, as_json=as_json, wide=wide):
             nothing_found(_not_found(digest))
         looked.end()
 
@@ -92,19 +95,20 @@ def list_evidence(
 @evidence_app.command()
 @grouped
 def search(
-    digest: Annotated[str, typer.Argument(metavar="DIGEST", help="Whole, with or without sha256:; or a call's id.")],
+    digest: Annotated[str, typer.Argument(metavar="DIGEST", help="Or its first 6 digits or more; or a call's id.")],
     looking: StoreOptions,
     which: Which,
     limit: Limit = 50,
     as_json: AsJson = False,
     wide: Wide = False,
 ) -> None:
-    """Find out what a digest is of, where it stands, and which calls used it: any digest of any scheme.
+    """Find what a digest identifies, where it occurs, and which calls used it: any digest of any scheme.
 
-    Also takes trace ids, tool call ids and ids of evidence. --json prints the places, then the calls. Exit code 3:
-    not all could be read. 5: it stands nowhere.
+    Also takes trace ids, tool call ids and ids of evidence. --json prints the places, then the calls. Exit code 2:
+    several digests begin like that (they are listed). 3: not everything could be read. 5: nothing has it.
     """
     with looking.looked(*_EVERYWHERE) as looked:
+        digest = whole_digest(looked.store, digest, as_json=as_json)
         places = looked.store.places(digest)
         for place in places if as_json else ():
             print_json(as_object(place))
@@ -127,7 +131,7 @@ def search(
         if not _list(looked.store, which.filter(digest), limit, as_json=as_json, wide=wide):
             if not places:
                 nothing_found(_not_found(digest))
-            say("no call matches")
+            say("no call used it" if which == Which() else "no call that matches the options used it")
         looked.end()
 
 
@@ -135,17 +139,18 @@ def search(
 @grouped
 def show(
     what: Annotated[
-        str, typer.Argument(metavar="ID", help="Id of the evidence or of the call, or TOPIC/PARTITION/OFFSET.")
+        str,
+        typer.Argument(metavar="ID", help="Id of the evidence or of the call, a digest, or TOPIC/PARTITION/OFFSET."),
     ],
     looking: StoreOptions,
     as_json: AsJson = False,
 ) -> None:
-    """Show the evidence of one call, with every digest in it and its scheme. --json prints the record as it stands.
+    """Show the evidence of one call, with every digest in it and its scheme. --json prints the record unchanged.
 
-    Exit code 3: not all could be read. 5: there is no such call.
+    Exit code 3: not everything could be read. 5: there is no such call.
     """
     with looking.looked(Role.EVIDENCE) as looked:
-        found = _the_one(looked.store, what)
+        found = _the_one(looked.store, whole_digest(looked.store, what, as_json=as_json))
         if found is None:
             nothing_found(_not_found(what))
         elif as_json:
@@ -172,6 +177,34 @@ def tail(which: Which, as_json: AsJson = False, bootstrap_servers: Bootstrap = N
     follow(command_settings(bootstrap_servers=bootstrap_servers), Role.EVIDENCE, take)
 
 
+def whole_digest(store: Store, text: str, *, as_json: bool) -> str:
+    """Return the digest that begins with a text; other text as it is. Several such digests are printed.
+
+    Raises:
+        InputError: ``ambiguous_digest``.
+    """
+    found = store.candidates(text)
+    if len(found) < 2:
+        return found[0].digest.value if found else text
+    if as_json:
+        for place in found:
+            print_json(as_object(place))
+    else:
+        head = ("digest", "what", "server", "tool")
+        cells = (
+            (
+                each.digest.value,
+                f"{each.digest.role} {each.digest.scheme}",
+                each.server_id or "-",
+                each.tool_name or "-",
+            )
+            for each in found
+        )
+        print_table(head, cells, flexible=("server", "tool"), optional=("server", "tool"), wide=True)
+    more = " at least" if len(found) == STORE_CANDIDATES_MAX else ""
+    raise InputError("ambiguous_digest", f"{more} {len(found)} digests begin with {text}: give more digits".strip())
+
+
 def _the_one(store: Store, what: str) -> EvidenceRecord | None:
     """Return the evidence that a person means.
 
@@ -183,7 +216,7 @@ def _the_one(store: Store, what: str) -> EvidenceRecord | None:
     rows = store.evidence(EvidenceFilter(digest=what), Paging(limit=_CANDIDATES_MAX)).rows
     if len(rows) > 1:
         named = ", ".join(f"{row.origin} ({short_time(row.time_us)})" for row in rows)
-        raise InputError("ambiguous_id", f"several calls have it, name one by its place: {named}")
+        raise InputError("ambiguous_id", f"several calls have it; give the place of one of them: {named}")
     return store.evidence_of(rows[0].reference) if rows else None
 
 
@@ -192,7 +225,7 @@ def _list(store: Store, wanted: EvidenceFilter, limit: int, *, as_json: bool, wi
     rows = list(every_row(lambda paging: store.evidence(wanted, paging), limit + 1))
     print_rows(rows[:limit], as_json=as_json, wide=wide)
     if len(rows) > limit:
-        say(f"the newest {limit:,} are shown, there are more: give --limit, --since or --until")
+        say(f"only the newest {counted(limit, 'call')} shown; for more, use --limit, --since or --until")
     return len(rows)
 
 
@@ -243,6 +276,9 @@ def _print_record(found: EvidenceRecord) -> None:
 def _not_found(what: str | None) -> str:
     if what is None:
         return "no call matches"
-    if _CUT.fullmatch(what.strip()):
-        return f"nothing here has {what}; digests are looked up whole (--wide and --json print them so)"
-    return f"nothing here has {what}"
+    if _CUT.fullmatch(what.strip().lower()):
+        return (
+            f"no digest or id begins with {what} (give 6 digits at least; digests of arguments, results and records, "
+            "and ids, must be whole)"
+        )
+    return f"no digest or id is {what}"

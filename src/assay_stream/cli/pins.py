@@ -52,9 +52,9 @@ class Chosen:
     server_id: AnyServerId = None
     tool: AnyTool = None
     alert: Annotated[str | None, typer.Option(help="Uid (or its start) of an alert about the definition.")] = None
-    digest: Annotated[str | None, typer.Option(help="Full digest of the definition, where several are in force.")] = (
-        None
-    )
+    digest: Annotated[
+        str | None, typer.Option(help="Full digest of the definition, or its beginning, where several are in force.")
+    ] = None
     scheme: Annotated[list[str] | None, typer.Option(help="Default: as pinned, else assay.p60. Repeatable.")] = None
 
 

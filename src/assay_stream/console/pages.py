@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from assay_stream.alerts.index import ReviewState
 from assay_stream.alerts.selection import AlertSelection, SeverityLevel
@@ -19,7 +20,7 @@ from assay_stream.model.alert import SEVERITY_TEXTS
 from assay_stream.model.evidence import Scope, Unbound
 from assay_stream.model.kinds import Kind
 from assay_stream.readmodel.queries import Store
-from assay_stream.readmodel.rows import AlertFilter, EvidenceFilter, Paging, StoreStatus, VersionRow
+from assay_stream.readmodel.rows import AlertFilter, DigestPlace, EvidenceFilter, Paging, StoreStatus, VersionRow
 
 _COUNTED = (
     ("evidence", "calls"),
@@ -29,12 +30,12 @@ _COUNTED = (
     ("verdict", "pin evaluations"),
     ("catalogue", "distinct lists of tools"),
 )
-_CUT_DIGEST = re.compile(r"(sha256:)?[0-9a-f]{6,63}…?")
+_CUT_DIGEST = re.compile(r"(sha256:)?[0-9a-f]{1,63}…?")
 _GLOB = str.maketrans({"*": "[*]", "?": "[?]", "[": "?", "]": "?"})
 """Makes a pattern of a name; for a bracket there is none but ``?``."""
 
 _LISTED_ELSEWHERE = (
-    "It may have been dropped for age or size, or not have been read yet: the page Health says how far the store is."
+    "It may have been dropped for age or size, or not been read yet: see Health for how far the store is."
 )
 
 
@@ -146,10 +147,16 @@ def alerts(store: Store, asked: Asked) -> Answer:
 
 def evidence(store: Store, asked: Asked) -> Answer:
     """Return the calls that are asked for."""
+    wanted = asked.evidence()
+    candidates = () if wanted.digest is None else store.candidates(wanted.digest)
+    if len(candidates) > 1:
+        return _to_choose(wanted.digest or "", candidates)
+    if candidates:
+        wanted = replace(wanted, digest=candidates[0].digest.value)
     return Answer(
         template="evidence.html",
         data={
-            "calls": store.evidence(asked.evidence(), asked.paging()),
+            "calls": store.evidence(wanted, asked.paging()),
             "asked": asked.given,
             "scopes": list(Scope),
             "reasons": list(Unbound),
@@ -195,19 +202,35 @@ def trace(store: Store, asked: Asked) -> Answer:
 
 
 def digest(store: Store, asked: Asked) -> Answer:
-    """Return where a digest stands, whatever its scheme, and the calls that have it."""
+    """Return where a digest occurs, whatever its scheme, and the calls that have it; of a prefix, what begins so."""
     wanted = asked.text("value")
     if wanted is None:
-        return Answer(template="digest.html", data={"value": "", "places": None, "calls": None})
+        return _to_choose("", ())
+    candidates = store.candidates(wanted)
+    if len(candidates) > 1:
+        return _to_choose(wanted, candidates)
+    wanted = candidates[0].digest.value if candidates else wanted
     places = store.places(wanted)
     calls = store.evidence(EvidenceFilter(digest=wanted), FEW)
     if not places and not calls.rows:
-        whole = "Digests are looked up whole, and this one is cut: copy all of it. "
-        advice = whole if _CUT_DIGEST.fullmatch(wanted.lower()) else "Check that all of it was copied. "
-        return absent("This digest stands nowhere in the store.", f"{advice}{_LISTED_ELSEWHERE}")
+        cut = "Give at least 6 digits; of the digests of arguments, results and records, and of ids, all of them. "
+        advice = cut if _CUT_DIGEST.fullmatch(wanted.lower()) else "Check that you copied all of it. "
+        return absent("The store has no such digest.", f"{advice}{_LISTED_ELSEWHERE}")
     return Answer(
         template="digest.html",
-        data={"value": wanted, "places": [each for each in places if each.place != "evidence"], "calls": calls},
+        data={
+            "value": wanted,
+            "candidates": (),
+            "places": [each for each in places if each.place != "evidence"],
+            "calls": calls,
+        },
+    )
+
+
+def _to_choose(value: str, candidates: tuple[DigestPlace, ...]) -> Answer:
+    """Return the page on which one of several digests is chosen, or another one looked up."""
+    return Answer(
+        template="digest.html", data={"value": value, "candidates": candidates, "places": None, "calls": None}
     )
 
 

@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from assay_stream.report.rows import time_text
+from assay_stream.text.counting import counted
 from assay_stream.text.visible import shown, spans_of
 
 _SECOND_CHARS = len("2026-03-01T10:00:00")
@@ -83,7 +84,7 @@ class Renderer:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._environment.filters |= {"lines": lines, "plain": plain, "when": when, "bare": bare}
+        self._environment.filters |= {"lines": lines, "plain": plain, "when": when, "bare": bare, "counted": counted}
         self._environment.globals |= {"url": url}
 
     def page(self, template: str, data: Mapping[str, Any]) -> bytes:

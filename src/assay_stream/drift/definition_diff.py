@@ -45,7 +45,7 @@ class PlaceDiff:
 
     Args:
         path: where, from the definition's root.
-        what: whether it changed, came or went.
+        what: ``added``, ``changed`` or ``removed``.
         pieces: old and new, word by word.
     """
 
@@ -163,7 +163,7 @@ def _rank(name: str) -> int:
 
 def _place(path: str, was: Leaf | None, now: Leaf | None, full: bool) -> PlaceDiff:
     if was is None or now is None:
-        what, leaf = ("came", now) if was is None else ("went", was)
+        what, leaf = ("added", now) if was is None else ("removed", was)
         text = leaf.text if leaf is not None else ""
         pieces = [Piece("come" if was is None else "gone", text or '""')]
     elif was.is_string and now.is_string:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterable
 
-from assay_stream.limits import STORE_PLACES_MAX
+from assay_stream.limits import STORE_CANDIDATES_MAX, STORE_PLACES_MAX
 from assay_stream.model.record import Record
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.bounds import used_bytes
@@ -18,6 +19,8 @@ from assay_stream.readmodel.review_queries import ReviewQueries
 from assay_stream.readmodel.rows import DigestPlace, DigestValue, EvidenceFilter, Paging, PositionRow, StoreStatus
 
 _COUNTED = ("evidence", "alert", "definition", "decision", "verdict", "tool_fact", "catalogue", "seen")
+_PREFIX = re.compile(r"(?:sha256:)?([0-9a-f]{6,63})…?")
+"""A digest cut short, also as tables print it."""
 
 
 class Store(CallQueries, InventoryQueries, ReviewQueries):
@@ -63,6 +66,34 @@ class Store(CallQueries, InventoryQueries, ReviewQueries):
                 if digest_key(value.value) == key and value not in row.digests
             ]
         return tuple(found[:STORE_PLACES_MAX])
+
+    @at_one_moment
+    def candidates(self, prefix: str) -> tuple[DigestPlace, ...]:
+        """Return the digests that begin with a prefix: one place of each, in order, ``STORE_CANDIDATES_MAX`` at most.
+
+        Covers tools, definitions, lists, pins, alerts and decisions. What only one call has (its arguments, result,
+        ids) is indexed whole. Nothing is returned for other text, or for an id that stands here as it is.
+
+        Args:
+            prefix: at least six hexadecimal digits, with or without ``sha256:``.
+        """
+        match = _PREFIX.fullmatch(prefix.strip().lower())
+        if match is None or self.evidence(EvidenceFilter(digest=prefix), Paging(limit=1)).rows:
+            return ()
+        found: list[DigestPlace] = []
+        after, end = match[1], f"{match[1]}g"
+        while len(found) < STORE_CANDIDATES_MAX:
+            row = self._connection.execute(
+                "SELECT place, owner, role, scheme, value FROM digest WHERE value >= ? AND value < ? "
+                "ORDER BY value, place, owner, role, scheme LIMIT 1",
+                (after, end),
+            ).fetchone()
+            if row is None:
+                break
+            place, owner, role, scheme, value = row
+            found.append(self._place(place, owner, DigestValue(role=role, scheme=scheme, value=value)))
+            after = f"{value} "
+        return tuple(found)
 
     def _place(self, place: str, owner: int, digest: DigestValue) -> DigestPlace:
         statement = {

@@ -18,6 +18,10 @@ DEFAULT_SCHEME = "assay.p60"
 """What a tool is pinned under by default: it covers the output schema and the annotations too."""
 
 
+_DIGITS_MIN = 6
+"""Digits by which a digest can be named."""
+
+
 class DefinitionInForce(NamedTuple):
     """A definition of a tool in force, and who sees it."""
 
@@ -106,12 +110,12 @@ def values_to_decide(
     """Return the values of one definition of a tool by scheme.
 
     Args:
-        full: full digest of the definition, ``None`` for the one in force.
+        full: full digest of the definition or its first six digits or more, ``None`` for the one in force.
         schemes: which schemes; none for those under which the tool is pinned already, else the default one, since
             approving a change under one scheme only would leave the others to differ.
 
     Raises:
-        InputError: ``tool_not_observed``, ``definition_ambiguous`` or ``scheme_not_available``.
+        InputError: ``tool_not_observed``, ``definition_ambiguous``, ``ambiguous_digest`` or ``scheme_not_available``.
     """
     print_ = _definition(server, tool_name, full)
     pinned = sorted(server.controls.pins_as_of(tool_name, AFTER_ALL_US).approved)
@@ -141,10 +145,16 @@ def server_of(bindings: Bindings, server_id: str) -> ServerBindings:
 
 def _definition(server: ServerBindings, tool_name: str, full: str | None) -> Fingerprint:
     if full is not None:
-        for (_, digest), print_ in server.tools.items():
-            if digest == full:
-                return print_
-        raise InputError("tool_not_observed", "no definition with this digest is known of the server")
+        bare = full.lower().removeprefix("sha256:").rstrip("…")
+        found = {digest: print_ for (_, digest), print_ in server.tools.items() if _begins(digest, bare)}
+        if len(found) > 1:
+            raise InputError("ambiguous_digest", f"give more digits of the full digest: {', '.join(sorted(found))}")
+        if not found:
+            raise InputError(
+                "tool_not_observed",
+                "the server never offered a definition with this full digest: see `tools list --json`",
+            )
+        return next(iter(found.values()))
     offered = offered_now(server, tool_name)
     if not offered:
         raise InputError(
@@ -160,6 +170,10 @@ def _definition(server: ServerBindings, tool_name: str, full: str | None) -> Fin
             path=tool_name,
         )
     return offered[0].fingerprint
+
+
+def _begins(digest: str, digits: str) -> bool:
+    return len(digits) >= _DIGITS_MIN and digest.removeprefix("sha256:").startswith(digits)
 
 
 def _comparison(server: ServerBindings, tool_name: str) -> str:

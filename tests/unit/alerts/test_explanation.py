@@ -29,7 +29,7 @@ def test_an_explanation_says_what_is_known_and_what_is_not() -> None:
     for expected in (
         "The definition of a tool changed. The alert is open, its severity is critical.",
         "Agents read the definition as instructions.",
-        "by what the new text brings: instructions_overridden",
+        "instructions_overridden in the new text",
         "Indicator in the new text: instructions_overridden. Text that asks the model",
         "observer: proxy-1, 1 time",
         "What the author meant. Indicators say what a text resembles.",

@@ -54,7 +54,7 @@ def test_of_a_shadowed_tool_it_says_who_held_the_name() -> None:
 def test_a_shadowed_tool_is_as_severe_as_its_reason_says(reason: str) -> None:
     """No earlier finding has to explain it."""
     shadow = alert_of("send_email", kind=Kind.TOOL_SHADOWED, before=None, reason=reason, changed_fields=())
-    assert story_of(a_life(shadow)).severity_reasons == ("by its kind, tool_shadowed",)
+    assert story_of(a_life(shadow)).severity_reasons == ("an alert of kind tool_shadowed",)
 
 
 def test_the_finding_gives_paths() -> None:
@@ -103,7 +103,7 @@ def test_what_stood_there_before_the_change_is_shown_as_such(is_read: bool) -> N
     [sign] = story.signs
     assert sign.is_carried_over
     assert "Ignore all previous instructions" in sign.excerpt
-    assert story.severity_reasons == ("by what its text still says: instructions_overridden",)
+    assert story.severity_reasons == ("instructions_overridden in text from before the change",)
 
 
 def test_a_new_tool_is_searched_whole() -> None:
@@ -126,17 +126,17 @@ def test_a_pinned_definition_stands_in_for_the_one_before() -> None:
 @pytest.mark.parametrize(
     ("alert", "reason"),
     [
-        (changed_alert(), "by what the new text brings: instructions_overridden"),
+        (changed_alert(), "instructions_overridden in the new text"),
         (
             changed_alert(
                 indicators=(), changes=(("title_added", "$.title", "widens"), ("default_changed", "$.x", "neutral"))
             ),
-            "by what changed: a default is another value (default_changed)",
+            "default_changed: a default is another value",
         ),
-        (alert_of(None, kind=Kind.SNAPSHOT_REJECTED), "by its kind, snapshot_rejected"),
+        (alert_of(None, kind=Kind.SNAPSHOT_REJECTED), "an alert of kind snapshot_rejected"),
         (
             changed_alert(indicators=()) | {"severity_id": 5},
-            "by an earlier finding: an alert stays as severe as it ever was",
+            "an earlier finding: an alert keeps the highest severity it had",
         ),
     ],
 )

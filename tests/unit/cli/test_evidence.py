@@ -84,8 +84,8 @@ def test_more_calls_than_are_shown_are_told(replayed: Path) -> None:
     """Rather than cut in silence."""
     done = run("list", "--evidence", replayed, "--limit", "2")
     assert len(done.stdout.splitlines()) == 3
-    assert "there are more" in done.stderr
-    assert "there are more" not in run("list", "--evidence", replayed, "--limit", "3").stderr
+    assert "only the newest 2 calls shown" in done.stderr
+    assert "newest" not in run("list", "--evidence", replayed, "--limit", "3").stderr
 
 
 def test_the_calls_that_used_a_definition_are_found_by_any_of_its_digests(replayed: Path) -> None:
@@ -112,13 +112,40 @@ def test_search_says_what_a_digest_is_of(replayed: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("digest", "hint"), [("sha256:" + "0" * 64, "nothing here has"), ("sha256:0123456789ab", "whole")]
+    ("digest", "hint"),
+    [("sha256:" + "0" * 64, "no digest or id is"), ("sha256:0123456789ab", "begins with"), ("01234", "6 digits")],
 )
 def test_an_unknown_digest_is_an_answer(replayed: Path, digest: str, hint: str) -> None:
-    """Exit code 5; a shortened one says that digests are looked up whole."""
+    """Exit code 5; a shortened one says what may be shortened."""
     done = run("search", digest, "--evidence", replayed)
     assert done.exit_code == 5
     assert hint in done.stderr
+
+
+def test_the_beginning_of_a_digest_is_enough(replayed: Path) -> None:
+    """As tables print it: to search, to filter, and to show the one call that has it."""
+    values = [event["data"].get("tool_definition_digest") for event in written(replayed)]
+    prefix = values[0].removeprefix("sha256:")[:12]
+    for text in (prefix, f"sha256:{prefix}", f"{prefix}…"):
+        assert rows("list", "--evidence", replayed, "--digest", text)[0]["tool_name"] == "read_file"
+        assert values[0] in run("show", text, "--evidence", replayed).stdout
+        assert "tool_definition assay.v1" in run("search", text, "--evidence", replayed).stdout
+
+
+def test_an_ambiguous_beginning_lists_what_it_may_be(replayed: Path) -> None:
+    """With the scheme of each, for people and for programs; that is no answer."""
+    values = sorted({event["data"]["binding"]["full_digest"] for event in written(replayed)[:2]})
+    evidence = (replayed / "evidence.ndjson").read_text()
+    bare = [value.removeprefix("sha256:") for value in values]
+    (replayed / "evidence.ndjson").write_text(evidence.replace(bare[1], bare[0][:60] + bare[1][60:]))
+    for options in ((), ("--json",)):
+        done = run("search", bare[0][:20], "--evidence", replayed, *options)
+        assert isinstance(done.exception, InputError)
+        assert done.exception.code == "ambiguous_digest"
+        assert "2 digests begin with" in done.exception.message
+        assert bare[0] in done.stdout
+        assert bare[0][:60] + bare[1][60:] in done.stdout
+        assert "full" in done.stdout
 
 
 def test_one_call_is_shown_with_all_its_digests(replayed: Path) -> None:

@@ -24,6 +24,8 @@ from assay_stream.model.record import Role
 from assay_stream.observe.http.tap import Listener
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import fill
+from assay_stream.readmodel.queries import Store
+from assay_stream.readmodel.rows import EvidenceFilter, Paging
 from assay_stream.text.visible import is_unseen
 from tests.support.console import LONG, SERVER, TEXTS, a_console, a_store, every_address, hostile, records_of, text_of
 from tests.support.events import SERVER as PLAIN_SERVER
@@ -198,9 +200,9 @@ async def test_every_answer_has_its_status_and_headers(fleet: Path, method: str,
 @pytest.mark.parametrize(
     ("address", "advice"),
     [
-        ("/digest?value=abcdef012345", "copy all of it"),
-        ("/digest?value=no-such", "Check that all of it was copied"),
-        ("/evidence?since=2020-01-01&until=2020-01-02", "for a longer time"),
+        ("/digest?value=abcdef012345", "at least 6 digits"),
+        ("/digest?value=no-such", "Check that you copied all of it"),
+        ("/evidence?since=2020-01-01&until=2020-01-02", "widen the time range"),
         ("/evidence?since=never", "yesterday"),
         ("/alerts?kind=none", "Ask for another state"),
         ("/evidence?after=bad", "begin again"),
@@ -380,3 +382,28 @@ async def test_streams_are_bounded_and_end(fleet: Path) -> None:
                 await asyncio.sleep(0.02)
         assert again.status == 200
         again.close()
+
+
+async def test_the_beginning_of_a_digest_is_looked_up(fleet: Path) -> None:
+    """On the page of digests, and as a filter of evidence."""
+    store = Store(schema.reading(fleet))
+    full = store.evidence(EvidenceFilter(), Paging(limit=1)).rows[0].digests[0].value
+    store.close()
+    prefix = full.removeprefix("sha256:")[:12]
+    async with a_console(fleet) as client:
+        assert "Where it occurs" in await page(client, url("/digest", value=prefix))
+        assert "No call in the store matches" not in await page(client, url("/evidence", digest=prefix))
+
+
+async def test_of_several_digests_that_begin_alike_one_is_chosen(tmp_path: Path) -> None:
+    """They are links, each with its scheme; nothing else is shown as if it were the answer."""
+    folder = a_store(tmp_path, history())
+    with contextlib.closing(sqlite3.connect(folder / schema.FILE)) as connection, connection:
+        place, owner, role, scheme = connection.execute("SELECT place, owner, role, scheme FROM digest").fetchone()
+        for value in ("abcdef" + "0" * 58, "abcdef" + "1" * 58):
+            connection.execute("INSERT INTO digest VALUES (?, ?, ?, ?, ?)", (value, place, owner, role, scheme))
+    async with a_console(folder) as client:
+        for address in ("/digest?value=abcdef", "/evidence?digest=ABCDEF"):
+            text = await page(client, address)
+            assert "Several digests begin like that" in text
+            assert url("/digest", value="abcdef" + "1" * 58) in text

@@ -32,11 +32,11 @@ def test_places_stand_in_the_order_in_which_they_matter() -> None:
     }
     diff = definition_diff(BEFORE, after)
     assert told(diff) == [
-        ("$.title", "came"),
+        ("$.title", "added"),
         ("$.description", "changed"),
-        ("$.annotations.readOnlyHint", "came"),
+        ("$.annotations.readOnlyHint", "added"),
         ("$.inputSchema.properties.path.enum", "changed"),
-        ("$.zeta", "came"),
+        ("$.zeta", "added"),
     ]
     assert diff.same == 3
     assert diff.places[3].pieces == (Piece("gone", '["a", "b"]'), Piece("come", '["a"]'))
@@ -50,8 +50,8 @@ def test_a_text_and_a_number_are_told_apart() -> None:
 
 def test_of_one_definition_alone_all_came_or_went() -> None:
     """As of a tool that is new, or gone."""
-    assert set(told(definition_diff(None, {"name": "x", "empty": ""}))) == {("$.name", "came"), ("$.empty", "came")}
-    assert told(definition_diff({"name": "x"}, None)) == [("$.name", "went")]
+    assert set(told(definition_diff(None, {"name": "x", "empty": ""}))) == {("$.name", "added"), ("$.empty", "added")}
+    assert told(definition_diff({"name": "x"}, None)) == [("$.name", "removed")]
 
 
 def test_many_places_are_counted_unless_all_are_asked_for() -> None:

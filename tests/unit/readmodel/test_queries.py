@@ -13,7 +13,7 @@ from assay_stream.alerts.formats.view import read_alert
 from assay_stream.alerts.index import AlertIndex, ReviewState
 from assay_stream.alerts.selection import AlertSelection, SeverityLevel
 from assay_stream.errors import InputError
-from assay_stream.limits import STORE_PAGE_ROWS_MAX
+from assay_stream.limits import STORE_CANDIDATES_MAX, STORE_PAGE_ROWS_MAX
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel.paging import cursor_of
 from assay_stream.readmodel.queries import Store, load
@@ -306,3 +306,34 @@ def test_nothing_hides_behind_an_empty_name() -> None:
             page = question(now_us=NOW_US, paging=Paging(limit=1, after=page.following))
             rows += page.rows
         assert tuple(rows) == whole
+
+
+def test_a_prefix_finds_the_digests_that_begin_with_it() -> None:
+    """With ``sha256:``, in capitals, or with the ellipsis of a table; each digest once, with its scheme."""
+    full = next(digest.value for row in every(EvidenceFilter()) for digest in row.digests if digest.scheme == "full")
+    bare = full.removeprefix("sha256:")
+    for prefix in (bare[:12], bare[:12].upper(), f"sha256:{bare[:63]}", f" {bare[:12]}… "):
+        [found] = STORE.candidates(prefix)
+        assert found.digest.value == bare
+        assert (found.digest.role, found.digest.scheme) != ("", "")
+
+
+def test_only_a_prefix_has_candidates() -> None:
+    """Not a whole digest, not too few digits, not other text, and no id that is here as it is."""
+    full = next(digest.value for row in every(EvidenceFilter()) for digest in row.digests if digest.scheme == "full")
+    own = orjson.loads(EVIDENCE[0].value or b"")["id"]
+    for text in (full, full.removeprefix("sha256:")[:5], "no digest", own, "", "0123456%"):
+        assert STORE.candidates(text) == ()
+
+
+def test_candidates_are_bounded() -> None:
+    """However many digests begin alike: they are sought one by one, not sorted."""
+    store = load(())
+    values = [("abcdef" + f"{number:058x}", "tool", number, "tool_definition", "full") for number in range(500)]
+    store._connection.executemany("INSERT INTO digest VALUES (?, ?, ?, ?, ?)", values)
+    store._connection.executemany(
+        "INSERT INTO tool_fact VALUES (?, 0, ?, 0, 'x', '{}', '{}')",
+        [(number, b"%d" % number) for number in range(500)],
+    )
+    found = store.candidates("abcdef")
+    assert [each.digest.value for each in found] == [value[0] for value in values[:STORE_CANDIDATES_MAX]]

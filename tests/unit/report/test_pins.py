@@ -158,6 +158,7 @@ class TestValuesToDecide:
             ("t", None, (), "definition_ambiguous"),
             ("gone", None, (), "tool_not_observed"),
             ("t", "full:nine", (), "tool_not_observed"),
+            ("t", "full:", (), "tool_not_observed"),
             ("same", None, (), "scheme_not_available"),
             ("t", "full:one", ("hangar.v2",), "scheme_not_available"),
         ],
@@ -169,6 +170,14 @@ class TestValuesToDecide:
         with pytest.raises(InputError) as caught:
             values_to_decide(server_of(bindings, facts.SERVER), tool, full=full, schemes=schemes)
         assert caught.value.code == code
+
+    def test_the_beginning_of_a_digest_is_enough(self, bindings: Bindings, monkeypatch: pytest.MonkeyPatch) -> None:
+        """If only one begins so; otherwise they are named."""
+        server = server_of(bindings, facts.SERVER)
+        assert values_to_decide(server, "t", full="full:t", schemes=()) == {"assay.v1": OTHER}
+        monkeypatch.setattr(pins, "_DIGITS_MIN", 5)
+        with pytest.raises(InputError, match=r"ambiguous_digest.*full:one.*full:two"):
+            values_to_decide(server, "t", full="full:", schemes=())
 
     def test_the_choice_among_several_names_them(self, bindings: Bindings) -> None:
         """And the tool."""

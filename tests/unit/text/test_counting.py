@@ -1,0 +1,16 @@
+"""Counts in sentences."""
+
+import pytest
+
+from assay_stream.text.counting import counted
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 calls"), (1, "1 call"), (2, "2 calls"), (1_000, "1,000 calls")])
+def test_a_noun_agrees_with_its_count(count: int, text: str) -> None:
+    """Only one is singular; thousands are separated."""
+    assert counted(count, "call") == text
+
+
+def test_a_plural_may_be_given() -> None:
+    """Where it is more than an s."""
+    assert counted(2, "query", "queries") == "2 queries"
