@@ -758,6 +758,9 @@ class ConsoleLimits:
     form_fields_max: int = 1_000
     """Fields of a form: a few for each row of a page."""
 
+    subjects_max: int = 50
+    """Alerts or tools that one form decides on: what a person can look through, and an address can hold."""
+
     form_limit_s: float = 10.0
     """How long a browser may take to send a form."""
 

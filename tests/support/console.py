@@ -147,7 +147,7 @@ def every_address(folder: Path) -> list[str]:
     store = Store(schema.reading(folder))
     try:
         found = ["/", "/alerts", url("/alerts", state="any"), "/servers", "/observers", "/evidence", "/trace"]
-        found += ["/digest", "/health"]
+        found += ["/digest", "/health", "/reviews"]
         found += [url("/server", server=row.server_id) for row in store.servers(now_us=NOW_US).rows]
         found += [url("/tool", server=row.server_id, tool=row.tool_name) for row in store.tools(now_us=NOW_US).rows]
         found += [url("/alert", uid=row.uid) for row in store.alerts(AlertFilter(state=None)).rows]

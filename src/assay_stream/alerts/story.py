@@ -140,8 +140,7 @@ class AlertStory:
         """Return the commands by which an operator goes on, ready for a shell."""
         uid, server = self.row.uid, shlex.quote(self.row.server_id)
         listed: list[str] = []
-        is_one = self.view.kind != Kind.DEFINITION_AMBIGUOUS
-        if self.row.tool_name and self.view.fact("mcp_digest_after") and is_one:
+        if subject_of(self.view) is not None:
             listed += [f"assay-stream pins {act} --alert {uid} --reason ..." for act in ("approve", "reject")]
         if self.view.fact("mcp_pin_expected"):
             listed.append(f"assay-stream pins diff --server-id {server}")
@@ -204,6 +203,12 @@ def _details(view: AlertView) -> Iterator[tuple[str, str]]:
     for member in view.related:
         said = (member.get(name) for name in ("severity", "type", "desc", "uid"))
         yield "folded", " ".join(text for text in said if isinstance(text, str))
+
+
+def subject_of(view: AlertView) -> tuple[str, str] | None:
+    """Return the tool and the full digest that an approval or a rejection of an alert decides on, if there is one."""
+    tool_name, full = view.fact("mcp_renamed_to") or view.fact("mcp_tool_name"), view.fact("mcp_digest_after")
+    return (tool_name, full) if tool_name and full and view.kind != Kind.DEFINITION_AMBIGUOUS else None
 
 
 def tool_names_of(view: AlertView) -> frozenset[str]:

@@ -10,7 +10,7 @@ from assay_stream.cli.options import grouped
 from assay_stream.cli.shared import say
 from assay_stream.cli.showing import Uid
 from assay_stream.cli.story_sources import index_of
-from assay_stream.model.control import ALERT_TYPE
+from assay_stream.report.decisions import AlertAct, alert_decision
 from assay_stream.text.escaping import visible
 
 
@@ -49,11 +49,11 @@ def reopen(uid: Uid, by: Deciding, file: AlertFile = None) -> None:
 COMMANDS = (acknowledge, assign, comment, close, reopen)
 
 
-def _do(act: str, uid: str, by: Deciding, file: AlertFile, **more: str) -> None:
+def _do(act: AlertAct, uid: str, by: Deciding, file: AlertFile, assignee: str | None = None) -> None:
     refused: list[str] = []
     index = index_of(file, by.bootstrap_servers, refused, uid)
     for text in refused:
         say(text)
     row = index.rows[index.the_one().last.uid]
-    by.decide((ALERT_TYPE + act, {"server_id": row.server_id, "alert": row.uid, **more}))
+    by.decide(alert_decision(act, server_id=row.server_id, uid=row.uid, assignee=assignee))
     say(f"{act}: {row.uid[:12]} ({row.kind}, {visible('/'.join(filter(None, (row.server_id, row.tool_name))))})")

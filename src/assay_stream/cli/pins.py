@@ -4,6 +4,7 @@ import asyncio
 import difflib
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,10 +21,11 @@ from assay_stream.cli.shared import named_in_errors, say
 from assay_stream.errors import InputError
 from assay_stream.kafka.lookup import find_finding, read_definitions
 from assay_stream.limits import PIN_FILE_LIMITS
-from assay_stream.model.control import PIN_REJECT_TYPE, PIN_REMOVE_TYPE, PIN_SET_TYPE
+from assay_stream.model.control import PIN_REMOVE_TYPE, PIN_SET_TYPE
 from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.state import Bindings
 from assay_stream.registry.timeline import AFTER_ALL_US
+from assay_stream.report.decisions import DefinitionAct, definition_decisions
 from assay_stream.report.pins import (
     approved_entries,
     full_digest_of,
@@ -96,7 +98,7 @@ def approve(
 
     From then on any other definition is a mismatch until somebody approves it.
     """
-    _decide_on(PIN_SET_TYPE, by, chosen, every=every)
+    _decide_on("approve", by, chosen, every=every)
     say(_CLOSING)
 
 
@@ -104,7 +106,7 @@ def approve(
 @grouped
 def reject(by: Deciding, chosen: Chosen) -> None:
     """Reject a definition: it is a mismatch from now on, whatever else is pinned."""
-    _decide_on(PIN_REJECT_TYPE, by, chosen)
+    _decide_on("reject", by, chosen)
 
 
 @pins_app.command()
@@ -190,7 +192,7 @@ def diff(server_id: ServerId, tool: AnyTool = None, bootstrap_servers: Bootstrap
     say("nothing differs")
 
 
-def _decide_on(kind: str, by: Deciding, chosen: Chosen, *, every: bool = False) -> None:
+def _decide_on(act: DefinitionAct, by: Deciding, chosen: Chosen, *, every: bool = False) -> None:
     server_id, tool, digest = chosen.server_id, chosen.tool, chosen.digest
     by_name = server_id is not None and (tool is None) == every and not (every and digest)
     if by_name == (chosen.alert is not None) or (chosen.alert is not None and (server_id or tool or every or digest)):
@@ -202,29 +204,34 @@ def _decide_on(kind: str, by: Deciding, chosen: Chosen, *, every: bool = False) 
             raise InputError(
                 "no_definition_in_alert", "no finding with this uid names a definition: use --server-id and --tool"
             )
-        server_id, tool, digest = finding.server_id, finding.tool_name, finding.after
+        server_id, tool, digest = finding.server_id, finding.renamed_to or finding.tool_name, finding.after
     server = server_of(bindings, server_id or "")
     decisions = [
-        (kind, {"server_id": server_id, "tool_name": name, "scheme": scheme, "value": value})
+        decision
         for name in (tools_offered_now(server) if tool is None else [tool])
-        for scheme, value in values_to_decide(server, name, full=digest, schemes=chosen.scheme or ()).items()
+        for decision in definition_decisions(
+            act,
+            server_id=server_id or "",
+            tool_name=name,
+            values=values_to_decide(server, name, full=digest, schemes=chosen.scheme or ()),
+        )
     ]
     if not decisions:
         raise InputError("tool_not_observed", "no list in force on this server has any tool: wait for one")
     by.decide(*decisions)
     for _, data in decisions:
-        _tell(kind, data, server)
+        _tell(act, data, server)
 
 
-def _tell(kind: str, data: dict[str, Any], server: ServerBindings) -> None:
+def _tell(act: DefinitionAct, data: Mapping[str, Any], server: ServerBindings) -> None:
     """Say what was decided, what it takes the place of, and what it leaves open."""
     name, scheme, value = data["tool_name"], data["scheme"], data["value"]
     before = server.controls.pins_as_of(name, AFTER_ALL_US).approved
-    verb = "approved" if kind == PIN_SET_TYPE else "rejected"
+    verb = "approved" if act == "approve" else "rejected"
     say(f"{verb}: {name} on {data['server_id']}, {scheme} {value}")
-    if kind == PIN_SET_TYPE and before.get(scheme) not in (None, value):
+    if act == "approve" and before.get(scheme) not in (None, value):
         say(f"  in place of {before[scheme]}")
-    if kind == PIN_REJECT_TYPE and not {other: kept for other, kept in before.items() if kept != value}:
+    if act == "reject" and not {other: kept for other, kept in before.items() if kept != value}:
         say("  no approved value is left: `unknown` of the policy decides on any other definition")
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from assay_stream.alerts.formats.view import AlertView, view_of
 from assay_stream.alerts.index import Life
 from assay_stream.alerts.page import event_text, life_events, observer_text, seen_text, suppression_text
-from assay_stream.alerts.story import story_of
+from assay_stream.alerts.story import AlertStory, story_of
 from assay_stream.console.answers import FEW, Answer
 from assay_stream.console.asked import Asked
 from assay_stream.console.comparison import side_by_side
+from assay_stream.console.deciding import subject_of_alert
 from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import AlertFilter, AlertHistory, EvidenceFilter
 from assay_stream.report.rows import time_text
@@ -26,12 +29,9 @@ def alert(store: Store, asked: Asked) -> Answer:
         InputError: ``bad_uid``, ``unknown_uid``, ``ambiguous_uid``.
     """
     history = store.alert(asked.name("uid"))
-    life = _life(history)
-    view = life.last
-    pinned = _pinned(store, view)
-    digests = {view.fact("mcp_digest_before"), view.fact("mcp_digest_after"), pinned}
-    known = {each: row.definition for each in digests if each and (row := store.definition(each)) is not None}
-    story = story_of(life, definitions=known, pinned=pinned, full=asked.is_full)
+    known = known_definitions(store, history)
+    story = told(history, known, full=asked.is_full)
+    view, life = story.view, story.life
     wanted = _calls_filter(story.row.server_id, story.row.tool_name, view, life)
     after = view.fact("mcp_digest_after")
     alike = store.alerts(AlertFilter(state=None, digest=after), FEW).rows if after else ()
@@ -56,8 +56,41 @@ def alert(store: Store, asked: Asked) -> Answer:
             "since": None if wanted is None or wanted.since_us is None else time_text(wanted.since_us),
             "calls": None if wanted is None else store.evidence(wanted, FEW),
             "alike": [row for row in alike if row.uid != story.row.uid],
+            "subject": subject_of_alert(history.row, history.records[-1]),
+            "done": asked.done(store),
         },
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownDefinitions:
+    """The definitions that an alert is about, as far as the store has them.
+
+    Args:
+        by_digest: by full digest.
+        pinned: full digest of what an operator pinned, where the alert is about a pin.
+    """
+
+    by_digest: Mapping[str, dict[str, Any]]
+    pinned: str | None
+
+
+def known_definitions(store: Store, history: AlertHistory) -> KnownDefinitions:
+    """Return the definitions that an alert is about."""
+    view = view_of(history.records[-1])
+    pinned = _pinned(store, view)
+    digests = {view.fact("mcp_digest_before"), view.fact("mcp_digest_after"), pinned}
+    known = {each: row.definition for each in digests if each and (row := store.definition(each)) is not None}
+    return KnownDefinitions(by_digest=known, pinned=pinned)
+
+
+def told(history: AlertHistory, known: KnownDefinitions, *, full: bool = False) -> AlertStory:
+    """Return all that the store knows about an alert.
+
+    Args:
+        full: keep every difference, however many.
+    """
+    return story_of(_life(history), definitions=known.by_digest, pinned=known.pinned, full=full)
 
 
 def _life(history: AlertHistory) -> Life:

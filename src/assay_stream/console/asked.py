@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -11,9 +12,28 @@ from assay_stream.console.operators import Session
 from assay_stream.errors import InputError
 from assay_stream.limits import CONSOLE_LIMITS
 from assay_stream.model.operator_time import operator_time_us
+from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import AlertFilter, EvidenceFilter, Paging
 
 _ANY = "any"
+
+
+_MICROS, _COUNT = re.compile(r"[0-9]{1,18}"), re.compile(r"[0-9]{1,6}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What an operator just decided.
+
+    Args:
+        act: what was done.
+        count: on how many alerts or tools.
+        is_read: whether the store has read it.
+    """
+
+    act: str
+    count: int
+    is_read: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +94,25 @@ class Asked:
             digest=self.text("digest"),
         )
 
-    def alerts(self) -> AlertFilter:
+    def values(self, name: str) -> tuple[str, ...]:
+        """Return all values of a field that may be given several times."""
+        return tuple(value for key, value in self.given.items() if key == name)
+
+    def done(self, store: Store) -> Done | None:
+        """Return what the address says was just recorded, ``None`` where it says nothing.
+
+        Its author looks for it in vain until the store has read it: the page says so.
+        """
+        recorded, act = self.text("recorded"), self.text("act")
+        if self.session is None or act is None or recorded is None or not _MICROS.fullmatch(recorded):
+            return None
+        count = self.text("count") or "1"
+        latest = store.decisions(
+            author=self.session.operator.name, since_us=int(recorded) // 1_000 * 1_000, paging=Paging(limit=1)
+        )
+        return Done(act=act, count=int(count) if _COUNT.fullmatch(count) else 1, is_read=bool(latest.rows))
+
+    def alerts(self, *, only_unreviewed: bool = False) -> AlertFilter:
         """Return which alerts are asked for: open ones, unless something else is.
 
         Raises:
@@ -91,7 +129,7 @@ class Asked:
                 state=None if state == _ANY else ReviewState(state or ReviewState.OPEN),
                 tool_name=self.given.get("tool") or None,
                 kind=self.text("kind"),
-                is_unreviewed=self.text("unreviewed") is not None,
+                is_unreviewed=only_unreviewed or self.text("unreviewed") is not None,
             )
         except ValueError:
             raise InputError("bad_option", "no alert has such a state or severity: choose from the form") from None

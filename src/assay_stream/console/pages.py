@@ -14,6 +14,8 @@ from assay_stream.console.alert_page import alert
 from assay_stream.console.answers import FEW, Answer, absent
 from assay_stream.console.asked import Asked
 from assay_stream.console.comparison import side_by_side
+from assay_stream.console.deciding import Subject
+from assay_stream.console.review_pages import confirm, reviews
 from assay_stream.drift.definition_diff import definition_diff
 from assay_stream.limits import CONSOLE_LIMITS
 from assay_stream.model.alert import SEVERITY_TEXTS
@@ -119,6 +121,11 @@ def tool(store: Store, asked: Asked) -> Answer:
             "places": () if diff is None else side_by_side(diff),
             "alerts": [each for each in store.alerts(exact, FEW).rows if each.tool_name == tool_name],
             "decisions": store.decisions(server_id=server_id, tool_name=tool_name, paging=FEW),
+            "subjects": {
+                full: Subject(server_id=server_id, tool_name=tool_name, full_digest=full).as_text()
+                for full in (version.full_digest for version in versions)
+            },
+            "done": asked.done(store),
         },
     )
 
@@ -256,6 +263,8 @@ PAGES: Mapping[str, Callable[[Store, Asked], Answer]] = {
     "/": overview,
     "/alerts": alerts,
     "/alert": alert,
+    "/reviews": reviews,
+    "/confirm": confirm,
     "/servers": servers,
     "/server": server,
     "/tool": tool,

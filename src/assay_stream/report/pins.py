@@ -10,13 +10,10 @@ from assay_stream.registry.pins import PinState, check_pins, pin_states
 from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.state import Bindings
 from assay_stream.registry.timeline import AFTER_ALL_US
+from assay_stream.report import decisions
 from assay_stream.report.rows import OperatorDecision, Row, decision_row, present, time_text
 from assay_stream.schemes.fingerprint import Fingerprint
 from assay_stream.schemes.pin_values import PinEntry
-
-DEFAULT_SCHEME = "assay.p60"
-"""What a tool is pinned under by default: it covers the output schema and the annotations too."""
-
 
 _DIGITS_MIN = 6
 """Digits by which a digest can be named."""
@@ -118,17 +115,8 @@ def values_to_decide(
         InputError: ``tool_not_observed``, ``definition_ambiguous``, ``ambiguous_digest`` or ``scheme_not_available``.
     """
     print_ = _definition(server, tool_name, full)
-    pinned = sorted(server.controls.pins_as_of(tool_name, AFTER_ALL_US).approved)
-    values: dict[str, str] = {}
-    for scheme in schemes or pinned or (DEFAULT_SCHEME,):
-        if scheme not in print_.schemes:
-            raise InputError(
-                "scheme_not_available",
-                f"the definition has no value under {scheme}: choose another with --scheme",
-                path=tool_name,
-            )
-        values[scheme] = print_.schemes[scheme]
-    return values
+    pinned = server.controls.pins_as_of(tool_name, AFTER_ALL_US).approved
+    return decisions.values_to_decide(print_.schemes, tool_name, pinned=pinned, schemes=schemes)
 
 
 def server_of(bindings: Bindings, server_id: str) -> ServerBindings:

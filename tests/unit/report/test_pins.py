@@ -9,7 +9,7 @@ import pytest
 from assay_stream.errors import InputError
 from assay_stream.model.facts import decode_fact, encode_value
 from assay_stream.registry.state import Bindings
-from assay_stream.report import pins
+from assay_stream.report import decisions, pins
 from assay_stream.report.pins import (
     approved_entries,
     history_rows,
@@ -148,7 +148,7 @@ class TestValuesToDecide:
 
     def test_else_under_the_default_scheme(self, bindings: Bindings, monkeypatch: pytest.MonkeyPatch) -> None:
         """Of the one definition in force."""
-        monkeypatch.setattr(pins, "DEFAULT_SCHEME", "assay.meta_hash")
+        monkeypatch.setattr(decisions, "DEFAULT_SCHEME", "assay.meta_hash")
         values = values_to_decide(server_of(bindings, facts.SERVER), "same", full=None, schemes=())
         assert values == {"assay.meta_hash": "mh:same"}
 

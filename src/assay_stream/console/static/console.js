@@ -8,7 +8,16 @@
   let busy = false;
   let again = false;
 
+  // A box that was ticked, a reason half written: nothing that a person entered is taken away.
+  const isChanged = (field) =>
+    field.type === "checkbox" || field.type === "radio"
+      ? field.checked !== field.defaultChecked
+      : field.options
+        ? field.selectedIndex !== Math.max(0, [...field.options].findIndex((option) => option.defaultSelected))
+        : field.value !== field.defaultValue;
+
   const isInUse = () => {
+    if ([...live.querySelectorAll("input, select, textarea")].some(isChanged)) return true;
     const selection = document.getSelection();
     const isSelected = selection && !selection.isCollapsed && live.contains(selection.anchorNode);
     return isSelected || live.contains(document.activeElement);
@@ -32,7 +41,10 @@
       }
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       const content = page.getElementById("live");
-      if (content && !isInUse()) live.replaceChildren(...content.childNodes);
+      if (content && !isInUse()) {
+        for (const { id } of live.querySelectorAll("details[open][id]")) content.querySelector(`#${CSS.escape(id)}`)?.setAttribute("open", "");
+        live.replaceChildren(...content.childNodes);
+      }
       state.textContent = `Updated at ${new Date().toISOString().slice(11, 19)}Z.`;
     } catch {
       state.textContent = "The console does not answer.";

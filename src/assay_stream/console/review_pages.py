@@ -1,0 +1,154 @@
+"""The pages on which people review: the queue, and what is about to be decided at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from assay_stream.alerts.index import AlertRow
+from assay_stream.alerts.story import AlertStory
+from assay_stream.console.alert_page import known_definitions, told
+from assay_stream.console.answers import FEW, Answer
+from assay_stream.console.asked import Asked
+from assay_stream.console.comparison import SidesOfPlace, side_by_side
+from assay_stream.console.deciding import ALERT_ACTS, DEFINITION_ACTS, Subject, act_of, decisions_on, subject_of_alert
+from assay_stream.errors import InputError
+from assay_stream.limits import CONSOLE_LIMITS
+from assay_stream.readmodel.queries import Store
+from assay_stream.readmodel.rows import Paging
+from assay_stream.report.decisions import Decision
+
+_SEEN_CHARS = 16
+"""Digits that tell whether an alert is still about the definition that was shown: nobody can choose them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Review:
+    """An alert in the queue.
+
+    Args:
+        pick: what its box is called in an address: the alert, and which definition was shown.
+        places: what changed, side by side.
+    """
+
+    row: AlertRow
+    story: AlertStory
+    pick: str
+    places: tuple[SidesOfPlace, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """One thing that is about to be decided on.
+
+    Args:
+        decisions: what would be recorded; none where it cannot be decided.
+        problem: why not.
+        is_chosen: whether its box is ticked to begin with.
+    """
+
+    subject: Subject
+    decisions: Sequence[Decision] = ()
+    problem: str = ""
+    is_chosen: bool = True
+
+
+def reviews(store: Store, asked: Asked) -> Answer:
+    """Return the queue: open alerts that nobody looked at yet, each with what changed, and tools that differ."""
+    wanted = asked.alerts(only_unreviewed=asked.text("all") is None)
+    page = store.alerts(wanted, Paging(limit=CONSOLE_LIMITS.few_rows, after=asked.text("after")))
+    is_first = asked.text("after") is None
+    return Answer(
+        template="reviews.html",
+        data={
+            "reviews": [_review(store, row) for row in page.rows],
+            "following": page.following,
+            "asked": {name: text for name, text in asked.given.items() if name not in ("recorded", "act", "count")},
+            "acts": (*DEFINITION_ACTS, "acknowledge", "assign", "close"),
+            "differing": store.differing(FEW) if is_first else None,
+            "done": asked.done(store),
+        },
+    )
+
+
+def _review(store: Store, row: AlertRow) -> Review:
+    history = store.alert(row.uid)
+    story = told(history, known_definitions(store, history))
+    full = subject_of_alert(row, history.records[-1]).full_digest
+    return Review(
+        row=row,
+        story=story,
+        pick=f"{row.uid}.{_seen(full)}",
+        places=() if story.diff is None else side_by_side(story.diff),
+    )
+
+
+def _seen(full_digest: str) -> str:
+    return full_digest.removeprefix("sha256:")[:_SEEN_CHARS]
+
+
+def confirm(store: Store, asked: Asked) -> Answer:
+    """Return what a decision on several alerts, or on the tools of a server, would record.
+
+    Raises:
+        InputError: ``bad_form``, ``may_not_decide``.
+    """
+    if asked.session is None or not asked.session.operator.may_decide:
+        raise InputError("may_not_decide", "you may look, but not decide: ask who runs the console for that right")
+    act = act_of(asked.name("act"))
+    server_id = asked.given.get("server")
+    following = None
+    if server_id:
+        if act not in DEFINITION_ACTS:
+            raise InputError("bad_form", "tools can be approved or rejected: choose one of these")
+        page = store.tools(now_us=asked.now_us, server_id=server_id, paging=asked.paging())
+        following = page.following
+        choices = [
+            _choice(
+                store,
+                act,
+                Subject(server_id=server_id, tool_name=row.tool_name, full_digest=full),
+                is_chosen=len(row.full_digests) == 1,
+            )
+            for row in page.rows
+            if row.is_listed and row.pin_status != "match"
+            for full in row.full_digests
+        ]
+    else:
+        picks = list(dict.fromkeys(asked.values("pick")))
+        if not 0 < len(picks) <= CONSOLE_LIMITS.subjects_max:
+            raise InputError("bad_form", f"go back and choose 1 to {CONSOLE_LIMITS.subjects_max} alerts")
+        choices = list(_picked(store, act, picks))
+    return Answer(
+        template="confirm.html",
+        data={
+            "act": act,
+            "is_alert_act": act in ALERT_ACTS,
+            "assignee": asked.text("assignee") or "",
+            "reason": asked.text("reason") or "",
+            "choices": [choice for choice in choices if not choice.problem],
+            "left_out": [choice for choice in choices if choice.problem],
+            "server_id": server_id,
+            "following": following,
+        },
+    )
+
+
+def _picked(store: Store, act: str, picks: Sequence[str]) -> Iterator[Choice]:
+    for pick in picks:
+        uid, _, seen = pick.partition(".")
+        history = store.alert(uid)
+        subject = subject_of_alert(history.row, history.records[-1])
+        if _seen(subject.full_digest) != seen:
+            yield Choice(subject=subject, problem="It is about another definition than the one you looked at.")
+        else:
+            yield _choice(store, act, subject)
+
+
+def _choice(store: Store, act: str, subject: Subject, *, is_chosen: bool = True) -> Choice:
+    try:
+        # Who is named matters for the record, not for whether there can be one.
+        found = decisions_on(store, act, subject, assignee="-" if act == "assign" else None)
+    except InputError as error:
+        return Choice(subject=subject, problem=error.message)
+    return Choice(subject=subject, decisions=found, is_chosen=is_chosen)

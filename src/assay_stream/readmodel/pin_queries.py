@@ -1,0 +1,55 @@
+"""Questions about what operators pinned: what a decision on a definition needs, and which tools differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import orjson
+
+from assay_stream.readmodel.paging import Tables, at_one_moment, page_of, place_of, rows_max
+from assay_stream.readmodel.rows import Page, Paging, VerdictRow
+
+
+class PinQueries(Tables):
+    """Questions about pins."""
+
+    @at_one_moment
+    def printed(self, server_id: str, full_digest: str) -> Mapping[str, str]:
+        """Return a definition's value under every scheme as printed for one server; none where it never offered it."""
+        number = self._names.known(server_id)
+        statement = "SELECT schemes FROM tool_fact WHERE full = ? AND server = ? ORDER BY part LIMIT 1"
+        row = self._connection.execute(statement, (full_digest, number)).fetchone()
+        found: dict[str, str] = {} if row is None else orjson.loads(row[0])
+        return found
+
+    @at_one_moment
+    def pinned(self, server_id: str, tool_name: str) -> Mapping[str, str]:
+        """Return the approved value of a tool under each scheme that it is pinned under."""
+        server, tool = self._names.known(server_id), self._names.known(tool_name)
+        row = self._connection.execute(
+            "SELECT body FROM verdict WHERE server = ? AND tool = ? ORDER BY part, id LIMIT 1", (server, tool)
+        ).fetchone()
+        found: dict[str, str] = {} if row is None else orjson.loads(row[0]).get("pins", {})
+        return found
+
+    @at_one_moment
+    def differing(self, paging: Paging = Paging()) -> Page[VerdictRow]:  # noqa: B008 -- frozen
+        """Return tools that differ from their pins, or that their policy blocks, those that changed last first.
+
+        Raises:
+            InputError: ``bad_cursor``.
+        """
+        place = place_of(paging, int) or (2**63 - 1,)
+        found = self._connection.execute(
+            "SELECT v.id, s.text, t.text, v.status, v.action FROM verdict v "
+            "JOIN name s ON s.id = v.server JOIN name t ON t.id = v.tool "
+            "WHERE v.id < ? AND (v.status IN ('mismatch', 'rejected') OR v.action = 'block') "
+            "ORDER BY v.id DESC LIMIT ?",
+            (*place, rows_max(paging) + 1),
+        ).fetchall()
+        page = page_of(found, paging, lambda row: (row[0],))
+        rows = tuple(
+            VerdictRow(server_id=server, tool_name=tool, status=status, action=action)
+            for _, server, tool, status, action in page.rows
+        )
+        return Page(rows=rows, following=page.following)
