@@ -285,6 +285,14 @@ class Limits:
     timeline_entries_max: int = 512
     """Observations kept per server and observer. Older repeats are folded first, see ``registry.timeline``."""
 
+    shared_facts_bytes_max: int = 32 * 1024 * 1024
+    """Facts of definitions and catalogues that a join remembers, by their length, so that equal ones on other servers
+    are kept once: some twenty thousand real definitions."""
+
+    shared_texts_max: int = 256 * 1024
+    """Ids, digests and names of topics remembered while facts are read, so that equal ones are one object: those of the
+    largest fleet that was measured. Where there are more, all are forgotten."""
+
     lists_merged_max: int = 64
     """Distinct lists in a row, none of them complete, that add up to what an observer is offered: 64 pages of one
     list. What only an older one names is offered no more."""

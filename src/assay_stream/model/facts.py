@@ -28,7 +28,19 @@ from assay_stream.model.fields import (
     Subject,
 )
 from assay_stream.model.record import Origin, Position
-from assay_stream.model.wire import ALWAYS, FACTS, BaseFact, FactKey, Wire, fact, pairs, read_fact, rows, write_record
+from assay_stream.model.wire import (
+    ALWAYS,
+    FACTS,
+    BaseFact,
+    FactKey,
+    Wire,
+    fact,
+    pairs,
+    read_fact,
+    rows,
+    shared,
+    write_record,
+)
 from assay_stream.schemes.fingerprint import Fingerprint
 
 _KEY_PARTS_MIN = 3
@@ -42,6 +54,10 @@ def _item_subject(given: Any) -> Subject:
 
 
 _ItemSubject = Annotated[Subject, Wire(Literal["prompt", "template", "instructions"], read=_item_subject)]
+
+
+_SharedDigest = Annotated[DigestText, Wire(DigestText, read=shared)]
+"""A digest that stands in many facts."""
 
 
 @fact("tool", "server_id", "server_scoped", "full")
@@ -74,6 +90,10 @@ class ToolFact(BaseFact):
         )
 
 
+def _tools(given: list[tuple[str, str | None]]) -> dict[str, str | None]:
+    return {name: None if full is None else shared(full) for name, full in given}
+
+
 @fact("catalogue", "server_id", "digest")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalogue(BaseFact):
@@ -89,7 +109,7 @@ class Catalogue(BaseFact):
     server_id: Identifier
     digest: DigestText
     server_scoped: bool
-    tools: Annotated[Mapping[str, str | None], pairs(DigestText | None)]
+    tools: Annotated[Mapping[str, str | None], pairs(DigestText | None)._replace(read=_tools)]
     ambiguous: Annotated[
         Mapping[str, tuple[str, ...]],
         Wire(
@@ -179,13 +199,13 @@ class Seen(BaseFact):
     origin: Origin
     time_us: Micros
     snapshot_id: Identifier
-    catalogue: DigestText
-    completeness: Completeness
+    catalogue: _SharedDigest
+    completeness: Annotated[Completeness, Wire(Completeness, read=shared)]
     signatures: Annotated[DigestText | None, ALWAYS] = None
     prompts: DigestText | None = None
     templates: DigestText | None = None
     instructions: DigestText | None = None
-    auth_context: BareHex | None = None
+    auth_context: Annotated[BareHex | None, Wire(BareHex | None, read=shared)] = None
     hidden: Annotated[tuple[tuple[str, str], ...], rows(tuple[str, DigestText])] = ()
     attributed: bool = False
     rationed: bool = False

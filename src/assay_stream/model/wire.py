@@ -20,6 +20,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar, get_a
 
 from pydantic import BaseModel, Field, create_model
 
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.fields import Closed, Natural, OriginField
 from assay_stream.model.old_names import renamed
 from assay_stream.model.record import Origin
@@ -45,6 +46,16 @@ class Wire(NamedTuple):
     form: Any
     write: _Convert | None = None
     read: _Convert | None = None
+
+
+_TEXTS: dict[str, str] = {}
+
+
+def shared(text: str) -> str:
+    """Return an equal text that was read before, if there is one: ids and digests stand in many facts."""
+    if len(_TEXTS) >= DEFAULT_LIMITS.shared_texts_max:
+        _TEXTS.clear()
+    return _TEXTS.setdefault(text, text)
 
 
 def pairs(value_form: Any) -> Wire:
@@ -192,6 +203,7 @@ def _codec_of(cls: type) -> _Codec:
     hints = get_type_hints(cls, include_extras=True)
     names = {name for name, _ in _value_fields(cls)}
     used: dict[str, Any] = {"cls": cls, "record": cls.__name__, "names": names, "Origin": Origin, "renamed": renamed}
+    used["text"] = _text
     always, optional, arguments = [], [], []
     for name, default in _value_fields(cls):
         form = _wire(hints[name])
@@ -212,7 +224,7 @@ def _codec_of(cls: type) -> _Codec:
         places = ("topic, partition, offset" if name == "origin" else f"key_{name}" for name in known)
         unpacked = f"    _, {', '.join(places)} = key\n"
         arguments += [
-            f"{name}=Origin(str(topic), int(partition), int(offset))"
+            f"{name}=Origin(text(topic), int(partition), int(offset))"
             if name == "origin"
             else f"{name}=read_{name}(key_{name})"
             for name in known
@@ -239,7 +251,11 @@ def _is_always(hint: Any) -> bool:
 
 def _plain_type(hint: Any) -> _Convert:
     base = get_args(hint)[0] if get_origin(hint) is Annotated else hint
-    return base if isinstance(base, type) else str
+    return base if isinstance(base, type) and base is not str else _text
+
+
+def _text(given: Any) -> str:
+    return shared(str(given))
 
 
 def _wire(hint: Any) -> Wire:

@@ -28,6 +28,7 @@ from assay_stream.model.fields import Subject
 from assay_stream.model.record import Record
 from assay_stream.model.wire import FactKey, origin_of_key
 from assay_stream.registry.server import AnswerBound, ServerBindings
+from assay_stream.registry.shared_facts import SharedFacts
 
 
 class Bindings:
@@ -37,16 +38,17 @@ class Bindings:
         keep_definitions: whether definitions are kept beside their fingerprints.
     """
 
-    __slots__ = ("_answers", "_holders", "_keep_definitions", "progress", "servers")
+    __slots__ = ("_answers", "_holders", "_keep_definitions", "_shared_facts", "progress", "servers")
 
     def __init__(self, *, keep_definitions: bool = False) -> None:
         self._keep_definitions = keep_definitions
         self.servers: dict[str, ServerBindings] = {}
         self.progress: dict[tuple[str, int], int] = {}
         self._answers = AnswerBound()
-        self._holders: dict[FactKey, set[int]] = {}
+        self._shared_facts = SharedFacts()
+        self._holders: dict[FactKey, int] = {}
         """The partitions whose registry holds a definition, catalogue or set of signatures: a server in two partitions
-        has two registries, and what one of them drops the other may still name."""
+        has two registries, and what one of them drops the other may still name. Partitions are bits of a number."""
 
     def server(self, server_id: str) -> ServerBindings:
         found = self.servers.get(server_id)
@@ -62,7 +64,8 @@ class Bindings:
         """
         key = decode_key(record.key)
         if record.value is not None:
-            self.apply(decode_fact(key, record.value), partition=record.origin.partition)
+            read = decode_fact if self._keep_definitions else self._shared_facts.read
+            self.apply(read(key, record.value), partition=record.origin.partition)
             return
         try:
             self.forget(key, partition=record.origin.partition)
@@ -71,7 +74,8 @@ class Bindings:
 
     def apply(self, fact: Fact, *, partition: int = 0) -> None:
         if isinstance(fact, ToolFact | Catalogue | Signatures):
-            self._holders.setdefault(fact.key(), set()).add(partition)
+            key = fact.key()
+            self._holders[key] = self._holders.get(key, 0) | 1 << partition
         if isinstance(fact, Progress):
             self.progress[fact.topic, fact.partition] = fact.position
             return
@@ -103,8 +107,9 @@ class Bindings:
     def forget(self, key: FactKey, *, partition: int = 0) -> None:
         holders = self._holders.get(key)
         if holders is not None:
-            holders.discard(partition)
+            holders &= ~(1 << partition)
             if holders:
+                self._holders[key] = holders
                 return
             del self._holders[key]
         kind, *rest = key
