@@ -114,7 +114,7 @@ class OidcWay:
         # 1. This browser began it, not long ago.
         try:
             pending = json.loads(self._fernet.decrypt_at_time(note, self._limits.pending_s, self._now_s()))
-        except InvalidToken:
+        except (InvalidToken, ValueError):
             raise _refused("it was not begun in this browser, or too long ago: sign in again") from None
         # 2. It is the one that this browser began.
         if not hmac.compare_digest(query.get("state", "").encode(), pending["state"].encode()):
@@ -149,7 +149,7 @@ class OidcWay:
         name, groups = claims.get(self._table.name_claim), claims.get(self._table.groups_claim, [])
         if not isinstance(name, str) or not name or not is_name(name, self._limits.identity_chars_max):
             raise _refused(f"the provider gave no {self._table.name_claim}: ask for its scope, or set name_claim")
-        if self._table.name_claim == "email" and claims.get("email_verified") is False:
+        if self._table.name_claim == "email" and claims.get("email_verified", True) not in (True, "true"):
             raise _refused("the provider has not verified your address")
         groups = [groups] if isinstance(groups, str) else groups
         known = {each for each in groups if isinstance(each, str)} if isinstance(groups, list) else set()

@@ -33,8 +33,6 @@ _COUNTED = (
     ("catalogue", "distinct lists of tools"),
 )
 _CUT_DIGEST = re.compile(r"(sha256:)?[0-9a-f]{1,63}…?")
-_GLOB = str.maketrans({"*": "[*]", "?": "[?]", "[": "?", "]": "?"})
-"""Makes a pattern of a name; for a bracket there is none but ``?``."""
 
 _LISTED_ELSEWHERE = (
     "It may have been dropped for age or size, or not been read yet: see Health for how far the store is."
@@ -106,7 +104,7 @@ def tool(store: Store, asked: Asked) -> Answer:
     bodies = [None if each is None else store.definition(each) for each in (before, after)]
     was, now = (None if body is None else body.definition for body in bodies)
     diff = None if was is None and now is None else definition_diff(was, now, full=asked.is_full)
-    exact = AlertFilter(selection=AlertSelection(server_id=server_id), state=None, tool_name=tool_name.translate(_GLOB))
+    exact = AlertFilter(selection=AlertSelection(server_id=server_id), state=None, tool_name=tool_name, is_exact=True)
     return Answer(
         template="tool.html",
         data={
@@ -119,7 +117,7 @@ def tool(store: Store, asked: Asked) -> Answer:
             "diff": diff,
             "full": asked.is_full,
             "places": () if diff is None else side_by_side(diff),
-            "alerts": [each for each in store.alerts(exact, FEW).rows if each.tool_name == tool_name],
+            "alerts": store.alerts(exact, FEW).rows,
             "decisions": store.decisions(server_id=server_id, tool_name=tool_name, paging=FEW),
             "subjects": {
                 full: Subject(server_id=server_id, tool_name=tool_name, full_digest=full).as_text()

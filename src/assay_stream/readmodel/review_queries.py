@@ -45,7 +45,7 @@ class ReviewQueries(Tables):
             f"SELECT row FROM alert WHERE {' AND '.join(conditions)} "  # noqa: S608
             "ORDER BY severity DESC, last_ms DESC, uid"
         )
-        pattern = None if wanted.tool_name is None else compile_glob(wanted.tool_name)
+        pattern = None if wanted.tool_name is None or wanted.is_exact else compile_glob(wanted.tool_name)
         rows: list[AlertRow] = []
         for (text,) in self._connection.execute(statement, (*given, *place[:2], *place)):
             row = _alert_row(text)
@@ -173,6 +173,7 @@ def _conditions(wanted: AlertFilter) -> tuple[list[str], list[Any]]:
         ("state = ?", None if state is None else state.value),
         ("kind = ?", wanted.kind),
         ("server = ?", selection.server_id),
+        ("tool = ?", wanted.tool_name if wanted.is_exact else None),
         ("last_ms >= ?", selection.since_ms),
         ("severity >= ?", selection.severity_id),
         ("definition = ?", wanted.digest),

@@ -237,6 +237,8 @@ class AlertFilter:
     Args:
         selection: by server, severity and time last seen.
         state: ``None`` for any.
+        tool_name: a pattern, unless ``is_exact``.
+        is_exact: whether the tool has this name, whatever characters it has.
         is_unreviewed: only open ones that nobody acknowledged or was given.
         uid_prefix: beginning of the uid, at least six hexadecimal digits.
         digest: full digest of a definition that they are about.
@@ -245,6 +247,7 @@ class AlertFilter:
     selection: AlertSelection = field(default_factory=AlertSelection)
     state: ReviewState | None = ReviewState.OPEN
     tool_name: str | None = None
+    is_exact: bool = False
     kind: str | None = None
     is_unreviewed: bool = False
     uid_prefix: str | None = None

@@ -146,7 +146,7 @@ async def test_a_sign_in_is_of_the_browser_that_began_it(fleet: Path, monkeypatc
         given = provider.sign(await begin(client))
         home, jar = client.make_url("/"), client.session.cookie_jar
         held = next(each.value for each in jar if each.key == "assay-stream-pending")
-        for note in (None, "", "x", held[:-2], held[::-1]):
+        for note in (None, "", "x", "é", held[:-2], held[::-1]):
             jar.clear()
             if note is not None:
                 jar.update_cookies({"assay-stream-pending": note}, home)
@@ -231,6 +231,7 @@ async def test_a_token_that_is_not_right_signs_nobody_in(
         ({"email": "alice\u202e@example.com"}, 401, "gave no email"),
         ({"email": "a" * 201}, 401, "gave no email"),
         ({"email_verified": False}, 401, "has not verified"),
+        ({"email_verified": "false"}, 401, "has not verified"),
         ({"groups": ["staff"]}, 403, "may_not_look"),
         ({"groups": {"soc": 1}}, 403, "may_not_look"),
         ({"groups": None}, 403, "may_not_look"),
