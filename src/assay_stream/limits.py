@@ -817,6 +817,9 @@ class ConsoleLimits:
     provider_keep_s: int = 3_600
     """After how long its addresses and keys are read again."""
 
+    provider_pause_s: int = 5
+    """After how long one that failed is asked again."""
+
     provider_again_s: int = 30
     """Between two looks for a key that is not known: nobody can make the console flood it."""
 

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -18,6 +18,8 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import TopicAuthorizationFailedError
 
+from assay_stream.console.publishing import KafkaPublish
+from assay_stream.errors import ConfigurationError
 from assay_stream.kafka.access import ACCESS, AccessRole
 from assay_stream.kafka.connection import connection_options
 from assay_stream.kafka.topics import topic_names
@@ -27,6 +29,7 @@ from tests.support.command import run_command_text
 from tests.support.deployment import Worker
 from tests.support.fleet import START, a_call_by, a_listing, server_name
 from tests.support.secured import ALL_STAGES, SecuredDeployment, password_of
+from tests.unit.console.test_publishing import ACKNOWLEDGE
 
 pytestmark = [
     pytest.mark.kafka,
@@ -384,6 +387,28 @@ def test_a_role_writes_and_reads_what_its_row_says_and_no_other_topic(
     if actor is AccessRole.PROXY:
         assert writes == {Role.SNAPSHOTS, Role.CALLS}
         assert reads == {Role.VERDICTS}
+
+
+def test_a_console_decides_as_a_user_that_can_do_nothing_else(matrix: SecuredDeployment) -> None:
+    """With the grants of its row; with those of an analyst nothing is recorded, and the error says so."""
+
+    async def decide(actor: AccessRole) -> None:
+        publish = KafkaPublish(matrix.as_user(actor).settings, new_id=lambda: f"decided-by-{actor}")
+        try:
+            await publish([ACKNOWLEDGE, ACKNOWLEDGE], "local:alice")
+        finally:
+            await publish.aclose()
+
+    with pytest.raises(ConfigurationError, match="not_authorized"):
+        asyncio.run(decide(AccessRole.ANALYST))
+    asyncio.run(decide(AccessRole.CONSOLE))
+
+    def decisions(records: Sequence[Record]) -> list[bytes]:
+        return [record.value for record in records if record.value is not None and b"decided-by" in record.value]
+
+    decided = decisions(asyncio.run(matrix.wait_for(Role.CONTROL, lambda records: len(decisions(records)) >= 2)))
+    assert len(decided) == 2
+    assert all(b"decided-by-console" in value and b"local:alice" in value for value in decided)
 
 
 def test_a_worker_without_a_grant_stops_and_says_so(matrix: SecuredDeployment) -> None:

@@ -83,6 +83,7 @@ def console(
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(InertFormatter("assay-stream console: %(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
+    logging.getLogger("assay_stream.console").setLevel(logging.INFO)  # who signs in
 
     async def run() -> None:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()

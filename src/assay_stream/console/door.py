@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import logging
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -22,6 +23,8 @@ from assay_stream.console.throttle import network_of
 from assay_stream.console.ways import Admitted, LocalWay, ProxyWay
 from assay_stream.errors import AssayStreamError, InputError
 from assay_stream.limits import CONSOLE_LIMITS, ConsoleLimits
+
+_log = logging.getLogger(__name__)
 
 SIGN_IN = "/sign-in"
 SIGN_OUT = "/sign-out"
@@ -133,6 +136,9 @@ class Door:
                 admitted = await self._way.admit(name, _first(fields, "password"), self._source(request))
                 return self._admitted(request, admitted, address)
         except AssayStreamError as error:
+            if error.code in ("sign_in_refused", "may_not_look"):
+                # Without the name: people type passwords there.
+                _log.warning("a sign-in from %s was refused: %s", self._source(request), error.code)
             return self._page(address, error, name)
         return None
 
@@ -167,6 +173,7 @@ class Door:
         before = request.cookies.get(self._name(_COOKIE))
         if before is not None:
             self.sessions.end(before)
+        _log.info("%s signed in from %s", admitted.operator.name, self._source(request))
         response = elsewhere(address)
         self.admit(response, self.sessions.begin(admitted.operator, admitted.proof))
         response.del_cookie(self._name(_PENDING), path="/", secure=self._is_secure, httponly=True, samesite="Lax")

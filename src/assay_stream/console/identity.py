@@ -95,8 +95,8 @@ class Oidc(Members):
 
     @field_validator("issuer")
     @classmethod
-    def _is_encrypted(cls, issuer: str) -> str:
-        return _encrypted(issuer)
+    def _isencrypted(cls, issuer: str) -> str:
+        return encrypted(issuer)
 
     @field_validator("scopes")
     @classmethod
@@ -125,7 +125,7 @@ class Identity(_Table):
     def _is_origin(cls, address: str | None) -> str | None:
         if address is None:
             return None
-        parts = urlsplit(_encrypted(address))
+        parts = urlsplit(encrypted(address))
         if parts.path not in ("", "/") or parts.query or parts.fragment or parts.username is not None:
             raise ValueError("give scheme and host only, such as https://console.example")
         return address.rstrip("/")
@@ -204,7 +204,12 @@ def secret_of(file: Path | None, variable: str | None, *, name: str) -> str | No
     return secret
 
 
-def _encrypted(address: str) -> str:
+def encrypted(address: str) -> str:
+    """Return an address over which nobody can read along: https, or of this machine.
+
+    Raises:
+        ValueError: for any other.
+    """
     try:
         parts = urlsplit(address)
         host, _ = parts.hostname, parts.port

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import json
@@ -19,12 +20,11 @@ from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
-from assay_stream.console.identity import Oidc
+from assay_stream.console.identity import Oidc, encrypted
 from assay_stream.console.throttle import Throttle
 from assay_stream.console.ways import Admitted, is_name, may_not_look
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.limits import CONSOLE_LIMITS, ConsoleLimits
-from assay_stream.observe.http.headers import is_loopback
 
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519")
 """With a key that only the provider has: no shared secret, and not none."""
@@ -70,6 +70,8 @@ class OidcWay:
         self._http = httpx.AsyncClient(timeout=limits.provider_limit_s, verify=_trust(table), follow_redirects=False)
         self._metadata: dict[str, Any] = {}
         self._metadata_us = 0
+        self._failed: tuple[OperatingError, int] | None = None
+        self._asking = asyncio.Lock()
         self._keys = KeySet([])
         self._keys_us: int | None = None
 
@@ -159,17 +161,29 @@ class OidcWay:
         return Admitted(operator=operator)
 
     async def _discovered(self) -> dict[str, Any]:
-        now_us = self._clock()
-        if self._metadata and now_us - self._metadata_us < self._limits.provider_keep_s * 1_000_000:
+        async with self._asking:  # however many people wait for it
+            now_us = self._clock()
+            if self._metadata and now_us - self._metadata_us < self._limits.provider_keep_s * 1_000_000:
+                return self._metadata
+            if self._failed is not None and now_us - self._failed[1] < self._limits.provider_pause_s * 1_000_000:
+                raise self._failed[0]
+            try:
+                self._metadata, self._metadata_us = await self._described(), now_us
+            except OperatingError as error:
+                self._failed = error, now_us
+                raise
             return self._metadata
+
+    async def _described(self) -> dict[str, Any]:
         issuer = self._table.issuer
         found = await self._asked("GET", f"{issuer.rstrip('/')}/.well-known/openid-configuration")
         if found.get("issuer") != issuer:
             raise _failing("it names itself otherwise than issuer in the configuration: copy the issuer exactly")
         for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
-            if not _is_encrypted(found.get(name)):
-                raise _failing(f"its {name} is missing, or not https")
-        self._metadata, self._metadata_us = found, now_us
+            try:
+                encrypted(str(found.get(name)))
+            except ValueError:
+                raise _failing(f"its {name} is missing, or not https") from None
         return found
 
     async def _token(self, metadata: Mapping[str, Any], code: str, verifier: str) -> str:
@@ -271,16 +285,6 @@ def _trust(table: Oidc) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=table.ca_file)
     except (OSError, ssl.SSLError) as error:
         raise ConfigurationError("bad_tls_file", f"cannot use [oidc] ca_file: {error}") from None
-
-
-def _is_encrypted(address: object) -> bool:
-    try:
-        parts = urlsplit(address) if isinstance(address, str) else None
-    except ValueError:
-        return False
-    if parts is None or not parts.hostname:
-        return False
-    return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname))
 
 
 def _refused(why: str) -> InputError:

@@ -73,7 +73,8 @@ def write_users(path: Path, users: Mapping[str, User]) -> None:
     """
     part = path.with_name(f".part.{path.name}")
     try:
-        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        part.unlink(missing_ok=True)
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
             file.write(_HEAD + "".join(f"{each.name}:{each.role}:{each.hash}\n" for each in users.values()))
         part.replace(path)
     except OSError as error:

@@ -370,6 +370,20 @@ def _hashes(path: Path) -> list[str]:
     return [user.hash for user in read_users(path).values()]
 
 
+async def test_who_signs_in_and_from_where_is_logged(
+    fleet: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An attempt that was refused too, without what was typed in for a name: it may be a password."""
+    with caplog.at_level(logging.INFO, "assay_stream"):
+        async with with_users(fleet, tmp_path) as (client, _, _):
+            await sign_in(client, PASSWORD, "alice")
+            await sign_in(client)
+    assert [record.getMessage() for record in caplog.records if record.name.startswith("assay_stream")] == [
+        "a sign-in from 127.0.0.1 was refused: sign_in_refused",
+        "local:alice signed in from 127.0.0.1",
+    ]
+
+
 # By the word of a proxy
 
 PROXY: dict[str, Any] = {
