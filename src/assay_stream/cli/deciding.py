@@ -17,9 +17,14 @@ from assay_stream.cli.shared import on_kafka, say
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import InputError
 from assay_stream.kafka.lookup import read_bindings
+from assay_stream.model.control import KEY_ACCEPT_TYPE, PIN_REMOVE_TYPE, POLICY_REMOVE_TYPE, POLICY_SET_TYPE
 from assay_stream.model.suppression import ANY_SERVER
 from assay_stream.observe.decisions import decision_event
 from assay_stream.registry.state import Bindings
+from assay_stream.report.pins import knows_tool
+
+_ON_TOOLS = frozenset({POLICY_SET_TYPE, POLICY_REMOVE_TYPE, PIN_REMOVE_TYPE, KEY_ACCEPT_TYPE})
+"""Decisions that name a tool by hand. A pin that is imported may come before its tool, and rules take patterns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,17 +56,17 @@ class Deciding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecidingOnServer(Deciding):
-    """The same for what names a server by hand, where a slip of the pen would decide on nothing."""
+    """The same for a server or a tool that is named by hand, where a typo would decide on nothing."""
 
-    new: Annotated[bool, typer.Option("--new", help="Allow a server that no list and no decision has named yet.")] = (
-        False
-    )
+    new: Annotated[
+        bool, typer.Option("--new", help="Allow a server or tool that no list and no decision has named yet.")
+    ] = False
 
     def decide(self, *decisions: tuple[str, Mapping[str, Any]]) -> None:
-        """Publish decisions, once their servers are known. Into a file (``output``) they go unchecked.
+        """Publish decisions, once their servers and tools are known. Into a file (``output``) they go unchecked.
 
         Raises:
-            InputError: ``server_not_known``; as ``Deciding.decide``.
+            InputError: ``server_not_known``, ``tool_not_observed``; as ``Deciding.decide``.
             OperatingError: as ``Deciding.decide``.
         """
         if self.output is None and not self.new:
@@ -71,6 +76,13 @@ class DecidingOnServer(Deciding):
                 raise InputError(
                     "server_not_known", f"no list and no decision names {server_id}: check it, or give --new"
                 )
+            for kind, data in decisions:
+                tool = data.get("tool_name") if kind in _ON_TOOLS else None
+                if tool is not None and not knows_tool(bindings.servers[data["server_id"]], tool):
+                    raise InputError(
+                        "tool_not_observed",
+                        f"no list and no decision on {data['server_id']} names {tool}: check --tool, or give --new",
+                    )
         Deciding.decide(self, *decisions)
 
 

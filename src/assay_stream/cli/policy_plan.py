@@ -1,5 +1,6 @@
 """``assay-stream policy plan``: what a policy would refuse, before it is set."""
 
+import shlex
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -26,9 +27,12 @@ from assay_stream.report.pins import server_of
 from assay_stream.report.policy_plan import PlannedPolicy, PolicyPlan
 from assay_stream.report.rows import time_text
 from assay_stream.schemes.hangar import Action
+from assay_stream.text.counting import counted
 from assay_stream.verify.evidence import Recorded, of_record
 
 _DAY_US = 86_400 * 1_000_000
+_COMMANDS_MAX = 5
+_REASON = "reviewed"
 _COLUMNS = ("tool_name", "comparison", "now", "planned", "calls", "refused", "denied")
 
 
@@ -51,10 +55,10 @@ def plan(
     remove: Annotated[bool, typer.Option("--remove", help="Try out `policy remove` instead.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show which tools a policy would refuse, and how many calls it would have refused. Nothing is changed.
+    """Show which tools a policy would refuse, and how many calls it would have refused. Changes nothing.
 
-    Computed from the verdicts that enforcing proxies follow; pins count as they stand now. The row `-` stands for
-    tools that are neither offered nor pinned.
+    Uses the verdicts that enforcing proxies follow, and the pins as they are now. The row `-` stands for tools that
+    are neither offered nor pinned.
     """
     if (enforcement is None) != remove:
         raise InputError("bad_option", "say what to try out: --enforcement, or --remove")
@@ -69,15 +73,34 @@ def plan(
     rows = tried.rows()
     print_rows(rows, _COLUMNS, RowFormat.JSON if as_json else RowFormat.TABLE)
     tools = sum(row["planned"] == Action.BLOCK.value for row in rows)
-    counted, refused, denied = (sum(row[name] for row in rows) for name in ("calls", "refused", "denied"))
+    calls_made, refused, denied = (sum(row[name] for row in rows) for name in ("calls", "refused", "denied"))
+    since = f"since {time_text(since_us)}" if since_us else "in the input"
+    was = f" ({denied:,} of them already denied)" if denied else ""
     say(
-        f"{tools:,} of {len(rows):,} tools would be refused, and {refused:,} of {counted:,} calls since "
-        f"{time_text(since_us)} would have been; {denied:,} of them were denied then"
+        f"would refuse {tools:,} of {counted(len(rows), 'tool')}, "
+        f"and {refused:,} of {counted(calls_made, 'call')} {since}{was}"
     )
     if not tried.knows_tool:
         say("no list offers that tool and no pin names it: check --tool")
-    elif tools and not remove:
-        say("to keep a tool in use, approve it first: assay-stream pins approve --server-id SERVER --tool TOOL")
+        return
+    blocked = [row["tool_name"] for row in rows if row["planned"] == Action.BLOCK.value and row["tool_name"]]
+    if blocked and not remove:
+        say("to keep a tool in use, review its definition and approve it first:")
+        for name in blocked[:_COMMANDS_MAX]:
+            _suggest("pins", "approve", f"--server-id={server_id}", f"--tool={name}", "--reason", _REASON)
+        if len(blocked) > _COMMANDS_MAX:
+            say(f"  and likewise for {counted(len(blocked) - _COMMANDS_MAX, 'more tool')}")
+    say("to take the policy back:" if remove else "to set the policy:")
+    which = [] if tool is None else [f"--tool={tool}"]
+    if remove:
+        _suggest("policy", "remove", f"--server-id={server_id}", *which, "--reason", _REASON)
+    else:
+        how = ("--enforcement", str(enforcement), "--unknown", unknown)
+        _suggest("policy", "set", f"--server-id={server_id}", *which, *how, "--reason", _REASON)
+
+
+def _suggest(*arguments: str) -> None:
+    say(f"  assay-stream {shlex.join(arguments)}")
 
 
 def _from_files(planned: PlannedPolicy, since_us: int, calls: Calls) -> PolicyPlan:

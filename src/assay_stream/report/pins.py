@@ -42,6 +42,14 @@ def tools_offered_now(server: ServerBindings) -> list[str]:
     return sorted({name for _, seen in _latest(server) for name in server.catalogue_of(seen).tools})
 
 
+def knows_tool(server: ServerBindings, tool_name: str) -> bool:
+    """Tell whether a list that is kept, or a decision, names a tool."""
+    controls = server.controls
+    decided = (fact.tool_name for fact in (*controls.policies, *controls.key_decisions))
+    listed = (name for each in server.catalogues.values() for name in (*each.tools, *each.ambiguous))
+    return tool_name in controls.pins or tool_name in decided or tool_name in listed
+
+
 def pin_rows(bindings: Bindings, *, server_id: str | None, tool_name: str | None) -> Iterator[Row]:
     """Yield one row for each pin in force, with how each definition in force compares; ``None`` selects all."""
     for name, server in _servers(bindings, server_id):

@@ -13,7 +13,7 @@ import pytest
 from assay_stream.cli import deciding, publishing, shared
 from assay_stream.cli.deciding import Deciding, DecidingOnServer, author_or_login, known_bindings
 from assay_stream.errors import InputError, OperatingError
-from assay_stream.model.control import POLICY_SET_TYPE, SUPPRESSION_REMOVE_TYPE
+from assay_stream.model.control import PIN_SET_TYPE, POLICY_SET_TYPE, SUPPRESSION_REMOVE_TYPE
 from assay_stream.observe import Observation, SinkStats
 from assay_stream.registry.state import Bindings
 from assay_stream.text.escaping import visible
@@ -129,6 +129,23 @@ def test_a_decision_on_an_unknown_server_needs_to_be_meant(monkeypatch: pytest.M
     DecidingOnServer(reason="r", author="a").decide((POLICY_SET_TYPE, POLICY | {"server_id": facts.SERVER}))
     everywhere = {"server_id": "*", "id": "rule"}
     DecidingOnServer(reason="r", author="a").decide((SUPPRESSION_REMOVE_TYPE, everywhere))
+    assert len(delivered) == 4
+
+
+def test_a_decision_on_an_unknown_tool_needs_to_be_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one on an unknown server. A pin may be imported before its tool is seen."""
+    delivered: list[Any] = []
+    monkeypatch.setattr(deciding, "known_bindings", lambda _: (None, a_state()))
+    monkeypatch.setattr(deciding, "deliver", lambda observations, *_: delivered.extend(observations))
+    by, policy = DecidingOnServer(reason="r", author="a"), POLICY | {"server_id": facts.SERVER}
+    with pytest.raises(InputError, match=r"tool_not_observed.*typo.*--new"):
+        by.decide((POLICY_SET_TYPE, policy | {"tool_name": "typo"}))
+    assert not delivered
+    by.decide((POLICY_SET_TYPE, policy | {"tool_name": "t"}))
+    by.decide((POLICY_SET_TYPE, policy | {"tool_name": "gone"}))  # pinned, and in no list
+    pin = {"server_id": facts.SERVER, "tool_name": "later", "scheme": "assay.v1", "value": "sha256:" + "0" * 64}
+    by.decide((PIN_SET_TYPE, pin))
+    DecidingOnServer(reason="r", author="a", new=True).decide((POLICY_SET_TYPE, policy | {"tool_name": "typo"}))
     assert len(delivered) == 4
 
 

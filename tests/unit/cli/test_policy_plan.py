@@ -41,8 +41,10 @@ def test_a_plan_says_what_would_have_been_refused(recorded: Path) -> None:
     """Nothing is pinned yet, so that a policy which blocks the unknown refuses everything."""
     done = run("--enforcement", "block", "--unknown", "block", "--input", recorded)
     assert done.exit_code == 0, done.output
-    assert "4 of 4 calls" in done.stderr
-    assert "pins approve" in done.stderr
+    assert "4 of 4 calls in the input" in done.stderr
+    assert "1970" not in done.stderr
+    assert f"assay-stream pins approve --server-id={SERVER} --tool={TOOL['name']} --reason reviewed" in done.stderr
+    assert f"policy set --server-id={SERVER} --enforcement block --unknown block --reason reviewed" in done.stderr
     counted = rows(run("--enforcement", "block", "--unknown", "block", "--input", recorded, "--json"))
     assert sum(row["refused"] for row in counted) == 4
     assert {row["tool_name"]: row["refused"] for row in counted}[None] == 1
@@ -93,3 +95,25 @@ def test_a_tool_that_nobody_knows_is_pointed_out(recorded: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "check --tool" in done.stderr
     assert "check --tool" not in run("--enforcement", "block", "--tool", TOOL["name"], "--input", recorded).stderr
+
+
+def test_the_commands_of_a_plan_are_ready_for_a_shell(recorded: Path) -> None:
+    """Names are quoted, and of many tools the rest is counted."""
+    tools = [{**TOOL, "name": f"tool {number}; ls"} for number in range(7)]
+    recorded.write_bytes(a_snapshot(*tools, second=1) + b"\n")
+    done = run("--enforcement", "block", "--unknown", "block", "--input", recorded)
+    assert "'--tool=tool 0; ls'" in done.stderr
+    assert done.stderr.count("pins approve") == 5
+    assert "2 more tools" in done.stderr
+    assert "would refuse 7 of 7 tools, and 0 of 0 calls in the input" in done.stderr
+
+
+def test_a_plan_for_one_tool_sets_the_policy_of_that_tool(recorded: Path) -> None:
+    """As it was asked for; taking a policy back has its own command."""
+    name = TOOL["name"]
+    done = run("--enforcement", "warn", "--tool", name, "--input", recorded)
+    assert f"policy set --server-id={SERVER} --tool={name} --enforcement warn --unknown allow_degraded" in done.stderr
+    assert (
+        f"policy remove --server-id={SERVER} --tool={name}"
+        in run("--remove", "--tool", name, "--input", recorded).stderr
+    )
