@@ -3,7 +3,7 @@
 import os
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,13 +14,16 @@ from assay_stream.alerts.formats import CONTENT_TYPES, AlertFormat, as_lines, re
 from assay_stream.alerts.formats.syslog import EXAMPLE_ENTERPRISE
 from assay_stream.alerts.selection import AlertSelection, SeverityLevel
 from assay_stream.cli.files import files_option, input_lines
+from assay_stream.cli.inventory import every_row
 from assay_stream.cli.options import Bootstrap, time_option
 from assay_stream.cli.shared import on_kafka, show_refused
+from assay_stream.cli.store_sources import opened_store
 from assay_stream.config import Settings, command_settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError, needing_extra
 from assay_stream.forward.receivers import Receiver, Subscription, WebhookTarget, parse_target, secret_from, tls_context
 from assay_stream.kafka.lookup import read_records
 from assay_stream.model.record import Role
+from assay_stream.readmodel.rows import AlertFilter
 
 alerts_app = typer.Typer(help="Triage, export, forward and suppress alerts.", no_args_is_help=True)
 
@@ -31,7 +34,11 @@ SeverityFilter = Annotated[
     typer.Option("--severity", "--min-severity", help="Only alerts of this severity or a higher one."),
 ]
 AlertFile = Annotated[
-    Path | None, files_option("--input", "--from-file", help="Alerts (NDJSON). Default: from Kafka.", kind="alerts")
+    Path | None, files_option("--input", "--from-file", help="Alerts (NDJSON), in place of the topics.", kind="alerts")
+]
+AlertStore = Annotated[
+    Path | None,
+    typer.Option("--store", envvar="ASSAY_STREAM_STORE", metavar="FOLDER", help="Folder of a store to read."),
 ]
 
 
@@ -39,20 +46,25 @@ AlertFile = Annotated[
 def export(
     target: Annotated[AlertFormat, typer.Option("--format", help="What to write.")] = AlertFormat.OCSF,
     file: AlertFile = None,
+    store: AlertStore = None,
     since: Since = None,
     server_id: ServerFilter = None,
     severity: SeverityFilter = None,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
-    """Write alerts to standard output, one a line (SARIF: one document).
+    """Write alerts to standard output, one per line (SARIF: one document): of a store, the latest record of each.
 
-    Good alerts are written, bad ones are named, and then the exit code is 2.
+    Bad alerts are reported and left out, and the exit code is then 2.
     """
     selection = AlertSelection(
         since_ms=None if since is None else since // 1_000, server_id=server_id, severity=severity
     )
     refused: list[str] = []
-    alerts = chosen_alerts(file, selection, refused, bootstrap=bootstrap_servers)
+    alerts: Iterable[dict[str, Any]]
+    if file is None and store is not None:
+        alerts = (alert for alert in stored_alerts(store) if selection.wants(view_of(alert)))
+    else:
+        alerts = chosen_alerts(file, selection, refused, bootstrap=bootstrap_servers)
     for line in as_lines(alerts, target):
         sys.stdout.buffer.write(line.encode("utf-8") + b"\n")
     sys.stdout.buffer.flush()
@@ -193,6 +205,18 @@ def chosen_alerts(
             continue
         if selection.wants(view_of(alert)):
             yield alert
+
+
+def stored_alerts(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the latest record of every alert in a store, the most severe alert first.
+
+    Raises:
+        InputError: ``store_unreadable``.
+        ConfigurationError: ``store_missing``, ``store_version``.
+    """
+    with opened_store(folder) as store:
+        for row in every_row(lambda paging: store.alerts(AlertFilter(state=None), paging)):
+            yield store.alert(row.uid).records[-1]
 
 
 def _stored(file: Path | None, bootstrap: str | None) -> Iterator[tuple[str, bytes | None]]:

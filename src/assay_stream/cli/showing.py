@@ -10,11 +10,11 @@ from assay_stream.alerts.formats.view import read_alert, time_text, view_of
 from assay_stream.alerts.index import AlertRow, ReviewState, by_group, listing, row_of, short_uids
 from assay_stream.alerts.page import page_of, severity_style
 from assay_stream.alerts.selection import AlertSelection
-from assay_stream.cli.alerts import AlertFile, ServerFilter, SeverityFilter
+from assay_stream.cli.alerts import AlertFile, AlertStore, ServerFilter, SeverityFilter
 from assay_stream.cli.options import Bootstrap, Format, grouped, time_option
 from assay_stream.cli.output import Colour, Painter, RowFormat, print_json, print_line
 from assay_stream.cli.shared import ends_now, follow, say, show_refused
-from assay_stream.cli.story_sources import Sources, index_of
+from assay_stream.cli.story_sources import Sources, index_of, stored_rows
 from assay_stream.config import command_settings
 from assay_stream.errors import InputError
 from assay_stream.model.kinds import Kind
@@ -49,7 +49,10 @@ def list_alerts(
     target: Format = RowFormat.TABLE,
     each: Annotated[bool, typer.Option("--each", help="A line for each alert, not for each change.")] = False,
     file: AlertFile = None,
-    follow_on: Annotated[bool, typer.Option("--follow", help="Go on with what comes, a line each.")] = False,
+    store: AlertStore = None,
+    follow_on: Annotated[
+        bool, typer.Option("--follow", help="Then print each new record of an alert, read from the topics.")
+    ] = False,
     color: ColourOption = Colour.AUTO,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
@@ -60,15 +63,18 @@ def list_alerts(
     since_ms = None if since is None else since // 1_000
     selection = AlertSelection(since_ms=since_ms, server_id=server_id, severity=severity)
     if follow_on and file is not None:
-        raise InputError("bad_option", "a file does not grow: leave out --follow, or --input")
+        raise InputError("bad_option", "--follow reads the topics: leave out --input")
     settings = command_settings(bootstrap_servers=bootstrap_servers)
     # Noted first: what comes while the list is read may be shown twice, but is not missed.
     starts = ends_now(settings, Role.ALERTS) if follow_on else None
     refused: list[str] = []
-    index = index_of(file, bootstrap_servers, refused)
+    if file is None and store is not None and not follow_on:
+        known = {row.uid: row for row in stored_rows(store)}
+    else:
+        known = index_of(file, bootstrap_servers, refused).rows
     state = None if status == "all" else ReviewState(status)
     found = listing(
-        index.rows.values(), selection, state=state, tool=tool, kind=None if kind is None else kind.value, limit=limit
+        known.values(), selection, state=state, tool=tool, kind=None if kind is None else kind.value, limit=limit
     )
     summary = found.summary(state)
     if target is RowFormat.JSON:
@@ -76,13 +82,13 @@ def list_alerts(
             print_json(row.as_json(), sort_keys=True)
         say(summary)
     else:
-        short = short_uids(index.rows)
+        short = short_uids(known)
         if found.rows:
             head = [LineSpan(name, "dim") for name in _HEAD]
             groups = [[row] for row in found.rows] if each else by_group(found.rows)
             rows = [head, *(_cells(group, short[group[0].uid]) for group in groups)]
             Painter(color).table(rows, flexible=(_TOOL, _SERVER), optional=_OPTIONAL)
-        typer.echo(summary if found.rows else f"no alert to show: {summary}")
+        typer.echo(summary if found.rows else f"no alerts to show: {summary}")
     if follow_on:
 
         def take(records: Sequence[Record]) -> None:

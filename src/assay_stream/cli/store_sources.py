@@ -23,6 +23,7 @@ from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import Filler
 from assay_stream.readmodel.queries import Store
 from assay_stream.replay.selection import Selection
+from assay_stream.text.counting import counted
 from assay_stream.verify.evidence import of_lines
 
 EXIT_INCOMPLETE = 3
@@ -89,14 +90,14 @@ class StoreOptions:
             with collecting_seldom():
                 looked = Looked(self._from_files(), is_live=False)
         elif self.store is not None:
-            looked = Looked(Store(schema.reading(self.store)), is_live=True)
-            with schema.failures(self.store):
-                self._tell(looked.store)
+            with opened_store(self.store) as store:
+                yield Looked(store, is_live=True)
+            return
         else:
             with collecting_seldom():
                 looked = self._from_topics(roles)
         try:
-            with schema.failures(self.store or "in memory"):
+            with schema.failures("in memory"):
                 yield looked
         finally:
             looked.store.close()
@@ -160,23 +161,36 @@ class StoreOptions:
         on_kafka(command_settings(bootstrap_servers=self.bootstrap_servers), fill)
         batches.flush()
         if complete:
-            say(f"read {read:,} records of {len(roles)} topics")
+            say(f"read {counted(read, 'record')} from {counted(len(roles), 'topic')}")
         else:
             say(
-                f"incomplete: read {read:,} of at most {known:,} records in {self.within_s:g} s. Give more time "
-                "(--within), or keep a store (assay-stream store run) and name it with --store"
+                f"incomplete: read {read:,} of at most {counted(known, 'record')} in {self.within_s:g} s. Give more "
+                "time (--within), or keep a store (assay-stream store run) and name it with --store"
             )
         return Looked(Store(connection), is_live=True, is_complete=complete)
 
-    @staticmethod
-    def _tell(store: Store) -> None:
-        """Say what the store lacks."""
-        status = store.status()
-        behind = sum(row.lag or 0 for row in status.positions)
-        if behind:
-            say(f"the store is {behind:,} records behind the topics")
-        if status.dropped:
-            say(f"the store dropped {status.dropped:,} older records of evidence for age or size")
+
+@contextmanager
+def opened_store(folder: Path) -> Iterator[Store]:
+    """Open a store to read, and say what it lacks.
+
+    Raises:
+        InputError: ``store_unreadable``.
+        ConfigurationError: ``store_missing``, ``store_version``.
+        OperatingError: ``store_failing``.
+    """
+    store = Store(schema.reading(folder))
+    try:
+        with schema.failures(folder):
+            status = store.status()
+            behind = sum(row.lag or 0 for row in status.positions)
+            if behind:
+                say(f"the store is {counted(behind, 'record')} behind the topics")
+            if status.dropped:
+                say(f"the store dropped {counted(status.dropped, 'older evidence record')} for age or size")
+            yield store
+    finally:
+        store.close()
 
 
 _ROLES = frozenset({Role.DEFINITIONS, Role.VERDICTS, Role.CHANGES, Role.ALERTS, Role.EVIDENCE})

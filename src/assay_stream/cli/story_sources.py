@@ -1,8 +1,9 @@
-"""Where ``alerts list``, ``show`` and ``explain`` read from: files if they are given, otherwise the topics."""
+"""Where ``alerts list``, ``show`` and ``explain`` read from: files, a store, or the topics, in this order."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Annotated, Any
@@ -11,25 +12,32 @@ import typer
 
 from assay_stream.alerts.context import Calls, Sightings
 from assay_stream.alerts.formats.view import AlertView, read_alert
-from assay_stream.alerts.index import AlertIndex, Life
+from assay_stream.alerts.index import AlertIndex, AlertRow, Life
 from assay_stream.alerts.processor import partition_key
+from assay_stream.alerts.selection import AlertSelection
 from assay_stream.alerts.story import AlertStory, story_of, tool_names_of
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import jcs_digest
-from assay_stream.cli.alerts import AlertFile
+from assay_stream.cli.alerts import AlertFile, AlertStore
 from assay_stream.cli.files import STANDARD_INPUT, files_option, input_lines
+from assay_stream.cli.inventory import every_row
 from assay_stream.cli.options import Bootstrap, time_option
 from assay_stream.cli.shared import on_kafka, say
+from assay_stream.cli.store_sources import opened_store
 from assay_stream.config import Settings, command_settings
+from assay_stream.console.alert_page import life_of, pinned_digest
 from assay_stream.errors import InputError
 from assay_stream.kafka.lookup import read_bindings, read_definitions, read_entries, read_records
 from assay_stream.model.record import Record, Role
+from assay_stream.readmodel.queries import Store
+from assay_stream.readmodel.rows import AlertFilter, EvidenceFilter
 from assay_stream.registry.state import Bindings
 from assay_stream.report.pins import full_digest_of
 
 _PROGRESS_EVERY_S = 5.0
 _PROGRESS_CHECK_RECORDS = 1_000
 _DEFINITIONS = "definitions.ndjson"
+_UID_CHARS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,20 +45,25 @@ class Sources:
     """Where the story of one alert comes from."""
 
     file: AlertFile = None
+    store: AlertStore = None
     definitions: Annotated[
         Path | None,
         files_option(
             "--definitions",
-            help="Definitions (NDJSON, as replay writes them). Default: from Kafka; with --input, the file "
+            help="Definitions (NDJSON, as replay writes them). Default: from the store or the topics; with --input, "
             f"{_DEFINITIONS} beside it.",
             kind="definitions",
         ),
     ] = None
     evidence: Annotated[
         Path | None,
-        files_option("--evidence", help="Evidence (NDJSON). Default: from Kafka; none with --input.", kind="evidence"),
+        files_option(
+            "--evidence",
+            help="Evidence (NDJSON). Default: the store or the topics; none with --input.",
+            kind="evidence",
+        ),
     ] = None
-    no_calls: Annotated[bool, typer.Option("--no-calls", help="Do not look for calls that used the tool.")] = False
+    no_calls: Annotated[bool, typer.Option("--no-calls", help="Don't look for calls that used the tool.")] = False
     since: Annotated[int | None, time_option("Only calls since this time. Default: the first finding.")] = None
     bootstrap_servers: Bootstrap = None
 
@@ -60,6 +73,8 @@ class Sources:
         Raises:
             InputError: ``bad_uid``, ``unknown_uid`` or ``ambiguous_uid``; as ``index_of`` besides.
         """
+        if self.file is None and self.store is not None:
+            return self._from_store(self.store, uid, full=full)
         refused: list[str] = []
         index = index_of(self.file, self.bootstrap_servers, refused, uid)
         life = index.the_one()
@@ -77,6 +92,32 @@ class Sources:
         elif calls is not None:
             _count_lines(calls, self.evidence, refused)
         return story_of(life, definitions=definitions, calls=calls, **further), refused
+
+    def _from_store(self, folder: Path, uid: str, *, full: bool) -> tuple[AlertStory, list[str]]:
+        refused: list[str] = []
+        with opened_store(folder) as store:
+            life = life_of(store.alert(uid))
+            view = life.last
+            pinned, after = pinned_digest(store, view), view.fact("mcp_digest_after")
+            digests = _digests(view, pinned)
+            if self.definitions is not None:
+                definitions = _definitions(self.definitions, digests, refused)
+            else:
+                found = {digest: store.definition(digest) for digest in digests}
+                definitions = {digest: row.definition for digest, row in found.items() if row is not None}
+            calls = None if self.no_calls else _calls_of(life, None if self.since is None else self.since // 1_000)
+            if calls is not None and self.evidence is not None:
+                _count_lines(calls, self.evidence, refused)
+            elif calls is not None:
+                for value in _stored_calls(store, view, calls.since_ms):
+                    calls.add(value)
+            about = AlertFilter(
+                selection=AlertSelection(server_id=view.fact("mcp_server_id")), state=None, digest=after
+            )
+            alike = store.alerts(about).rows if after else ()
+        see_also = [row.uid[:_UID_CHARS] for row in alike if row.uid != view.uid]
+        story = story_of(life, definitions=definitions, pinned=pinned, calls=calls, see_also=see_also, full=full)
+        return story, refused
 
     async def _from_topics(
         self, life: Life, calls: Calls | None, refused: list[str], further: dict[str, Any]
@@ -132,6 +173,25 @@ def index_of(file: Path | None, bootstrap: str | None, refused: list[str], prefi
         for where, line in _lines(file):
             take(where, line)
     return index
+
+
+def stored_rows(folder: Path) -> list[AlertRow]:
+    """Return the current alerts of a store.
+
+    Raises:
+        AssayStreamError: as ``opened_store``.
+    """
+    with opened_store(folder) as store:
+        return list(every_row(lambda paging: store.alerts(AlertFilter(state=None), paging)))
+
+
+def _stored_calls(store: Store, view: AlertView, since_ms: int) -> Iterator[bytes]:
+    for name in sorted(tool_names_of(view)):
+        wanted = EvidenceFilter(server_id=view.fact("mcp_server_id"), tool_name=name, since_us=since_ms * 1_000)
+        for row in every_row(partial(store.evidence, wanted)):
+            record = store.evidence_of(row.reference)
+            if record is not None:
+                yield record.value
 
 
 def _calls_of(life: Life, since_ms: int | None) -> Calls | None:

@@ -78,7 +78,7 @@ class KnownDefinitions:
 def known_definitions(store: Store, history: AlertHistory) -> KnownDefinitions:
     """Return the definitions that an alert is about."""
     view = view_of(history.records[-1])
-    pinned = _pinned(store, view)
+    pinned = pinned_digest(store, view)
     digests = {view.fact("mcp_digest_before"), view.fact("mcp_digest_after"), pinned}
     known = {each: row.definition for each in digests if each and (row := store.definition(each)) is not None}
     return KnownDefinitions(by_digest=known, pinned=pinned)
@@ -90,15 +90,16 @@ def told(history: AlertHistory, known: KnownDefinitions, *, full: bool = False) 
     Args:
         full: keep every difference, however many.
     """
-    return story_of(_life(history), definitions=known.by_digest, pinned=known.pinned, full=full)
+    return story_of(life_of(history), definitions=known.by_digest, pinned=known.pinned, full=full)
 
 
-def _life(history: AlertHistory) -> Life:
+def life_of(history: AlertHistory) -> Life:
+    """Return the records of an alert that the store has, as far as they are shown."""
     views = [view_of(record) for record in history.records]
     return Life(count=history.count, first=views[:_HEAD], latest=deque(views[_HEAD:]))
 
 
-def _pinned(store: Store, view: AlertView) -> str | None:
+def pinned_digest(store: Store, view: AlertView) -> str | None:
     """Return the full digest of what an operator pinned, where the alert is about a pin and it was ever seen."""
     expected = view.fact("mcp_pin_expected")
     if not expected or view.fact("mcp_digest_before"):

@@ -45,7 +45,7 @@ def tools_offered_now(server: ServerBindings) -> list[str]:
 def knows_tool(server: ServerBindings, tool_name: str) -> bool:
     """Tell whether a list that is kept, or a decision, names a tool."""
     controls = server.controls
-    decided = (fact.tool_name for fact in (*controls.policies, *controls.key_decisions))
+    decided = {fact.tool_name for fact in controls.policies} | {fact.tool_name for fact in controls.key_decisions}
     listed = (name for each in server.catalogues.values() for name in (*each.tools, *each.ambiguous))
     return tool_name in controls.pins or tool_name in decided or tool_name in listed
 
