@@ -711,6 +711,25 @@ STORE_LISTS_PER_SERVER_MAX = 1_000
 """Lists of one server that the store keeps, but for those in force: a server that changes its list with every question
 fills a store otherwise, and drives the evidence of others out."""
 
+STORE_LISTED_PER_SERVER_MAX = 50_000
+"""Tools in all the lists of one server that the store keeps, those in force included: ten lists of the largest size.
+Its definitions, names and verdicts follow from them."""
+
+STORE_ALERTS_PER_SERVER_MAX = 2_000
+"""Alerts of one server that the store keeps, closed ones going first: more than anybody reviews."""
+
+STORE_ALERT_HEAD = 5
+"""First records of an alert, which the store keeps in any case: how it began."""
+
+STORE_ALERT_RECORDS_MAX = 20
+"""Records of one alert that the store keeps, the first and the latest ones: what a history shows."""
+
+STORE_ALERT_DIGESTS_MAX = 200
+"""Digests by which one alert is found: an alert that goes on for ever may name a new one each time."""
+
+STORE_CHANGES_PER_SERVER_MAX = 1_000
+"""Changes of one server that nobody decided, as of keys that its domain publishes: it can change them at will."""
+
 STORE_AHEAD_US = 24 * 3_600 * 1_000_000
 """Evidence dated further ahead of the clock than this has a broken or a lying one: where there is no room, it is
 dropped first, since by its date it would never be."""

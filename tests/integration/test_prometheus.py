@@ -1,12 +1,14 @@
-"""The alert rules and the dashboard on a real Prometheus that scrapes a live worker: each query returns data."""
+"""The alert rules and the dashboard on a Prometheus that scrapes a worker and a store: each query returns data."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -75,13 +77,13 @@ class Prometheus:
 
 
 @asynccontextmanager
-async def scraping(port: int, folder: Path) -> AsyncIterator[Prometheus]:
-    """The example configuration, with this process's port, and impatient."""
+async def scraping(ports: tuple[int, ...], folder: Path) -> AsyncIterator[Prometheus]:
+    """The example configuration, with the ports of these processes, and impatient."""
     config = yaml.safe_load((RULES.parent / "prometheus.yml").read_text(encoding="utf-8"))
     config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
     config["rule_files"] = [str(RULES)]
     [job] = config["scrape_configs"]
-    job["static_configs"] = [{"targets": [f"127.0.0.1:{port}"]}]
+    job["static_configs"] = [{"targets": [f"127.0.0.1:{port}" for port in ports]}]
     (folder / "prometheus.yml").write_text(yaml.safe_dump(config), encoding="utf-8")
     own = free_port()
     with (folder / "prometheus.log").open("wb") as log:
@@ -118,6 +120,16 @@ async def until(is_so: Any, process: subprocess.Popen[bytes]) -> None:
     raise AssertionError(f"not so after {LIMIT_S} s")
 
 
+@asynccontextmanager
+async def ending(process: subprocess.Popen[bytes]) -> AsyncIterator[None]:
+    """Stop a process behind a block."""
+    try:
+        yield
+    finally:
+        process.terminate()
+        await asyncio.to_thread(process.wait, 30)
+
+
 def test_promtool_accepts_the_rules() -> None:
     """And the configuration that names them."""
     for what, name in (("rules", "rules.yml"), ("config", "prometheus.yml")):
@@ -131,7 +143,10 @@ async def test_every_rule_and_panel_returns_data_on_a_live_worker(deployment: De
     """With something of each sort to count: calls with and without a definition, an alert, a refused record."""
     worker = deployment.start_worker()
     await worker.wait_ready()
-    async with scraping(worker.web_port, tmp_path) as prometheus:
+    store_port = free_port()
+    store = [sys.executable, "-m", "assay_stream", "store", "run", "--store", str(tmp_path / "store")]
+    filling = subprocess.Popen([*store, "--web-port", str(store_port)], env=os.environ | deployment.env)
+    async with ending(filling), scraping((worker.web_port, store_port), tmp_path) as prometheus:
         missing: list[str] = []
 
         def all_there() -> bool:

@@ -1,7 +1,8 @@
 """Where a replay, a comparison or an archive takes its records from, and which of them."""
 
 import asyncio
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +17,7 @@ from assay_stream.files.archive import TooLong, read_files
 from assay_stream.files.failures import reading
 from assay_stream.files.log_spool import LogSpool
 from assay_stream.kafka import lookup
-from assay_stream.model.record import Output, Record, Role
+from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.replay.run import Replay
 from assay_stream.replay.selection import OFFSETS_METAVAR, Selection, offsets_of
 
@@ -146,6 +147,25 @@ class Source:
             alert_rules=self.settings.alert_rules(),
             take_fact=take_fact,
         )
+
+    def derived(self) -> Iterator[Record]:
+        """Yield all that a replay writes, facts included, as topics would hold it.
+
+        Raises:
+            InputError: where a file cannot be read.
+            OperatingError: where the brokers do not answer.
+        """
+        offsets = Counter[tuple[Role, int]]()
+        written: list[Output] = []
+        with self.spool() as spool:
+            for outputs in self.replay(spool, take_fact=written.append).steps():
+                written += outputs
+                for output in written:
+                    place = (output.role, output.partition or 0)
+                    origin = Origin(f"replay.{output.role.value}", place[1], offsets[place])
+                    offsets[place] += 1
+                    yield Record(output.role, origin, output.key, output.value, output.headers, output.timestamp_ms)
+                written.clear()
 
 
 def make_source(

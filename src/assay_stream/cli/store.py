@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from itertools import groupby
 from pathlib import Path
 from time import time_ns
 from typing import Annotated
@@ -12,19 +13,21 @@ from assay_stream.alerts.formats.view import time_text
 from assay_stream.cli.files import copied_stdin
 from assay_stream.cli.options import AsJson, Bootstrap
 from assay_stream.cli.output import print_json, print_line
+from assay_stream.cli.sources import make_source
 from assay_stream.config import load_settings
 from assay_stream.errors import ConfigurationError, needing_extra
-from assay_stream.files.archive import lines_of, open_archive, read_files
+from assay_stream.files.archive import lines_of, open_archive
 from assay_stream.files.failures import reading
 from assay_stream.files.record_line import record_line_parts
 from assay_stream.kafka.store_filling import bounds_of
-from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import ROLES, Filler, fill
 from assay_stream.readmodel.queries import Store
-from assay_stream.readmodel.rows import StoreStatus
+from assay_stream.readmodel.status import FILES_DEPLOYMENT, PositionRow, StoreStatus
 from assay_stream.replay.results import FILES
-from assay_stream.replay.run import Replay, spooled
+from assay_stream.replay.selection import Selection
+from assay_stream.text.counting import counted
 from assay_stream.text.escaping import visible
 
 store_app = typer.Typer(help="A store of inventory, evidence, alerts and decisions.", no_args_is_help=True)
@@ -90,7 +93,7 @@ def load(
             path.stat()
     with schema.writing(folder, rebuild=rebuild) as connection:
         filler = Filler(connection)
-        filler.begin("files")
+        filler.begin(FILES_DEPLOYMENT)
         fill(connection, _records(paths))
         filler.refresh()
         # Whoever loads old files wants them: only the size is bounded.
@@ -118,26 +121,67 @@ def status(store: StoreFolder = None, as_json: AsJson = False) -> None:
         raise typer.Exit(1)
 
 
+_NOUNS = {
+    "evidence": ("record of evidence", "records of evidence"),
+    "alert": ("alert", "alerts"),
+    "definition": ("definition", "definitions"),
+    "decision": ("decision", "decisions"),
+    "verdict": ("verdict", "verdicts"),
+    "catalogue": ("tool list", "tool lists"),
+    "seen": ("sighting of a list", "sightings of lists"),
+}
+
+
+_BOUNDS = {"age": "too old", "size": "no room", "server": "beyond what one server may take"}
+
+
+def _counted(count: int, kind: str) -> str:
+    return counted(count, *_NOUNS[kind])
+
+
 def _show(found: StoreStatus) -> None:
     print_line(f"store version {found.schema_version}, filled from {visible(found.deployment)}")
-    print_line(
-        f"size {found.size_bytes / 1_048_576:,.1f} MiB; "
-        + ", ".join(f"{n:,} {what}" for what, n in found.counts.items())
-    )
+    held = ", ".join(_counted(found.counts[kind], kind) for kind in _NOUNS)
+    print_line(f"{found.size_bytes / 1_048_576:,.1f} MiB: {held}")
     if found.oldest_us is not None and found.newest_us is not None:
         print_line(f"evidence from {_time(found.oldest_us)} to {_time(found.newest_us)}")
     if found.complete_since_us is not None:
         print_line(f"evidence before {_time(found.complete_since_us)} is not here")
-    if found.dropped:
-        print_line(f"{found.dropped:,} records of evidence were dropped for age or size; they are still in their topic")
-    for count, what in ((found.dropped_alerts, "alerts"), (found.dropped_lists, "sightings of lists")):
-        if count:
-            print_line(f"{count:,} {what} were dropped for age or size")
-    for each in found.positions:
-        lag = "lag unknown" if each.lag is None else f"lag {each.lag:,}"
-        refused = f", {each.refused:,} refused" if each.refused else ""
-        lost = f", {each.lost:,} lost to retention" if each.lost else ""
-        print_line(f"{visible(each.topic)}/{each.partition}: {each.read:,} read, {lag}{refused}{lost}")
+    for each in found.drops:
+        print_line(f"dropped, {_BOUNDS[each.bound]}: {_counted(each.rows, each.kind)}")
+    if found.drops:
+        print_line("What was dropped is still in its topic, as long as that keeps it")
+    for topic, logs in groupby(found.positions, key=lambda each: each.topic):
+        print_line(_topic_line(topic, list(logs), is_live=found.is_live))
+    if found.looked_us is not None:
+        print_line(f"as of {_time(found.looked_us)}{_age_text(found.looked_us)}")
+    if found.is_live and any(each.lag is None for each in found.positions):
+        print_line(
+            "lag unknown: the end of a topic was not read yet. assay-stream store run reads it once it is connected"
+        )
+
+
+def _age_text(looked_us: int) -> str:
+    age_s = time_ns() // 1_000_000_000 - looked_us // 1_000_000
+    if age_s < _STALE_S:
+        return ""
+    return f", {age_s:,} s ago: nothing fills the store now. Start assay-stream store run"
+
+
+_STALE_S = 60
+
+
+def _topic_line(topic: str, logs: list[PositionRow], *, is_live: bool) -> str:
+    read, refused, lost = (sum(getattr(each, name) for each in logs) for name in ("read", "refused", "lost"))
+    said = [f"{counted(read, 'record')} read from {counted(len(logs), 'partition')}"]
+    if is_live and any(each.lag is None for each in logs):
+        said.append("lag unknown")
+    elif is_live:
+        behind = sum(each.lag or 0 for each in logs)
+        said.append(f"{behind:,} behind" if behind else "up to date")
+    said += [f"{refused:,} refused"] if refused else []
+    said += [f"{lost:,} lost to retention"] if lost else []
+    return f"{visible(topic)}: {', '.join(said)}"
 
 
 def _time(time_us: int) -> str:
@@ -171,29 +215,8 @@ def _records(paths: list[Path]) -> Iterator[Record]:
             yield from _results(path, role)
         elif name not in FILES.values():
             observed.append(path)
-    if not observed:
-        return
-    settings = load_settings()
-    written: list[Output] = []
-    offsets: dict[tuple[Role, int], int] = {}
-    with spooled(read_files(observed)) as spool:
-        replay = Replay(
-            spool,
-            producer=settings.producer(),
-            limits=settings.limits(),
-            redaction=settings.redaction(),
-            call_profile=settings.call_profile,
-            alert_rules=settings.alert_rules(),
-            take_fact=written.append,
-        )
-        for outputs in replay.steps():
-            written += outputs
-            for output in written:
-                place = (output.role, output.partition or 0)
-                offset = offsets[place] = offsets.get(place, -1) + 1
-                origin = Origin(topic=f"replay of {output.role.value}", partition=place[1], offset=offset)
-                yield Record(output.role, origin, output.key, output.value, output.headers, output.timestamp_ms)
-            written.clear()
+    if observed:
+        yield from make_source(observed, False, Selection(), load_settings()).derived()
 
 
 def _results(path: Path, role: Role) -> Iterator[Record]:

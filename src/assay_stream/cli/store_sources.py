@@ -1,7 +1,6 @@
 """Where inventory and evidence are looked up: a store, files, or the topics, read once within a time limit."""
 
 import time
-from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,18 +17,16 @@ from assay_stream.config import Settings, command_settings
 from assay_stream.errors import InputError
 from assay_stream.kafka.lookup import note_ends, read_records
 from assay_stream.limits import STORE_BATCH_RECORDS
-from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import Filler
-from assay_stream.readmodel.queries import Store
+from assay_stream.readmodel.queries import Store, load
 from assay_stream.replay.selection import Selection
 from assay_stream.text.counting import counted
 from assay_stream.verify.evidence import of_lines
 
 EXIT_INCOMPLETE = 3
 """Exit code where not everything could be looked at."""
-
-_REPLAYED = "replay"
 
 
 @dataclass(slots=True)
@@ -103,47 +100,15 @@ class StoreOptions:
             looked.store.close()
 
     def _from_files(self) -> Store:
-        connection = schema.in_memory()
-        batches = _Batches(Filler(connection))
-        for path in self.evidence or ():
-            for number, recorded in enumerate(of_lines((line for _, line in archive_lines(path)), name=str(path))):
-                batches.add(
-                    recorded.record
-                    or Record(role=Role.EVIDENCE, origin=Origin(str(path), 0, number), key=None, value=recorded.value)
-                )
         if self.inputs:
-            self._replay(batches)
-        batches.flush()
-        return Store(connection)
-
-    def _replay(self, batches: "_Batches") -> None:
-        source = make_source(self.inputs, False, Selection(), command_settings(bootstrap_servers=None))
-        counts = Counter[tuple[Role, int]]()
-
-        def take(output: Output) -> None:
-            place = (output.role, output.partition or 0)
-            origin = Origin(f"{_REPLAYED}.{output.role.value}", place[1], counts[place])
-            counts[place] += 1
-            batches.add(
-                Record(
-                    role=output.role,
-                    origin=origin,
-                    key=output.key,
-                    value=output.value,
-                    headers=output.headers,
-                    timestamp_ms=output.timestamp_ms or 0,
-                )
-            )
-
-        with source.spool() as spool:
-            for outputs in source.replay(spool, take_fact=take).steps():
-                for output in outputs:
-                    if output.role in _ROLES:
-                        take(output)
+            settings = command_settings(bootstrap_servers=None)
+            return load(make_source(self.inputs, False, Selection(), settings).derived())
+        return load(each for path in self.evidence or () for each in _evidence(path))
 
     def _from_topics(self, roles: Collection[Role]) -> Looked:
         connection = schema.in_memory()
-        batches, until = _Batches(Filler(connection)), time.monotonic() + self.within_s
+        filler, until = Filler(connection), time.monotonic() + self.within_s
+        batch: list[Record] = []
         read, known, complete = 0, 0, True
 
         async def fill(settings: Settings) -> None:
@@ -152,14 +117,17 @@ class StoreOptions:
             known = sum(end for of_role in ends.values() for end in of_role.values())
             for role in roles:
                 async for record in read_records(settings, role):
-                    batches.add(record)
+                    batch.append(record)
                     read += 1
+                    if len(batch) >= STORE_BATCH_RECORDS:
+                        filler.take(batch)
+                        batch.clear()
                     if time.monotonic() > until:
                         complete = False
                         return
 
         on_kafka(command_settings(bootstrap_servers=self.bootstrap_servers), fill)
-        batches.flush()
+        filler.take(batch)
         if complete:
             say(f"read {counted(read, 'record')} from {counted(len(roles), 'topic')}")
         else:
@@ -193,21 +161,6 @@ def opened_store(folder: Path) -> Iterator[Store]:
         store.close()
 
 
-_ROLES = frozenset({Role.DEFINITIONS, Role.VERDICTS, Role.CHANGES, Role.ALERTS, Role.EVIDENCE})
-
-
-class _Batches:
-    """Fills a store in batches."""
-
-    def __init__(self, filler: Filler) -> None:
-        self._filler = filler
-        self._records: list[Record] = []
-
-    def add(self, record: Record) -> None:
-        self._records.append(record)
-        if len(self._records) >= STORE_BATCH_RECORDS:
-            self.flush()
-
-    def flush(self) -> None:
-        self._filler.take(self._records)
-        self._records = []
+def _evidence(path: Path) -> Iterator[Record]:
+    for number, recorded in enumerate(of_lines((line for _, line in archive_lines(path)), name=str(path))):
+        yield recorded.record or Record(Role.EVIDENCE, Origin(str(path), 0, number), None, recorded.value)

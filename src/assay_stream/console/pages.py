@@ -22,7 +22,8 @@ from assay_stream.model.alert import SEVERITY_TEXTS
 from assay_stream.model.evidence import Scope, Unbound
 from assay_stream.model.kinds import Kind
 from assay_stream.readmodel.queries import Store
-from assay_stream.readmodel.rows import AlertFilter, DigestPlace, EvidenceFilter, Paging, StoreStatus, VersionRow
+from assay_stream.readmodel.rows import AlertFilter, DigestPlace, EvidenceFilter, Paging, VersionRow
+from assay_stream.readmodel.status import StoreStatus
 
 _COUNTED = (
     ("evidence", "calls"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -29,6 +30,7 @@ from assay_stream.limits import STORE_BATCH_RECORDS
 from assay_stream.model.record import Role
 from assay_stream.readmodel.bounds import Bounds
 from assay_stream.readmodel.filling import ROLES, Filler, witness_of
+from assay_stream.readmodel.status import Figures, figures_of
 
 _log = structlog.get_logger(__name__)
 
@@ -37,6 +39,8 @@ _FAILURES_MAX = 10
 _CLOSE_LIMIT_S = 5.0
 _LOOK_S = 5.0
 """Between two looks at how far the logs go, and at what the store may keep."""
+_TELL_S = 10.0
+"""Between two lines about how far the store is, while it is not up to date."""
 _DAY_US = 86_400 * 1_000_000
 _MIB = 1_024 * 1_024
 
@@ -76,9 +80,14 @@ class StoreFilling:
         self._names = topic_names(settings)
         self._roles = {self._names[role]: role for role in ROLES}
         self._ends: dict[TopicPartition, int] = {}
-        self._lags: dict[tuple[str, int], int] = {}
-        self._looked_s = 0.0
-        self._moved_s = time.monotonic()
+        self._lags: dict[TopicPartition, int] = {}
+        self._even_s: dict[TopicPartition, float] = {}
+        self._times_ms: dict[TopicPartition, int] = {}
+        self._looked_s = self._told_s = 0.0
+        self._started_s = self._moved_s = time.monotonic()
+        self.committed_s = 0.0
+        """When records were last committed, seconds since the epoch; 0 where none were yet."""
+        self.figures = Figures()
         self._stopping = asyncio.Event()
         self.ready = False
         """Whether the store is being filled, and holds everything that was there when it began."""
@@ -90,7 +99,22 @@ class StoreFilling:
 
     def lags(self) -> dict[tuple[str, int], int]:
         """Return how many offsets of each log are not in the store, as of the last look."""
-        return dict(self._lags)
+        return {(place.topic, place.partition): lag for place, lag in self._lags.items()}
+
+    @property
+    def behind_s(self) -> float:
+        """For how long the store has lacked something, or how old its latest record of a log is that goes on."""
+        now_s, now_ms = time.monotonic(), self._now_us() // 1_000
+        return max(
+            (
+                min(now_s - self._even_s.get(place, self._started_s), max(now_ms - self._times_ms[place], 0) / 1_000)
+                if place in self._times_ms
+                else now_s - self._even_s.get(place, self._started_s)
+                for place, lag in self._lags.items()
+                if lag
+            ),
+            default=0.0,
+        )
 
     def stop(self) -> None:
         self._stopping.set()
@@ -209,10 +233,13 @@ class StoreFilling:
             max_records=min(self._settings.batch_records_max, STORE_BATCH_RECORDS),
         )
         records = [record_of(self._roles[place.topic], each) for place, found in fetched.items() for each in found]
+        filled = Counter(f"filled:{record.role.value}" for record in records)
         if records:
             started_s = time.monotonic()
             await asyncio.to_thread(self._filler.take, records)
-            self._metrics.batch(len(records), {}, seconds=time.monotonic() - started_s)
+            self._metrics.batch(len(records), filled, seconds=time.monotonic() - started_s)
+            self.committed_s = self._now_us() / 1_000_000
+            self._times_ms |= {place: found[-1].timestamp for place, found in fetched.items() if found}
         if time.monotonic() - self._looked_s >= _LOOK_S or (not records and not self.ready):
             await self._look(consumer)
         return self._stopping.is_set() or (self._once and self.ready)
@@ -223,15 +250,29 @@ class StoreFilling:
         places = list(self._ends)
         positions = {place: await consumer.position(place) for place in places}
         # Markers of transactions are offsets without a record: where one was passed, the store must know.
-        self.ready = self.ready or all(positions[place] >= end for place, end in self._ends.items())
+        was_ready = self.ready
+        self.ready = was_ready or all(positions[place] >= end for place, end in self._ends.items())
+        known: dict[tuple[Role, str, int], tuple[int, int | None]] = {}
         for place in places:
             end = consumer.last_stable_offset(place)
-            known = None if end is None or end < 0 else end
-            role = self._roles[place.topic]
-            await asyncio.to_thread(self._filler.note, role, *place, following=positions[place], end=known)
-            self._lags[place.topic, place.partition] = max((known or 0) - positions[place], 0)
+            end = None if end is None or end < 0 else end
+            known[self._roles[place.topic], place.topic, place.partition] = positions[place], end
+            self._lags[place] = max((self._ends[place] if end is None else end) - positions[place], 0)
+            if not self._lags[place]:
+                self._even_s[place] = self._looked_s
+        await asyncio.to_thread(self._filler.note_all, known, now_us=self._now_us())
+        self._tell(was_ready=was_ready)
         bounds, now_us = bounds_of(self._settings), self._now_us()
-        while (dropped := await asyncio.to_thread(self._filler.keep_within, bounds, now_us=now_us)) and not (
+        while (done := await asyncio.to_thread(self._filler.keep_within, bounds, now_us=now_us)) and not (
             self._stopping.is_set()
         ):
-            self._metrics.batch(0, {"dropped": dropped}, seconds=time.monotonic() - self._looked_s)
+            self._metrics.batch(0, {f"dropped:{done.kind}:{done.bound}": done.rows}, seconds=0)
+        self.figures = await asyncio.to_thread(figures_of, self._filler.connection)
+
+    def _tell(self, *, was_ready: bool) -> None:
+        """Say how far the store is until it is up to date, and that it is."""
+        if self.ready and not was_ready:
+            _log.info("up_to_date", records=self._filler.read)
+        elif not self.ready and self._looked_s - self._told_s >= _TELL_S:
+            self._told_s = self._looked_s
+            _log.info("catching_up", records=self._filler.read, behind=sum(self._lags.values()))

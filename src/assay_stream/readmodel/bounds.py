@@ -10,12 +10,13 @@ import sqlite3
 from dataclasses import dataclass
 
 from assay_stream.limits import STORE_AHEAD_US, STORE_DROP_ROWS, STORE_ERA_RECORDS
-from assay_stream.readmodel import blocks
+from assay_stream.readmodel import blocks, history_bounds
 from assay_stream.readmodel.calls import count_calls, drop_subject, read_line
 from assay_stream.readmodel.digests import Marks, own_values
-from assay_stream.readmodel.history_bounds import drop_alerts, drop_lists, drop_names
+from assay_stream.readmodel.status import used_bytes
 
 _FROM = "SELECT e.id, e.time_us, e.server, e.tool, e.observer, e.agent, e.subject FROM evidence e"
+_Row = tuple[int, int, int, int, int, int | None, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,31 +37,29 @@ class Dropped:
     """What one look at the bounds dropped.
 
     Args:
-        rows: how many records of evidence.
+        kind: table of the rows.
+        bound: ``age``, ``size``, or ``server``, where one server had more than its share.
         horizon_us: evidence before this event time is not kept from now on, ``None`` where that did not change.
-        alerts: how many alerts.
-        lists: how many notes that an observer was shown a list.
     """
 
     rows: int = 0
-    alerts: int = 0
-    lists: int = 0
+    kind: str = "evidence"
+    bound: str = "size"
     horizon_us: int | None = None
 
-
-def used_bytes(connection: sqlite3.Connection) -> int:
-    """Return what the store holds, without the pages of its file that are free."""
-    pages, free, size = (
-        connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
-    )
-    return int((pages - free) * size)
+    def __bool__(self) -> bool:
+        return self.rows > 0
 
 
 def drop(connection: sqlite3.Connection, bounds: Bounds, secret: bytes, *, now_us: int) -> Dropped:
     """Drop some of what is beyond the bounds; the caller holds the transaction, and asks again until none was.
 
-    Where there is no room, evidence dated far ahead of the clock goes first, then the oldest; then the oldest lists,
-    then alerts, closed ones first. Decisions and verdicts are the operator's own, and stay.
+    1. What is too old: evidence, closed alerts, lists that others replaced.
+    2. What one server has too much of, whatever room there is: it drives nobody else's rows out.
+    3. Where there is no room: evidence dated far ahead of the clock; where definitions take more than their share,
+       lists of the server whose take most; the oldest evidence; the oldest lists; alerts, closed ones first.
+
+    Verdicts follow from pins, policies and the lists in force; decisions are the operators' own, and stay.
     """
     old = now_us - bounds.age_us
     found = connection.execute(
@@ -68,43 +67,50 @@ def drop(connection: sqlite3.Connection, bounds: Bounds, secret: bytes, *, now_u
     ).fetchall()
     if found:
         _drop(connection, found, secret)
-        return Dropped(rows=len(found), horizon_us=old)
-    if alerts := drop_alerts(connection, closed_before_us=old):
-        return Dropped(alerts=alerts)
-    if lists := drop_lists(connection, before_us=old):
-        return Dropped(lists=lists)
+        return Dropped(rows=len(found), bound="age", horizon_us=old)
+    for kind, bound, rows in history_bounds.drop_beyond(connection, before_us=old):
+        if rows:
+            return Dropped(rows=rows, kind=kind, bound=bound)
     if used_bytes(connection) <= bounds.size_bytes:
         return Dropped()
+    return _make_room(connection, bounds, secret, now_us)
+
+
+def _make_room(connection: sqlite3.Connection, bounds: Bounds, secret: bytes, now_us: int) -> Dropped:
     ahead = now_us + STORE_AHEAD_US
     found = connection.execute(
         f"{_FROM} WHERE e.time_us > ? ORDER BY e.time_us DESC LIMIT ?", (ahead, STORE_DROP_ROWS)
     ).fetchall()
     if found:
         _drop(connection, found, secret)
-        # The latest calls went, not the first: what was called last is looked up again.
-        for table, column, places in (
-            ("called", "tool", {row[2:4] for row in found}),
-            ("reported", "observer", {(row[2], row[4]) for row in found}),
-        ):
-            connection.executemany(
-                f"UPDATE {table} SET last_us = (SELECT e.time_us FROM evidence e INDEXED BY evidence_{column} "  # noqa: S608
-                f"WHERE e.{column} = {table}.{column} AND e.server = {table}.server ORDER BY e.time_us DESC LIMIT 1) "
-                f"WHERE server = ? AND {column} = ?",
-                sorted(places),
-            )
+        _note_last_calls(connection, found)
         return Dropped(rows=len(found))
+    if lists := history_bounds.drop_greedy_lists(connection, size_bytes=bounds.size_bytes):
+        return Dropped(rows=lists, kind="seen", bound="server")
     found = connection.execute(f"{_FROM} ORDER BY e.time_us LIMIT ?", (STORE_DROP_ROWS,)).fetchall()
     if found:
         _drop(connection, found, secret)
         return Dropped(rows=len(found), horizon_us=found[-1][1] + 1)
-    if lists := drop_lists(connection, before_us=None):
-        return Dropped(lists=lists)
-    return Dropped(alerts=drop_alerts(connection, closed_before_us=None))
+    if lists := history_bounds.drop_oldest_lists(connection):
+        return Dropped(rows=lists, kind="seen")
+    return Dropped(rows=history_bounds.drop_alerts(connection), kind="alert")
 
 
-def _drop(
-    connection: sqlite3.Connection, found: list[tuple[int, int, int, int, int, int | None, int]], secret: bytes
-) -> None:
+def _note_last_calls(connection: sqlite3.Connection, dropped: list[_Row]) -> None:
+    """Look up what was called last: the latest calls went, not the first."""
+    for table, column, places in (
+        ("called", "tool", {row[2:4] for row in dropped}),
+        ("reported", "observer", {(row[2], row[4]) for row in dropped}),
+    ):
+        connection.executemany(
+            f"UPDATE {table} SET last_us = (SELECT e.time_us FROM evidence e INDEXED BY evidence_{column} "  # noqa: S608
+            f"WHERE e.{column} = {table}.{column} AND e.server = {table}.server ORDER BY e.time_us DESC LIMIT 1) "
+            f"WHERE server = ? AND {column} = ?",
+            sorted(places),
+        )
+
+
+def _drop(connection: sqlite3.Connection, found: list[_Row], secret: bytes) -> None:
     marks, hashes = [], Marks(secret).hashes
     times = {row[0]: row[1] for row in found}
     for number, value in blocks.take_out(connection, times):
@@ -121,4 +127,4 @@ def _drop(
     for each in subjects:
         if connection.execute(used, (each,)).fetchone() is None:
             drop_subject(connection, each)
-    drop_names(connection, (number for row in found for number in row[2:6] if number is not None))
+    history_bounds.drop_names(connection, (number for row in found for number in row[2:6] if number is not None))

@@ -7,8 +7,9 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from itertools import groupby, islice
@@ -17,7 +18,7 @@ from typing import Any
 from assay_stream.errors import ConfigurationError
 from assay_stream.limits import STORE_BATCH_RECORDS
 from assay_stream.model.record import Record, Role
-from assay_stream.readmodel.bounds import Bounds, drop
+from assay_stream.readmodel.bounds import Bounds, Dropped, drop
 from assay_stream.readmodel.calls import Calls
 from assay_stream.readmodel.inventory import Inventory
 from assay_stream.readmodel.names import Names
@@ -42,12 +43,22 @@ class Filler:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._path = connection.execute("PRAGMA database_list").fetchone()[2] or "in memory"
+        self._inode = _inode_of(self._path)
         self._names = Names(connection)
         self._secret = meta(connection, "secret", b"")
         self._calls = Calls(connection, self._names, self._secret)
         self._inventory = Inventory(connection, self._names)
         self._sources: dict[tuple[str, int], tuple[int, int]] = {}
         self.refresh()
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        return self._connection
+
+    @property
+    def read(self) -> int:
+        """How many records were read from all logs, those included that were refused."""
+        return int(self._connection.execute("SELECT coalesce(sum(read), 0) FROM source").fetchone()[0])
 
     def refresh(self) -> None:
         """Read again what is remembered of the store."""
@@ -93,28 +104,53 @@ class Filler:
             end: where the log ends now.
         """
         with self._transaction():
-            number, before = self._source((role, topic, partition))
-            following = before if following is None else max(before, following)
-            self._connection.execute(
-                "UPDATE source SET next = ?, lost = lost + ?, ends = coalesce(?, ends) WHERE id = ?",
-                (following, lost, end, number),
-            )
-            self._sources[topic, partition] = number, following
+            self._note((role, topic, partition), following, lost, end)
 
-    def keep_within(self, bounds: Bounds, *, now_us: int) -> int:
-        """Drop some of what is too old, or too much; return how many rows. Ask again until there are none."""
+    def note_all(self, logs: Mapping[tuple[Role, str, int], tuple[int, int | None]], *, now_us: int) -> None:
+        """Note where reading goes on in each log, and where it ends.
+
+        Raises:
+            ConfigurationError: ``store_missing`` where the file is not there any more: all this would be lost.
+        """
+        self._check_file()
+        with self._transaction():
+            for place, (following, end) in logs.items():
+                self._note(place, following, 0, end)
+            put_meta(self._connection, "looked_us", now_us)
+
+    def _note(self, place: _Place, following: int | None, lost: int, end: int | None) -> None:
+        number, before = self._source(place)
+        following = before if following is None else max(before, following)
+        self._connection.execute(
+            "UPDATE source SET next = ?, lost = lost + ?, ends = coalesce(?, ends) WHERE id = ?",
+            (following, lost, end, number),
+        )
+        self._sources[place[1:]] = number, following
+
+    def _check_file(self) -> None:
+        if self._inode is not None and self._inode != _inode_of(self._path):
+            raise ConfigurationError(
+                "store_missing", f"{self._path} was deleted or replaced while it was filled: start store run again"
+            )
+
+    def keep_within(self, bounds: Bounds, *, now_us: int) -> Dropped:
+        """Drop some of what is too old, or too much, and return what. Ask again until that is nothing."""
         with self._transaction():
             done = drop(self._connection, bounds, self._secret, now_us=now_us)
-            for name, rows in (("", done.rows), ("_alerts", done.alerts), ("_lists", done.lists)):
-                if rows:
-                    put_meta(self._connection, f"dropped{name}", meta(self._connection, f"dropped{name}", 0) + rows)
+            self._count_dropped(done.kind, done.bound, done.rows)
             if done.horizon_us is not None:
                 horizon_us = max(meta(self._connection, "horizon_us", _EVER_US), done.horizon_us)
                 put_meta(self._connection, "horizon_us", horizon_us)
-        dropped = done.rows + done.alerts + done.lists
-        if dropped:
+        if done.rows:
             self.refresh()
-        return dropped
+        return done
+
+    def _count_dropped(self, kind: str, bound: str, rows: int) -> None:
+        if rows:
+            self._connection.execute(
+                "INSERT INTO dropped VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET rows = rows + excluded.rows",
+                (kind, bound, rows),
+            )
 
     def begin(self, deployment: str, *, oldest_us: int | None = None) -> None:
         """Say what the store is filled from, before anything is taken in.
@@ -184,8 +220,7 @@ class Filler:
             put_meta(self._connection, "last_evidence", self._calls.last)
         else:
             refused = sum(not self._inventory.take(record) for record in new)
-        if dropped:
-            put_meta(self._connection, "dropped", meta(self._connection, "dropped", 0) + dropped)
+        self._count_dropped("evidence", "age", dropped)
         self._connection.execute(
             "UPDATE source SET next = ?, read = read + ?, refused = refused + ?, time_us = max(time_us, ?), last = ?, "
             "witness = ? WHERE id = ?",
@@ -201,6 +236,13 @@ class Filler:
         )
         self._sources[place[1:]] = number, following
         return len(new)
+
+
+def _inode_of(path: str) -> int | None:
+    try:
+        return os.stat(path).st_ino
+    except FileNotFoundError:
+        return None
 
 
 def _place_of(record: Record) -> _Place:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from assay_stream.limits import STORE_DROP_ROWS, STORE_LISTS_PER_SERVER_MAX
+from assay_stream.limits import (
+    STORE_ALERTS_PER_SERVER_MAX,
+    STORE_CHANGES_PER_SERVER_MAX,
+    STORE_DROP_ROWS,
+    STORE_LISTED_PER_SERVER_MAX,
+    STORE_LISTS_PER_SERVER_MAX,
+)
 from assay_stream.readmodel.calls import drop_digests
 from assay_stream.readmodel.digests import digest_key
 
@@ -20,9 +26,17 @@ _UNREFERRED = """NOT EXISTS (SELECT 1 FROM called WHERE server = n.id)
 _LISTS = "SELECT s.id, s.server, s.observer, s.digest FROM seen s"
 _REPLACED = """EXISTS (SELECT 1 FROM seen l WHERE l.server = s.server AND l.observer = s.observer
   AND l.time_us >= s.time_us AND (l.time_us, l.pos, l.part) > (s.time_us, s.pos, s.part))"""
-_CROWDED = f"{_LISTS} WHERE s.server = ? AND {_REPLACED} ORDER BY s.time_us LIMIT ?"
+_REPLACED_OF = f"{_LISTS} WHERE s.server = ? AND {_REPLACED} ORDER BY s.time_us LIMIT ?"
+_FIRST_OF = f"{_LISTS} WHERE s.server = ? ORDER BY NOT {_REPLACED}, s.time_us LIMIT ?"
 _OLD = f"{_LISTS} WHERE s.time_us < ? AND {_REPLACED} ORDER BY s.time_us LIMIT ?"
 _ANY = f"{_LISTS} ORDER BY s.time_us LIMIT ?"
+_CROWDED_LISTS = "SELECT server, count(*) - ? FROM seen GROUP BY server HAVING count(*) > ?"
+_CROWDED_TOOLS = """SELECT c.server, count(*) - ? FROM catalogue c CROSS JOIN listed l ON l.catalogue = c.id
+  GROUP BY c.server HAVING count(*) > ? AND EXISTS (SELECT 1 FROM seen WHERE server = c.server)"""
+_CROWDED_ALERTS = "SELECT server, count(*) - ? FROM alert GROUP BY server HAVING count(*) > ?"
+_CROWDED_CHANGES = "SELECT server, count(*) - ? FROM decision WHERE author IS NULL GROUP BY server HAVING count(*) > ?"
+_TAKEN = """SELECT t.server, sum(length(d.body)) AS bytes FROM tool_fact t JOIN definition d ON d.full = t.full
+  WHERE EXISTS (SELECT 1 FROM seen WHERE server = t.server) GROUP BY t.server ORDER BY bytes DESC, t.server"""
 
 
 def drop_names(connection: sqlite3.Connection, numbers: Iterable[int]) -> None:
@@ -31,16 +45,51 @@ def drop_names(connection: sqlite3.Connection, numbers: Iterable[int]) -> None:
     connection.executemany(statement, [(number,) for number in sorted(set(numbers))])
 
 
-def drop_alerts(connection: sqlite3.Connection, *, closed_before_us: int | None) -> int:
-    """Drop some alerts, and return how many.
+def drop_beyond(connection: sqlite3.Connection, *, before_us: int) -> Iterator[tuple[str, str, int]]:
+    """Drop some of what is too old, or of which one server has too much; yield kind, bound and how many rows.
 
     Args:
-        closed_before_us: those that were closed, and not heard of since; ``None`` for the oldest, closed or not.
+        before_us: closed alerts that were not heard of since, and lists that others replaced since.
     """
-    condition = "TRUE" if closed_before_us is None else "state = 'closed' AND last_ms < ?"
-    given = () if closed_before_us is None else (closed_before_us // 1_000,)
+    yield "alert", "age", _drop_alerts(connection, "state = 'closed' AND last_ms < ?", before_us // 1_000)
+    for server, surplus in connection.execute(_CROWDED_ALERTS, (STORE_ALERTS_PER_SERVER_MAX,) * 2).fetchall():
+        yield "alert", "server", _drop_alerts(connection, "server = ?", server, limit=surplus)
+    for server, surplus in connection.execute(_CROWDED_CHANGES, (STORE_CHANGES_PER_SERVER_MAX,) * 2).fetchall():
+        yield "decision", "server", _drop_changes(connection, server, min(surplus, STORE_DROP_ROWS))
+    for server, surplus in connection.execute(_CROWDED_LISTS, (STORE_LISTS_PER_SERVER_MAX,) * 2).fetchall():
+        found = connection.execute(_REPLACED_OF, (server, min(surplus, STORE_DROP_ROWS))).fetchall()
+        yield "seen", "server", _drop(connection, found)
+    for server, surplus in connection.execute(_CROWDED_TOOLS, (STORE_LISTED_PER_SERVER_MAX,) * 2).fetchall():
+        yield "seen", "server", _drop_first(connection, server, surplus)
+    yield "seen", "age", _drop(connection, connection.execute(_OLD, (before_us, STORE_DROP_ROWS)).fetchall())
+
+
+def drop_greedy_lists(connection: sqlite3.Connection, *, size_bytes: int) -> int:
+    """Drop some lists of the server whose definitions take most, where that is more than an eighth of the store, or all
+    definitions are more than half; return how many were dropped.
+
+    Args:
+        size_bytes: what the store may take.
+    """
+    taken = connection.execute(_TAKEN).fetchall()
+    if not taken or (taken[0][1] <= size_bytes // 8 and sum(row[1] for row in taken) <= size_bytes // 2):
+        return 0
+    return _drop_first(connection, taken[0][0], STORE_DROP_ROWS // 10)
+
+
+def drop_oldest_lists(connection: sqlite3.Connection) -> int:
+    """Drop some lists, in force or not; return how many."""
+    return _drop(connection, connection.execute(_ANY, (STORE_DROP_ROWS,)).fetchall())
+
+
+def drop_alerts(connection: sqlite3.Connection) -> int:
+    """Drop some alerts, closed ones first; return how many."""
+    return _drop_alerts(connection, "TRUE")
+
+
+def _drop_alerts(connection: sqlite3.Connection, condition: str, *given: object, limit: int = STORE_DROP_ROWS) -> int:
     statement = f"SELECT id FROM alert WHERE {condition} ORDER BY state != 'closed', last_ms LIMIT ?"  # noqa: S608
-    found = connection.execute(statement, (*given, STORE_DROP_ROWS)).fetchall()
+    found = connection.execute(statement, (*given, min(limit, STORE_DROP_ROWS))).fetchall()
     connection.executemany("DELETE FROM alert_record WHERE alert = ?", found)
     connection.executemany("DELETE FROM alert WHERE id = ?", found)
     for (number,) in found:
@@ -48,24 +97,23 @@ def drop_alerts(connection: sqlite3.Connection, *, closed_before_us: int | None)
     return len(found)
 
 
-def drop_lists(connection: sqlite3.Connection, *, before_us: int | None) -> int:
-    """Drop some notes that an observer was shown a list, with what nothing refers to any more; return how many.
-
-    Args:
-        before_us: those of before that later ones replaced, and those of which a server has too many; ``None`` for
-            the oldest, replaced or not.
-    """
-    if before_us is None:
-        return _drop(connection, connection.execute(_ANY, (STORE_DROP_ROWS,)).fetchall())
-    crowded = "SELECT server, count(*) - ? FROM seen GROUP BY server HAVING count(*) > ?"
-    for server, surplus in connection.execute(crowded, (STORE_LISTS_PER_SERVER_MAX,) * 2).fetchall():
-        found = connection.execute(_CROWDED, (server, min(surplus, STORE_DROP_ROWS))).fetchall()
-        if found:
-            return _drop(connection, found)
-    return _drop(connection, connection.execute(_OLD, (before_us, STORE_DROP_ROWS)).fetchall())
+def _drop_changes(connection: sqlite3.Connection, server: str, limit: int) -> int:
+    statement = "SELECT id FROM decision WHERE server = ? AND author IS NULL ORDER BY time_us, id LIMIT ?"
+    found = connection.execute(statement, (server, limit)).fetchall()
+    connection.executemany("DELETE FROM decision WHERE id = ?", found)
+    for (number,) in found:
+        drop_digests(connection, "decision", number)
+    return len(found)
 
 
-def _drop(connection: sqlite3.Connection, found: list[tuple[int, int, int, str]]) -> int:
+def _drop_first(connection: sqlite3.Connection, server: int, tools: int) -> int:
+    """Drop lists of a server with so many tools at least: replaced ones first, then the oldest."""
+    return _drop(connection, connection.execute(_FIRST_OF, (server, STORE_DROP_ROWS)).fetchall(), tools_max=tools)
+
+
+def _drop(
+    connection: sqlite3.Connection, found: list[tuple[int, int, int, str]], *, tools_max: int = STORE_DROP_ROWS
+) -> int:
     done = tools = 0
     for number, server, observer, digest in found:
         connection.execute("DELETE FROM seen WHERE id = ?", (number,))
@@ -74,7 +122,7 @@ def _drop(connection: sqlite3.Connection, found: list[tuple[int, int, int, str]]
         if connection.execute(shown, (digest, server)).fetchone() is None:
             tools += _drop_catalogues(connection, server, digest)
         drop_names(connection, (server, observer))
-        if tools >= STORE_DROP_ROWS:
+        if tools >= min(tools_max, STORE_DROP_ROWS):
             break
     return done
 

@@ -16,6 +16,7 @@ from assay_stream.alerts.formats.view import read_alert, view_of
 from assay_stream.alerts.index import row_of
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import AssayStreamError
+from assay_stream.limits import STORE_ALERT_DIGESTS_MAX, STORE_ALERT_HEAD, STORE_ALERT_RECORDS_MAX
 from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.facts import Catalogue, Fact, Seen, ToolFact, decode_fact, decode_key
 from assay_stream.model.record import Origin, Record, Role
@@ -216,6 +217,15 @@ class Inventory:
             "INSERT INTO alert_record (alert, time_ms, body) VALUES (?, ?, ?)",
             (number, min(max(view.time_ms, 0), _INT64_MAX), zlib.compress(record.value or b"")),
         )
+        # What a history shows is kept, and no more: an alert may go on for long.
+        self._connection.execute(
+            "DELETE FROM alert_record WHERE id = (SELECT id FROM alert_record WHERE alert = ?1 ORDER BY id LIMIT 1 "
+            "OFFSET ?2) AND (SELECT count(*) FROM alert_record WHERE alert = ?1) > ?3",
+            (number, STORE_ALERT_HEAD, STORE_ALERT_RECORDS_MAX),
+        )
+        count = "SELECT count(*) FROM digest WHERE place = 'alert' AND owner = ? AND place != 'calls'"
+        if self._one(count, number) >= STORE_ALERT_DIGESTS_MAX:
+            return
         scheme = view.fact("mcp_pin_scheme")
         named = [
             ("definition_before", "full", view.fact("mcp_digest_before")),

@@ -3,71 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
-from assay_stream.readmodel.calls import HOUR_US
 from assay_stream.readmodel.digests import values_of
+from assay_stream.readmodel.inventory_statements import (
+    IN_A_DAY,
+    OBSERVERS,
+    SERVERS,
+    STATUSES,
+    TOOLS,
+    VERSIONS,
+    OfServer,
+    hours_of_day,
+)
 from assay_stream.readmodel.paging import Tables, at_one_moment, page_of, place_of, rows_max
 from assay_stream.readmodel.rows import DigestValue, ObserverRow, Page, Paging, ServerRow, ToolRow, VersionRow
 
-_DAY_HOURS = 24
-
-
-def _numbers(table: str, column: str) -> str:
-    """Return a table expression: the distinct numbers of an indexed column, found with one step for each."""
-    return (
-        f"SELECT n AS number FROM (WITH RECURSIVE step(n) AS (SELECT min({column}) FROM {table} UNION ALL "  # noqa: S608
-        f"SELECT (SELECT min({column}) FROM {table} WHERE {column} > n) FROM step WHERE n IS NOT NULL) "
-        "SELECT n FROM step WHERE n IS NOT NULL)"
-    )
-
-
-def _named(*sources: str) -> str:
-    return (
-        f"SELECT n.text, n.id FROM ({' UNION '.join(sources)}) u CROSS JOIN name n ON n.id = u.number "  # noqa: S608
-        "WHERE n.text >= ? ORDER BY n.text LIMIT ?"
-    )
-
-
-_SERVERS = _named(*(_numbers(table, "server") for table in ("called", "seen", "catalogue")))
-_OBSERVERS = _named(_numbers("reported", "observer"), _numbers("seen", "observer"))
-_LISTED = (
-    "SELECT l.tool AS number, l.full FROM catalogue c CROSS JOIN listed l ON l.catalogue = c.id WHERE c.server = ?1"
-)
-_TOOLS = f"""SELECT n.text, n.id FROM (SELECT number FROM ({_LISTED}) UNION SELECT tool FROM called WHERE server = ?1) u
-  CROSS JOIN name n ON n.id = u.number WHERE n.text >= ?2 ORDER BY n.text LIMIT ?3"""  # noqa: S608
-_VERSIONS = f"""SELECT number, count(*) FROM ({_LISTED} UNION
-  SELECT tool, full FROM subject WHERE server = ?1 AND full != '') GROUP BY number"""  # noqa: S608
-_STATUSES = "SELECT tool, status FROM verdict WHERE server = ? AND tool IS NOT NULL ORDER BY part DESC, id DESC"
-_IN_A_DAY = f"hour IN ({', '.join('?' * _DAY_HOURS)})"
 _NAMES_AT_ONCE = 1_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _OfServer:
-    """What rows of a server's tools are made of.
-
-    Args:
-        latest: time and digest of what each observer was shown last.
-        called: calls and the time of the last one, by tool.
-        day: calls of the last day, by tool.
-        versions: how many definitions are known, by tool.
-        statuses: of verdicts, by tool.
-    """
-
-    latest: dict[int, tuple[int, str]]
-    called: dict[int, tuple[int, int]]
-    day: dict[int, int]
-    versions: dict[int, int]
-    statuses: dict[int, str]
-
-
-def _hours(now_us: int) -> range:
-    hour = now_us // HOUR_US
-    return range(hour - _DAY_HOURS + 1, hour + 1)
 
 
 def _begin(after: tuple[str, ...] | None) -> str:
@@ -89,7 +43,7 @@ class InventoryQueries(Tables):
             InputError: ``bad_cursor``.
         """
         begin = _begin(place_of(paging, str))
-        found = self._connection.execute(_SERVERS, (begin, rows_max(paging) + 1)).fetchall()
+        found = self._connection.execute(SERVERS, (begin, rows_max(paging) + 1)).fetchall()
         rows = [self._server_row(text, number, now_us) for text, number in found]
         return page_of(rows, paging, lambda row: (row.server_id,))
 
@@ -113,7 +67,7 @@ class InventoryQueries(Tables):
         rows: list[ToolRow] = []
         for server, number in self._servers_from(at, server_id):
             begin = _begin(place if server == at else None)
-            found = self._connection.execute(_TOOLS, (number, begin, limit - len(rows))).fetchall()
+            found = self._connection.execute(TOOLS, (number, begin, limit - len(rows))).fetchall()
             if found:
                 known = self._of_server(number, now_us)
                 rows += [self._tool_row((server, number), tool, known) for tool in found]
@@ -177,7 +131,7 @@ class InventoryQueries(Tables):
         """
         begin = _begin(place_of(paging, str))
         rows = []
-        for text, number in self._connection.execute(_OBSERVERS, (begin, rows_max(paging) + 1)).fetchall():
+        for text, number in self._connection.execute(OBSERVERS, (begin, rows_max(paging) + 1)).fetchall():
             calls, last = self._called("reported", "observer", number)
             listed = self._one("SELECT max(time_us) FROM seen WHERE observer = ?", number)
             servers = self._one(
@@ -211,7 +165,7 @@ class InventoryQueries(Tables):
         number = self._names.known(at)
         if number is not None:
             yield at, number
-        while found := self._connection.execute(_SERVERS, (_begin((at,)), _NAMES_AT_ONCE)).fetchall():
+        while found := self._connection.execute(SERVERS, (_begin((at,)), _NAMES_AT_ONCE)).fetchall():
             yield from found
             at = found[-1][0]
 
@@ -244,20 +198,20 @@ class InventoryQueries(Tables):
             called_us=last,
         )
 
-    def _of_server(self, server: int, now_us: int) -> _OfServer:
+    def _of_server(self, server: int, now_us: int) -> OfServer:
         execute = self._connection.execute
-        day = f"SELECT tool, sum(calls) FROM tally WHERE {_IN_A_DAY} AND server = ? GROUP BY tool"  # noqa: S608
+        day = f"SELECT tool, sum(calls) FROM tally WHERE {IN_A_DAY} AND server = ? GROUP BY tool"  # noqa: S608
         called = "SELECT tool, calls, last_us FROM called WHERE server = ?"
-        return _OfServer(
+        return OfServer(
             latest=self._latest(server),
             called={tool: (calls, last_us) for tool, calls, last_us in execute(called, (server,))},
-            day=dict(execute(day, (*_hours(now_us), server))),
-            versions=dict(execute(_VERSIONS, (server,))),
+            day=dict(execute(day, (*hours_of_day(now_us), server))),
+            versions=dict(execute(VERSIONS, (server,))),
             # Of several partitions the first: it is put last.
-            statuses=dict(execute(_STATUSES, (server,))),
+            statuses=dict(execute(STATUSES, (server,))),
         )
 
-    def _tool_row(self, server: tuple[str, int], tool: tuple[str, int], known: _OfServer) -> ToolRow:
+    def _tool_row(self, server: tuple[str, int], tool: tuple[str, int], known: OfServer) -> ToolRow:
         shown = self._shown(known.latest, server[1], tool[1])
         calls, last = known.called.get(tool[1], (0, None))
         fulls = tuple(sorted(shown))
@@ -300,8 +254,8 @@ class InventoryQueries(Tables):
         return found
 
     def _day(self, table: str, column: str, number: int, now_us: int) -> int:
-        statement = f"SELECT coalesce(sum(calls), 0) FROM {table} WHERE {_IN_A_DAY} AND {column} = ?"  # noqa: S608
-        return int(self._one(statement, *_hours(now_us), number))
+        statement = f"SELECT coalesce(sum(calls), 0) FROM {table} WHERE {IN_A_DAY} AND {column} = ?"  # noqa: S608
+        return int(self._one(statement, *hours_of_day(now_us), number))
 
     def _digests_of(self, server: int, full: str) -> tuple[DigestValue, ...]:
         """Return a definition's digest under every scheme, as the registry printed it for a server, or for another."""

@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import orjson
 
 from assay_stream.readmodel.paging import Tables, at_one_moment, page_of, place_of, rows_max
-from assay_stream.readmodel.rows import Page, Paging, VerdictRow
+from assay_stream.readmodel.rows import Page, Paging
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictRow:
+    """How a tool that is offered compares with its pins, and what its policy makes of that.
+
+    Args:
+        status: ``match``, ``mismatch``, ``rejected``, ``unobserved`` or ``unpinned``.
+        action: ``allow``, ``warn`` or ``block``, as the policy has it.
+    """
+
+    server_id: str
+    tool_name: str
+    status: str
+    action: str
 
 
 class PinQueries(Tables):

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from assay_stream.limits import STORE_CANDIDATES_MAX, STORE_PLACES_MAX
 from assay_stream.model.record import Record
 from assay_stream.readmodel import schema
-from assay_stream.readmodel.bounds import used_bytes
 from assay_stream.readmodel.calls_queries import CallQueries
 from assay_stream.readmodel.digests import digest_key
 from assay_stream.readmodel.filling import fill, meta
@@ -17,9 +16,9 @@ from assay_stream.readmodel.inventory_queries import InventoryQueries
 from assay_stream.readmodel.paging import at_one_moment
 from assay_stream.readmodel.pin_queries import PinQueries
 from assay_stream.readmodel.review_queries import ReviewQueries
-from assay_stream.readmodel.rows import DigestPlace, DigestValue, EvidenceFilter, Paging, PositionRow, StoreStatus
+from assay_stream.readmodel.rows import DigestPlace, DigestValue, EvidenceFilter, Paging
+from assay_stream.readmodel.status import DropRow, PositionRow, StoreStatus, rows_of, used_bytes
 
-_COUNTED = ("evidence", "alert", "definition", "decision", "verdict", "tool_fact", "catalogue", "seen")
 _PREFIX = re.compile(r"(?:sha256:)?([0-9a-f]{6,63})…?")
 """A digest cut short, also as tables print it."""
 
@@ -145,22 +144,23 @@ class Store(CallQueries, InventoryQueries, PinQueries, ReviewQueries):
         """Return what the store holds, and what not."""
         execute = self._connection.execute
         positions = self.positions()
-        dropped = meta(self._connection, "dropped", 0)
+        rows = execute("SELECT kind, bound, rows FROM dropped ORDER BY kind, bound")
+        drops = tuple(DropRow(kind=kind, bound=bound, rows=count) for kind, bound, count in rows)
+        is_cut = any(each.kind == "evidence" for each in drops)
         oldest, newest = execute(
             "SELECT (SELECT min(time_us) FROM evidence), (SELECT max(time_us) FROM evidence)"
         ).fetchone()
         return StoreStatus(
             schema_version=schema.SCHEMA_VERSION,
             deployment=meta(self._connection, "deployment", ""),
-            counts={table: execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in _COUNTED},  # noqa: S608
+            counts=rows_of(self._connection),
             size_bytes=used_bytes(self._connection),
             oldest_us=oldest,
             newest_us=newest,
-            complete_since_us=meta(self._connection, "horizon_us", None) if dropped else None,
-            dropped=dropped,
-            dropped_alerts=meta(self._connection, "dropped_alerts", 0),
-            dropped_lists=meta(self._connection, "dropped_lists", 0),
+            complete_since_us=meta(self._connection, "horizon_us", None) if is_cut else None,
+            drops=drops,
             updated_us=max((row.time_us for row in positions), default=None),
+            looked_us=meta(self._connection, "looked_us", None),
             positions=positions,
         )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,7 +21,6 @@ from assay_stream.readmodel.paging import Tables, at_one_moment, page_of, place_
 from assay_stream.readmodel.rows import AlertFilter, AlertHistory, DecisionRow, DefinitionRow, Page, Paging
 
 _PREFIX = re.compile(rf"[0-9a-f]{{{PREFIX_MIN},64}}")
-_HEAD, _TAIL = 5, 15
 _LAST = 2**63 - 1
 _CANDIDATES_MAX = 5
 _UNKNOWN_SEVERITY = 7
@@ -86,13 +84,10 @@ class ReviewQueries(Tables):
             raise InputError("ambiguous_uid", f"several alerts have a uid that begins so, give more of it: {named}")
         number, count, text = found[0]
         row = _alert_row(text)
-        first: list[bytes] = []
-        latest: deque[bytes] = deque(maxlen=_TAIL)
-        for (body,) in self._connection.execute("SELECT body FROM alert_record WHERE alert = ? ORDER BY id", (number,)):
-            (first if len(first) < _HEAD else latest).append(body)
+        bodies = self._connection.execute("SELECT body FROM alert_record WHERE alert = ? ORDER BY id", (number,))
         return AlertHistory(
             row=row,
-            records=tuple(read_alert(zlib.decompress(body)) for body in (*first, *latest)),
+            records=tuple(read_alert(zlib.decompress(body)) for (body,) in bodies),
             count=count,
             decisions=self.decisions(alert_uid=row.uid).rows,
         )

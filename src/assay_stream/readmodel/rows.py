@@ -142,21 +142,6 @@ class VersionRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerdictRow:
-    """How a tool that is offered compares with its pins, and what its policy makes of that.
-
-    Args:
-        status: ``match``, ``mismatch``, ``rejected``, ``unobserved`` or ``unpinned``.
-        action: ``allow``, ``warn`` or ``block``, as the policy has it.
-    """
-
-    server_id: str
-    tool_name: str
-    status: str
-    action: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ObserverRow:
     """Somebody who watches servers: a tap, a gateway, list-watch."""
 
@@ -303,62 +288,3 @@ class DecisionRow:
     is_superseded: bool
     origin: Origin
     content: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PositionRow:
-    """How far one log was read.
-
-    Args:
-        following: first offset that was not read.
-        end: first offset that was not there when the log was last looked at, ``None`` where that is not known.
-        read: records taken in.
-        refused: records that are none of ours.
-        lost: offsets that retention deleted before they were read.
-        time_us: log time of the last record.
-    """
-
-    role: str
-    topic: str
-    partition: int
-    following: int
-    end: int | None
-    read: int
-    refused: int
-    lost: int
-    time_us: int
-
-    @property
-    def lag(self) -> int | None:
-        """Records that were not read yet."""
-        return None if self.end is None else max(self.end - self.following, 0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreStatus:
-    """What the store holds, and what not.
-
-    Args:
-        schema_version: of its tables.
-        counts: rows of each kind.
-        size_bytes: of its file.
-        oldest_us: event time of the earliest evidence that is here.
-        complete_since_us: evidence before this event time was dropped for age or size; ``None`` where none was.
-        dropped: how many records of evidence that were.
-        dropped_alerts: how many alerts were dropped for age or size.
-        dropped_lists: how many notes that an observer was shown a list were.
-        updated_us: latest log time of any record.
-    """
-
-    schema_version: int
-    deployment: str
-    counts: dict[str, int]
-    size_bytes: int
-    oldest_us: int | None
-    newest_us: int | None
-    complete_since_us: int | None
-    dropped: int
-    dropped_alerts: int
-    dropped_lists: int
-    updated_us: int | None
-    positions: tuple[PositionRow, ...]

@@ -20,7 +20,7 @@ from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.files.aside import locked_folder
 from assay_stream.limits import STORE_CACHE_KIB, STORE_LOG_PAGES, STORE_WAIT_MS
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """Raised with every change of ``schema.sql`` or of what is written to its tables."""
 FILE = "store.sqlite3"
 
@@ -138,7 +138,9 @@ def reading(folder: Path) -> sqlite3.Connection:
     path = folder / FILE
     if not path.is_file():
         raise ConfigurationError(
-            "store_missing", f"there is no store in {folder}: fill one with assay-stream store run --store {folder}"
+            "store_missing",
+            f"there is no store in {folder}: fill one with assay-stream store run --store {folder}, or from files with "
+            "store load",
         )
     with failures(path):
         connection = _connect(f"{path.resolve().as_uri()}?mode=ro")

@@ -3,6 +3,11 @@
 
 CREATE TABLE meta (name TEXT PRIMARY KEY, value ANY) WITHOUT ROWID, STRICT;
 
+-- What was dropped: rows of a kind, for which bound.
+CREATE TABLE dropped (
+  kind TEXT NOT NULL, bound TEXT NOT NULL, rows INTEGER NOT NULL, PRIMARY KEY (kind, bound)
+) WITHOUT ROWID, STRICT;
+
 -- How far each log was read. Committed with what was read.
 -- `last` and `witness`: the last record read, by which a topic that was made again is noticed.
 CREATE TABLE source (
@@ -104,6 +109,7 @@ CREATE TABLE alert (
 ) STRICT;
 CREATE INDEX alert_state ON alert (state, severity DESC, last_ms DESC);
 CREATE INDEX alert_definition ON alert (definition);
+CREATE INDEX alert_server ON alert (server);
 CREATE TABLE alert_record (
   id INTEGER PRIMARY KEY, alert INTEGER NOT NULL, time_ms INTEGER NOT NULL, body BLOB NOT NULL
 ) STRICT;

@@ -64,6 +64,11 @@ class Metrics:
         self.build_info = gauge("build_info", "1, with the version and the commit of this process.", "version", "git")
         self.list_age = gauge("list_age_seconds", "Since list-watch listed a server.", "server")
         self.servers_failing = gauge("servers_failing", "Servers that list-watch could not list when it last tried.")
+        self.store_rows = gauge("store_rows", "Rows of the store, by kind.", "stage", "kind")
+        self.store_bytes = gauge("store_bytes", "What the store holds, without free pages of its file.", "stage")
+        self.store_refused = gauge("store_records_refused", "Records read that are none of ours.", "stage", "role")
+        self.store_behind = gauge("store_behind_seconds", "For how long the store has lacked records.", "stage")
+        self.store_committed = gauge("store_last_commit_seconds", "When records were last committed.", "stage")
         self.stage_ready = gauge("stage_ready", "1 while a stage does its work, as /readyz says.", "stage")
 
     def on_scrape(self, note: Callable[[], None]) -> None:

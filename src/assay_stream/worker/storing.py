@@ -7,9 +7,20 @@ from assay_stream.kafka.store_filling import StoreFilling
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import ROLES, Filler
 from assay_stream.worker.host import Host, PartitionCounts, run_host
-from assay_stream.worker.metrics import PrometheusStage
+from assay_stream.worker.metrics import Metrics, PrometheusStage
 
 _STAGE = "store"
+
+
+def note_store(metrics: Metrics, filling: StoreFilling) -> None:
+    """Set the gauges of a store that is filled."""
+    for kind, rows in filling.figures.rows.items():
+        metrics.store_rows.labels(_STAGE, kind).set(rows)
+    for role, refused in filling.figures.refused.items():
+        metrics.store_refused.labels(_STAGE, role).set(refused)
+    metrics.store_bytes.labels(_STAGE).set(filling.figures.size_bytes)
+    metrics.store_behind.labels(_STAGE).set(filling.behind_s)
+    metrics.store_committed.labels(_STAGE).set(filling.committed_s)
 
 
 def run_store(
@@ -30,6 +41,11 @@ def run_store(
         def build(host: Host, counts: PartitionCounts) -> None:
             metrics = PrometheusStage(host.metrics, _STAGE)
             filling = StoreFilling(settings, Filler(connection), once=once, metrics=metrics)
-            host.add(_STAGE, filling, still_s=lambda: filling.still_s, note_gauges=lambda: metrics.lags(filling.lags()))
+
+            def note() -> None:
+                metrics.lags(filling.lags())
+                note_store(host.metrics, filling)
+
+            host.add(_STAGE, filling, still_s=lambda: filling.still_s, note_gauges=note)
 
         run_host(settings, set(ROLES), build, web_port=web_port)

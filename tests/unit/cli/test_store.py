@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -31,7 +35,7 @@ def test_results_of_a_replay_are_loaded(observed: Path, tmp_path: Path) -> None:
     assert run_command_text("replay", "--input", str(observed), "--output", str(results)).returncode == 0
     done = run_command_text("store", "load", str(results), str(results / "evidence.ndjson"), "--store", str(store))
     assert done.returncode == 0, done.stderr
-    assert "40 evidence" in done.stdout
+    assert "40 records of evidence" in done.stdout
     lines = (results / "evidence.ndjson").read_bytes().splitlines()
     opened = Store(schema.reading(store))
     found = opened.evidence(EvidenceFilter(), Paging(limit=100)).rows
@@ -56,7 +60,7 @@ def test_no_call_is_loaded_twice_from_a_folder_that_holds_both(observed: Path, t
         result.rename(folder / result.name)
     done = run_command_text("store", "load", str(folder), "--store", str(store))
     assert done.returncode == 0, done.stderr
-    assert "40 evidence" in done.stdout
+    assert "40 records of evidence" in done.stdout
 
 
 def test_a_store_is_replaced_on_request_only(observed: Path, tmp_path: Path) -> None:
@@ -77,7 +81,8 @@ def test_status_says_what_is_here_and_what_not(observed: Path, tmp_path: Path) -
         connection.execute(
             "UPDATE source SET lost = 7, topic = 'x' || char(27) || '[2J' WHERE role = ?", (Role.ALERTS,)
         )
-        connection.execute("INSERT INTO meta VALUES ('dropped', 12), ('horizon_us', 1000000)")
+        connection.execute("INSERT INTO meta VALUES ('horizon_us', 1000000)")
+        connection.execute("INSERT INTO dropped VALUES ('evidence', 'size', 12)")
     said = run_command_text("store", "status", "--store", str(store))
     assert said.returncode == 1
     assert "7 lost to retention" in said.stdout
@@ -86,7 +91,7 @@ def test_status_says_what_is_here_and_what_not(observed: Path, tmp_path: Path) -
     status = json.loads(run_command_text("store", "status", "--store", str(store), "--json").stdout)
     assert status["schema_version"] == schema.SCHEMA_VERSION
     assert status["counts"]["evidence"] == 40
-    assert status["dropped"] == 12
+    assert status["drops"] == [{"kind": "evidence", "bound": "size", "rows": 12}]
     assert {row["role"] for row in status["positions"]} >= {"evidence", "bindings", "definitions"}
 
 
@@ -98,12 +103,86 @@ def test_a_store_must_be_named(command: str) -> None:
     assert "no_store" in done.stderr
 
 
-def test_a_store_that_is_not_there_says_how_to_fill_one(tmp_path: Path) -> None:
-    """And nothing is made by looking."""
-    done = run_command_text("store", "status", "--store", str(tmp_path / "store"))
-    assert done.returncode == 2
-    assert "store run" in done.stderr
-    assert not (tmp_path / "store").exists()
+def _deleted(_: Path) -> None:
+    pass
+
+
+def _older(folder: Path) -> None:
+    with schema.writing(folder) as connection:
+        connection.execute("PRAGMA user_version = 1")
+
+
+def _damaged(folder: Path) -> None:
+    with schema.writing(folder):
+        pass
+    content = bytearray((folder / schema.FILE).read_bytes())
+    content[100:] = b"\xff" * (len(content) - 100)
+    (folder / schema.FILE).write_bytes(content)
+
+
+def _foreign(folder: Path) -> None:
+    folder.mkdir()
+    with closing(sqlite3.connect(folder / schema.FILE)) as connection:
+        connection.execute("CREATE TABLE holiday (photo BLOB)")
+
+
+@pytest.mark.parametrize(
+    ("make", "code", "advice"),
+    [
+        (_deleted, "store_missing", "store run"),
+        (_older, "store_version", "store run --rebuild"),
+        (_damaged, "store_unreadable", "store run --rebuild"),
+        (_foreign, "store_unreadable", "store run --rebuild"),
+    ],
+    ids=["deleted", "older", "damaged", "foreign"],
+)
+def test_a_store_that_cannot_be_read_says_what_to_do(
+    make: Callable[[Path], None], code: str, advice: str, tmp_path: Path
+) -> None:
+    """Whatever became of it, every command that reads it says so, and changes nothing."""
+    make(tmp_path / "store")
+    content = [path.read_bytes() for path in tmp_path.glob("store/*.sqlite3")]
+    for command in (("store", "status"), ("servers", "list"), ("evidence", "list")):
+        done = run_command_text(*command, "--store", str(tmp_path / "store"))
+        assert done.returncode in (2, 3), done.stderr
+        assert code in done.stderr
+        assert advice in done.stderr
+        assert "Traceback" not in done.stderr
+    assert [path.read_bytes() for path in tmp_path.glob("store/*.sqlite3")] == content
+
+
+def _live(store: Path, observed: Path) -> None:
+    """Make a store as if it had been filled from topics a day ago."""
+    run_command_text("store", "load", str(observed), "--store", str(store))
+    with schema.writing(store) as connection:
+        connection.execute("UPDATE meta SET value = 'cluster c' WHERE name = 'deployment'")
+        connection.execute("UPDATE source SET ends = next")
+        connection.execute("INSERT INTO meta VALUES ('looked_us', ?)", ((time.time_ns() // 1_000) - 86_400 * 10**6,))
+
+
+def test_status_says_how_old_it_is(observed: Path, tmp_path: Path) -> None:
+    """A store that nothing fills any more does not pass for one that is up to date."""
+    store = tmp_path / "store"
+    _live(store, observed)
+    said = run_command_text("store", "status", "--store", str(store)).stdout
+    assert "evidence: 40 records read from 1 partition, up to date" in said
+    assert "s ago: nothing fills the store now. Start assay-stream store run" in said
+
+
+def test_status_says_why_the_lag_is_unknown(observed: Path, tmp_path: Path) -> None:
+    """And how much is missing where it is known; one of a thing is one thing."""
+    store = tmp_path / "store"
+    _live(store, observed)
+    with schema.writing(store) as connection:
+        connection.execute("UPDATE source SET ends = next + 3 WHERE role = 'evidence'")
+        connection.execute("UPDATE source SET ends = NULL, read = 1 WHERE role = 'definitions'")
+        connection.execute("DELETE FROM alert WHERE id > 1")
+    said = run_command_text("store", "status", "--store", str(store)).stdout
+    assert "40 records read from 1 partition, 3 behind" in said
+    assert "1 record read from 1 partition, lag unknown" in said
+    assert "the end of a topic was not read yet. assay-stream store run reads it" in said
+    assert "tool_fact" not in said
+    assert "catalogue" not in said
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
@@ -118,7 +197,7 @@ def test_standard_input_is_loaded(observed: Path, tmp_path: Path) -> None:
     """As other commands read it."""
     done = run_command_text("store", "load", "-", "--store", str(tmp_path / "store"), stdin=observed.read_bytes())
     assert done.returncode == 0, done.stderr
-    assert "40 evidence" in done.stdout
+    assert "40 records of evidence" in done.stdout
 
 
 def test_compressed_results_are_results(observed: Path, tmp_path: Path) -> None:
@@ -130,5 +209,5 @@ def test_compressed_results_are_results(observed: Path, tmp_path: Path) -> None:
     (packed / ".part.evidence.ndjson").write_bytes((results / "evidence.ndjson").read_bytes()[:100])
     done = run_command_text("store", "load", str(packed), "--store", str(tmp_path / "store"))
     assert done.returncode == 0, done.stderr
-    assert "40 evidence" in done.stdout
+    assert "40 records of evidence" in done.stdout
     assert "refused" not in done.stdout

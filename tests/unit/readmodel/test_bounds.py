@@ -10,10 +10,11 @@ import pytest
 from assay_stream import limits
 from assay_stream.model.record import Record, Role
 from assay_stream.readmodel import bounds, schema
-from assay_stream.readmodel.bounds import Bounds, used_bytes
+from assay_stream.readmodel.bounds import Bounds
 from assay_stream.readmodel.filling import Filler, fill
 from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import EvidenceFilter, Paging
+from assay_stream.readmodel.status import used_bytes
 from tests.support.readmodel import NOW_US, history, of_role, tables
 
 EVIDENCE = of_role(history(), Role.EVIDENCE)
@@ -48,10 +49,10 @@ def test_old_evidence_goes_with_all_that_follows_from_it() -> None:
     cut = times[len(times) // 2]
     connection = _of(EVIDENCE)
     filler = Filler(connection)
-    dropped = filler.keep_within(Bounds(age_us=NOW_US - cut, size_bytes=_EVER), now_us=NOW_US)
+    dropped = filler.keep_within(Bounds(age_us=NOW_US - cut, size_bytes=_EVER), now_us=NOW_US).rows
     kept = [record for record in EVIDENCE if _time_us(record) >= cut]
     assert dropped == len(EVIDENCE) - len(kept) > 0
-    assert filler.keep_within(Bounds(age_us=NOW_US - cut, size_bytes=_EVER), now_us=NOW_US) == 0
+    assert not filler.keep_within(Bounds(age_us=NOW_US - cut, size_bytes=_EVER), now_us=NOW_US)
     other = _of(kept)
     assert _texts(connection) == _texts(other)
     for table in ("name", "subject", "tally", "called", "digest", "mark", "word"):
@@ -98,7 +99,7 @@ def test_what_is_dated_ahead_goes_first(monkeypatch: pytest.MonkeyPatch) -> None
     ]
     connection = _of([*ahead, *EVIDENCE[10:]])
     filler = Filler(connection)
-    assert filler.keep_within(Bounds(age_us=_EVER, size_bytes=used_bytes(connection) - 1), now_us=NOW_US) == 10
+    assert filler.keep_within(Bounds(age_us=_EVER, size_bytes=used_bytes(connection) - 1), now_us=NOW_US).rows == 10
     status = Store(connection).status()
     assert (status.complete_since_us, status.dropped) == (None, 10)
     assert _texts(connection) == _texts(_of([*EVIDENCE[10:]]))
@@ -109,5 +110,5 @@ def test_nothing_is_dropped_that_fits() -> None:
     """A look at the bounds changes nothing then."""
     connection = _of(EVIDENCE)
     before = tables(connection)
-    assert Filler(connection).keep_within(Bounds(age_us=_EVER, size_bytes=_EVER), now_us=NOW_US) == 0
+    assert not Filler(connection).keep_within(Bounds(age_us=_EVER, size_bytes=_EVER), now_us=NOW_US)
     assert tables(connection) == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from pathlib import Path
 
 import orjson
 import pytest
@@ -187,3 +188,15 @@ def test_evidence_is_what_the_topic_holds() -> None:
         whole = store.evidence_at(record.origin)
         assert whole is not None
         assert whole.value == record.value
+
+
+def test_a_store_that_was_deleted_stops_filling(tmp_path: Path) -> None:
+    """What went into a file without a name would be lost, and readers would see nothing of it."""
+    with schema.writing(tmp_path) as connection:
+        filler = Filler(connection)
+        filler.note_all({(Role.ALERTS, "alerts", 0): (0, 0)}, now_us=1)
+        (tmp_path / schema.FILE).unlink()
+        with pytest.raises(ConfigurationError) as caught:
+            filler.note_all({(Role.ALERTS, "alerts", 0): (0, 0)}, now_us=2)
+    assert caught.value.code == "store_missing"
+    assert "store run" in caught.value.message

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
+import zlib
 
 import orjson
 import pytest
 
+from assay_stream.limits import STORE_ALERT_DIGESTS_MAX
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel import bounds, history_bounds, schema
-from assay_stream.readmodel.bounds import Bounds, used_bytes
+from assay_stream.readmodel.bounds import Bounds
 from assay_stream.readmodel.filling import Filler, fill
 from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import AlertFilter, Paging
+from assay_stream.readmodel.status import used_bytes
 from tests.support.readmodel import NOW_US, history
 
 _EVER = 2**62
@@ -36,6 +40,10 @@ def _filled() -> sqlite3.Connection:
 
 def _count(connection: sqlite3.Connection, table: str) -> int:
     return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])  # noqa: S608
+
+
+def _dropped(connection: sqlite3.Connection) -> set[tuple[str, str]]:
+    return {(each.kind, each.bound) for each in Store(connection).status().drops}
 
 
 def _relisted(times: int, tools: int = 3) -> list[Record]:
@@ -76,7 +84,7 @@ def test_replaced_lists_go_with_age_and_those_in_force_stay() -> None:
     assert all(row.versions == len(row.full_digests) for row in tools)
     assert all(Store(connection).definition(full) is not None for row in tools for full in row.full_digests)
     assert _count(connection, "tool_fact") < _count(_filled(), "tool_fact")
-    assert Store(connection).status().dropped_lists > 0
+    assert _dropped(connection) >= {("seen", "age")}
 
 
 def test_closed_alerts_go_with_age_and_open_ones_stay() -> None:
@@ -87,7 +95,7 @@ def test_closed_alerts_go_with_age_and_open_ones_stay() -> None:
     _keep(connection, age_us=1, now_us=NOW_US + _EVER // 2)
     left = [row.uid for row in Store(connection).alerts(AlertFilter(state=None), _ALL).rows]
     assert left == [row.uid for row in alerts[1:]]
-    assert Store(connection).status().dropped_alerts == 1
+    assert ("alert", "age") in _dropped(connection)
     orphans = "SELECT count(*) FROM alert_record WHERE alert NOT IN (SELECT id FROM alert)"
     assert connection.execute(orphans).fetchone() == (0,)
 
@@ -125,3 +133,106 @@ def test_the_bound_of_size_holds_when_no_evidence_is_left(monkeypatch: pytest.Mo
         (table for table in _HISTORY if table != "definition"), 0
     )
     assert _count(connection, "decision") == decisions
+
+
+def _of_server(connection: sqlite3.Connection, server: str) -> dict[str, int]:
+    """How many rows a server has."""
+    named = "SELECT count(*) FROM {} WHERE server = (SELECT id FROM name WHERE text = ?)"
+    counts = {each: connection.execute(named.format(each), (server,)).fetchone()[0] for each in ("seen", "tool_fact")}
+    listed = "SELECT count(*) FROM listed l JOIN catalogue c ON c.id = l.catalogue JOIN name n ON n.id = c.server"
+    return counts | {"listed": connection.execute(f"{listed} WHERE n.text = ?", (server,)).fetchone()[0]}
+
+
+def _others(connection: sqlite3.Connection) -> list[dict[str, int]]:
+    return [_of_server(connection, f"server-{number}") for number in range(3)]
+
+
+def test_tools_of_one_server_are_bounded_even_those_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that shows every observer another long list; what is kept are its latest ones."""
+    monkeypatch.setattr(history_bounds, "STORE_LISTED_PER_SERVER_MAX", 100)
+    connection = _filled()
+    others = _others(connection)
+    flood = _relisted(60, tools=20)
+    for index, record in enumerate(flood):
+        key = orjson.loads(record.key or b"") if record.role is Role.BINDINGS else [""]
+        if key[0] == "seen":
+            flood[index] = record._replace(key=orjson.dumps([*key[:2], f"observer-{key[-1]}", *key[3:]]))
+    fill(connection, flood)
+    _keep(connection)
+    assert _of_server(connection, "hostile") == {"seen": 5, "tool_fact": 100, "listed": 100}
+    assert _others(connection) == others
+    assert _dropped(connection) == {("seen", "server")}
+    assert Store(connection).status().counts["evidence"] == 60
+
+
+def test_definitions_of_one_server_drive_no_evidence_out() -> None:
+    """Where there is no room, who takes more than an eighth of it with definitions gives up lists first."""
+    connection = _filled()
+    others, before = _others(connection), used_bytes(connection)
+    flood, noise = _relisted(300), random.Random(1)
+    for number, record in enumerate(flood):
+        if record.role is Role.DEFINITIONS:
+            definition = {"name": "x", "description": noise.randbytes(1_000).hex()}
+            body = orjson.dumps({"definition": definition, "full_digest": (record.key or b"").decode()})
+            flood[number] = record._replace(value=body)
+    fill(connection, flood)
+    assert used_bytes(connection) > 2 * before
+    _keep(connection, size_bytes=2 * before)
+    assert used_bytes(connection) <= 2 * before
+    assert _others(connection) == others
+    assert Store(connection).status().counts["evidence"] == 60
+    assert _dropped(connection) == {("seen", "server")}
+
+
+def test_alerts_of_one_server_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closed ones go first; those of other servers stay, whatever their age."""
+    monkeypatch.setattr(history_bounds, "STORE_ALERTS_PER_SERVER_MAX", 10)
+    connection = _filled()
+    alerts = Store(connection).alerts(AlertFilter(state=None), _ALL).rows
+    columns = "last_ms, severity, kind, 'hostile', tool, ?, assigned, definition, records, row"
+    for number in range(18):
+        connection.execute(
+            f"INSERT INTO alert SELECT ?, ?, {columns} FROM alert WHERE uid = ?",  # noqa: S608
+            (f"{number:064x}", 1_000 + number, "open" if number < 5 else "closed", alerts[0].uid),
+        )
+    _keep(connection)
+    left = {row[0] for row in connection.execute("SELECT state FROM alert WHERE server = 'hostile' AND id < 1005")}
+    assert left == {"open"}
+    assert connection.execute("SELECT count(*) FROM alert WHERE server = 'hostile'").fetchone() == (10,)
+    assert _count(connection, "alert") == len(alerts) + 10
+    assert _dropped(connection) == {("alert", "server")}
+
+
+def test_an_alert_that_goes_on_keeps_its_first_and_latest_records() -> None:
+    """And no more digests than are looked for: one server can repeat itself for ever."""
+    record = next(r for r in history() if r.role is Role.ALERTS and b"mcp_digest_after" in (r.value or b""))
+    alert = orjson.loads(record.value or b"")
+    bodies = []
+    for number in range(300):
+        alert["time"] += 1
+        alert["unmapped"]["mcp_digest_after"] = f"sha256:{number:064x}"
+        bodies.append(orjson.dumps(alert))
+    connection = schema.in_memory()
+    place = record.origin
+    fill(
+        connection,
+        [record._replace(origin=place._replace(offset=number), value=body) for number, body in enumerate(bodies)],
+    )
+    kept = connection.execute("SELECT body FROM alert_record ORDER BY id").fetchall()
+    assert [zlib.decompress(body) for (body,) in kept] == [*bodies[:5], *bodies[-15:]]
+    assert STORE_ALERT_DIGESTS_MAX <= _count(connection, "digest") <= STORE_ALERT_DIGESTS_MAX + 5
+    assert connection.execute("SELECT records FROM alert").fetchall() == [(300,)]
+
+
+def test_changes_that_nobody_decided_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A domain that changes its keys at will; what operators decided stays."""
+    monkeypatch.setattr(history_bounds, "STORE_CHANGES_PER_SERVER_MAX", 4)
+    connection = _filled()
+    decided = _count(connection, "decision")
+    for number in range(10):
+        connection.execute(
+            "INSERT INTO decision (time_us, change, server, body) VALUES (?, 'key', 'hostile', '{}')", (number,)
+        )
+    _keep(connection)
+    assert connection.execute("SELECT min(time_us) FROM decision WHERE server = 'hostile'").fetchone() == (6,)
+    assert _count(connection, "decision") == decided + 4
