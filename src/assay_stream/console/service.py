@@ -171,7 +171,7 @@ class ConsoleService:
             "code": error.code,
             "action": action,
             "fields": [(name, each) for name, values in fields.items() if name != CSRF_FIELD for each in values],
-            "sends_again": session is not None and session.operator.may_decide,
+            "sends_again": session is None or session.operator.may_decide,
         }
         status = status_of(error)
         return self._rendered(Answer(template="undone.html", data=data, status=status), "", session)
@@ -216,10 +216,7 @@ def _is_of_another_page(request: web.Request) -> bool:
 
 def _who_decides(session: Session | None, fields: Fields) -> Operator:
     if session is None:
-        raise InputError(
-            "not_signed_in",
-            "your session is over: sign in (in another window, to keep this page), then reload this page",
-        )
+        raise InputError("not_signed_in", "your session is over: sign in in another window, then send this again")
     if not session.operator.may_decide:
         raise InputError("may_not_decide", "you may look, but not decide: ask who runs the console for that right")
     if not has_token(fields, session):

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from assay_stream.console.actions import ACTIONS
 from assay_stream.console.door import Door
 from assay_stream.console.forms import Decided, Decision, Form
 from assay_stream.console.identity import Identity
@@ -205,12 +206,33 @@ async def test_a_session_that_ends_while_a_form_is_filled_in_loses_nothing(fleet
         assert status == 401
         assert "Nothing was recorded" in text
         assert "typed for a long time <b>" in text
-        assert "sign in" in text
-        assert "Send again" not in text
+        assert "Sign in, in another window" in text
         assert form["csrf"] not in text
         assert published.got == []
-        signed_in(client, door)  # reloading the page sends the form again
-        assert "Send again" in (await post(client, form))[1]
+        token = signed_in(client, door)
+        again = await post(client, {name: value for name, value in form.items() if name != "csrf"})
+        assert (again[0], "Send again" in again[1]) == (403, True)  # to be looked at, with the new session's token
+        assert (await post(client, form | {"csrf": token}))[0] == 303
+
+
+@pytest.mark.parametrize("path", ACTIONS)
+async def test_no_action_is_carried_out_for_somebody_who_may_not(fleet: Path, path: str) -> None:
+    """Every action of the console: for nobody, a viewer, a form of another site, one without the session's token."""
+    door, published = Door(Sessions(lambda: NOW_US)), Published()
+    fields = {"act": "acknowledge", "subject": '["server-0", "", "", "0"]', "reason": "why"}
+    async with a_console(fleet, door=door, publish=published) as client:
+        assert (await post(client, fields, address=path))[0] == 401
+        tries: list[tuple[Operator, bool, dict[str, str]]] = [
+            (VICTOR, True, {}),
+            (ALICE, False, {}),
+            (ALICE, True, {"Origin": "https://evil.example"}),
+            (ALICE, True, {"Sec-Fetch-Site": "cross-site"}),
+        ]
+        for operator, has_token, headers in tries:
+            csrf = signed_in(client, door, operator)
+            form = fields | ({"csrf": csrf} if has_token else {})
+            assert (await post(client, form, address=path, **headers))[0] == 403, (operator, has_token, headers)
+        assert published.got == []
 
 
 async def test_who_may_only_look_decides_nothing(fleet: Path) -> None:
