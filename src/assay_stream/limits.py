@@ -788,6 +788,10 @@ class ConsoleLimits:
     subjects_max: int = 50
     """Alerts or tools that one form decides on: what a person can look through, and an address can hold."""
 
+    review_definition_bytes_max: int = 64 * 1_024
+    """The longest definition whose changes stand in the queue: some thirty times an ordinary one. Comparing two takes a
+    tenth of a second; longer ones stand on the page of their alert."""
+
     form_limit_s: float = 10.0
     """How long a browser may take to send a form."""
 

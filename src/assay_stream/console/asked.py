@@ -44,11 +44,13 @@ class Asked:
         given: its fields; an empty one asks for nothing in particular.
         now_us: the time now, microseconds since the epoch.
         session: whose page it is; ``None`` where the console asks nobody who they are.
+        is_own: whether a page of ours led here, as far as the browser says, and not a link from elsewhere.
     """
 
     given: Mapping[str, str]
     now_us: int
     session: Session | None = None
+    is_own: bool = True
 
     def text(self, name: str) -> str | None:
         """Return a field, ``None`` where it is not given."""
@@ -104,7 +106,13 @@ class Asked:
         Its author looks for it in vain until the store has read it: the page says so.
         """
         recorded, act = self.text("recorded"), self.text("act")
-        if self.session is None or act is None or recorded is None or not _MICROS.fullmatch(recorded):
+        if (
+            not self.is_own
+            or self.session is None
+            or act is None
+            or recorded is None
+            or not _MICROS.fullmatch(recorded)
+        ):
             return None
         count = self.text("count") or "1"
         latest = store.decisions(

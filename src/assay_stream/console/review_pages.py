@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import orjson
 
 from assay_stream.alerts.index import AlertRow
 from assay_stream.alerts.story import AlertStory
@@ -18,9 +20,6 @@ from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import Paging
 from assay_stream.report.decisions import Decision
 
-_SEEN_CHARS = 16
-"""Digits that tell whether an alert is still about the definition that was shown: nobody can choose them."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Review:
@@ -29,12 +28,14 @@ class Review:
     Args:
         pick: what its box is called in an address: the alert, and which definition was shown.
         places: what changed, side by side.
+        is_too_long: whether its definitions are left to its own page.
     """
 
     row: AlertRow
     story: AlertStory
     pick: str
     places: tuple[SidesOfPlace, ...]
+    is_too_long: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,18 +74,20 @@ def reviews(store: Store, asked: Asked) -> Answer:
 
 def _review(store: Store, row: AlertRow) -> Review:
     history = store.alert(row.uid)
-    story = told(history, known_definitions(store, history))
+    known = known_definitions(store, history)
+    is_too_long = any(
+        len(orjson.dumps(each)) > CONSOLE_LIMITS.review_definition_bytes_max for each in known.by_digest.values()
+    )
+    story = told(history, replace(known, by_digest={}) if is_too_long else known)
     full = subject_of_alert(row, history.records[-1]).full_digest
     return Review(
         row=row,
         story=story,
-        pick=f"{row.uid}.{_seen(full)}",
+        # The whole digest: a server can make two definitions whose digests only begin alike.
+        pick=f"{row.uid}.{full}",
         places=() if story.diff is None else side_by_side(story.diff),
+        is_too_long=is_too_long,
     )
-
-
-def _seen(full_digest: str) -> str:
-    return full_digest.removeprefix("sha256:")[:_SEEN_CHARS]
 
 
 def confirm(store: Store, asked: Asked) -> Answer:
@@ -95,6 +98,10 @@ def confirm(store: Store, asked: Asked) -> Answer:
     """
     if asked.session is None or not asked.session.operator.may_decide:
         raise InputError("may_not_decide", "you may look, but not decide: ask who runs the console for that right")
+    if not asked.is_own:
+        raise InputError(
+            "bad_form", "a link cannot ask for a decision: open Reviews, or the page of a server, and choose"
+        )
     act = act_of(asked.name("act"))
     server_id = asked.given.get("server")
     following = None
@@ -139,7 +146,7 @@ def _picked(store: Store, act: str, picks: Sequence[str]) -> Iterator[Choice]:
         uid, _, seen = pick.partition(".")
         history = store.alert(uid)
         subject = subject_of_alert(history.row, history.records[-1])
-        if _seen(subject.full_digest) != seen:
+        if subject.full_digest != seen:
             yield Choice(subject=subject, problem="It is about another definition than the one you looked at.")
         else:
             yield _choice(store, act, subject)

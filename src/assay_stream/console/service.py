@@ -126,7 +126,8 @@ class ConsoleService:
 
     async def _page(self, request: web.Request, session: Session | None) -> web.Response:
         page = PAGES.get(request.path)
-        asked = Asked(given=request.query, now_us=self._clock(), session=session)
+        is_own = request.headers.get("Sec-Fetch-Site", "same-origin") == "same-origin"
+        asked = Asked(given=request.query, now_us=self._clock(), session=session, is_own=is_own)
 
         def made(store: Store) -> web.Response:
             assert page is not None  # noqa: S101 -- asked below only where there is one
