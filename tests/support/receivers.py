@@ -17,7 +17,25 @@ def _willing(key: str, body: bytes) -> tuple[int, dict[str, str]]:
     return 204, {}
 
 
-class WebhookServer:
+class Serving:
+    """Serves HTTP in a thread from ``serving`` until its ``with`` block ends."""
+
+    def serving(self, server: ThreadingHTTPServer) -> Self:
+        """Start a server."""
+        self._server = server
+        self._thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+class WebhookServer(Serving):
     """Takes what is posted while its ``with`` block runs; may be entered again, on the same port."""
 
     def __init__(self, port: int, judge: Judge = _willing, *, delay_s: float = 0.0) -> None:
@@ -64,17 +82,7 @@ class WebhookServer:
             def handle_error(self, request: object, client_address: object) -> None:
                 pass  # the client was killed, as some tests want it to be
 
-        self._server = Server(("127.0.0.1", self.port), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        return self.serving(Server(("127.0.0.1", self.port), Handler))
 
 
 class SyslogServer:

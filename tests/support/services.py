@@ -18,16 +18,16 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
+
+from tests.support.receivers import Serving
 
 Answer = tuple[int, dict[str, str], bytes]
 
 
-class Service:
+class Service(Serving):
     """Takes posts while its ``with`` block runs; may be entered again, on the same port.
 
     Args:
@@ -64,17 +64,7 @@ class Service:
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        return self.serving(ThreadingHTTPServer(("127.0.0.1", self.port), Handler))
 
 
 class Splunk(Service):

@@ -355,7 +355,7 @@ def test_the_hunt_on_that_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert CliRunner().invoke(app, ["demo", "--no-broker"]).exit_code == 0
     page = (DOCS / "hunting.md").read_text(encoding="utf-8")
     hunt = [line.split()[2:] for line in page.splitlines() if line.startswith("$ ") and "assay-stream-demo" in line]
-    assert len(hunt) == 5
+    assert len(hunt) == 7
     for command in hunt:
         done = CliRunner().invoke(app, command)
         assert (done.exit_code, "search_notes" in done.stdout) == (0, True), command

@@ -29,7 +29,7 @@ from assay_stream.replay.selection import Selection
 from assay_stream.schemes.yaml_text import decode_json_or_yaml
 from assay_stream.text.escaping import json_text, visible
 
-agents_app = typer.Typer(help="Detections of your own: list, test and replay agents.", no_args_is_help=True)
+agents_app = typer.Typer(help="List, test and replay your own detections.", no_args_is_help=True)
 
 LabelsFile = Annotated[
     Path | None, typer.Option("--labels", help="What tools can do, by patterns of SERVER/TOOL: TOML, YAML or JSON.")

@@ -42,7 +42,6 @@ AlertStore = Annotated[
 ]
 
 
-@alerts_app.command()
 def export(
     target: Annotated[AlertFormat, typer.Option("--format", help="What to write.")] = AlertFormat.OCSF,
     file: AlertFile = None,
@@ -71,7 +70,6 @@ def export(
     show_refused(refused)
 
 
-@alerts_app.command()
 def forward(
     to: Annotated[
         str | None, typer.Option("--to", help="webhook:URL or syslog:HOST:PORT[,udp|tcp|tls]; TCP is the default.")

@@ -43,13 +43,14 @@ from assay_stream.cli import (
     validate,
     verify,
 )
+from assay_stream.cli.groups import Sentences, Tasks
 from assay_stream.cli.shared import quiet_client_logs, say
 from assay_stream.errors import AssayStreamError, IntegrityError, OperatingError
 from assay_stream.kafka.refusals import explained
 
 app = typer.Typer(
     name="assay-stream",
-    help="Record which tool definition each MCP tool call used, as evidence on Kafka.",
+    cls=Tasks,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -87,11 +88,9 @@ app.add_typer(evidence.evidence_app, name="evidence")
 alerts.alerts_app.command("list")(showing.list_alerts)
 alerts.alerts_app.command()(showing.show)
 alerts.alerts_app.command()(showing.explain)
-alerts.alerts_app.command()(suppressing.suppress)
-alerts.alerts_app.command()(suppressing.unsuppress)
 app.add_typer(agents.agents_app, name="agents")
 app.add_typer(store.store_app, name="store")
-for command in alerts_triage.COMMANDS:
+for command in (*alerts_triage.COMMANDS, suppressing.suppress, suppressing.unsuppress, alerts.export, alerts.forward):
     alerts.alerts_app.command()(command)
 app.add_typer(exporting.export_app, name="export")
 app.add_typer(exporting.bundle_app, name="bundle")
@@ -106,6 +105,8 @@ sealing.seal_app.command()(seal_proofs.vkey)
 app.command()(operating.worker)
 app.add_typer(console.console_app, name="console")
 app.command()(completion.completion)
+for group in app.registered_groups:
+    group.cls = Sentences
 
 
 _EXIT_CODES: dict[type[AssayStreamError], int] = {OperatingError: 3, IntegrityError: 4}
@@ -123,7 +124,10 @@ def _options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Record which tool definition each MCP tool call used, as evidence on Kafka."""
+    """Record which tool definition each MCP tool call used, as evidence on Kafka.
+
+    New here? `assay-stream demo --no-broker` shows what it does in seconds, without Kafka or Java.
+    """
     quiet_client_logs()
 
 

@@ -51,7 +51,7 @@ def archive(
     progress: ProgressOption = None,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
-    """Copy the input topics into files, in no consumer group. Replaying the files or the topics gives the same result.
+    """Copy the input topics into files, without a consumer group. Replaying either gives the same result.
 
     A line is a record with topic, partition, offset, timestamp, key, headers and value. Prints a summary as one JSON
     object. archive.json says how far the join had come, for `verify`. Exit code 5 if nothing matches the selection.

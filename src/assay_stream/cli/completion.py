@@ -20,7 +20,7 @@ class Shell(StrEnum):
 def completion(
     context: typer.Context, shell: Annotated[Shell, typer.Argument(help="The shell that reads it.")]
 ) -> None:
-    """Print the script that completes commands, options and their choices. Load it in the shell's start-up file.
+    """Print the shell script that completes commands, options and choices. Load it in the shell's start-up file.
 
     bash, in ~/.bashrc: eval "$(assay-stream completion bash)"
 

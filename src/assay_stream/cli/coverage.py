@@ -34,7 +34,7 @@ def coverage(
     target: Report = ReportFormat.TABLE,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
-    """Report lists and calls by server and by observer, how the calls were bound, and the gaps in between.
+    """Report lists and calls by server and observer, how calls were bound, and what nobody observed.
 
     Times are event times; what is silent shows from --until or, without it, the latest record. Exit code 0: every
     call rests on a list, and nobody is silent. 1: a row has the gap never_listed, calls_unlisted,

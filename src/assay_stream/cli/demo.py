@@ -27,7 +27,7 @@ def demo(
     no_broker: Annotated[bool, typer.Option("--no-broker", help="Tell it from recorded traffic, in files.")] = False,
     output: Annotated[Path, typer.Option(help="Folder to write to; it must not exist.")] = Path("assay-stream-demo"),
 ) -> None:
-    """Show in two minutes what this is for: a benign upgrade, an approval, a rug pull, a refused call.
+    """Show what assay-stream does: a benign upgrade, an approval, a rug pull, a refused call.
 
     Recorded MCP traffic of small servers goes through the same stages as in production. Needs no Kafka, no Java and no
     network, and writes into a new folder only. With real servers on a real broker: `make demo` in a checkout.

@@ -25,7 +25,7 @@ from assay_stream.report.rows import time_text
 from assay_stream.text.counting import counted
 from assay_stream.text.escaping import visible
 
-evidence_app = typer.Typer(help="Find calls, by what they used and who made them.", no_args_is_help=True)
+evidence_app = typer.Typer(help="Find calls by server, tool, agent, time or any digest.", no_args_is_help=True)
 
 _ORIGIN = re.compile(r"(.+)/([0-9]{1,9})/([0-9]{1,18})")
 _CUT = re.compile(r"(sha256:)?[0-9a-f]{1,63}…?")

@@ -24,7 +24,7 @@ from assay_stream.model.record import Role
 from assay_stream.replay.selection import OFFSETS_METAVAR, offset_ranges
 
 export_app = typer.Typer(help="Export evidence, alerts and definitions for other tools.", no_args_is_help=True)
-bundle_app = typer.Typer(help="Check evidence bundles of Assay.", no_args_is_help=True)
+bundle_app = typer.Typer(help="Check Assay evidence bundles.", no_args_is_help=True)
 
 _ROLES = {Dataset.EVIDENCE: Role.EVIDENCE, Dataset.ALERTS: Role.ALERTS, Dataset.DEFINITIONS: Role.DEFINITIONS}
 

@@ -56,7 +56,7 @@ def extmcp(
     output: Annotated[Path | None, typer.Option(help="Append observations to this NDJSON file, not to Kafka.")] = None,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
-    """Serve agentgateway's policy hook ExtMcp, and publish what the gateway shows.
+    """Serve agentgateway's policy hook (ExtMcp), and publish what passes the gateway.
 
     Without --enforce every call passes; set the gateway's failureMode to failOpen. With --enforce, calls that the
     digest policy blocks are refused; leave failureMode at failClosed, or calls pass while this service is away.

@@ -13,6 +13,7 @@ from weakref import WeakSet
 
 import typer
 
+from assay_stream.cli.shared import say
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.files.archive import EVENT_LINE_BYTES_MAX, lines_of, open_archive
 from assay_stream.files.compressed import opened
@@ -37,8 +38,8 @@ def files_option(*names: str, help: str, kind: str | None = None) -> Any:  # noq
         if value is None:
             return None
         if isinstance(value, Path):
-            return value if value == STANDARD_INPUT else _the_one(list(files_in(value, kind)))
-        return [path for each in value for path in files_in(copied_stdin(each), kind)]
+            return value if value == STANDARD_INPUT else _the_one(list(files_in(value, kind, say)))
+        return [path for each in value for path in files_in(copied_stdin(each), kind, say)]
 
     return typer.Option(*names, callback=resolve, help=f"{help} A file, a folder, or `-` (stdin).")
 

@@ -50,7 +50,7 @@ def ingest(
     ] = None,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
-    """Take observations over HTTP (CloudEvents), for whatever speaks no Kafka, until told to stop.
+    """Take observations over HTTP (CloudEvents) from clients that don't speak Kafka.
 
     202 means that Kafka has acknowledged every event of the request. Clients send to /v1/events with a token, or with a
     certificate, and publish under their own name only.

@@ -17,9 +17,9 @@ from assay_stream.report.rows import time_text
 from assay_stream.text.escaping import visible
 from assay_stream.text.visible import LineSpan
 
-servers_app = typer.Typer(help="List the servers that are observed.", no_args_is_help=True)
-tools_app = typer.Typer(help="List tools, their definitions and pins.", no_args_is_help=True)
-observers_app = typer.Typer(help="List who observes.", no_args_is_help=True)
+servers_app = typer.Typer(help="List observed servers.", no_args_is_help=True)
+tools_app = typer.Typer(help="List tools with their definitions, pins and calls.", no_args_is_help=True)
+observers_app = typer.Typer(help="List observers: taps, gateways and list-watch.", no_args_is_help=True)
 
 Wide = Annotated[
     bool, typer.Option("--wide", help="One line for each row, digests whole, however narrow the terminal.")
@@ -92,16 +92,16 @@ def print_table(
 
 def nothing_found(what: str) -> None:
     """Say that there is nothing, and end with the exit code of that."""
-    say(f"{what}: check the options, or where you look (--store, --input, --evidence, the brokers)")
+    say(f"{what}. Check the options, and where you look (--store, --input, --evidence, the brokers)")
     raise typer.Exit(NOTHING_FOUND)
 
 
 @servers_app.command("list")
 @grouped
 def list_servers(looking: StoreOptions, as_json: AsJson = False, wide: Wide = False) -> None:
-    """List servers: tools in force, how many are pinned, observers, calls of the last day and ever, last seen.
+    """List servers: tools in force, pinned tools, observers, calls in the last day and in total, last seen.
 
-    Of recorded input the last day is that of its latest call. Exit code 3: not all could be read. 5: none is known.
+    In recorded input, the last day ends with its latest call. Exit code 3: not everything could be read. 5: none found.
     """
     with looking.looked(*_ROLES) as looked:
         now_us = looked.now_us()
@@ -161,9 +161,9 @@ def list_tools(
 @observers_app.command("list")
 @grouped
 def list_observers(looking: StoreOptions, as_json: AsJson = False, wide: Wide = False) -> None:
-    """List observers (taps, gateways, list-watch): servers they watch, calls of the last day and ever, last seen.
+    """List observers (taps, gateways, list-watch): servers they watch, calls in the last day and in total, last seen.
 
-    Exit code 3: not all could be read. 5: none is known.
+    Exit code 3: not everything could be read. 5: none found.
     """
     with looking.looked(*_ROLES) as looked:
         now_us = looked.now_us()

@@ -47,7 +47,7 @@ def list_watch(
     ] = None,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
-    """List MCP servers regularly, as an observer of their own, and publish what they offer.
+    """List MCP servers regularly, and publish what they offer.
 
     Each server is listed when it announces a change, when its list is out of date (ttlMs), or after an interval. A
     server that is down, hangs or misbehaves costs only itself. Credentials come from files, and are never published.

@@ -41,7 +41,7 @@ def worker(
     labels: LabelsFile = None,
     web_port: Annotated[int | None, typer.Option(help="Port of /healthz, /readyz and /metrics.")] = None,
 ) -> None:
-    """Run the registry, the join and the alert stage; or, with --agents, detections of your own.
+    """Run the registry, the join and the alert stage; or, with --agents, your own detections.
 
     Settings come from ASSAY_STREAM_* variables. On SIGTERM or SIGINT the worker finishes its batch and stops.
     """

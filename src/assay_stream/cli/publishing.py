@@ -12,7 +12,7 @@ import typer
 
 from assay_stream.cli.files import STANDARD_INPUT, Force, every_line, pieces, refuse_existing_file
 from assay_stream.cli.options import Bootstrap, VantageOptions, grouped, stated_servers
-from assay_stream.cli.shared import on_kafka, show_refused
+from assay_stream.cli.shared import on_kafka, say, show_refused
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.files.aside import Aside
@@ -102,7 +102,7 @@ def publish(
         raise ConfigurationError("bad_option", f"--from {source} needs --server-id")
     if output is not None:
         refuse_existing_file(output, force=force)
-    files = [file for path in files or () for file in files_in(path)]
+    files = [file for path in files or () for file in files_in(path, skipped=say)]
     refused: list[str] = []
     lacking: Counter[str] = Counter()
     observations: Observations

@@ -30,7 +30,7 @@ from assay_stream.replay.selection import Selection
 from assay_stream.text.counting import counted
 from assay_stream.text.escaping import visible
 
-store_app = typer.Typer(help="A store of inventory, evidence, alerts and decisions.", no_args_is_help=True)
+store_app = typer.Typer(help="Keep a store of inventory, evidence, alerts and decisions.", no_args_is_help=True)
 
 StoreFolder = Annotated[
     Path | None, typer.Option("--store", help="Folder of the store. Default: ASSAY_STREAM_STORE.", metavar="FOLDER")

@@ -24,7 +24,7 @@ def validate(
     profile: Annotated[EventProfileName, typer.Option(help="What each line must be; see below.")],
     file: Annotated[Path | None, typer.Argument(help="NDJSON, one value a line; standard input by default.")] = None,
 ) -> None:
-    """Check records against a profile: one JSON verdict for each line that is not blank.
+    """Check records against a profile: one JSON verdict per line.
 
     assay: a decision payload, the evidence record around one, or an observed call. handshake: a tool call event
     (FR-EVT-007) as Handshake's recorder takes it; handshake-published: as its text demands. htc: an HTC-1.0

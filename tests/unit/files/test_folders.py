@@ -69,3 +69,34 @@ def test_a_file_and_its_packed_copy_are_not_both_read(tmp_path: Path, packed: st
     """What ``gzip -k`` leaves would give every record twice."""
     with pytest.raises(InputError, match="twice"):
         names_of(a_folder(tmp_path, "in.ndjson", packed))
+
+
+def test_what_is_skipped_in_a_folder_is_named(tmp_path: Path) -> None:
+    """With the reason, once for the folder: a file that only begins like a result would be missed otherwise."""
+    folder = a_folder(tmp_path, "changes-of-may.ndjson", "evidence.ndjson", "o.ndjson", "notes.txt", ".hidden")
+    for kind, read, said in (
+        (None, ["o.ndjson"], "skipped changes-of-may.ndjson, evidence.ndjson, notes.txt (named like results"),
+        ("evidence", ["evidence.ndjson"], "skipped o.ndjson (not evidence*.ndjson)"),
+    ):
+        skipped: list[str] = []
+        assert [file.name for file in files_in(folder, kind, skipped.append)] == read
+        [sentence] = skipped
+        assert said in sentence
+
+
+def test_nothing_is_said_where_nothing_is_skipped(tmp_path: Path) -> None:
+    """Not about an archive, and not about results of other kinds where one is asked for."""
+    folder = a_folder(tmp_path, "calls.ndjson", "archive.json")
+    skipped: list[str] = []
+    list(files_in(folder, None, skipped.append))
+    list(files_in(a_folder(tmp_path, "alerts.ndjson", "evidence.ndjson") / "calls.ndjson", None, skipped.append))
+    (folder / "calls.ndjson").unlink()
+    list(files_in(folder, "alerts", skipped.append))
+    assert skipped == []
+
+
+def test_many_skipped_files_are_counted(tmp_path: Path) -> None:
+    """The first are named."""
+    skipped: list[str] = []
+    list(files_in(a_folder(tmp_path, "o.ndjson", *(f"{n}.txt" for n in range(10))), None, skipped.append))
+    assert "7.txt and 2 more" in skipped[0]
