@@ -229,6 +229,7 @@ def test_a_session_that_ends_while_a_form_is_filled_in_loses_nothing(
             browser.wait("return document.body.innerText.includes(arguments[0])", steps)
             assert browser.run("return document.querySelector('textarea').value") == "written for a long time"
             assert "Nothing was recorded" in browser.run("return document.querySelector('h1').innerText")
+            assert browser.run("return document.getElementById('live-state')") is None  # no update replaces it
             browser.run(axe)
             assert browser.run(SERIOUS) == []
             if steps == "not_signed_in":

@@ -189,6 +189,9 @@ class ConsoleService:
             return response
         return response
 
+    def _is_outside(self, session: Session | None) -> bool:
+        return self._door is not None and session is None
+
     def _problem(
         self, status: int, what: str, advice: str, *, code: str | None = None, session: Session | None = None
     ) -> web.Response:
@@ -196,7 +199,12 @@ class ConsoleService:
         return self._rendered(Answer(template="problem.html", data=data, status=status), "", session)
 
     def _rendered(self, answer: Answer, path: str, session: Session | None) -> web.Response:
-        shared: dict[str, Any] = {"path": path, "version": __version__, "session": session}
+        shared: dict[str, Any] = {
+            "path": path,
+            "version": __version__,
+            "session": session,
+            "is_outside": self._is_outside(session),
+        }
         body = self._renderer.page(answer.template, {**shared, **answer.data})
         response = web.Response(
             body=body, status=answer.status, content_type="text/html", charset="utf-8", headers=HEADERS

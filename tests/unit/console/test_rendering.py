@@ -32,7 +32,7 @@ def test_a_mark_cannot_be_forged() -> None:
 
 def test_expressions_are_escaped_though_no_filter_says_so() -> None:
     """By the environment: a new template cannot forget it."""
-    shared = {"path": "", "version": "1", "session": None}
+    shared = {"path": "", "version": "1", "session": None, "is_outside": False}
     page = Renderer().page("problem.html", {**shared, "code": None, "what": TEXTS[0], "advice": "a"})
     assert b"&lt;script&gt;" in page
     assert TEXTS[0].encode() not in page
