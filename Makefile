@@ -92,7 +92,7 @@ LOCK := $(VENV)-tools/bin/uv pip compile --quiet --universal --python-version 3.
 
 lock: $(VENV)-tools/.ready ## Regenerate every lock; pins that still fit stay (LOCK_OPTIONS=--upgrade).
 	$(LOCK) $(LOCK_OPTIONS) pyproject.toml deploy/requirements/dev.in $(foreach extra,cli tap extmcp otlp worker ingest console parquet zstd dev,--extra $(extra)) --output-file requirements.lock
-	$(LOCK) $(LOCK_OPTIONS) pyproject.toml --extra worker --extra tap --constraint requirements.lock --output-file deploy/requirements/image.lock
+	$(LOCK) $(LOCK_OPTIONS) pyproject.toml --extra worker --extra tap --extra console --constraint requirements.lock --output-file deploy/requirements/image.lock
 	$(LOCK) $(LOCK_OPTIONS) deploy/requirements/tools.in --output-file deploy/requirements/tools.lock
 	$(LOCK) $(LOCK_OPTIONS) deploy/requirements/schemathesis.in --output-file deploy/requirements/schemathesis.lock
 	$(LOCK) $(LOCK_OPTIONS) bench/requirements.txt --output-file bench/requirements.lock

@@ -17,6 +17,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 from assay_stream.config import Settings
+from assay_stream.console.watch import ConsoleMetrics
 from assay_stream.detect import RULES, DetectionRule
 from assay_stream.drift import CODES
 from assay_stream.drift.severity import DEFAULT_PROFILE, PROFILES, Level, assess
@@ -79,10 +80,10 @@ def metric_table() -> str:
     Raises:
         KeyError: a metric without an entry in ``data/metrics.toml``.
     """
-    registry = CollectorRegistry()
-    Metrics(registry)
+    registries = Metrics(CollectorRegistry()).registry, ConsoleMetrics(CollectorRegistry()).registry
     entries = tomllib.loads((DOCS / "data" / "metrics.toml").read_text(encoding="utf-8"))
-    names = [family.name + ("_total" if family.type == "counter" else "") for family in registry.collect()]
+    found = (family for registry in registries for family in registry.collect())
+    names = dict.fromkeys(family.name + ("_total" if family.type == "counter" else "") for family in found)
     return table(
         ["metric", "meaning", "look into it when"],
         ([f"`{name}`", entries[name]["meaning"], entries[name]["look_when"]] for name in names),

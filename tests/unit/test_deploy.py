@@ -1,4 +1,5 @@
-"""The example alert rules and the dashboard: well formed, and about metrics that there are."""
+"""What is in ``deploy/``: services with few rights and command lines that this version takes, and well-formed rules and
+panels about metrics that there are."""
 
 from __future__ import annotations
 
@@ -8,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
 from prometheus_client import CollectorRegistry
 
+from assay_stream.cli.app import app
+from assay_stream.console.watch import ConsoleMetrics
 from assay_stream.worker.metrics import Metrics
 
 ROOT = Path(__file__).parents[2]
@@ -19,6 +23,8 @@ RULES: list[dict[str, Any]] = [
     for group in yaml.safe_load((ROOT / "deploy/prometheus/rules.yml").read_text(encoding="utf-8"))["groups"]
     for rule in group["rules"]
 ]
+COMPOSE = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text(encoding="utf-8"))
+OURS = {name: service for name, service in COMPOSE["services"].items() if name != "broker"}
 DASHBOARD = json.loads((ROOT / "deploy/grafana/assay-stream.json").read_text(encoding="utf-8"))
 QUERIES = {rule["alert"]: rule["expr"] for rule in RULES} | {
     f"{panel['title']}/{target['refId']}": target["expr"]
@@ -29,10 +35,9 @@ QUERIES = {rule["alert"]: rule["expr"] for rule in RULES} | {
 
 def metric_names() -> dict[str, set[str]]:
     """Every name that a process serves, and its labels."""
-    registry = CollectorRegistry()
-    Metrics(registry)
+    registries = Metrics(CollectorRegistry()).registry, ConsoleMetrics(CollectorRegistry()).registry
     names: dict[str, set[str]] = {}
-    for metric in registry._collector_to_names:
+    for metric in (metric for registry in registries for metric in registry._collector_to_names):
         labels = set(metric._labelnames)
         [family] = metric.describe()
         suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}.get(family.type, [""])
@@ -90,3 +95,46 @@ def test_panels_do_not_lie_on_each_other() -> None:
     ]
     assert len(set(cells)) == len(cells)
     assert max(x for x, _ in cells) < 24
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_service_can_do_no_more_than_it_needs(name: str) -> None:
+    """Nothing but its volumes can be written, no capability is left, and no port is open beyond this machine."""
+    service: dict[str, Any] = OURS[name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ()))
+    assert not service.keys() & {"privileged", "cap_add", "user", "devices", "pid", "network_mode"}
+
+
+def test_the_console_reaches_no_broker() -> None:
+    """Neither a setting nor a network leads there."""
+    console = OURS["console"]
+    assert "environment" not in console
+    assert console["networks"] == ["console"]
+    others = [name for name, service in COMPOSE["services"].items() if "console" in service.get("networks", ())]
+    assert others == ["console"]
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_service_has_a_health_check(name: str) -> None:
+    """The image's, which asks the port that its command is given; a worker has that one by itself."""
+    command = " ".join(OURS[name]["command"]).replace("=", " ")
+    if OURS[name]["restart"] == "no":
+        assert OURS[name]["healthcheck"] == {"disable": True}
+    else:
+        assert command == "worker" or "--web-port 6066" in command
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_command_line_is_one_that_there_is(name: str) -> None:
+    """Every option of it, with its value."""
+    arguments: list[str] = list(OURS[name]["command"])
+    command: Any = typer.main.get_command(app)
+    context = command.make_context("assay-stream", [], resilient_parsing=True)
+    while hasattr(command, "resolve_command") and arguments and not arguments[0].startswith("-"):
+        _, found, arguments = command.resolve_command(context, arguments)
+        assert found is not None
+        command = found
+    command.make_context(name, arguments)

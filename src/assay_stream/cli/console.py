@@ -4,28 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
+import structlog
 import typer
 
+from assay_stream.cli.console_filling import FillingReport, run_filled
 from assay_stream.cli.console_users import user_app
 from assay_stream.cli.options import Bootstrap
 from assay_stream.cli.shared import InertFormatter, say
 from assay_stream.cli.store import StoreFolder, store_folder
 from assay_stream.cli.tap_http import address_of, serving_tls
-from assay_stream.config import command_settings
-from assay_stream.errors import ConfigurationError, needing_extra
+from assay_stream.config import Settings, command_settings, load_settings
+from assay_stream.errors import AssayStreamError, ConfigurationError, needing_extra
 from assay_stream.limits import HTTP_LIMITS
+from assay_stream.worker.logs import configure_logs
 
 if TYPE_CHECKING:
     from assay_stream.console.identity import Identity
     from assay_stream.observe.http.tap import Listener
 
+_log = structlog.get_logger(__name__)
+
 _EXTRA = "console"
+_NOT_HANDED_ON = frozenset({"store", "fill", "filling_fd", "bootstrap_servers"})
 
 
 console_app = typer.Typer(invoke_without_command=True)
@@ -54,6 +61,13 @@ def console(
     decide: Annotated[
         bool, typer.Option("--decide", help="Let operators decide; publishes to Kafka. Needs --identity.")
     ] = False,
+    fill: Annotated[
+        bool, typer.Option("--fill", help="Also run `store run`, in a process beside it that is restarted if it ends.")
+    ] = False,
+    web_port: Annotated[
+        int | None, typer.Option(min=0, max=65_535, help="Serve /healthz, /readyz and /metrics on this port.")
+    ] = None,
+    filling_fd: Annotated[int | None, typer.Option(hidden=True)] = None,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
     """Serve web pages over a store until told to stop: alerts with diffs, servers, tools, evidence, digests.
@@ -66,12 +80,7 @@ def console(
         return
     with needing_extra(_EXTRA):
         from assay_stream.console.identity import read_identity
-        from assay_stream.console.opening import now_us, open_door
-        from assay_stream.console.posting import Posting
-        from assay_stream.console.publishing import KafkaPublish
-        from assay_stream.console.reader import StoreReader
-        from assay_stream.console.service import ConsoleService
-        from assay_stream.observe.http.tap import Listener, serve
+        from assay_stream.observe.http.tap import Listener
     folder = store_folder(store)
     host, port = address_of(listen)
     tls = None if tls_cert is None else serving_tls(tls_cert, tls_key)
@@ -79,37 +88,108 @@ def console(
     hosts = frozenset(name.lower() for name in [*(allow_host or ()), *_own_host(known)])
     listener = Listener(host=host, port=port, tls=tls, hosts=hosts)
     _check(listener, known, behind_login=behind_login, decide=decide)
+    if fill:
+        brokers = [] if bootstrap_servers is None else ["--bootstrap-servers", bootstrap_servers]
+        filler = ["store", "run", "--store", str(folder), *brokers]
+        arguments = ["console", "--store", str(folder), *_given(context), *(brokers if decide else [])]
+        raise typer.Exit(asyncio.run(run_filled(arguments, filler, decide=decide)))
     settings = command_settings(bootstrap_servers=bootstrap_servers) if decide else None
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(InertFormatter("assay-stream console: %(message)s"))
-    logging.basicConfig(handlers=[handler], level=logging.WARNING)
-    logging.getLogger("assay_stream.console").setLevel(logging.INFO)  # who signs in
+    hosted = None if web_port is None else load_settings()
+    if hosted is None:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(InertFormatter("assay-stream console: %(message)s"))
+        logging.basicConfig(handlers=[handler], level=logging.WARNING)
+        logging.getLogger("assay_stream.console").setLevel(logging.INFO)  # who signs in
+    else:
+        configure_logs(hosted)
+    asyncio.run(_run(folder, listener, known, settings, hosted, web_port, filling_fd))
 
-    async def run() -> None:
-        stop, loop = asyncio.Event(), asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop.set)
-        door = None if known is None else open_door(known, decides=decide, is_tls=tls is not None)
-        publish = None if settings is None else KafkaPublish(settings)
-        reader = StoreReader(folder)
-        posting = None if publish is None else Posting(reader, publish, clock=now_us)
-        mode = "operators decide" if decide else "read-only"
-        try:
-            await serve(
-                ConsoleService(reader, listener, door=door, posting=posting).application(),
-                listener,
-                HTTP_LIMITS,
-                lambda port: say(f"{_address(listener, port)} (store {folder}, {mode})"),
-                stop,
-            )
-        finally:
-            reader.close()
-            if door is not None:
-                await door.aclose()
-            if publish is not None:
-                await publish.aclose()
 
-    asyncio.run(run())
+async def _run(
+    folder: Path,
+    listener: Listener,
+    identity: Identity | None,
+    settings: Settings | None,
+    hosted: Settings | None,
+    web_port: int | None,
+    filling_fd: int | None,
+) -> None:
+    """Serve until told to stop.
+
+    Args:
+        settings: of Kafka, where operators decide.
+        hosted: of logs and of the port for operators of this process, where it has one.
+        filling_fd: pipe over which it is told about the process that fills the store.
+    """
+    with needing_extra(_EXTRA):
+        from assay_stream.console.opening import now_us, open_door
+        from assay_stream.console.posting import Posting
+        from assay_stream.console.publishing import KafkaPublish
+        from assay_stream.console.reader import StoreReader
+        from assay_stream.console.service import ConsoleService
+        from assay_stream.console.watch import ConsoleWatch, process_metrics
+        from assay_stream.observe.http.tap import Listener, serve
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    filling = FillingReport(stop.set)
+    if filling_fd is not None:
+        await loop.connect_read_pipe(lambda: filling, os.fdopen(filling_fd, "rb"))
+    door = None if identity is None else open_door(identity, decides=settings is not None, is_tls=bool(listener.tls))
+    publish = None if settings is None else KafkaPublish(settings)
+    metrics = process_metrics(load_settings().producer() if hosted is None else hosted.producer())
+    reader = StoreReader(folder)
+    posting = None if publish is None else Posting(reader, metrics.counting(publish), clock=now_us)
+    mode = "read-only" if settings is None else "operators decide"
+    service = ConsoleService(
+        reader, listener, door=door, posting=posting, filling=lambda: filling.text, note=metrics.answered
+    )
+
+    def started(port: int) -> None:
+        text = f"{_address(listener, port)} (store {folder}, {mode})"
+        if hosted is None:
+            say(text)
+        else:
+            _log.info("console_started", address=_address(listener, port), store=str(folder), mode=mode)
+
+    async def watched() -> None:
+        if hosted is None or web_port is None:
+            return
+        is_filled = None if filling_fd is None else lambda: filling.text is None
+        watch = ConsoleWatch(reader, metrics, streams=lambda: service.streams, is_filled=is_filled)
+        pages = Listener(host=hosted.web_host, port=web_port)
+        await serve(watch.application(), pages, HTTP_LIMITS, _log_port, stop)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(watched())
+            await serve(service.application(), listener, HTTP_LIMITS, started, stop)
+    except* AssayStreamError as errors:
+        raise errors.exceptions[0] from None
+    finally:
+        reader.close()
+        if door is not None:
+            await door.aclose()
+        if publish is not None:
+            await publish.aclose()
+    if hosted is not None:
+        _log.info("console_ended")
+
+
+def _log_port(port: int) -> None:
+    _log.info("serving_metrics", port=port)
+
+
+def _given(context: typer.Context) -> list[str]:
+    """Return the options of this command line that are the console's own."""
+    arguments = []
+    for parameter in context.command.params:
+        value = context.params.get(parameter.name or "")
+        if parameter.name in _NOT_HANDED_ON or value is None or value is False:
+            continue
+        for each in value if isinstance(value, (list, tuple)) else [value]:
+            arguments += [parameter.opts[0]] if each is True else [parameter.opts[0], str(each)]
+    return arguments
 
 
 def _own_host(identity: Identity | None) -> list[str]:

@@ -85,7 +85,7 @@ class Renderer:
             lstrip_blocks=True,
         )
         self._environment.filters |= {"lines": lines, "plain": plain, "when": when, "bare": bare, "counted": counted}
-        self._environment.globals |= {"url": url}
+        self._environment.globals |= {"url": url, "filling": None}
 
     def page(self, template: str, data: Mapping[str, Any]) -> bytes:
         """Return a page; a lone surrogate, which UTF-8 cannot hold, becomes ``?``."""

@@ -29,7 +29,9 @@ from assay_stream.readmodel.queries import Store
 
 _log = logging.getLogger(__name__)
 
-_STATIC = {"/static/console.css": "text/css", "/static/console.js": "text/javascript"}
+STATIC = {"/static/console.css": "text/css", "/static/console.js": "text/javascript"}
+"""Files of the pages by address, and their types."""
+
 _METHODS = ("GET", "HEAD")
 _NOTHING_SENT = frozenset({"broker_unreachable", "console_busy", "store_slow", "store_failing"})
 """Errors after which it is certain that no decision was recorded."""
@@ -43,6 +45,8 @@ class ConsoleService:
         listener: where it listens, and which names it serves.
         door: knows who asks; without it nobody is asked who they are, and nothing can be decided.
         posting: carries out what forms ask for; without it the console only shows.
+        filling: what to say on pages about the process that fills the store, if anything.
+        note: is given method, path and status of each request that was answered.
         clock: the time now, microseconds since the epoch.
     """
 
@@ -53,6 +57,8 @@ class ConsoleService:
         *,
         door: Door | None = None,
         posting: Posting | None = None,
+        filling: Callable[[], str | None] = lambda: None,
+        note: Callable[[str, str, int], None] = lambda method, path, status: None,  # noqa: ARG005 -- nobody counts
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000,
         limits: ConsoleLimits = CONSOLE_LIMITS,
     ) -> None:
@@ -60,13 +66,15 @@ class ConsoleService:
         self._hosts = listener.hosts_served
         self._door = door
         self._posting = posting
+        self._filling = filling
+        self._note = note
         self._clock = clock
         self._limits = limits
         self._renderer = Renderer()
-        self._live = Live(lambda: reader.ask(_positions), limits)
+        self._live = Live(self._look, limits)
         self._static = {
             path: (files(__package__).joinpath(path.removeprefix("/")).read_bytes(), kind)
-            for path, kind in _STATIC.items()
+            for path, kind in STATIC.items()
         }
 
     def application(self) -> web.Application:
@@ -80,8 +88,22 @@ class ConsoleService:
         app.on_shutdown.append(stop)
         return app
 
+    @property
+    def streams(self) -> int:
+        """How many pages are kept up to date."""
+        return self._live.streams
+
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer one request."""
+        response = await self._handled(request)
+        self._note(request.method, request.path, response.status)
+        return response
+
+    async def _look(self) -> object:
+        filling = self._filling()
+        return filling, (await self._reader.ask(_positions) if filling is None else None)
+
+    async def _handled(self, request: web.Request) -> web.StreamResponse:
         if not is_host_served(request.headers.get("Host", ""), self._hosts):
             return self._problem(421, "No such host is served here.", "Add the name with --allow-host.")
         if _is_of_another_page(request):
@@ -203,6 +225,7 @@ class ConsoleService:
             "path": path,
             "version": __version__,
             "session": session,
+            "filling": self._filling(),
             "is_outside": self._is_outside(session),
         }
         body = self._renderer.page(answer.template, {**shared, **answer.data})

@@ -139,6 +139,11 @@ class Store(CallQueries, InventoryQueries, PinQueries, ReviewQueries):
             )
         )
 
+    def looked_us(self) -> int | None:
+        """Return when it was last seen how far the logs go, ``None`` where it is not filled from topics."""
+        found: int | None = meta(self._connection, "looked_us", None)
+        return found
+
     @at_one_moment
     def status(self) -> StoreStatus:
         """Return what the store holds, and what not."""
@@ -160,7 +165,7 @@ class Store(CallQueries, InventoryQueries, PinQueries, ReviewQueries):
             complete_since_us=meta(self._connection, "horizon_us", None) if is_cut else None,
             drops=drops,
             updated_us=max((row.time_us for row in positions), default=None),
-            looked_us=meta(self._connection, "looked_us", None),
+            looked_us=self.looked_us(),
             positions=positions,
         )
 

@@ -1,0 +1,176 @@
+"""What operators watch of the console, on a port of its own: whether it is alive and ready, and what it counts.
+
+Every label value is one of a fixed set: nothing that a browser sends becomes one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, ProcessCollector, generate_latest
+
+from assay_stream import __version__
+from assay_stream.console.actions import ACTIONS
+from assay_stream.console.door import CALLBACK, SIGN_IN, SIGN_OUT, START
+from assay_stream.console.forms import Decision
+from assay_stream.console.opening import now_us
+from assay_stream.console.pages import PAGES
+from assay_stream.console.posting import Publish
+from assay_stream.console.reader import StoreReader
+from assay_stream.console.service import STATIC
+from assay_stream.errors import AssayStreamError
+from assay_stream.model.envelope import Producer
+from assay_stream.worker.http import Health, index_page
+
+PUBLISHED, FAILED, SIGNED_IN, REFUSED = "published", "failed", "ok", "failed"
+
+_BUSY = frozenset({"console_busy", "store_slow"})
+"""The store opens, and others use it."""
+
+_KNOWN = frozenset({*PAGES, *ACTIONS, *STATIC, SIGN_IN, SIGN_OUT, START, CALLBACK, "/events"})
+_ELSE = "other"
+
+
+class ConsoleMetrics:
+    """All metrics of the console."""
+
+    def __init__(self, registry: CollectorRegistry, producer: Producer | None = None) -> None:
+        self.registry = registry
+        self.requests = Counter(
+            "assay_stream_console_requests", "Requests answered.", ["page", "status"], registry=registry
+        )
+        self.sign_ins = Counter("assay_stream_console_sign_ins", "Attempts to sign in.", ["outcome"], registry=registry)
+        self.decisions = Counter(
+            "assay_stream_console_decisions", "Decisions sent to Kafka.", ["outcome"], registry=registry
+        )
+        self.streams = Gauge("assay_stream_console_streams", "Pages kept up to date now.", registry=registry)
+        self.store_age = Gauge(
+            "assay_stream_console_store_age_seconds",
+            "Since it was last seen how far the store's topics go.",
+            registry=registry,
+        )
+        self.stage_ready = Gauge(
+            "assay_stream_stage_ready", "1 while a stage does its work, as /readyz says.", ["stage"], registry=registry
+        )
+        build = Gauge(
+            "assay_stream_build_info", "1, with the version and the commit of this process.", ["version", "git"],
+            registry=registry,
+        )  # fmt: skip
+        made = producer or Producer(version=__version__)
+        build.labels(made.version, made.git).set(1)
+        # There from the start, at 0: an increase from nothing to 1 is none for Prometheus.
+        for outcome in (SIGNED_IN, REFUSED):
+            self.sign_ins.labels(outcome)
+        for outcome in (PUBLISHED, FAILED):
+            self.decisions.labels(outcome)
+
+    def answered(self, method: str, path: str, status: int) -> None:
+        """Count a request."""
+        self.requests.labels(path if path in _KNOWN else _ELSE, str(status)).inc()
+        if (method, path) in (("POST", SIGN_IN), ("GET", CALLBACK)):
+            self.sign_ins.labels(SIGNED_IN if status == 303 else REFUSED).inc()
+
+    def counting(self, publish: Publish) -> Publish:
+        """Return a way to publish that is counted."""
+
+        async def counted(decisions: Sequence[Decision], author: str) -> None:
+            outcome = FAILED
+            try:
+                await publish(decisions, author)
+                outcome = PUBLISHED
+            finally:
+                self.decisions.labels(outcome).inc(len(decisions))
+
+        return counted
+
+
+class ConsoleWatch:
+    """Serves health and metrics.
+
+    Args:
+        reader: of the store.
+        streams: how many pages are kept up to date.
+        is_filled: whether the process that fills the store runs; ``None`` where that is not this console's concern.
+        clock: the time now, microseconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        reader: StoreReader,
+        metrics: ConsoleMetrics,
+        *,
+        streams: Callable[[], int],
+        is_filled: Callable[[], bool] | None = None,
+        clock: Callable[[], int] = now_us,
+    ) -> None:
+        self._reader = reader
+        self._metrics = metrics
+        self._streams = streams
+        self._clock = clock
+        self._opens = False
+        self._looked_us: int | None = None
+        self._health = Health()
+        self._health.watch("console", lambda: self._opens)
+        self._is_filled = is_filled
+
+    def application(self) -> web.Application:
+        """Return what aiohttp serves."""
+        app = web.Application()
+        pages: dict[str, Callable[[web.Request], Awaitable[web.Response]]] = {
+            "/": self._index,
+            "/healthz": self._healthz,
+            "/readyz": self._readyz,
+            "/metrics": self._text,
+        }
+        for path, page in pages.items():
+            app.router.add_get(path, page)
+        return app
+
+    async def _index(self, request: web.Request) -> web.Response:  # noqa: ARG002 -- as every page
+        await self._look()
+        return web.Response(text=index_page(self._health, __version__), content_type="text/html")
+
+    async def _healthz(self, request: web.Request) -> web.Response:  # noqa: ARG002 -- as every page
+        status, body = self._health.liveness()
+        return web.json_response(body, status=status)
+
+    async def _readyz(self, request: web.Request) -> web.Response:  # noqa: ARG002 -- as every page
+        code = await self._look()
+        status, body = self._health.readiness()
+        age_s = self._age_s()
+        more = {} if self._is_filled is None else {"filled": self._is_filled()}
+        return web.json_response({**body, **more, "store_age_s": age_s, "error": code}, status=status)
+
+    async def _text(self, request: web.Request) -> web.Response:  # noqa: ARG002 -- as every page
+        await self._look()
+        metrics = self._metrics
+        metrics.streams.set(self._streams())
+        age_s = self._age_s()
+        metrics.store_age.set(float("nan") if age_s is None else age_s)
+        metrics.stage_ready.labels("console").set(self._opens)
+        if self._is_filled is not None:
+            metrics.stage_ready.labels("filling").set(self._is_filled())
+        return web.Response(body=generate_latest(metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    def _age_s(self) -> float | None:
+        """Return how long ago it was seen how far the store's topics go, seconds; ``None`` where nobody did."""
+        return None if self._looked_us is None else max(0, self._clock() - self._looked_us) / 1e6
+
+    async def _look(self) -> str | None:
+        """Try the store, and return why it does not open."""
+        try:
+            self._looked_us = await self._reader.ask(lambda store: store.looked_us())
+        except AssayStreamError as error:
+            if error.code not in _BUSY:
+                self._opens, self._looked_us = False, None
+                return error.code
+        self._opens = True
+        return None
+
+
+def process_metrics(producer: Producer) -> ConsoleMetrics:
+    """Return the metrics of this process, with what it takes of the machine."""
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    return ConsoleMetrics(registry, producer)

@@ -1,0 +1,95 @@
+"""``assay-stream console --fill`` on real Kafka: one command, and a console that is alive."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from assay_stream.model.record import Role
+from tests.support.deployment import Deployment, free_port
+from tests.support.fleet import Fleet
+
+pytestmark = [pytest.mark.kafka, pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")]
+
+
+def get(address: str) -> str:
+    """What is at an address, with any status; empty where nobody answers yet."""
+    try:
+        with urllib.request.urlopen(address, timeout=20) as answer:  # noqa: S310 -- ours
+            return str(answer.read().decode())
+    except urllib.error.HTTPError as error:
+        return error.read().decode()
+    except OSError:
+        return ""
+
+
+async def until(condition: Callable[[], object], log: Path) -> None:
+    """Wait for something to come true."""
+    for _ in range(600):
+        if await asyncio.to_thread(condition):
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError(log.read_text()[-3_000:])
+
+
+def filler_of(pid: int) -> int:
+    """The process that fills the store."""
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        if b"\0store\0" in Path(f"/proc/{child}/cmdline").read_bytes():
+            return int(child)
+    return 0
+
+
+async def test_a_console_fills_its_own_store(deployment: Deployment, tmp_path: Path) -> None:
+    """From nothing; its filler is killed, which shows, and what comes later is there all the same."""
+    worker = deployment.start_worker()
+    await worker.wait_ready()
+    history = list(Fleet(servers=2, calls=40, changes=2).history())
+    for role in (Role.SNAPSHOTS, Role.CALLS):
+        await deployment.send(role, [(key, value) for its, key, value in history if its is role])
+    folder, log, web_port, port = tmp_path / "store", tmp_path / "log", free_port(), free_port()
+    command = ["console", "--fill", "--store", str(folder), "--listen", f"127.0.0.1:{port}"]
+    with log.open("wb") as stderr:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "assay_stream", *command, "--web-port", str(web_port)],
+            env=os.environ | deployment.env | {"ASSAY_STREAM_STORE_DAYS": "36500"},
+            stderr=stderr,
+        )
+    address = f"http://127.0.0.1:{port}"
+    try:
+        await until(lambda: "server-1" in get(f"{address}/servers"), log)
+        ready = json.loads(get(f"http://127.0.0.1:{web_port}/readyz"))
+        assert (ready["ready"], ready["filled"]) == (True, True)
+        # It is brought up to date every five seconds, though nothing is new.
+        await asyncio.sleep(8)
+        assert json.loads(get(f"http://127.0.0.1:{web_port}/readyz"))["store_age_s"] < 7
+
+        first = filler_of(process.pid)
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: "was ended by signal 9" in log.read_text(), log)
+        await until(lambda: filler_of(process.pid) not in (0, first), log)
+        more = list(Fleet(servers=3, calls=60, changes=2).history())
+        for role in (Role.SNAPSHOTS, Role.CALLS):
+            await deployment.send(role, [(key, value) for its, key, value in more if its is role])
+        await until(lambda: "server-2" in get(f"{address}/servers"), log)
+        assert "The process that fills the store" not in get(f"{address}/health")
+        metrics = get(f"http://127.0.0.1:{web_port}/metrics")
+        assert re.search(r'^assay_stream_console_requests_total\{page="/servers",status="200"\} \d', metrics, re.M)
+        assert 'assay_stream_stage_ready{stage="filling"} 1.0' in metrics
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.to_thread(process.wait, 40) == 0
+    started = [json.loads(line) for line in log.read_text().splitlines() if "console_started" in line]
+    assert [line["address"] for line in started] == [f"{address}/"]
+    assert [line for line in log.read_text().splitlines() if '"level": "error"' in line] == []
