@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import logging
+import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -155,8 +157,10 @@ async def test_an_unknown_user_is_checked_as_a_known_one(
     from assay_stream.console import ways
 
     checked: list[str] = []
+    loop = threading.get_ident()
 
     def check(hashed: str, _: str) -> bool:
+        assert threading.get_ident() != loop  # pages are served meanwhile
         checked.append(hashed.rpartition("$")[0].rpartition("$")[0])
         return False
 
@@ -370,6 +374,41 @@ async def test_what_belongs_to_another_way_is_not_there(
 
 def _hashes(path: Path) -> list[str]:
     return [user.hash for user in read_users(path).values()]
+
+
+@pytest.mark.parametrize("address", ["/", "/sign-in", "/sign-out", "/nowhere"])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_every_answer_forbids_frames_and_scripts(fleet: Path, tmp_path: Path, method: str, address: str) -> None:
+    """Those that lead elsewhere, or refuse, too."""
+    async with with_users(fleet, tmp_path) as (client, _, _):
+        for headers in ({}, of_page(client)):
+            answer = await client.request(method, address, headers=headers, allow_redirects=False)
+            assert {name: answer.headers[name] for name in HEADERS} == HEADERS
+
+
+async def test_secrets_are_compared_in_constant_time(
+    fleet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The token of a form, and what a proxy shows."""
+    compared: list[bytes] = []
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.append(other)
+        return one == other
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    async with with_users(fleet, tmp_path) as (client, _, _):
+        await sign_in(client)
+        token = await token_of(client)
+        await client.post("/sign-out", data={"csrf": "wrong"}, headers=of_page(client))
+        assert token.encode() in compared
+    monkeypatch.setenv("CONSOLE_SECRET", "shared")
+    async with served(fleet, proxy=PROXY | {"secret_header": "X-Secret", "secret_env": "CONSOLE_SECRET"}) as (
+        client,
+        _,
+    ):
+        await shown(client, **{"X-User": "victor", "X-Secret": "wrong"})
+        assert b"shared" in compared
 
 
 async def test_who_signs_in_and_from_where_is_logged(
