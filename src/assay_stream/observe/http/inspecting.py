@@ -32,7 +32,7 @@ from assay_stream.observe.events import Vantage
 from assay_stream.observe.http.credentials import Contexts
 from assay_stream.observe.http.headers import HeaderFields
 from assay_stream.observe.http.traffic import Traffic
-from assay_stream.observe.http.watching import Inspection, Note, Watched
+from assay_stream.observe.http.watching import Inspection, Missed, Note, Watched
 from assay_stream.observe.sinks import Sink
 
 OpensSink = Callable[[], AbstractAsyncContextManager[Sink]]
@@ -79,11 +79,11 @@ class InspectingProcess:
         self._job = job
         self.cost_bytes = job.limits.exchange_cost_bytes
         self.now = clock_s
-        self.missed_exchanges = 0
+        self._missed = Missed()
         self._failures = Failures()
         self._numbers = itertools.count(1)
-        self._open_exchanges: set[int] = set()
-        """Those that the process now running was given."""
+        self._open_exchanges: dict[int, str] = {}
+        """Those that the process now running was given, with the paths of their servers."""
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -93,6 +93,10 @@ class InspectingProcess:
     @property
     def failures(self) -> int:
         return self._failures.count
+
+    @property
+    def missed_exchanges(self) -> int:
+        return self._missed.exchanges
 
     @property
     def is_running(self) -> bool:
@@ -113,6 +117,7 @@ class InspectingProcess:
         if self._minding is not None:
             self._minding.cancel()
             await asyncio.wait([self._minding])
+        self._report_missed()
         self._write()
         if self._process is None or self._process.stdin is None:
             return
@@ -140,22 +145,35 @@ class InspectingProcess:
         kept_bytes = self._waiting_bytes + self._process.stdin.transport.get_write_buffer_size()
         if size_bytes and kept_bytes + size_bytes > self._job.limits.backlog_bytes_max:
             return False
-        frame = _framed(marshal.dumps((path, number, notes)))
         if is_last:
-            self._open_exchanges.discard(number)
+            self._open_exchanges.pop(number, None)
         else:
-            self._open_exchanges.add(number)
-        self._waiting.append(frame)
-        self._waiting_bytes += len(frame)
+            self._open_exchanges[number] = path
+        self._wait((path, number, notes))
+        if size_bytes:
+            self._report_missed()
         if self._waiting_bytes > _WRITTEN_AT_ONCE_BYTES:
             self._write()
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._job.limits.inspect_pause_s, self._write)
         return True
 
+    def miss(self, path: str) -> None:
+        self._missed.note(path)
+
     def note_failure(self) -> None:
         """Count the failure that is being handled."""
         self._failures.note()
+
+    def _report_missed(self) -> None:
+        if self._process is not None:
+            for what in self._missed.take(self.now()):
+                self._wait(what)
+
+    def _wait(self, what: tuple[str, int, list[Note]]) -> None:
+        frame = _framed(marshal.dumps(what))
+        self._waiting.append(frame)
+        self._waiting_bytes += len(frame)
 
     def _write(self) -> None:
         if self._timer is not None:
@@ -212,7 +230,8 @@ class InspectingProcess:
 
     def _note_end(self, code: int) -> None:
         self._process = None
-        self.missed_exchanges += len(self._open_exchanges)
+        for path in self._open_exchanges.values():
+            self._missed.note(path)
         self._open_exchanges.clear()
         self._waiting, self._waiting_bytes = [], 0
         _log.error(

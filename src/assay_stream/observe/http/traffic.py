@@ -22,7 +22,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
 from assay_stream.limits import HTTP_LIMITS, HttpLimits
-from assay_stream.observe.events import Observation, Vantage
+from assay_stream.observe.events import Observation, Vantage, loss_event
 from assay_stream.observe.http.bodies import Body, Opaque, Unreadable, body_of, plain_body
 from assay_stream.observe.http.connections import Connection, Connections
 from assay_stream.observe.http.credentials import Context, Contexts
@@ -105,6 +105,8 @@ class Traffic:
         limits: HttpLimits = HTTP_LIMITS,
         message_bytes_max: int = LINE_BYTES_MAX,
     ) -> None:
+        self._vantage = vantage
+        self._new_id = new_id
         self._contexts = contexts
         self.hides = hides
         self._kept_bytes = 0
@@ -288,6 +290,10 @@ class Traffic:
     def lost(self, exchange: Exchange, direction: Direction, at: datetime) -> list[Observation]:
         """Note that bytes of a body passed unseen, and return what that yields."""
         return exchange.connection.observer.missed(direction, at, exchange=exchange.number)
+
+    def missed(self, exchanges: int, at: datetime) -> list[Observation]:
+        """Return what says that exchanges passed unseen. What was in them is not known: each counts as a call."""
+        return [loss_event(self._vantage, event_id=self._new_id(), observed_at=at, lists=0, calls=exchanges)]
 
     def closed(self, exchange: Exchange, ending: Ending, at: datetime) -> list[Observation]:
         """End an exchange; what it leaves unanswered is answered elsewhere, or never."""

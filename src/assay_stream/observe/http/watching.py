@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -27,7 +28,7 @@ Note = tuple[str, tuple[Any, ...], float, Direction | None]
 """Something that passed: the method of ``Traffic`` that takes it, what passed, when (seconds since the epoch), and the
 direction of the bytes, if it is any."""
 
-_OPEN, _CLOSED = "open", "closed"
+_OPEN, _CLOSED, _MISSED = "open", "closed", "missed"
 _FINISH_LIMIT_S = 30.0
 
 _log = logging.getLogger(__name__)
@@ -69,6 +70,8 @@ class Inspection:
     def _step(
         self, traffic: Traffic, number: int, step: str, what: tuple[Any, ...], at: datetime
     ) -> Iterable[Observation]:
+        if step == _MISSED:
+            return traffic.missed(what[0], at)
         if step == _OPEN:
             method, fields = what
             self._exchanges[number], observations = traffic.open(number, method, fields, at)
@@ -86,7 +89,6 @@ class Carrier(Protocol):
     """Takes notes to where they are inspected."""
 
     cost_bytes: int
-    missed_exchanges: int
 
     def now(self) -> float:
         """Return the time of what passes now, in seconds since the epoch."""
@@ -94,8 +96,31 @@ class Carrier(Protocol):
     def add(self, size_bytes: int, path: str, number: int, notes: list[Note]) -> bool:
         """Take notes of an exchange with a server, and return whether there was room; for none of a size there is."""
 
+    def miss(self, path: str) -> None:
+        """Count an exchange with a server that is not observed."""
+
     def note_failure(self) -> None:
         """Count the failure that is being handled."""
+
+
+class Missed:
+    """Exchanges that are not observed, by the path of their server, until that is published."""
+
+    def __init__(self) -> None:
+        self.exchanges = 0
+        """All, published or not."""
+        self._counts: Counter[str] = Counter()
+
+    def note(self, path: str) -> None:
+        """Count one."""
+        self.exchanges += 1
+        self._counts[path] += 1
+
+    def take(self, at_s: float) -> Iterator[tuple[str, int, list[Note]]]:
+        """Yield what ``Inspection.look`` takes to publish the counts, and begin anew."""
+        counts, self._counts = self._counts, Counter()
+        for path, count in counts.items():
+            yield path, 0, [(_MISSED, (count,), at_s, None)]
 
 
 class HttpWatch:
@@ -116,7 +141,7 @@ class HttpWatch:
         self._backlog = Backlog(
             "assay-stream watch", bytes_max=limits.backlog_bytes_max, last=self._end, pause_s=limits.inspect_pause_s
         )
-        self.missed_exchanges = 0
+        self._missed = Missed()
         """Those that began while the backlog was full."""
         self._inspection = Inspection(traffic, publish=publish, failed=self._backlog.note_failure)
         self._clock = clock
@@ -127,12 +152,17 @@ class HttpWatch:
     def failures(self) -> int:
         return self._backlog.failures
 
+    @property
+    def missed_exchanges(self) -> int:
+        return self._missed.exchanges
+
     def start(self) -> None:
         """Start to inspect."""
         self._backlog.start()
 
     def finish(self) -> None:
         """Inspect what waits, within a limit."""
+        self._report_missed()
         self._backlog.finish()
         self._backlog.join(_FINISH_LIMIT_S)
         if self._backlog.is_alive():
@@ -146,10 +176,20 @@ class HttpWatch:
         return self._clock().timestamp()
 
     def add(self, size_bytes: int, path: str, number: int, notes: list[Note]) -> bool:
-        return self._backlog.add(size_bytes, functools.partial(self._inspection.look, path, number, notes))
+        fits = self._backlog.add(size_bytes, functools.partial(self._inspection.look, path, number, notes))
+        if fits and size_bytes:
+            self._report_missed()
+        return fits
+
+    def miss(self, path: str) -> None:
+        self._missed.note(path)
 
     def note_failure(self) -> None:
         self._backlog.note_failure()
+
+    def _report_missed(self) -> None:
+        for what in self._missed.take(self.now()):
+            self._backlog.add(0, functools.partial(self._inspection.look, *what))
 
     def _end(self) -> None:
         self._inspection.close(self._clock())
@@ -235,7 +275,7 @@ class Watched:
         kept[place:place] = [("lost", (each,), at_s, None) for each in lost]
         if not self._add(cost_bytes, kept):
             self._unobserved = True
-            self._carrier.missed_exchanges += 1
+            self._carrier.miss(self._path)
 
     def _add(self, size_bytes: int, notes: list[Note]) -> bool:
         fits = self._carrier.add(size_bytes, self._path, self._number, notes)

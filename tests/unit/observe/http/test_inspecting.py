@@ -73,7 +73,7 @@ async def test_a_sink_that_cannot_be_opened_is_said_at_the_start(tmp_path: Path)
 
 
 async def test_what_the_pipe_has_no_room_for_is_counted(tmp_path: Path) -> None:
-    """A list without its answer is published as unreadable; an exchange that does not fit at all is counted."""
+    """A list without its answer is published as unreadable; exchanges that do not fit at all, as lost."""
     process = inspecting(tmp_path / "out.ndjson", backlog_bytes_max=4_096 + 500)
     await process.start()
     await list_passes(process, TOOLS + b" " * 5_000)
@@ -81,14 +81,15 @@ async def test_what_the_pipe_has_no_room_for_is_counted(tmp_path: Path) -> None:
         process.opened("/mcp", "POST", HEADERS).from_client(None)
     assert process.missed_exchanges == 2
     await process.finish()
-    [snapshot] = published(tmp_path / "out.ndjson")
+    snapshot, loss = published(tmp_path / "out.ndjson")
     assert snapshot["tools"] == {"unreadable": "line missed"}
+    assert (loss["lists"], loss["calls"]) == (0, 2)
 
 
 async def test_a_process_that_dies_is_replaced_and_what_it_missed_is_counted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Requests pass meanwhile; the exchange that was open when it died is counted once."""
+    """Requests pass meanwhile; the exchange that was open when it died is counted once, and published as lost."""
     process = inspecting(tmp_path / "out.ndjson")
     await process.start()
     unfinished = process.opened("/mcp", "POST", HEADERS)
@@ -105,7 +106,8 @@ async def test_a_process_that_dies_is_replaced_and_what_it_missed_is_counted(
             await asyncio.sleep(0.01)
     await list_passes(process)
     await process.finish()
-    assert [each["completeness"] for each in published(tmp_path / "out.ndjson")] == ["complete"]
+    loss, snapshot = published(tmp_path / "out.ndjson")
+    assert (loss["calls"], snapshot["completeness"]) == (2, "complete")
     assert process.missed_exchanges == 2
     assert "has ended (-9)" in caplog.text
 

@@ -63,9 +63,10 @@ async def test_a_list_that_the_backlog_has_no_room_for_is_published_as_unreadabl
 
 
 async def test_an_exchange_that_the_backlog_has_no_room_for_is_counted() -> None:
-    """It passes unobserved."""
+    """It passes unobserved, and what is published says so."""
     watching = Watching(backlog_bytes_max=4_096 + 200)
     await watching.list_passes()
     await watching.list_passes()
     assert watching.watch.missed_exchanges == 1
-    assert len(watching.finish()) == 1
+    snapshot, loss = watching.finish()
+    assert (snapshot["completeness"], loss["lists"], loss["calls"]) == ("complete", 0, 1)
