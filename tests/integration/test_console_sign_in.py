@@ -16,7 +16,6 @@ from assay_stream.readmodel import schema
 from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import AlertFilter
 from deploy.local.servers import node_package
-from tests.integration.test_console import AXE, SERIOUS
 from tests.support.browser import HOW, MISSING, Browser, a_browser
 from tests.support.command import run_command_text
 from tests.support.console import a_store
@@ -191,30 +190,22 @@ def test_the_pages_of_signing_in_have_no_serious_accessibility_issue(
     fleet: Path, tmp_path: Path, browser: Browser, dark: bool
 ) -> None:
     """By axe: to sign in, refused, and signed in."""
-    axe = (node_package(*AXE) / "axe.min.js").read_text(encoding="utf-8")
-    preference = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-    browser.command("goog/cdp/execute", cmd="Emulation.setEmulatedMedia", params={"features": [preference]})
-
-    def check() -> None:
-        browser.run(axe)
-        assert browser.run(SERIOUS) == []
-
+    browser.prefers(color_scheme="dark" if dark else "light")
     with console(fleet, with_password(tmp_path)) as address:
         browser.open(f"{address}/")
-        check()
+        assert browser.serious() == []
         type_in(browser, ("user", "victor"), ("password", "a wrong password"))
         browser.wait("return document.querySelector('[role=alert]') !== null")
-        check()
+        assert browser.serious() == []
         type_in(browser, ("password", PASSWORD))
         browser.wait("return location.pathname === '/'")
-        check()
+        assert browser.serious() == []
 
 
 def test_a_session_that_ends_while_a_form_is_filled_in_loses_nothing(
     fleet: Path, tmp_path: Path, browser: Browser
 ) -> None:
     """Nor do brokers that are away: what was entered stands in the page that says so, to be sent again from there."""
-    axe = (node_package(*AXE) / "axe.min.js").read_text(encoding="utf-8")
     arguments = ("--decide", "--bootstrap-servers", "127.0.0.1:1")
     with console(fleet, with_password(tmp_path), *arguments) as address:
         uid = first_alert(fleet)
@@ -230,8 +221,7 @@ def test_a_session_that_ends_while_a_form_is_filled_in_loses_nothing(
             assert browser.run("return document.querySelector('textarea').value") == "written for a long time"
             assert "Nothing was recorded" in browser.run("return document.querySelector('h1').innerText")
             assert browser.run("return document.getElementById('live-state')") is None  # no update replaces it
-            browser.run(axe)
-            assert browser.run(SERIOUS) == []
+            assert browser.serious() == []
             if steps == "not_signed_in":
                 assert browser.run(SIGN_IN, PASSWORD) == 200
             click(browser, "form.again button")

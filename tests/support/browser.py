@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
 import subprocess
@@ -13,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from deploy.local.servers import node_package
+
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 MISSING = CHROMIUM is None or DRIVER is None
 HOW = "needs Chromium and its driver: make debian, as root"
@@ -21,6 +24,21 @@ _FLAGS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"),
 )
+_AXE = ("axe-core", "4.14.1")
+_OVERFLOWING = """
+const edge = document.documentElement.clientWidth;
+const inBox = (one) => one.closest(".wide") || getComputedStyle(one).position === "absolute";
+return [
+  document.documentElement.scrollWidth - edge,
+  [...document.body.querySelectorAll("*")].filter((one) => !inBox(one) && one.getBoundingClientRect().right > edge + 1)
+    .map((one) => one.outerHTML.slice(0, 200)),
+];
+"""
+_SERIOUS = """
+return axe.run(document, {resultTypes: ["violations"]}).then((found) => found.violations
+  .filter((each) => ["serious", "critical"].includes(each.impact))
+  .map((each) => [each.id, each.nodes.map((node) => node.html.slice(0, 200))]));
+"""
 
 
 class Browser:
@@ -37,9 +55,39 @@ class Browser:
         """Go to an address, and wait until the page is loaded."""
         self.command("url", url=address)
 
-    def width(self, pixels: int) -> None:
+    def width(self, pixels: int, height: int = 900) -> None:
         """Make the window so wide."""
-        self.command("window/rect", width=pixels, height=900)
+        self.command("window/rect", width=pixels, height=height)
+
+    def prefers(self, **features: str) -> None:
+        """Show pages for a medium (``media="print"``), or as somebody prefers (``color_scheme="dark"``)."""
+        media = features.pop("media", "")
+        given = [{"name": f"prefers-{name.replace('_', '-')}", "value": value} for name, value in features.items()]
+        self.command("goog/cdp/execute", cmd="Emulation.setEmulatedMedia", params={"media": media, "features": given})
+
+    def click(self, chosen: str) -> None:
+        """Click the first element that a selector finds, and wait until the page that comes of it is loaded."""
+        self.command(f"element/{self._element(chosen)}/click")
+
+    def write(self, chosen: str, text: str) -> None:
+        """Type a text into a field."""
+        self.command(f"element/{self._element(chosen)}/value", text=text)
+
+    def picture(self) -> bytes:
+        """Return what the window shows, as PNG."""
+        given = {"format": "png", "optimizeForSpeed": False}
+        return base64.b64decode(self.command("goog/cdp/execute", cmd="Page.captureScreenshot", params=given)["data"])
+
+    def overflowing(self) -> list[Any]:
+        """Return by how much the page scrolls sideways, and the elements that leave it."""
+        found: list[Any] = self.run(_OVERFLOWING)
+        return found
+
+    def serious(self) -> list[Any]:
+        """Return what axe finds of serious or critical accessibility issues."""
+        self.run((node_package(*_AXE) / "axe.min.js").read_text(encoding="utf-8"))
+        found: list[Any] = self.run(_SERIOUS)
+        return found
 
     def run(self, script: str, *arguments: Any) -> Any:
         """Return what a script returns, also where that is a promise."""
@@ -61,6 +109,10 @@ class Browser:
         while not self.run(script, *arguments):
             assert time.monotonic() < until_s, script
             time.sleep(0.1)
+
+    def _element(self, chosen: str) -> str:
+        found: dict[str, str] = self.command("element", using="css selector", value=chosen)
+        return next(iter(found.values()))
 
     def command(self, name: str, **given: Any) -> Any:
         return _ask(f"{self._address}/{name}", "POST", given)

@@ -1,0 +1,210 @@
+"""An operator decides in a browser, and an enforcing tap follows: real Kafka, worker, store and server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp.client.client import Client
+
+from assay_stream.model.record import Record, Role
+from tests.support.browser import HOW, MISSING, Browser, a_browser
+from tests.support.console_process import AUTHOR, console, deciding, sign_in
+from tests.support.deployment import Deployment
+from tests.support.enforcing import TOOL, call, enforced, is_refused, ordered, passed, time_server, wait_for_row
+
+pytestmark = [pytest.mark.kafka, pytest.mark.servers, pytest.mark.skipif(MISSING, reason=HOW), pytest.mark.timeout(600)]
+
+BEFORE, AFTER = "0.6.2", "2026.10.19"
+TOOLS = (TOOL, "convert_time")
+ENFORCED_WITHIN_S = 1.0
+
+
+@contextmanager
+def filling(deployment: Deployment, folder: Path) -> Iterator[None]:
+    """A process that keeps a store up to date."""
+    command = [sys.executable, "-m", "assay_stream", "store", "run", "--store", str(folder)]
+    with (folder.parent / "store.log").open("wb") as log:
+        process = subprocess.Popen(command, env=os.environ | deployment.env, stderr=log)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+@pytest.fixture
+async def operated(deployment: Deployment, tmp_path: Path) -> AsyncIterator[tuple[Browser, str]]:
+    """A browser in which an operator signed in, and the console's address."""
+    worker = deployment.start_worker()
+    folder = tmp_path / "store"
+    with filling(deployment, folder):
+        await worker.wait_ready()
+        while not list(folder.glob("*")):
+            await asyncio.sleep(0.1)
+        options = deciding(tmp_path)
+        with console(folder, *options, env=deployment.env) as address, a_browser(tmp_path / "profile") as browser:
+            await asyncio.to_thread(sign_in, browser, address)
+            yield browser, address
+
+
+async def shows(browser: Browser, text: str, *, within_s: float = 30.0) -> None:
+    """Wait until the page shows a text, without loading it again."""
+    script = "return document.getElementById('live')?.innerText.includes(arguments[0]) ?? false"
+    await asyncio.to_thread(browser.wait, script, text, within_s=within_s)
+
+
+REVIEW = "[...document.querySelectorAll('.review')].find((one) => one.innerText.includes(arguments[0]))"
+
+
+async def queues(browser: Browser, tool: str) -> None:
+    """Wait until the open queue has an alert about a tool."""
+    await asyncio.to_thread(browser.wait, f"return {REVIEW} !== undefined", tool, within_s=30.0)
+
+
+async def opened(browser: Browser, address: str) -> None:
+    """Go to a page; ``stays`` tells later whether it was loaded again."""
+    await asyncio.to_thread(browser.open, address)
+    await asyncio.to_thread(browser.run, "window.same = true")
+
+
+async def stays(browser: Browser) -> bool:
+    """Whether it is still the page that was opened."""
+    return await asyncio.to_thread(browser.run, "return window.same === true")
+
+
+async def decided(browser: Browser, act: str, reason: str = "as reviewed") -> None:
+    """Give a reason, press a button, and wait until the page says that it is recorded."""
+    await asyncio.to_thread(browser.write, "textarea[name=reason]", reason)
+    await asyncio.to_thread(browser.click, f"button[value={act}]")
+    await shows(browser, f"Recorded: {act}")
+
+
+async def pinned(deployment: Deployment, browser: Browser, address: str) -> None:
+    """Approve every tool that the server offers, on the server's page, and wait until that counts."""
+    await opened(browser, f"{address}/server?server=time")
+    await asyncio.to_thread(browser.click, "main a[href^='/confirm']")
+    await shows(browser, "Confirm: approve")
+    said = await asyncio.to_thread(browser.run, "return document.getElementById('live').innerText")
+    assert all(text in said for text in (*TOOLS, "time", "assay.p60", "sha256:"))
+    await decided(browser, "approve")
+    for tool in TOOLS:
+        await wait_for_row(deployment, "pins", "list", tool_name=tool, comparison="match", author=AUTHOR)
+
+
+async def first_ruled(client: Client, wanted: Callable[[dict[str, Any] | None], bool]) -> float:
+    """Call until what comes of it is as wanted; the time of day then."""
+    async with asyncio.timeout(30):
+        while not wanted(await call(client)):
+            await asyncio.sleep(0.005)
+    return time.time()
+
+
+async def control_records(deployment: Deployment) -> list[Record]:
+    """What operators decided, in the order of its log."""
+    return await deployment.read(Role.CONTROL)
+
+
+async def took_s(deployment: Deployment, ruled_s: float) -> float:
+    """How long the last decision took from when it was sent to the broker until a call was ruled on by it."""
+    latest = max((await control_records(deployment)), key=lambda record: record.timestamp_ms)
+    return ruled_s - latest.timestamp_ms / 1_000
+
+
+@asynccontextmanager
+async def watched(
+    client: Client, wanted: Callable[[dict[str, Any] | None], bool]
+) -> AsyncIterator[asyncio.Task[float]]:
+    """Call in the background until what comes of it is as wanted."""
+    task = asyncio.create_task(first_ruled(client, wanted))
+    try:
+        yield task
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_from_an_alert_to_a_call_that_passes(
+    deployment: Deployment, operated: tuple[Browser, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A server is swapped; the open queue shows it; its diff is read, approved, and the call passes; then rejected."""
+    browser, address = operated
+    reason = ("--reason", "as reviewed")
+    await ordered(deployment, "policy", "set", "--server-id", "time", "--enforcement", "block", "--new", *reason)
+    async with enforced(deployment, time_server(BEFORE)) as client:
+        await client.list_tools()
+        await opened(browser, f"{address}/")
+        await shows(browser, "time")
+        await pinned(deployment, browser, address)
+        await first_ruled(client, passed)
+
+    await opened(browser, f"{address}/reviews")
+    async with enforced(deployment, time_server(AFTER)) as client:
+        await client.list_tools()
+        error = await call(client)
+        assert error is not None
+        assert error["reason_code"] == "definition_mismatch"
+        await queues(browser, TOOL)
+        assert await stays(browser), "it is the page that was open"
+        link = f"return {REVIEW}.querySelector('a[href^=\"/alert\"]').getAttribute('href')"
+        await opened(browser, address + await asyncio.to_thread(browser.run, link, TOOL))
+        changed = "return [document.querySelectorAll('del').length, document.querySelectorAll('ins').length]"
+        gone, come = await asyncio.to_thread(browser.run, changed)
+        assert gone + come > 0, "the page shows what changed"
+
+        times: dict[str, list[float]] = {"approve": [], "reject": []}
+        for act, wanted in (("approve", passed), ("reject", is_refused)) * 2:
+            async with watched(client, wanted) as ruled:
+                await decided(browser, act)
+                times[act].append(await took_s(deployment, await ruled))
+            await shows(browser, "The store has it")
+        assert (await call(client) or {})["reason_code"] == "definition_rejected"
+    with capsys.disabled():
+        print({name: [round(each, 3) for each in found] for name, found in times.items()})
+    assert max(*times["approve"], *times["reject"]) < ENFORCED_WITHIN_S
+    records = [json.loads(record.value or b"")["data"] for record in await control_records(deployment)]
+    assert {record["author"] for record in records if record.get("tool_name") in TOOLS} == {AUTHOR}
+
+
+async def test_several_alerts_are_decided_at_once(deployment: Deployment, operated: tuple[Browser, str]) -> None:
+    """Ticked in the queue, listed before it is done, all recorded; then every call passes."""
+    browser, address = operated
+    reason = ("--reason", "as reviewed")
+    await ordered(deployment, "policy", "set", "--server-id", "time", "--enforcement", "block", "--new", *reason)
+    async with enforced(deployment, time_server(BEFORE)) as client:
+        await client.list_tools()
+        await opened(browser, f"{address}/")
+        await shows(browser, "time")
+        await pinned(deployment, browser, address)
+    async with enforced(deployment, time_server(AFTER)) as client:
+        await client.list_tools()
+        await first_ruled(client, is_refused)
+        await opened(browser, f"{address}/reviews")
+        for tool in TOOLS:
+            await queues(browser, tool)
+        boxes = "const all = [...document.querySelectorAll('input[name=pick]')]; all.forEach((one) => one.click());"
+        count = await asyncio.to_thread(browser.run, f"{boxes} return all.length")
+        await asyncio.to_thread(browser.run, "document.querySelector('select[name=act]').value = 'approve'")
+        await asyncio.to_thread(browser.click, ".decide button")
+        await shows(browser, "Confirm: approve")
+        said = await asyncio.to_thread(browser.run, "return document.getElementById('live').innerText")
+        assert [text for text in (*TOOLS, "assay.p60", "sha256:") if text not in said] == []
+        assert count >= len(TOOLS)
+        before = len(await control_records(deployment))
+        await decided(browser, "approve")
+        await shows(browser, "The store has it")
+        written = (await control_records(deployment))[before:]
+        assert {json.loads(record.value or b"")["data"]["tool_name"] for record in written} == set(TOOLS)
+        for tool in TOOLS:
+            await wait_for_row(deployment, "pins", "list", tool_name=tool, comparison="match", author=AUTHOR)
+        await first_ruled(client, passed)

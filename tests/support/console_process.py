@@ -1,0 +1,50 @@
+"""The console as a process of its own, and its operator in a browser."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.support.browser import Browser
+from tests.support.command import run_command_text
+
+OPERATOR, PASSWORD = "alice", "correct horse battery"
+AUTHOR = f"local:{OPERATOR}"
+
+
+@contextmanager
+def console(folder: Path, *options: str, env: Mapping[str, str] | None = None) -> Iterator[str]:
+    """The address of a console over a store."""
+    command = [sys.executable, "-m", "assay_stream", "console", "--listen", "127.0.0.1:0", "--store", str(folder)]
+    with subprocess.Popen(
+        [*command, *options], stderr=subprocess.PIPE, text=True, env=os.environ | dict(env or {})
+    ) as process:
+        try:
+            assert process.stderr is not None
+            yield process.stderr.readline().split()[1].rstrip("/")
+        finally:
+            process.terminate()
+
+
+def deciding(folder: Path) -> tuple[str, ...]:
+    """Options with which an operator with a password decides; the files are made in a folder."""
+    identity = folder / "console.toml"
+    added = run_command_text(
+        *("console", "user", "add", OPERATOR, "--role", "operator", "--identity", str(identity)),
+        stdin=f"{PASSWORD}\n".encode(),
+    )
+    assert added.returncode == 0, added.stderr
+    return ("--identity", str(identity), "--decide")
+
+
+def sign_in(browser: Browser, address: str) -> None:
+    """Sign the operator in."""
+    browser.open(f"{address}/sign-in")
+    browser.write("#user", OPERATOR)
+    browser.write("#password", PASSWORD)
+    browser.click("main button")
+    browser.wait("return document.querySelector('.who')?.innerText.includes(arguments[0]) ?? false", AUTHOR)
