@@ -1,4 +1,4 @@
-"""The alert rules and the dashboard on a Prometheus that scrapes a worker and a store: each query returns data."""
+"""The rules and the dashboard on a Prometheus that scrapes worker, store and console: each query returns data."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ async def until(is_so: Any, process: subprocess.Popen[bytes]) -> None:
     """Wait until something is so."""
     deadline = time.monotonic() + LIMIT_S
     while time.monotonic() < deadline:
-        assert process.poll() is None, "Prometheus ended"
+        assert process.poll() is None, "the process ended"
         try:
             if await asyncio.to_thread(is_so):
                 return
@@ -143,10 +143,16 @@ async def test_every_rule_and_panel_returns_data_on_a_live_worker(deployment: De
     """With something of each sort to count: calls with and without a definition, an alert, a refused record."""
     worker = deployment.start_worker()
     await worker.wait_ready()
-    store_port = free_port()
+    store_port, page_port, console_port = free_port(), free_port(), free_port()
     store = [sys.executable, "-m", "assay_stream", "store", "run", "--store", str(tmp_path / "store")]
+    looking = subprocess.Popen(
+        [*store[:3], "console", *store[5:], "--listen", f"127.0.0.1:{page_port}", "--web-port", str(console_port)]
+    )
+    # Asked while it has no store: a page that failed.
+    await until(lambda: httpx.get(f"http://127.0.0.1:{page_port}/").status_code == 503, looking)
     filling = subprocess.Popen([*store, "--web-port", str(store_port)], env=os.environ | deployment.env)
-    async with ending(filling), scraping((worker.web_port, store_port), tmp_path) as prometheus:
+    ports = worker.web_port, store_port, console_port
+    async with ending(filling), ending(looking), scraping(ports, tmp_path) as prometheus:
         missing: list[str] = []
 
         def all_there() -> bool:
