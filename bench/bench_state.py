@@ -3,6 +3,7 @@
 Each size is measured in a process of its own. Every line of the result is one JSON object.
 
     python -m bench.bench_state [--servers N ...] [--observers N ...] [--lists N ...] [--calls N] [--json FILE]
+    python -m bench.bench_state --one 20 250 512 --shelf /tmp
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any, NamedTuple
 
 import orjson
@@ -21,8 +23,10 @@ import psutil
 
 from assay_stream import engine
 from assay_stream.engine import EngineState
+from assay_stream.files.shelf import ShelfFile
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Record, Role
+from assay_stream.registry.state import Bindings
 from bench.results import write_line
 from bench.synthetic import calls, facts
 
@@ -39,7 +43,7 @@ class Joined(NamedTuple):
     evidence_bytes: int
 
 
-def one_size(servers: int, observers: int, lists: int, count: int) -> dict[str, Any]:
+def one_size(servers: int, observers: int, lists: int, count: int, folder: Path | None = None) -> dict[str, Any]:
     """Return what a fleet of one size costs.
 
     Args:
@@ -47,9 +51,12 @@ def one_size(servers: int, observers: int, lists: int, count: int) -> dict[str, 
         observers: observers of each.
         lists: lists that each of these has seen.
         count: calls to measure with.
+        folder: where older lists are kept, ``None`` for memory.
     """
     gc.set_threshold(50_000, 50, 100)  # as the worker does
+    shelf = None if folder is None else ShelfFile(folder)
     state = EngineState(producer=Producer(version="bench"))
+    state.join.view = Bindings(shelf=shelf)
     # One server first, so that what every process needs once is not counted as a fleet's.
     _load(state, facts(1, 1))
     _join(state, calls(1, 1, _WARM_UP_CALLS))
@@ -67,6 +74,7 @@ def one_size(servers: int, observers: int, lists: int, count: int) -> dict[str, 
         "facts": fact_count,
         "topic_mib": topic_bytes / 2**20,
         "state_mib": state_bytes / 2**20,
+        "shelf_mib": 0.0 if shelf is None else shelf.size_bytes / 2**20,
         "load_us_per_fact": load_s / fact_count * 1e6,
         "load_s": load_s,
         "call_us": evenly.cpu_us,
@@ -130,20 +138,29 @@ def main() -> None:
     parser.add_argument(
         "--lists", type=int, nargs="*", default=[1, 8, 64, 512], help="of each of 2 observers of 100 servers"
     )
+    parser.add_argument(
+        "--shelved", type=int, nargs="*", default=[10, 20], help="servers of 250 observers with 512 lists, on disk"
+    )
     parser.add_argument("--calls", type=int, default=100_000)
     parser.add_argument("--json", type=Path, help="append the result to this file")
-    parser.add_argument("--one", type=int, nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--one", type=int, nargs=3, help="servers, observers of each and lists of these: this size only"
+    )
+    parser.add_argument("--shelf", type=Path, help="with --one: the folder for older lists")
     arguments = parser.parse_args()
     if arguments.one is not None:
         servers, observers, lists = arguments.one
-        print(orjson.dumps(one_size(servers, observers, lists, arguments.calls)).decode())
+        print(orjson.dumps(one_size(servers, observers, lists, arguments.calls, arguments.shelf)).decode())
         return
     sizes = [("servers", count, 2, 1) for count in arguments.servers]
     sizes += [("observers", 1_000, count, 1) for count in arguments.observers]
     sizes += [("lists", 100, 2, count) for count in arguments.lists]
+    sizes += [("shelved", servers, 250, 512) for servers in arguments.shelved]
     for curve, servers, observers, lists in sizes:
         command = ["-m", "bench.bench_state", "--calls", str(arguments.calls)]
         command += ["--one", str(servers), str(observers), str(lists)]
+        if curve == "shelved":
+            command += ["--shelf", gettempdir()]
         done = subprocess.run([sys.executable, *command], capture_output=True, check=True)
         found = {"bench": "state", "curve": curve, **orjson.loads(done.stdout)}
         print(orjson.dumps(found).decode(), flush=True)

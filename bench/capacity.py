@@ -31,6 +31,7 @@ class Costs:
         server_bytes: memory of a server with three tools and two observers.
         observer_bytes: memory of one more observer of a server, with one list.
         list_bytes: memory of one more list of such an observer, with the same tools.
+        shelved_list_bytes: memory of a list, with its part of its observer and server, where older ones are on disk.
         fact_us: CPU time to load one fact.
         new_ms: CPU time of a list of 50 tools that are all new.
         repeated_ms: the same, repeated.
@@ -42,6 +43,7 @@ class Costs:
     server_bytes: float
     observer_bytes: float
     list_bytes: float
+    shelved_list_bytes: float
     fact_us: float
     new_ms: float
     repeated_ms: float
@@ -104,6 +106,9 @@ def needs(fleet: Fleet, costs: Costs) -> dict[str, float]:
         "observers of servers": observers,
         "MiB of a join worker, one list of each observer": _WORKER_MIB + first_bytes / _KIB**2,
         "MiB of a join worker, all lists that are kept": _WORKER_MIB + (first_bytes + further_bytes) / _KIB**2,
+        "MiB of a join worker, all lists, older ones on disk": (
+            _WORKER_MIB + observers * fleet.lists_kept * costs.shelved_list_bytes / _KIB**2
+        ),
         "s of CPU to load one list of each observer": (observers + 4 * fleet.servers) * costs.fact_us / 1e6,
     }
 
@@ -121,6 +126,7 @@ def costs_of(rows: Sequence[Row]) -> Costs:
         curve: sorted(rows_of(rows, "state", curve=curve), key=lambda row: int(row[curve]))
         for curve in ("servers", "observers", "lists")
     }
+    curves["shelved"] = sorted(rows_of(rows, "state", curve="shelved"), key=lambda row: int(row["lists"]))
     lists = rows_of(rows, "registry", tools=50)
     workers = rows_of(rows, "workers", workers=1)
     if not (lists and workers and all(len(curve) > 1 for curve in curves.values())):
@@ -133,6 +139,7 @@ def costs_of(rows: Sequence[Row]) -> Costs:
         server_bytes=_slope(curves["servers"], "servers"),
         observer_bytes=_slope(curves["observers"], "observers"),
         list_bytes=_slope(curves["lists"], "lists"),
+        shelved_list_bytes=_slope(curves["shelved"], "lists"),
         fact_us=largest["load_us_per_fact"],
         new_ms=lists[-1]["new_ms"],
         repeated_ms=lists[-1]["repeated_ms"],

@@ -171,6 +171,11 @@ class Settings(BaseSettings):
         256, description="What each process may keep there, mebibytes. What goes beyond is dropped and counted."
     )
 
+    state_dir: Path | None = Field(
+        None,
+        description="Folder on a local disk where join workers keep older lists; unset: in memory. What they write "
+        "there is gone with their process.",
+    )
     store: Path | None = Field(
         None, description="Folder of the store that `store run` fills, and that commands and the console read."
     )

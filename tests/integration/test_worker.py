@@ -83,6 +83,22 @@ async def test_a_worker_becomes_ready_counts_and_stops(deployment: Deployment) -
     assert await asyncio.to_thread(worker.terminate) == 0
 
 
+async def test_older_lists_are_kept_in_the_folder_that_is_named(deployment: Deployment, tmp_path: Path) -> None:
+    """Calls are joined as ever."""
+    deployment.start_worker(ASSAY_STREAM_STATE_DIR=str(tmp_path))
+    lists = [a_listing(0, 0, 0, number, minutes(number)) for number in range(40)]
+    await send(deployment, *lists, a_call_by(0, 0, 0, minutes(50), "snapshot-1"))
+    await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 1)
+
+
+async def test_a_missing_folder_for_older_lists_is_named(deployment: Deployment, tmp_path: Path) -> None:
+    """The worker ends at once, and its message says what to do."""
+    worker = deployment.start_worker("--role", "join", ASSAY_STREAM_STATE_DIR=str(tmp_path / "missing"))
+    assert await asyncio.to_thread(worker.process.wait, 60) != 0
+    assert "state_dir_failed" in worker.tail()
+    assert "Traceback" not in worker.tail()
+
+
 @pytest.fixture
 async def bare(broker: Broker, request: pytest.FixtureRequest) -> AsyncIterator[Deployment]:
     """A deployment without topics."""

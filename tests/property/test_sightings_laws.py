@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import given
@@ -15,6 +15,7 @@ from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.sightings import PackedSightings, PlainSightings, Sightings
 from assay_stream.registry.timeline import Timeline
 from tests.support.facts import a_catalogue, a_fingerprint, announcement, rejection, seen
+from tests.support.shelf import MemoryShelf
 
 OBSERVERS = ("alice", "bob")
 NAMES = ("s", "t", 'quoted","', "é\n", "[1,2]")
@@ -23,7 +24,9 @@ NAMES = ("s", "t", 'quoted","', "é\n", "[1,2]")
 @pytest.fixture(autouse=True)
 def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs and indexes so small that a short history fills, splits and merges many, and most hashes collide."""
-    monkeypatch.setattr(sightings, "_ROWS_MAX", 3)
+    monkeypatch.setattr(sightings, "_ROWS_MAX", 4)
+    for name, rows in (("_SHELVED_ROWS", 2), ("_SHELVED_ROWS_MAX", 8), ("_MADE_ONE", 2), ("_NEAR_END", 1)):
+        monkeypatch.setattr(sightings, name, rows)
     monkeypatch.setattr(snapshot_index, "_RECENT_MIN", 2)
     monkeypatch.setattr(snapshot_index, "_first_entry", lambda name: len(name) << 24)
 
@@ -46,9 +49,9 @@ def observations(draw: st.DrawFn) -> Seen:
 STEPS = st.lists(st.tuples(st.booleans() | st.just(True), observations()), min_size=1, max_size=40)
 
 
-def both(steps: list[tuple[bool, Seen]]) -> Iterator[tuple[Timeline, Timeline]]:
+def both(steps: list[tuple[bool, Seen]], shelf: MemoryShelf | None) -> Iterator[tuple[Timeline, Timeline]]:
     """The packed and the plain timeline after each step: an observation comes, or that of an origin goes."""
-    entries: tuple[Sightings, Sightings] = (PackedSightings(), PlainSightings())
+    entries: tuple[Sightings, Sightings] = (PackedSightings(shelf), PlainSightings())
     packed, plain = map(Timeline, entries)
     for comes, fact in steps:
         if comes:
@@ -58,10 +61,13 @@ def both(steps: list[tuple[bool, Seen]]) -> Iterator[tuple[Timeline, Timeline]]:
         yield packed, plain
 
 
-@given(STEPS)
-def test_a_packed_timeline_is_the_plain_one(steps: list[tuple[bool, Seen]]) -> None:
-    """Whatever comes and goes, in any order, every question has the same answer."""
-    for packed, plain in both(steps):
+@given(STEPS, st.sampled_from([MemoryShelf, lambda: None]))
+def test_a_packed_timeline_is_the_plain_one(
+    steps: list[tuple[bool, Seen]], make: Callable[[], MemoryShelf | None]
+) -> None:
+    """Whatever comes and goes, in any order, in memory or on a shelf, every question has the same answer."""
+    shelf = make()
+    for packed, plain in both(steps, shelf):
         assert list(packed) == list(plain)
         assert len(packed) == len(plain)
         assert list(packed.newest_first()) == list(plain.newest_first())
@@ -72,6 +78,9 @@ def test_a_packed_timeline_is_the_plain_one(steps: list[tuple[bool, Seen]]) -> N
             assert packed.as_of(time_us) == plain.as_of(time_us)
             assert packed.span_at(time_us) == plain.span_at(time_us)
             assert list(packed.at(time_us)) == list(plain.at(time_us))
+        if shelf is not None:
+            needed = {run.text for run in packed._entries._runs if isinstance(run.text, int)}  # type: ignore[union-attr]
+            assert needed == shelf.kept.keys()
     for entry in plain:
         assert list(packed.before(entry.position)) == list(plain.before(entry.position))
         assert list(packed.back_from(entry.position)) == list(plain.back_from(entry.position))
@@ -81,12 +90,29 @@ def test_a_packed_timeline_is_the_plain_one(steps: list[tuple[bool, Seen]]) -> N
         assert packed.one_too_many(entries_max) == plain.one_too_many(entries_max)
 
 
+@given(STEPS)
+def test_a_full_shelf_loses_and_doubles_nothing(steps: list[tuple[bool, Seen]]) -> None:
+    """A step that fails for want of room leaves what was there, and can be taken again."""
+    shelf, plain = MemoryShelf(), Timeline(PlainSightings())
+    packed = Timeline(PackedSightings(shelf))
+    for comes, fact in steps:
+        for shelf.is_full in (True, False):
+            before = list(packed)
+            try:
+                packed.add(fact) if comes else packed.remove(fact.origin)
+                break
+            except OSError:
+                assert list(packed) == before
+        plain.add(fact) if comes else plain.remove(fact.origin)
+        assert list(packed) == list(plain)
+
+
 @given(STEPS, st.lists(st.tuples(st.integers(0, 9), st.sampled_from([None, *OBSERVERS]), st.booleans()), max_size=3))
 def test_calls_are_bound_alike_to_packed_and_to_plain_lists(
     steps: list[tuple[bool, Seen]], ends: list[tuple[int, str | None, bool]]
 ) -> None:
     """By snapshot id, by observer and by what all saw; and each answer holds for the same time."""
-    packed, plain = ServerBindings(packed_lists=True), ServerBindings(packed_lists=False)
+    packed, plain = ServerBindings(packed_lists=True, shelf=MemoryShelf()), ServerBindings(packed_lists=False)
     for server in (packed, plain):
         for catalogue in (a_catalogue("one", {"t": "a"}), a_catalogue("two", {"t": "b"})):
             server.list_catalogue(catalogue)

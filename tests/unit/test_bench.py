@@ -90,6 +90,7 @@ COSTS = Costs(
     server_bytes=2.0**20,
     observer_bytes=2.0**10,
     list_bytes=2.0**9,
+    shelved_list_bytes=2.0**4,
     fact_us=10.0,
     new_ms=100.0,
     repeated_ms=10.0,
@@ -125,12 +126,14 @@ def test_costs_are_the_slopes_of_the_curves() -> None:
 
     rows = [point(curve, 1_025, 6.0) for curve in ("observers", "lists")] + [point("servers", 11, 25.0)]
     rows += [point(curve, 1, 5.0) for curve in ("observers", "lists", "servers")]
+    rows += [point("lists", count, mib) | {"curve": "shelved"} for count, mib in ((1_024, 2.0), (2_048, 3.0))]
     rows += [
         {"bench": "registry", "tools": 50, "new_ms": 4.0, "repeated_ms": 5.0},
         {"bench": "workers", "workers": 1, "cpu_us": 6.0},
     ]
     costs = costs_of(rows)
     assert (costs.server_bytes, costs.observer_bytes, costs.list_bytes) == (2 * 2**20, 2**10, 2**10)
+    assert costs.shelved_list_bytes == 2**10
     assert (costs.call_us, costs.new_ms, costs.repeated_ms, costs.fact_us) == (6.0, 4.0, 5.0, 3.0)
 
 

@@ -22,6 +22,7 @@ from assay_stream.registry.former_tools import FormerTools
 from assay_stream.registry.observations import Observations
 from assay_stream.registry.offers import unpack
 from assay_stream.registry.pins import check_pins
+from assay_stream.registry.runs import Shelf
 from assay_stream.registry.sightings import PackedSightings, PlainSightings
 from assay_stream.registry.snapshot_index import SnapshotIndex
 from assay_stream.registry.timeline import AFTER_ALL_US, Timeline, position_of
@@ -75,12 +76,14 @@ class ServerBindings:
     Args:
         bound: the bound that the answers of many servers share.
         packed_lists: whether observations are packed, for who asks about few of them, and is asked for snapshot ids.
+        shelf: where packed observations are put, ``None`` for memory.
     """
 
     __slots__ = (
         "_fleet",
         "_numbered",
         "_observations",
+        "_shelf",
         "_snapshots",
         "allowance",
         "answers",
@@ -98,7 +101,9 @@ class ServerBindings:
         "tools",
     )
 
-    def __init__(self, bound: AnswerBound | None = None, *, packed_lists: bool = True) -> None:
+    def __init__(
+        self, bound: AnswerBound | None = None, *, packed_lists: bool = True, shelf: Shelf | None = None
+    ) -> None:
         self.partitions: set[int] = set()
         """Partitions of the binding topic that hold facts of it: more than one where a producer misroutes."""
         self.answers = Answers(bound or AnswerBound())
@@ -112,6 +117,7 @@ class ServerBindings:
         self.observers: dict[str, Timeline] = {}
         self._numbered: list[Timeline] = []
         self._snapshots = SnapshotIndex() if packed_lists else None
+        self._shelf = shelf
         self.endings = Endings()
         self.formers = FormerTools()
         self.controls = Controls()
@@ -218,7 +224,7 @@ class ServerBindings:
     def _timeline(self, observer_id: str) -> Timeline:
         found = self.observers.get(observer_id)
         if found is None:
-            entries = PlainSightings() if self._snapshots is None else PackedSightings()
+            entries = PlainSightings() if self._snapshots is None else PackedSightings(self._shelf)
             found = self.observers[observer_id] = Timeline(entries, len(self._numbered))
             self._numbered.append(found)
         return found

@@ -1,32 +1,33 @@
 """Observations in few bytes: an observer that sees the same again adds a row of text, not objects.
 
-The latest observation stays as it is. Older ones stand in runs, the rows of neighbours that differ in nothing but time,
-offset and snapshot id; each is made anew when it is asked for. A join keeps its observations like this.
+The latest observation stays as it is. Older ones stand in runs (``registry.runs``); each is made anew when it is asked
+for. A join keeps its observations like this.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from functools import lru_cache
 from itertools import accumulate
-from typing import NamedTuple, overload
-
-import orjson
+from typing import overload
 
 from assay_stream.model.facts import Seen
-from assay_stream.model.fields import Completeness
 from assay_stream.model.record import Origin
+from assay_stream.registry.runs import Row, Run, Shared, Shelf, may_hold, name_text, pack, row_of, shared_by
 
 _ROWS_MAX = 64
 """Rows of a run: what a row costs beside its text is shared by so many, and reading one row parses that many."""
+_SHELVED_ROWS = 16
+"""Rows of a run when it is put on the shelf: fewer stay in memory of each observer."""
+_SHELVED_ROWS_MAX = 256
+"""Rows of a run on the shelf, once runs are made one: what a run costs in memory is shared by so many."""
+_MADE_ONE = 4
+"""Runs of a length on the shelf that are made one. Each row is written three times."""
 _NEAR = 4
 """Runs that are looked at for something to share with, where lists alternate."""
-_PARSED_RUNS_MAX = 256
-"""Runs that stay parsed, in all servers together: a search reads the same few runs again and again."""
-
-_Row = tuple[int, int, str]
-"""Event time in microseconds, offset, and snapshot id. Within a run times and offsets count from its first row."""
+_NEAR_END = 2
+"""Rows at either end of a run on the shelf that are taken away without writing the others anew. Folding takes the
+second observation of all, again and again."""
 
 
 class PlainSightings(list[Seen]):
@@ -36,109 +37,28 @@ class PlainSightings(list[Seen]):
         """Return the place of the observation with this origin."""
         return next((index for index, seen in enumerate(self) if seen.origin == origin), None)
 
+    def snapshot_ids(self) -> Iterator[str]:
+        """Yield the snapshot ids of all observations."""
+        return (seen.snapshot_id for seen in self)
+
     def named(self, snapshot_id: str) -> Iterator[Seen]:
         """Yield the observations with this snapshot id, in their order."""
         return (seen for seen in self if seen.snapshot_id == snapshot_id)
 
 
-class _Shared(NamedTuple):
-    """What the rows of a run have in common: the fields of an observation but time, offset and snapshot id."""
-
-    server_id: str
-    observer_id: str
-    topic: str
-    partition: int
-    catalogue: str
-    completeness: Completeness
-    signatures: str | None
-    prompts: str | None
-    templates: str | None
-    instructions: str | None
-    auth_context: str | None
-    hidden: tuple[tuple[str, str], ...]
-    attributed: bool
-    rationed: bool
-
-    def seen(self, row: _Row) -> Seen:
-        time_us, offset, snapshot_id = row
-        return Seen(
-            server_id=self.server_id,
-            observer_id=self.observer_id,
-            origin=Origin(self.topic, self.partition, offset),
-            time_us=time_us,
-            snapshot_id=snapshot_id,
-            catalogue=self.catalogue,
-            completeness=self.completeness,
-            signatures=self.signatures,
-            prompts=self.prompts,
-            templates=self.templates,
-            instructions=self.instructions,
-            auth_context=self.auth_context,
-            hidden=self.hidden,
-            attributed=self.attributed,
-            rationed=self.rationed,
-        )
-
-
-def _shared_by(seen: Seen) -> _Shared:
-    return _Shared(
-        seen.server_id,
-        seen.observer_id,
-        seen.origin.topic,
-        seen.origin.partition,
-        seen.catalogue,
-        seen.completeness,
-        seen.signatures,
-        seen.prompts,
-        seen.templates,
-        seen.instructions,
-        seen.auth_context,
-        seen.hidden,
-        seen.attributed,
-        seen.rationed,
-    )
-
-
-class _Run:
-    """Neighbouring observations that share everything but time, offset and snapshot id."""
-
-    __slots__ = ("count", "first_offset", "first_us", "packed", "shared")
-
-    def __init__(self, shared: _Shared, rows: list[_Row]) -> None:
-        self.shared = shared
-        self.first_us, self.first_offset, _ = rows[0]
-        self.count = 0
-        self.packed = b""
-        for row in rows:
-            self.append(row)
-
-    def append(self, row: _Row) -> None:
-        time_us, offset, snapshot_id = row
-        self.packed += orjson.dumps((time_us - self.first_us, offset - self.first_offset, snapshot_id)) + b","
-        self.count += 1
-
-    def __getitem__(self, index: int) -> Seen:
-        return self.shared.seen(self._row(_parsed(self.packed)[index]))
-
-    def __iter__(self) -> Iterator[Seen]:
-        return (self.shared.seen(row) for row in self.rows())
-
-    def rows(self) -> list[_Row]:
-        return [self._row(row) for row in _parsed(self.packed)]
-
-    def _row(self, relative: _Row) -> _Row:
-        time_us, offset, snapshot_id = relative
-        return self.first_us + time_us, self.first_offset + offset, snapshot_id
-
-
 class PackedSightings:
-    """The observations of one observer, packed; a sequence that ``bisect`` works on."""
+    """The observations of one observer, packed; a sequence that ``bisect`` works on.
 
-    __slots__ = ("_latest", "_runs")
+    Args:
+        shelf: where the rows of full runs are put, ``None`` for memory.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_latest", "_runs", "_shelf")
+
+    def __init__(self, shelf: Shelf | None = None) -> None:
         self._latest: Seen | None = None
-        self._runs: list[_Run] = []
+        self._runs: list[Run] = []
+        self._shelf = shelf
 
     def __len__(self) -> int:
         return sum(run.count for run in self._runs) + (self._latest is not None)
@@ -148,7 +68,7 @@ class PackedSightings:
 
     def __iter__(self) -> Iterator[Seen]:
         for run in self._runs:
-            yield from run
+            yield from map(run.shared.seen, run.rows(self._shelf))
         if self._latest is not None:
             yield self._latest
 
@@ -156,8 +76,7 @@ class PackedSightings:
         if self._latest is not None:
             yield self._latest
         for run in reversed(self._runs):
-            for index in reversed(range(run.count)):
-                yield run[index]
+            yield from map(run.shared.seen, reversed(run.rows(self._shelf)))
 
     @overload
     def __getitem__(self, index: int) -> Seen: ...
@@ -175,7 +94,8 @@ class PackedSightings:
         if index == count - 1 and self._latest is not None:
             return self._latest
         number, within = self._place(index)
-        return self._runs[number][within]
+        run = self._runs[number]
+        return run.shared.seen(run.rows(self._shelf)[within])
 
     def append(self, seen: Seen) -> None:
         """Add an observation that comes after all others."""
@@ -188,28 +108,29 @@ class PackedSightings:
         if index == len(self):
             self.append(seen)
             return
-        shared, row = _shared_by(seen), _row_of(seen)
         if index == len(self) - 1:
             self._push(seen)
             return
         number, within = self._place(index)
-        run = self._runs[number]
-        rows = run.rows()
+        run, shared = self._runs[number], shared_by(seen)
+        rows = list(run.rows(self._shelf))
         if run.shared == shared:
-            rows.insert(within, row)
-            half = len(rows) // 2 if len(rows) > _ROWS_MAX else len(rows)
-            parts = [(shared, rows[:half]), (shared, rows[half:])]
+            rows.insert(within, row_of(seen))
+            most = _ROWS_MAX if self._shelf is None else _SHELVED_ROWS_MAX
+            half = len(rows) // 2 if len(rows) > most else len(rows)
+            parts = [(run.shared, rows[:half]), (run.shared, rows[half:])]
         else:
-            parts = [(run.shared, rows[:within]), (shared, [row]), (run.shared, rows[within:])]
-        self._runs[number : number + 1] = [_Run(*part) for part in parts if part[1]]
+            parts = [(run.shared, rows[:within]), (shared, [row_of(seen)]), (run.shared, rows[within:])]
+        self._replace(number, 1, [self._run(*part) for part in parts if part[1]])
         self._merge(number)
 
     def pop(self, index: int) -> Seen:
         """Remove an observation, and return it."""
         if index == len(self) - 1 and self._latest is not None:
-            seen, self._latest = self._latest, None
+            seen, before = self._latest, None
             if self._runs:
-                self._latest = self._take(len(self._runs) - 1, self._runs[-1].count - 1)
+                before = self._take(len(self._runs) - 1, self._runs[-1].count - 1)
+            self._latest = before
             return seen
         return self._take(*self._place(index))
 
@@ -217,38 +138,75 @@ class PackedSightings:
         """Return the place of the observation with this origin."""
         before = 0
         for run in self._runs:
-            shared, offset = run.shared, origin.offset - run.first_offset
-            # The text is searched first: most runs do not hold the number at all, and need not be parsed.
-            if (shared.topic, shared.partition) == origin[:2] and b",%d," % offset in run.packed:
-                for index, row in enumerate(_parsed(run.packed)):
-                    if row[1] == offset:
+            if run.shared[2:4] == origin[:2] and may_hold(run.packed(self._shelf), origin.offset):
+                for index, row in enumerate(run.rows(self._shelf)):
+                    if row[1] == origin.offset:
                         return before + index
             before += run.count
         return before if self._latest is not None and self._latest.origin == origin else None
 
+    def snapshot_ids(self) -> Iterator[str]:
+        """Yield the snapshot ids of all observations."""
+        for run in self._runs:
+            yield from (row[2] for row in run.rows(self._shelf))
+        if self._latest is not None:
+            yield self._latest.snapshot_id
+
     def named(self, snapshot_id: str) -> Iterator[Seen]:
         """Yield the observations with this snapshot id, in their order."""
-        text = orjson.dumps(snapshot_id)
+        text = name_text(snapshot_id)
         for run in self._runs:
-            if text in run.packed:
-                yield from (run.shared.seen(row) for row in run.rows() if row[2] == snapshot_id)
+            if text in run.packed(self._shelf):
+                yield from (run.shared.seen(row) for row in run.rows(self._shelf) if row[2] == snapshot_id)
         if self._latest is not None and self._latest.snapshot_id == snapshot_id:
             yield self._latest
 
     def _push(self, seen: Seen) -> None:
         """Add an observation behind all that stand in runs."""
-        shared, row = _shared_by(seen), _row_of(seen)
-        if self._runs and self._runs[-1].count < _ROWS_MAX and self._runs[-1].shared == shared:
-            self._runs[-1].append(row)
-            return
+        shared, row = shared_by(seen), row_of(seen)
+        last = self._runs[-1] if self._runs else None
+        if last is not None and isinstance(last.text, bytes):
+            if last.count < self._rows_max and last.shared == shared:
+                last.append(row)
+                return
+            if self._shelf is not None and last.count >= self._rows_max:
+                last.text = self._shelf.put(last.text)
+                self._make_one()
         near = (run.shared for run in self._runs[-_NEAR:])
-        self._runs.append(_Run(next((known for known in near if known == shared), shared), [row]))
+        self._runs.append(self._run(next((known for known in near if known == shared), shared), [row]))
+
+    @property
+    def _rows_max(self) -> int:
+        """How many rows a run in memory has at most."""
+        return _ROWS_MAX if self._shelf is None else _SHELVED_ROWS
+
+    def _run(self, shared: Shared, rows: list[Row]) -> Run:
+        text = pack(rows)
+        if self._shelf is None or len(rows) < self._rows_max:
+            return Run(shared, text, 0, len(rows))
+        return Run(shared, self._shelf.put(text), 0, len(rows))
+
+    def _make_one(self) -> None:
+        """Make one run of the last ones on the shelf, as long as these are equally long and fit into one."""
+        while len(self._runs) >= _MADE_ONE:
+            last = self._runs[-_MADE_ONE:]
+            like = last[0]
+            if like.count * _MADE_ONE > _SHELVED_ROWS_MAX or any(
+                isinstance(run.text, bytes) or run.count != like.count or run.shared != like.shared for run in last
+            ):
+                return
+            rows = [row for run in last for row in run.rows(self._shelf)]
+            self._replace(len(self._runs) - _MADE_ONE, _MADE_ONE, [self._run(like.shared, rows)])
 
     def _take(self, number: int, within: int) -> Seen:
         run = self._runs[number]
-        rows = run.rows()
+        rows = list(run.rows(self._shelf))
         seen = run.shared.seen(rows.pop(within))
-        self._runs[number : number + 1] = [_Run(run.shared, rows)] if rows else []
+        if isinstance(run.text, int) and not _NEAR_END <= within < run.count - _NEAR_END:
+            rest = [*run.part(0, within), *run.part(within + 1, run.count)]
+        else:
+            rest = [self._run(run.shared, rows)] if rows else []
+        self._replace(number, 1, rest)
         self._merge(number)
         return seen
 
@@ -256,9 +214,22 @@ class PackedSightings:
         """Make one run of neighbours that fit into one: what is taken away must not leave a run for each row."""
         for left in (number, number - 1):
             if 0 <= left < len(self._runs) - 1:
-                one, next_ = self._runs[left : left + 2]
-                if one.shared == next_.shared and one.count + next_.count <= _ROWS_MAX:
-                    self._runs[left : left + 2] = [_Run(one.shared, one.rows() + next_.rows())]
+                one, other = self._runs[left : left + 2]
+                if isinstance(one.text, int) or isinstance(other.text, int):
+                    continue
+                if (
+                    one.shared == other.shared and one.count + other.count < self._rows_max
+                ):  # Not full: nothing is put on the shelf here.
+                    rows = [*one.rows(self._shelf), *other.rows(self._shelf)]
+                    self._replace(left, 2, [self._run(one.shared, rows)])
+
+    def _replace(self, number: int, count: int, runs: list[Run]) -> None:
+        """Put runs in the place of others, and take off the shelf what no run needs any more."""
+        gone = self._runs[number : number + count]
+        self._runs[number : number + count] = runs
+        for run in gone:
+            if isinstance(run.text, int) and self._shelf is not None and all(r.text != run.text for r in self._runs):
+                self._shelf.free(run.text)
 
     def _place(self, index: int) -> tuple[int, int]:
         """Return the run, by number, and the row in it of an observation in a run."""
@@ -268,13 +239,3 @@ class PackedSightings:
 
 
 Sightings = PlainSightings | PackedSightings
-
-
-def _row_of(seen: Seen) -> _Row:
-    return seen.time_us, seen.origin.offset, seen.snapshot_id
-
-
-@lru_cache(_PARSED_RUNS_MAX)
-def _parsed(packed: bytes) -> tuple[_Row, ...]:
-    rows: list[_Row] = orjson.loads(b"[%b]" % packed[:-1])
-    return tuple(rows)

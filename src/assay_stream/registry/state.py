@@ -27,6 +27,7 @@ from assay_stream.model.facts import (
 from assay_stream.model.fields import Subject
 from assay_stream.model.record import Record
 from assay_stream.model.wire import FactKey, origin_of_key
+from assay_stream.registry.runs import Shelf
 from assay_stream.registry.server import AnswerBound, ServerBindings
 from assay_stream.registry.shared_facts import SharedFacts
 
@@ -36,15 +37,17 @@ class Bindings:
 
     Args:
         keep_definitions: whether definitions are kept beside their fingerprints.
+        shelf: where older lists are put, ``None`` for memory; not for who keeps definitions.
     """
 
-    __slots__ = ("_answers", "_holders", "_keep_definitions", "_shared_facts", "progress", "servers")
+    __slots__ = ("_answers", "_holders", "_keep_definitions", "_shared_facts", "_shelf", "progress", "servers")
 
-    def __init__(self, *, keep_definitions: bool = False) -> None:
+    def __init__(self, *, keep_definitions: bool = False, shelf: Shelf | None = None) -> None:
         self._keep_definitions = keep_definitions
         self.servers: dict[str, ServerBindings] = {}
         self.progress: dict[tuple[str, int], int] = {}
         self._answers = AnswerBound()
+        self._shelf = shelf
         self._shared_facts = SharedFacts()
         self._holders: dict[FactKey, int] = {}
         """The partitions whose registry holds a definition, catalogue or set of signatures: a server in two partitions
@@ -53,7 +56,9 @@ class Bindings:
     def server(self, server_id: str) -> ServerBindings:
         found = self.servers.get(server_id)
         if found is None:
-            found = self.servers[server_id] = ServerBindings(self._answers, packed_lists=not self._keep_definitions)
+            found = self.servers[server_id] = ServerBindings(
+                self._answers, packed_lists=not self._keep_definitions, shelf=self._shelf
+            )
         return found
 
     def take(self, record: Record) -> None:

@@ -75,6 +75,9 @@ class Timeline:
         index = self._entries.index_of(origin)
         return None if index is None else self._entries.pop(index)
 
+    def snapshot_ids(self) -> Iterator[str]:
+        return self._entries.snapshot_ids()
+
     def named(self, snapshot_id: str) -> Iterator[Seen]:
         """Yield the observations with this snapshot id, in their order."""
         return self._entries.named(snapshot_id)

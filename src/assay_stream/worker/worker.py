@@ -11,6 +11,7 @@ from aiokafka import TopicPartition
 
 from assay_stream.alerts.selection import SeverityLevel
 from assay_stream.config import Settings
+from assay_stream.files.shelf import ShelfFile
 from assay_stream.join.processor import Join
 from assay_stream.kafka.access import ACCESS, STAGES, AccessRole
 from assay_stream.kafka.connection import KafkaClients
@@ -19,6 +20,7 @@ from assay_stream.kafka.stage_task import StageTask
 from assay_stream.kafka.topics import topic_names
 from assay_stream.limits import UNREVIEWED_AGE_MAX_S
 from assay_stream.model.record import Role
+from assay_stream.registry.state import Bindings
 from assay_stream.worker.agents import declare
 from assay_stream.worker.channel import TransactionalChannel
 from assay_stream.worker.freshness import EvidenceLatency, RecentObservers
@@ -115,8 +117,12 @@ class Worker:
                 )
 
     def _join(self) -> JoinStage:
+        folder = self._settings.state_dir
         join = Join(
-            producer=self._producer, redaction=self._settings.redaction(), call_profile=self._settings.call_profile
+            producer=self._producer,
+            view=Bindings(shelf=None if folder is None else ShelfFile(folder)),
+            redaction=self._settings.redaction(),
+            call_profile=self._settings.call_profile,
         )
         inputs = [
             TopicPartition(self._topics[role], number)
