@@ -761,6 +761,9 @@ class ConsoleLimits:
     questions_max: int = 32
     """Questions asked or waiting; further pages get 503. At the time limit of each, the last waits half a minute."""
 
+    operator_questions_max: int = 8
+    """Those of one person who is signed in: a browser asks six at once."""
+
     question_limit_s: float = 4.0
     """How long SQLite may work for one page: forty times what a search takes in a store of a million calls."""
 
@@ -778,6 +781,9 @@ class ConsoleLimits:
 
     streams_max: int = 32
     """Pages that are kept up to date at once, each with a connection; further ones are not."""
+
+    operator_streams_max: int = 8
+    """Those of one person who is signed in; a browser keeps six."""
 
     look_every_s: float = 1.0
     """Between two looks whether the store has changed, one for all pages."""

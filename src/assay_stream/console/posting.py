@@ -58,7 +58,7 @@ class Posting:
         """
         given = {name: values for name, values in fields.items() if name != CSRF_FIELD}
         form = Form(fields=given, operator=operator, now_us=self._clock())
-        return await _to_its_end(self._decide(action, form))
+        return await to_its_end(self._decide(action, form))
 
     async def _decide(self, action: Action, form: Form) -> str:
         decided = await self._reader.ask(lambda store: action(store, form))
@@ -86,7 +86,8 @@ async def posted_fields(request: web.Request, limits: ConsoleLimits) -> Fields:
     return read_fields(body, limits)
 
 
-async def _to_its_end(work: Awaitable[_T]) -> _T:
+async def to_its_end(work: Awaitable[_T]) -> _T:
+    """Return what some work returns; it goes on even if whoever waits for it goes."""
     task = asyncio.ensure_future(work)
     # What fails after its browser has gone is nobody's to see, and not an error of the loop.
     task.add_done_callback(lambda done: done.cancelled() or done.exception())

@@ -18,9 +18,10 @@ from assay_stream.console.forms import CSRF_FIELD, Fields
 from assay_stream.console.live import Live
 from assay_stream.console.operators import Operator, Session
 from assay_stream.console.pages import PAGES
-from assay_stream.console.posting import Posting, posted_fields
+from assay_stream.console.posting import Posting, posted_fields, to_its_end
 from assay_stream.console.reader import StoreReader
 from assay_stream.console.rendering import Renderer
+from assay_stream.console.shares import Shares
 from assay_stream.errors import AssayStreamError, InputError, OperatingError
 from assay_stream.limits import CONSOLE_LIMITS, ConsoleLimits
 from assay_stream.observe.http.headers import is_host_served
@@ -72,6 +73,8 @@ class ConsoleService:
         self._limits = limits
         self._renderer = Renderer()
         self._live = Live(self._look, limits)
+        self._asking = Shares(limits.operator_questions_max)
+        self._following = Shares(limits.operator_streams_max)
         self._static = {
             path: (files(__package__).joinpath(path.removeprefix("/")).read_bytes(), kind)
             for path, kind in STATIC.items()
@@ -143,7 +146,7 @@ class ConsoleService:
                 401, "You are not signed in.", "Sign in, and open this page again."
             )
         if request.path == "/events" and request.method == "GET":
-            return await self._events(request)
+            return await self._events(request, session)
         return await self._page(request, session)
 
     async def _page(self, request: web.Request, session: Session | None) -> web.Response:
@@ -158,13 +161,17 @@ class ConsoleService:
         if page is None:
             return self._rendered(absent("There is no such page.", "Choose one from the menu."), "", session)
         try:
-            return await self._reader.ask(made)
+            return await to_its_end(self._ask(made, session))
         except AssayStreamError as error:
             return self._problem(status_of(error), error.message, "", code=error.code, session=session)
         except Exception as error:  # noqa: BLE001 -- the browser gets an answer whatever goes wrong here
             # Its text may quote what a server said.
             _log.error("page %s failed: %s", request.path, type(error).__name__)
             return self._problem(500, "The console failed to make this page.", "Its log says which page and why.")
+
+    async def _ask(self, question: Callable[[Store], web.Response], session: Session | None) -> web.Response:
+        with self._asking.by(session):
+            return await self._reader.ask(question)
 
     async def _post(self, request: web.Request, session: Session | None) -> web.Response:
         action = None if self._posting is None else self._posting.actions.get(request.path)
@@ -199,13 +206,16 @@ class ConsoleService:
         status = status_of(error)
         return self._rendered(Answer(template="undone.html", data=data, status=status), "", session)
 
-    async def _events(self, request: web.Request) -> web.StreamResponse:
-        if self._live.is_full:
-            return self._problem(503, "Too many pages are kept up to date.", "Reload this one to see what is new.")
+    async def _events(self, request: web.Request, session: Session | None) -> web.StreamResponse:
         response = web.StreamResponse(headers=HEADERS | {"Content-Type": "text/event-stream"})
-        await response.prepare(request)
         try:
-            await self._live.stream(response.write)
+            with self._following.by(session):
+                if self._live.is_full:
+                    raise OperatingError("console_busy", "too many pages are kept up to date")
+                await response.prepare(request)
+                await self._live.stream(response.write)
+        except OperatingError:
+            return self._problem(503, "Too many pages are kept up to date.", "Reload this one to see what is new.")
         except ConnectionError:
             # The page is gone.
             return response

@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import ClientTimeout
 
 from assay_stream.console import pages
-from assay_stream.console.answers import HEADERS
+from assay_stream.console.answers import HEADERS, Answer, absent
+from assay_stream.console.door import Door
 from assay_stream.console.reader import StoreReader
 from assay_stream.console.rendering import url
+from assay_stream.console.sessions import Sessions
 from assay_stream.errors import OperatingError
 from assay_stream.limits import CONSOLE_LIMITS
 from assay_stream.model.record import Role
@@ -27,10 +30,23 @@ from assay_stream.readmodel.filling import fill
 from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import EvidenceFilter, Paging
 from assay_stream.text.visible import is_unseen
-from tests.support.console import LONG, SERVER, TEXTS, a_console, a_store, every_address, hostile, records_of, text_of
+from tests.support.console import (
+    ALICE,
+    LONG,
+    SERVER,
+    TEXTS,
+    VICTOR,
+    a_console,
+    a_store,
+    every_address,
+    hostile,
+    records_of,
+    signed_in,
+    text_of,
+)
 from tests.support.events import SERVER as PLAIN_SERVER
 from tests.support.events import TOOL, a_snapshot, an_event, call_data, snapshot_data
-from tests.support.readmodel import data_of, history, of_role
+from tests.support.readmodel import NOW_US, data_of, history, of_role
 
 pytestmark = pytest.mark.filterwarnings("ignore::aiohttp.web_exceptions.NotAppKeyWarning")
 
@@ -425,3 +441,31 @@ async def test_other_tools_do_not_crowd_the_alerts_of_a_tool_off_its_page(tmp_pa
     async with a_console(a_store(tmp_path, records_of(given, server=PLAIN_SERVER))) as client:
         text = await page(client, url("/tool", server=PLAIN_SERVER, tool="x[1]"))
     assert "/alert?uid=" in text
+
+
+async def test_one_person_leaves_pages_and_streams_for_others(fleet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many browsers they use, and even if these do not wait for an answer."""
+    going_on = threading.Event()
+
+    def waiting(*_: object) -> Answer:
+        going_on.wait(10)
+        return absent("", "")
+
+    monkeypatch.setitem(pages.PAGES, "/servers", waiting)
+    limits = replace(CONSOLE_LIMITS, operator_streams_max=1, operator_questions_max=1)
+    door = Door(Sessions(lambda: NOW_US))
+    async with a_console(fleet, door=door, limits=limits) as client:
+        signed_in(client, door, VICTOR)
+        with pytest.raises(TimeoutError):
+            await client.get("/servers", timeout=ClientTimeout(total=0.2))
+        assert "console_busy" in await page(client, "/health", 503)
+        stream = await client.get("/events")
+        assert stream.status == 200
+        assert (await client.get("/events")).status == 503
+        signed_in(client, door, ALICE)
+        await page(client, "/health")
+        other = await client.get("/events")
+        assert other.status == 200
+        for each in (stream, other):
+            each.close()
+        going_on.set()
