@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, cast
 from unittest.mock import patch
 
@@ -22,6 +23,7 @@ from assay_stream.detect.page import Page, Visit
 from assay_stream.detect.phrase_filter import PhraseFilter
 from assay_stream.detect.phrases import PhraseBook
 from assay_stream.drift import severity
+from assay_stream.model.kinds import KINDS, Kind, KindInfo
 from assay_stream.registry import comparison
 from assay_stream.report.drift import KIND_TITLES
 from assay_stream.schemes.fingerprint import ContentCache
@@ -87,6 +89,15 @@ def _phrases_of_then() -> PhraseFilter:
     return PhraseFilter(PhraseBook(pairs))
 
 
+def _kinds_of_then() -> dict[Kind, KindInfo]:
+    """Titles, explanations and next steps as they read before they were reworded."""
+    texts = tomllib.loads((CHANGES.parent / "kinds.toml").read_text(encoding="utf-8"))
+    return {
+        Kind(kind): replace(KINDS[Kind(kind)], **{name: row[name] for name in ("title", "explanation", "next_step")})
+        for kind, row in texts.items()
+    }
+
+
 @contextlib.contextmanager
 def decisions_of_then() -> Iterator[None]:
     """Compare and judge as at the golden commit."""
@@ -94,6 +105,7 @@ def decisions_of_then() -> Iterator[None]:
     levels = {code: severity.Level.parse(level) for code, level in listed["levels"].items()}
     with contextlib.ExitStack() as stack:
         stack.enter_context(patch.dict(severity._BY_CODE, levels))
+        stack.enter_context(patch.dict(KINDS, _kinds_of_then()))
         # Answers are kept across tests, and those of today are others.
         stack.enter_context(patch.object(comparison, "_ANSWERS", ContentCache(4_096)))
         stack.callback(pages.forget)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import ssl
-import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import TracebackType
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+
+from tests.support.receivers import Serving
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
 
@@ -75,7 +75,7 @@ class Authority:
         )
 
 
-class HttpsServer:
+class HttpsServer(Serving):
     """Serves what the test says, and remembers the paths that were asked for.
 
     Args:
@@ -113,18 +113,9 @@ class HttpsServer:
             )
         self.port = int(self._server.server_address[1])
         self.domain = f"localhost:{self.port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
 
     def __enter__(self) -> HttpsServer:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        return self.serving(self._server)
 
 
 def serve(body: bytes, status: int = 200, **headers: str) -> Answer:

@@ -12,6 +12,7 @@ from assay_stream.cli.shared import NOTHING_FOUND, say
 from assay_stream.cli.store_sources import StoreOptions
 from assay_stream.limits import STORE_PAGE_ROWS_MAX
 from assay_stream.model.record import Origin, Role
+from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import DigestValue, Page, Paging
 from assay_stream.report.rows import time_text
 from assay_stream.text.escaping import visible
@@ -96,6 +97,39 @@ def nothing_found(what: str) -> None:
     raise typer.Exit(NOTHING_FOUND)
 
 
+def _list(
+    looking: StoreOptions,
+    ask: Callable[[Store, int, Paging], Page[_Row]],
+    cells_of: Callable[[_Row], dict[str, str]],
+    *,
+    flexible: tuple[str, ...],
+    optional: tuple[str, ...],
+    none: str,
+    as_json: bool,
+    wide: bool,
+) -> None:
+    """Print what the store has of something, each row once.
+
+    Args:
+        ask: the question, with the time up to which the last day is counted.
+        cells_of: a row as headings and cells.
+        none: what to say where there is nothing.
+    """
+    with looking.looked(*_ROLES) as looked:
+        now_us = looked.now_us()
+        rows = list(every_row(lambda paging: ask(looked.store, now_us, paging)))
+        if as_json:
+            for row in rows:
+                print_json(as_object(row))
+        elif rows:
+            cells = [cells_of(row) for row in rows]
+            table = (tuple(each.values()) for each in cells)
+            print_table(tuple(cells[0]), table, flexible=flexible, optional=optional, wide=wide)
+        if not rows:
+            nothing_found(none)
+        looked.end()
+
+
 @servers_app.command("list")
 @grouped
 def list_servers(looking: StoreOptions, as_json: AsJson = False, wide: Wide = False) -> None:
@@ -103,25 +137,25 @@ def list_servers(looking: StoreOptions, as_json: AsJson = False, wide: Wide = Fa
 
     In recorded input, the last day ends with its latest call. Exit code 3: not everything could be read. 5: none found.
     """
-    with looking.looked(*_ROLES) as looked:
-        now_us = looked.now_us()
-        rows = list(every_row(lambda paging: looked.store.servers(now_us=now_us, paging=paging)))
-        if as_json:
-            for row in rows:
-                print_json(as_object(row))
-        elif rows:
-            head = ("server", "tools", "pinned", "observers", "calls/day", "calls", "last list", "last call")
-            cells = (
-                (
-                    *(row.server_id, f"{row.tools:,}", f"{row.pinned:,}", f"{row.observers:,}"),
-                    *(f"{row.calls_day:,}", f"{row.calls:,}", short_time(row.listed_us), short_time(row.called_us)),
-                )
-                for row in rows
-            )
-            print_table(head, cells, flexible=("server",), optional=("calls", "observers", "last list"), wide=wide)
-        if not rows:
-            nothing_found("no server is known")
-        looked.end()
+    _list(
+        looking,
+        lambda store, now_us, paging: store.servers(now_us=now_us, paging=paging),
+        lambda row: {
+            "server": row.server_id,
+            "tools": f"{row.tools:,}",
+            "pinned": f"{row.pinned:,}",
+            "observers": f"{row.observers:,}",
+            "calls/day": f"{row.calls_day:,}",
+            "calls": f"{row.calls:,}",
+            "last list": short_time(row.listed_us),
+            "last call": short_time(row.called_us),
+        },
+        flexible=("server",),
+        optional=("calls", "observers", "last list"),
+        none="no servers found",
+        as_json=as_json,
+        wide=wide,
+    )
 
 
 @tools_app.command("list")
@@ -129,33 +163,30 @@ def list_servers(looking: StoreOptions, as_json: AsJson = False, wide: Wide = Fa
 def list_tools(
     looking: StoreOptions, server_id: AnyServerId = None, as_json: AsJson = False, wide: Wide = False
 ) -> None:
-    """List tools: the definition in force, how many were ever seen, how it compares with its pins, calls, last seen.
+    """List tools: the definition in force, versions seen so far, how it compares with its pins, calls, last seen.
 
-    Of a tool with several definitions in force the first is shown; --json has all of them, under every scheme. Exit
-    code 3: not all could be read. 5: none is known.
+    If a tool has several definitions in force, the table shows the first; --json has all of them, under every scheme.
+    Exit code 3: not everything could be read. 5: none found.
     """
-    with looking.looked(*_ROLES) as looked:
-        now_us = looked.now_us()
-        rows = list(every_row(lambda paging: looked.store.tools(now_us=now_us, server_id=server_id, paging=paging)))
-        if as_json:
-            for row in rows:
-                print_json(as_object(row))
-        elif rows:
-            head = ("server", "tool", "pin", "versions", "calls/day", "definition", "last call", "last list")
-            cells = (
-                (
-                    *(row.server_id, row.tool_name, row.pin_status, f"{row.versions:,}", f"{row.calls_day:,}"),
-                    short_digest(row.digests, "assay.v1", "full", wide=wide) if row.is_listed else "not listed",
-                    *(short_time(row.called_us), short_time(row.listed_us)),
-                )
-                for row in rows
-            )
-            print_table(
-                head, cells, flexible=("tool", "server"), optional=("last list", "last call", "versions"), wide=wide
-            )
-        if not rows:
-            nothing_found("no tool is known")
-        looked.end()
+    _list(
+        looking,
+        lambda store, now_us, paging: store.tools(now_us=now_us, server_id=server_id, paging=paging),
+        lambda row: {
+            "server": row.server_id,
+            "tool": row.tool_name,
+            "pin": row.pin_status,
+            "versions": f"{row.versions:,}",
+            "calls/day": f"{row.calls_day:,}",
+            "definition": short_digest(row.digests, "assay.v1", "full", wide=wide) if row.is_listed else "not listed",
+            "last call": short_time(row.called_us),
+            "last list": short_time(row.listed_us),
+        },
+        flexible=("tool", "server"),
+        optional=("last list", "last call", "versions"),
+        none="no tools found",
+        as_json=as_json,
+        wide=wide,
+    )
 
 
 @observers_app.command("list")
@@ -165,22 +196,20 @@ def list_observers(looking: StoreOptions, as_json: AsJson = False, wide: Wide = 
 
     Exit code 3: not everything could be read. 5: none found.
     """
-    with looking.looked(*_ROLES) as looked:
-        now_us = looked.now_us()
-        rows = list(every_row(lambda paging: looked.store.observers(now_us=now_us, paging=paging)))
-        if as_json:
-            for row in rows:
-                print_json(as_object(row))
-        elif rows:
-            head = ("observer", "servers", "calls/day", "calls", "last list", "last call")
-            cells = (
-                (
-                    *(row.observer_id, f"{row.servers:,}", f"{row.calls_day:,}", f"{row.calls:,}"),
-                    *(short_time(row.listed_us), short_time(row.called_us)),
-                )
-                for row in rows
-            )
-            print_table(head, cells, flexible=("observer",), optional=("calls", "last list"), wide=wide)
-        if not rows:
-            nothing_found("no observer is known")
-        looked.end()
+    _list(
+        looking,
+        lambda store, now_us, paging: store.observers(now_us=now_us, paging=paging),
+        lambda row: {
+            "observer": row.observer_id,
+            "servers": f"{row.servers:,}",
+            "calls/day": f"{row.calls_day:,}",
+            "calls": f"{row.calls:,}",
+            "last list": short_time(row.listed_us),
+            "last call": short_time(row.called_us),
+        },
+        flexible=("observer",),
+        optional=("calls", "last list"),
+        none="no observers found",
+        as_json=as_json,
+        wide=wide,
+    )

@@ -28,7 +28,7 @@ def test_an_explanation_says_what_is_known_and_what_is_not() -> None:
     text = text_of(story_of(a_life(), definitions=KNOWN, sightings=sightings_of()))
     for expected in (
         "The definition of a tool changed. The alert is open, its severity is critical.",
-        "Agents read the definition as instructions.",
+        "Agents follow what a tool's definition says.",
         "instructions_overridden in the new text",
         "Indicator in the new text: instructions_overridden. Text that asks the model",
         "observer: proxy-1, 1 time",

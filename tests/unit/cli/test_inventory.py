@@ -83,7 +83,7 @@ def test_tools_of_one_server(observed: Path) -> None:
     assert len(rows("tools", "list", "--input", observed, "--server-id", SERVER)) == 2
     done = run("tools", "list", "--input", observed, "--server-id", "typo")
     assert done.exit_code == 5
-    assert "no tool is known" in done.stderr
+    assert "no tools found" in done.stderr
 
 
 @pytest.mark.parametrize("what", ["servers", "tools", "observers"])

@@ -37,7 +37,7 @@ def test_one_line_says_what_changed_and_why_it_matters() -> None:
     alert = alert_of(indicators=(("data_sent", 4, "description"),))
     assert one_line(view_of(alert), 500) == (
         "[High] New: The definition of a tool changed: server/tool (description): data_sent at description. "
-        "Agents read the definition as instructions."
+        "Agents follow what a tool's definition says."
     )
 
 
