@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup debian demo run test check lint types layers unit coverage integration gateways chaos chaos-short audit lock confusables sbom fuzz bench bench-peers bench-latency bench-curves bench-docs alert-quality alert-quality-docs train-scorer benign-releases schemas docs samples clean
+.PHONY: help setup debian demo run test check lint types layers unit coverage integration gateways chaos chaos-short audit lock confusables sbom fuzz bench bench-peers bench-latency bench-curves bench-docs alert-quality alert-quality-docs train-scorer benign-releases schemas docs samples screenshots clean
 
 help: ## Show this help.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -185,6 +185,9 @@ docs: $(VENV)/.ready ## Regenerate the generated pages of docs/.
 
 samples: $(VENV)/.ready ## Regenerate the sample logs of the Sigma rules.
 	$(BIN)/python -m deploy.sigma.make_samples --write deploy/sigma/samples
+
+screenshots: $(VENV)/.ready ## Take the pictures of the console in docs/ again, in Chromium.
+	ASSAY_SCREENSHOTS=docs $(BIN)/python -m pytest -q tests/integration/test_screenshots.py
 
 clean: ## Remove what was built and run; keeps the fetched Kafka, servers and gateways.
 	rm -rf .run dist build .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

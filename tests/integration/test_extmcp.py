@@ -20,8 +20,8 @@ import pytest
 pytest.importorskip("grpc", reason="the extra extmcp is not installed")
 
 from assay_stream.model.record import Role
-from tests.integration.test_enforcing import ordered, wait_for_row
 from tests.support.deployment import Deployment, payload
+from tests.support.enforcing import ordered, wait_for_row
 from tests.support.ext_mcp import Gateway
 from tests.support.gates import a_tool
 

@@ -31,8 +31,8 @@ from assay_stream.observe.jsonrpc import BLOCKED_CODE
 from deploy.local.gateways import built, gateway_python
 from deploy.local.kafka import QUICK_START, Broker
 from deploy.local.servers import python_server
-from tests.integration.test_enforcing import ordered, wait_for_row
 from tests.support.deployment import Deployment, free_port, payload
+from tests.support.enforcing import ordered, wait_for_row
 from tests.support.http_tap import http_server, listening
 
 pytestmark = [pytest.mark.kafka, pytest.mark.servers]

@@ -7,8 +7,8 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from assay_stream.model.record import Role
-from tests.integration.test_enforcing import run
 from tests.support.deployment import Deployment, payload
+from tests.support.enforcing import run
 from tests.support.logs import PROTOBUF, SPANS
 
 pytestmark = pytest.mark.kafka

@@ -21,7 +21,7 @@ MISSING = CHROMIUM is None or DRIVER is None
 HOW = "needs Chromium and its driver: make debian, as root"
 _LIMIT_S = 60.0
 _FLAGS = (
-    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-lcd-text"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"),
 )
 _AXE = ("axe-core", "4.14.1")
@@ -73,10 +73,19 @@ class Browser:
         """Type a text into a field."""
         self.command(f"element/{self._element(chosen)}/value", text=text)
 
-    def picture(self) -> bytes:
-        """Return what the window shows, as PNG."""
-        given = {"format": "png", "optimizeForSpeed": False}
-        return base64.b64decode(self.command("goog/cdp/execute", cmd="Page.captureScreenshot", params=given)["data"])
+    def picture(self, width: int, height: int, *, top: int = 0) -> bytes:
+        """Return a part of the page as PNG, as a window of that width shows it.
+
+        Args:
+            top: pixels of the page above the part.
+        """
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        clip = {"x": 0, "y": top, "width": width, "height": height, "scale": 1}
+        self.command("goog/cdp/execute", cmd="Emulation.setDeviceMetricsOverride", params=metrics)
+        self.command("goog/cdp/execute", cmd="Emulation.setScrollbarsHidden", params={"hidden": True})
+        given = {"format": "png", "captureBeyondViewport": True, "clip": clip}
+        found = self.command("goog/cdp/execute", cmd="Page.captureScreenshot", params=given)
+        return base64.b64decode(found["data"])
 
     def overflowing(self) -> list[Any]:
         """Return by how much the page scrolls sideways, and the elements that leave it."""
