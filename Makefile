@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup debian demo run test check lint types layers unit coverage integration gateways chaos chaos-short audit lock confusables sbom fuzz bench bench-peers bench-latency bench-curves bench-docs alert-quality alert-quality-docs train-scorer benign-releases schemas docs samples screenshots clean
+.PHONY: help setup debian demo run test check lint types layers unit native coverage integration gateways chaos chaos-short audit lock confusables sbom fuzz bench bench-peers bench-latency bench-curves bench-docs alert-quality alert-quality-docs train-scorer benign-releases schemas docs samples screenshots clean
 
 help: ## Show this help.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -52,13 +52,28 @@ types: $(VENV)/.ready
 layers: $(VENV)/.ready
 	$(BIN)/lint-imports
 
-unit: $(VENV)/.ready ## Tests that need no broker and no server.
+unit: $(VENV)/.native ## Tests that need no broker and no server.
 	$(BIN)/python -m pytest -q -n logical --dist worksteal --durations=15 -m "not kafka and not servers"
 
 COVERAGE_FLOOR_PERCENT := 96
 
 coverage: $(VENV)/.ready ## Branch coverage of the tests that need no broker, with a floor; processes that tests start do not count.
 	$(BIN)/python -m pytest -q -n logical --dist worksteal -m "not kafka and not servers" --cov --cov-report=term --cov-fail-under=$(COVERAGE_FLOOR_PERCENT)
+
+.native-venv/.ready: deploy/requirements/native.lock
+	$(PYTHON) -m venv .native-venv
+	.native-venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
+	@touch $@
+
+native: $(VENV)/.ready .native-venv/.ready ## Build and install the optional extension of the join (needs Rust); pip uninstall takes it away.
+	rm -rf dist/native
+	.native-venv/bin/maturin build --quiet --release --locked --manifest-path native/Cargo.toml --interpreter $(BIN)/python --out dist/native
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall dist/native/*.whl
+
+# Without a Rust toolchain its tests are skipped, and say so.
+$(VENV)/.native: $(VENV)/.ready deploy/requirements/native.lock $(wildcard native/*.toml native/Cargo.lock native/src/*.rs)
+	if command -v cargo >/dev/null; then $(MAKE) native; fi
+	@touch $@
 
 .schemathesis-venv/.ready: deploy/requirements/schemathesis.lock
 	$(PYTHON) -m venv .schemathesis-venv
@@ -94,6 +109,7 @@ lock: $(VENV)-tools/.ready ## Regenerate every lock; pins that still fit stay (L
 	$(LOCK) $(LOCK_OPTIONS) pyproject.toml deploy/requirements/dev.in $(foreach extra,cli tap extmcp otlp worker ingest console parquet zstd dev,--extra $(extra)) --output-file requirements.lock
 	$(LOCK) $(LOCK_OPTIONS) pyproject.toml --extra worker --extra tap --extra console --constraint requirements.lock --output-file deploy/requirements/image.lock
 	$(LOCK) $(LOCK_OPTIONS) deploy/requirements/tools.in --output-file deploy/requirements/tools.lock
+	$(LOCK) $(LOCK_OPTIONS) deploy/requirements/native.in --output-file deploy/requirements/native.lock
 	$(LOCK) $(LOCK_OPTIONS) deploy/requirements/schemathesis.in --output-file deploy/requirements/schemathesis.lock
 	$(LOCK) $(LOCK_OPTIONS) bench/requirements.txt --output-file bench/requirements.lock
 	$(subst 3.11,3.11.4,$(LOCK)) $(LOCK_OPTIONS) bench/scanner.in --output-file bench/scanner.lock
@@ -116,6 +132,7 @@ bench: $(VENV)/.ready ## Measure: digests, registry, join, gate, replay, exports
 	$(BIN)/python -m bench.bench_registry
 	$(BIN)/python -m bench.bench_controls
 	$(BIN)/python -m bench.bench_join
+	if command -v cargo >/dev/null; then $(MAKE) native && $(BIN)/python -m bench.bench_native; fi
 	$(BIN)/python -m bench.bench_agents
 	$(BIN)/python -m bench.bench_gate
 	$(BIN)/python -m bench.bench_tap

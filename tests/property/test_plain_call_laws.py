@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from assay_stream.join.processor import process
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.cloudevents import read_whole_call
 from assay_stream.model.envelope import Producer
+from assay_stream.model.native import NATIVE_CALLS, read_native
 from assay_stream.model.plain_call import read_plain
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.schemes.assay import tool as assay
@@ -168,6 +170,11 @@ def a_state() -> EngineState:
 
 
 STATE = a_state()
+NAMES = (
+    *("source", "id", "time", "time_us", "traceparent"),
+    *("server_id", "tool_name", "observer_id", "snapshot_id", "decision"),
+)
+"""What a join asks of a call."""
 
 
 def a_record(value: bytes) -> Record:
@@ -182,16 +189,38 @@ def test_what_is_taken_the_short_way_gives_the_evidence_of_the_model(value: byte
     if plain is None:
         return
     whole = read_whole_call(a_record(value))
-    for name in (
-        *("source", "id", "time", "time_us", "traceparent"),
-        *("server_id", "tool_name", "observer_id", "snapshot_id", "decision"),
-    ):
+    for name in NAMES:
         assert getattr(plain, name) == getattr(whole, name)
     for expired in (False, True):
         record = a_record(value)._replace(hold_expired=expired)
         expected = process(STATE.join, record, whole)
         assert process(STATE.join, record, plain) == expected
         assert process(STATE.join, record, plain) == expected
+
+
+@pytest.mark.skipif(not NATIVE_CALLS, reason="the extension is not built")
+@given(calls())
+def test_the_extension_gives_the_evidence_of_the_model(value: bytes) -> None:
+    """For whatever it takes; by name too."""
+    native = read_native(value, DEFAULT_LIMITS)
+    if native is None:
+        return
+    whole = read_whole_call(a_record(value))
+    for name in NAMES:
+        assert getattr(native, name) == getattr(whole, name)
+    for expired in (False, True):
+        record = a_record(value)._replace(hold_expired=expired)
+        assert process(STATE.join, record, native) == process(STATE.join, record, whole)
+
+
+@pytest.mark.skipif(not NATIVE_CALLS, reason="the extension is not built")
+@given(st.fixed_dictionaries(REQUIRED, optional=FIELDS), st.fixed_dictionaries(ATTRIBUTES))
+def test_the_extension_takes_what_python_takes(data: dict[str, Any], event: dict[str, Any]) -> None:
+    """Else it would save nothing. Fractions and policies it leaves to Python."""
+    value = json.dumps(event | {"data": data}, ensure_ascii=False).encode()
+    if isinstance(data.get("timing", {}).get("duration_ms"), float):
+        return
+    assert (read_native(value, DEFAULT_LIMITS) is None) == (read_plain(value, DEFAULT_LIMITS) is None)
 
 
 @given(st.fixed_dictionaries({}, optional=FIELDS), st.data())
@@ -214,3 +243,4 @@ def test_a_key_that_stands_there_twice_is_never_plain(fields: dict[str, Any], da
         f'"time":"2026-03-01T10:00:05Z","data":{twice}}}'
     )
     assert read_plain(value.encode("utf-8", "surrogatepass"), DEFAULT_LIMITS) is None
+    assert read_native(value.encode("utf-8", "surrogatepass"), DEFAULT_LIMITS) is None

@@ -5,7 +5,7 @@ Arguments, results, definitions and messages never enter it: only digests, codes
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import UNSET, Raw, UnsetType
 
@@ -19,6 +19,7 @@ from assay_stream.model.evidence import BindingField, Scope, ToolIdentity, Unbou
 from assay_stream.model.evidence_writer import InForcePart, fields_of, write_payload
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
+from assay_stream.model.native import is_native, native_evidence, native_part
 from assay_stream.model.observation import CallProfile
 from assay_stream.model.plain_call import PlainCall
 from assay_stream.model.record import Headers, Output, Record, Role, made_of
@@ -32,7 +33,8 @@ from assay_stream.schemes.hangar import Action
 
 _BINDINGS = Role.BINDINGS
 _EVIDENCE = Role.EVIDENCE  # reading a member of an enum takes a call of its own
-_UNPINNED = Raw(canonicalize(UNPINNED.as_json()))
+_UNPINNED = canonicalize(UNPINNED.as_json())
+_RAW_UNPINNED = Raw(_UNPINNED)
 _LABELS: dict[Scope | Unbound | None, str] = {scope: f"bound:{scope.value}" for scope in Scope} | {
     reason: f"unbound:{reason.value}" for reason in Unbound
 }
@@ -46,6 +48,7 @@ class _InForce(NamedTuple):
         until_us: the event time before which it is.
         binding: the answer.
         part: its part of the payload.
+        native: the same for calls that the extension read, ``None`` without it.
         label: what is counted.
         is_controlled: whether anything was ever decided about the server.
     """
@@ -54,6 +57,7 @@ class _InForce(NamedTuple):
     until_us: int
     binding: Binding
     part: InForcePart
+    native: Any
     label: str
     is_controlled: bool
 
@@ -131,18 +135,13 @@ def process(join: Join, record: Record, event: Call | InputError | None = None) 
     if server is not None and in_force.is_controlled:
         seen = None if binding.scope is None else binding.seen
         evaluation = pin_evaluation_of(server, seen, binding.fingerprint, event.tool_name, time_us)
-    fields = event.fields if isinstance(event, PlainCall) else fields_of(event.data, join.redaction)
-    if evaluation is None:
-        data = write_payload(fields, record.origin, in_force.part, _UNPINNED)
-    else:
-        pin, signature = Raw(evaluation.pin_fragment), evaluation.signature_fragment
-        data = write_payload(fields, record.origin, in_force.part, pin, UNSET if signature is None else Raw(signature))
+    value = _written(join, record, event, in_force, evaluation)
     evidence = made_of(
         Output,
         (
             _EVIDENCE,
             server_id.encode(),
-            envelope(data, event, join.producer),
+            value,
             STRUCTURED if event.traceparent is None else _headers(event.traceparent),
             time_us // 1_000,
             record.origin.partition,
@@ -152,6 +151,21 @@ def process(join: Join, record: Record, event: Call | InputError | None = None) 
     if evaluation is None and binding.unbound is None:
         return [evidence]
     return [evidence, *(finding.output() for finding in _call_findings(server, record, event, binding, evaluation))]
+
+
+def _written(join: Join, record: Record, event: Call, in_force: _InForce, evaluation: PinEvaluation | None) -> bytes:
+    """Return the record of evidence."""
+    if is_native(event):
+        pin = _UNPINNED if evaluation is None else evaluation.pin_fragment
+        signature = None if evaluation is None else evaluation.signature_fragment
+        return native_evidence(event, record.origin, in_force.native, pin, signature, join.producer.fragment)
+    fields = event.fields if isinstance(event, PlainCall) else fields_of(event.data, join.redaction)
+    if evaluation is None:
+        data = write_payload(fields, record.origin, in_force.part, _RAW_UNPINNED)
+    else:
+        raw_signature = UNSET if evaluation.signature_fragment is None else Raw(evaluation.signature_fragment)
+        data = write_payload(fields, record.origin, in_force.part, Raw(evaluation.pin_fragment), raw_signature)
+    return envelope(data, event, join.producer)
 
 
 def _call_findings(
@@ -196,9 +210,9 @@ def _in_force(join: Join, server: ServerBindings | None, record: Record, event: 
     is_controlled = server is not None and bool(server.controls)
     if server is None or binding.fingerprint is None:
         # Not kept: made-up names must not fill the memory.
-        return _InForce(time_us, time_us, binding, part, label, is_controlled)
+        return _InForce(time_us, time_us, binding, part, native_part(part), label, is_controlled)
     span_us = span_of(server, binding, observer_id=observer_id, time_us=time_us)
-    found = _InForce(*span_us, binding, part, label, is_controlled)
+    found = _InForce(*span_us, binding, part, native_part(part), label, is_controlled)
     server.answers.keep(question, found)
     return found
 

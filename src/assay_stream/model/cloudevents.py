@@ -15,6 +15,7 @@ from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.control import CONTROL_MODELS
+from assay_stream.model.native import NativeCall, read_native
 from assay_stream.model.observation import (
     CallData,
     CallEvent,
@@ -43,7 +44,7 @@ from assay_stream.schemes.handshake import event as handshake
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY_US = 86_400_000_000
 
-Call = CallEvent | PlainCall
+Call = CallEvent | PlainCall | NativeCall
 
 _MODELS: dict[Role, Mapping[str, type[Envelope]]] = {
     Role.SNAPSHOTS: {SNAPSHOT_TYPE: SnapshotEvent, LIST_CHANGED_TYPE: ListChangedEvent, LOSS_TYPE: LossEvent},
@@ -110,7 +111,7 @@ def read_call(record: Record, *, limits: Limits = DEFAULT_LIMITS, call_profile: 
         raise set_aside_error()
     value = record.value
     if value is not None and call_profile == "assay" and not (record.headers and is_binary(record.headers)):
-        call = read_plain(value, limits)
+        call = read_native(value, limits) or read_plain(value, limits)
         if call is not None:
             _check_time(call.time_us, record, limits)
             return call

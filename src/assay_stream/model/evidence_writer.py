@@ -97,6 +97,13 @@ _CANONICALIZATION = assay.CLUSTER_CONSTANTS["tool_definition_canonicalization"]
 _ALGORITHM = assay.CLUSTER_CONSTANTS["tool_definition_digest_alg"]
 _SCHEMA = assay.CLUSTER_CONSTANTS["tool_definition_schema"]
 _SOURCE = assay.CLUSTER_CONSTANTS["tool_definition_source"]
+CONSTANTS = {
+    "tool_definition_canonicalization": _CANONICALIZATION,
+    "tool_definition_digest_alg": _ALGORITHM,
+    "tool_definition_schema": _SCHEMA,
+    "tool_definition_source": _SOURCE,
+}
+"""What stands beside the digest of a definition."""
 
 
 class _Place(Struct, gc=False):

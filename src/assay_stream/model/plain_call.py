@@ -42,7 +42,7 @@ _ATTRIBUTES = {
     for name, hint in get_type_hints(CallModel, include_extras=True).items()
     if name in CallModel.model_fields
 }
-_Event: Any = defstruct(
+PlainEvent: Any = defstruct(
     "Event",
     [
         (name, DecisionFields if name == "data" else form)
@@ -54,7 +54,7 @@ _Event: Any = defstruct(
     kw_only=True,
     gc=False,
 )
-_DECODER = msgspec.json.Decoder(_Event)
+_DECODER = msgspec.json.Decoder(PlainEvent)
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -78,15 +78,20 @@ class PlainCall(Struct, frozen=True, gc=False):
     fields: Any
 
 
-def read_plain(raw: bytes, limits: Limits) -> PlainCall | None:
-    """Return a call from its event in structured mode, or ``None`` where the model must decide."""
-    if (
+def may_be_plain(raw: bytes, limits: Limits) -> bool:
+    """Tell whether the limits leave an event to the short way."""
+    return not (
         b"\\" in raw
         or len(raw) > limits.record_bytes_max
         or len(raw) > limits.containers_max  # that many bytes may be too many containers: the model counts them
         or limits.depth_max < _DEPTH
         or limits.integer_digits_max < _DIGITS
-    ):
+    )
+
+
+def read_plain(raw: bytes, limits: Limits) -> PlainCall | None:
+    """Return a call from its event in structured mode, or ``None`` where the model must decide."""
+    if not may_be_plain(raw, limits):
         return None
     try:
         event = _DECODER.decode(raw)

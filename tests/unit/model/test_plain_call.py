@@ -129,7 +129,7 @@ def test_what_calls_and_evidence_declare_is_known_here() -> None:
         set(DecisionFields.__struct_fields__)
         == CallData.__annotations__.keys() | DecisionPayload.__annotations__.keys()
     )
-    assert set(plain_call._Event.__struct_fields__) == set(CallModel.model_fields)
+    assert set(plain_call.PlainEvent.__struct_fields__) == set(CallModel.model_fields)
 
 
 @pytest.mark.parametrize("field", ["args", "result", "tool_definition_digest", "binding", "pin", "redaction"])

@@ -1,0 +1,73 @@
+//! Texts and numbers of a call, as JSON has them.
+
+use crate::read::Span;
+use crate::schema::Class;
+
+/// Return a text that was read: it is UTF-8, since the whole call was checked to be.
+pub fn of(raw: &[u8], span: Span) -> &str {
+    std::str::from_utf8(span.of(raw)).unwrap_or_default()
+}
+
+/// Tell whether a text has so many code points, all of a class.
+pub fn fits(text: &[u8], low: u64, high: u64, class: Class) -> bool {
+    let count = text.iter().filter(|&&byte| byte & 0xC0 != 0x80).count() as u64;
+    let of_class = match class {
+        Class::Any => true,
+        Class::Token => text.iter().all(|byte| {
+            byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b':' | b'.' | b'/' | b'-')
+        }),
+        Class::Sha256 => {
+            text.len() == 71
+                && text.starts_with(b"sha256:")
+                && text[7..].iter().all(|byte| is_hexadecimal(*byte))
+        }
+        Class::Traceparent => {
+            (1..=64).contains(&text.len())
+                && text
+                    .iter()
+                    .all(|byte| is_hexadecimal(*byte) || *byte == b'-')
+        }
+    };
+    of_class && (low..=high).contains(&count)
+}
+
+fn is_hexadecimal(byte: u8) -> bool {
+    byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte)
+}
+
+/// Tell whether a name may be blank, so that the model has to look: it begins with a space of any kind.
+pub fn may_be_blank(text: &str) -> bool {
+    text.chars()
+        .next()
+        .is_none_or(|first| first <= ' ' || first.is_whitespace())
+}
+
+/// Return an integer that is written as JCS writes it, and is no larger than 2^53.
+pub fn integer(text: &[u8]) -> Option<u64> {
+    if text.is_empty()
+        || text.len() > 16
+        || !text.iter().all(u8::is_ascii_digit)
+        || (text[0] == b'0' && text.len() > 1)
+    {
+        return None;
+    }
+    let value = text
+        .iter()
+        .fold(0_u64, |value, digit| value * 10 + u64::from(digit - b'0'));
+    (value <= 1 << 53).then_some(value)
+}
+
+/// Tell whether a number that may be a fraction is written as JCS writes it, and lies within the bounds of a duration.
+pub fn is_plain_number(text: &[u8]) -> bool {
+    if integer(text).is_some() {
+        return true;
+    }
+    let Some(value) = std::str::from_utf8(text)
+        .ok()
+        .and_then(|text| text.parse::<f64>().ok())
+    else {
+        return false;
+    };
+    let mut buffer = ryu_js::Buffer::new();
+    (0.0001..=9_007_199_254_740_992.0).contains(&value) && buffer.format(value).as_bytes() == text
+}

@@ -1,0 +1,179 @@
+"""Plain calls by the optional extension in Rust: read and written as evidence in one go, the same to the byte.
+
+The extension holds no declaration of its own: what a call may hold is told to it from the declarations that the
+Python path is generated from. What it does not take, ``model.plain_call`` reads.
+"""
+
+from functools import lru_cache
+from types import UnionType
+from typing import Any, Final, Literal, Protocol, Union, get_args, get_origin
+
+import msgspec
+import orjson
+from msgspec import UNSET, Meta, Struct, UnsetType
+from typing_extensions import TypeIs
+
+from assay_stream.limits import Limits
+from assay_stream.model.evidence_writer import CONSTANTS, DecisionFields, InForcePart, PlainTime
+from assay_stream.model.plain_call import PlainEvent, may_be_plain
+from assay_stream.model.record import Origin
+from assay_stream.schemes.assay import tool as assay
+
+try:
+    import assay_stream_native as _extension
+except ImportError:
+    _extension = None
+
+_VERSION = "0.1.0"
+_CLASSES = {r"^[A-Za-z0-9_:./-]+\Z": "token", r"^sha256:[0-9a-f]{64}\Z": "sha256", r"^[0-9a-f-]{1,64}\Z": "traceparent"}
+"""What the extension calls the patterns that it knows; a field with another one is left to Python."""
+_ANY_LENGTH = 2**53
+_LEFT_TO_PYTHON = frozenset(name for name in assay.POLICY_CLUSTER_CONSTANTS) | {"policy_snapshot_digest"}
+"""Fields that must agree with one another."""
+_DROPPED = {"data": frozenset({"tool_name", "snapshot_id"}), "error": frozenset({"kind", "message"})}
+"""Fields that evidence leaves out, or has under another name."""
+
+
+class NativeCall(Protocol):
+    """A call that the extension read; the same by name as a ``CallEvent``."""
+
+    @property
+    def source(self) -> str: ...
+    @property
+    def id(self) -> str: ...
+    @property
+    def time(self) -> str: ...
+    @property
+    def time_us(self) -> int: ...
+    @property
+    def traceparent(self) -> str | None: ...
+    @property
+    def server_id(self) -> str: ...
+    @property
+    def tool_name(self) -> str: ...
+    @property
+    def observer_id(self) -> str: ...
+    @property
+    def snapshot_id(self) -> str | None: ...
+    @property
+    def decision(self) -> str: ...
+
+
+class Declared(msgspec.Struct, frozen=True):
+    """A field as the extension takes it (``native/src/schema.rs``)."""
+
+    name: str
+    required: bool
+    kind: str
+    low: int = 0
+    high: int = 0
+    texts: tuple[str, ...] = ()
+    fields: "tuple[Declared, ...]" = ()
+    dropped: bool = False
+
+
+def declared(struct: type[Struct], dropped: frozenset[str] = frozenset()) -> list[Declared]:
+    """Return the fields of a declaration in order."""
+    return sorted(
+        (_field(field, is_dropped=field.name in dropped) for field in msgspec.structs.fields(struct)),
+        key=lambda each: each.name,
+    )
+
+
+def _field(field: Any, *, is_dropped: bool) -> Declared:
+    form = _without_unset(field.type)
+    made = _kind(field.name, form)
+    return msgspec.structs.replace(made, required=field.required, dropped=is_dropped)
+
+
+def _without_unset(form: Any) -> Any:
+    if get_origin(form) in (Union, UnionType):
+        left = [part for part in get_args(form) if part is not UnsetType]
+        return left[0] if len(left) == 1 else Union[tuple(left)]  # noqa: UP007 -- of a list
+    return form
+
+
+def _kind(name: str, form: Any) -> Declared:
+    if name in _LEFT_TO_PYTHON:
+        return Declared(name, False, "never")
+    if form == PlainTime:
+        return Declared(name, False, "time")
+    base, meta = form, Meta()
+    if hasattr(form, "__metadata__"):
+        base, meta = form.__origin__, form.__metadata__[0]
+    if get_origin(base) is Literal:
+        return Declared(name, False, "one_of", texts=get_args(base))
+    if get_origin(base) is list and get_origin(get_args(base)[0]) is Literal and meta.max_length:
+        return Declared(name, False, "list", high=meta.max_length, texts=get_args(get_args(base)[0]))
+    if base is str and (meta.pattern is None or meta.pattern in _CLASSES):
+        high = _ANY_LENGTH if meta.max_length is None else meta.max_length
+        texts = () if meta.pattern is None else (_CLASSES[meta.pattern],)
+        return Declared(name, False, "text", low=meta.min_length or 0, high=high, texts=texts)
+    if base is int and isinstance(meta.ge, int) and isinstance(meta.le, int):
+        return Declared(name, False, "integer", low=meta.ge, high=meta.le)
+    if base is bool:
+        return Declared(name, False, "boolean")
+    if name == "duration_ms":
+        return Declared(name, False, "number")
+    if isinstance(base, type) and issubclass(base, Struct):
+        return Declared(name, False, "object", fields=tuple(declared(base, _DROPPED.get(name, frozenset()))))
+    return Declared(name, False, "never")
+
+
+def _reader() -> Any:
+    if _extension is None or _extension.VERSION != _VERSION:
+        return None
+    event = [Declared("data", True, "never") if each.name == "data" else each for each in declared(PlainEvent)]
+    return _extension.Reader(event, declared(DecisionFields, _DROPPED["data"]), list(CONSTANTS.items()))
+
+
+_READER: Final[Any] = _reader()
+NATIVE_CALLS: Final[tuple[type, ...]] = () if _READER is None else (_extension.Call,)
+"""The class of the extension's calls; none where it is not installed, or of another version."""
+
+
+def read_native(raw: bytes, limits: Limits) -> NativeCall | None:
+    """Return a plain call, or ``None`` where Python must decide."""
+    if _READER is None or not may_be_plain(raw, limits):
+        return None
+    call: NativeCall | None = _READER.read(raw)
+    return call
+
+
+def native_part(part: InForcePart) -> Any:
+    """Return what was in force as the extension takes it; ``None`` where it is not installed."""
+    if _READER is None:
+        return None
+    binding, identity, digest, reason = part
+    return _extension.Part(
+        bytes(binding),
+        None if identity is UNSET else bytes(identity),
+        None if digest is UNSET else orjson.dumps(digest),
+        None if reason is UNSET else orjson.dumps(reason),
+    )
+
+
+def native_evidence(
+    call: Any, origin: Origin, part: Any, pin: bytes, signature: bytes | None, producer: bytes
+) -> bytes:
+    """Return the record of evidence of a call that the extension read.
+
+    Args:
+        part: from ``native_part``.
+        pin: how the definition compares with its pins, canonical.
+        signature: the result of checking its signature, canonical.
+        producer: the producer's part of the envelope.
+    """
+    topic = _quoted(origin.topic)
+    written: bytes = call.evidence(topic, origin.partition, origin.offset, part, pin, signature, producer)
+    return written
+
+
+@lru_cache(maxsize=64)
+def _quoted(topic: str) -> bytes:
+    return orjson.dumps(topic)
+
+
+def is_native(call: object) -> TypeIs[NativeCall]:
+    """Tell whether the extension read a call."""
+    return isinstance(call, NATIVE_CALLS)
