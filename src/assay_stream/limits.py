@@ -436,6 +436,10 @@ class HttpLimits:
     backlog_bytes_max: int = 64 * 1024 * 1024
     """What may wait to be inspected: two of the longest messages. No request waits for the observer."""
 
+    server_backlog_bytes_max: int = 48 * 1024 * 1024
+    """What of one server may wait so, where a tap has several: one of the longest messages, and more. A server whose
+    messages take long to inspect must not have those of others pass unobserved."""
+
     kept_bytes_max: int = 256 * 1024 * 1024
     """Parts of messages of one server that wait for their ends, and bodies to be ruled on: eight of the longest. What
     goes beyond is not read, or, if it is to be ruled on, refused."""

@@ -19,6 +19,7 @@ import signal
 import sys
 import time
 import uuid
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
@@ -86,6 +87,7 @@ class InspectingProcess:
         """Those that the process now running was given, with the paths of their servers."""
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
+        self._shares = _Shares()
         self._timer: asyncio.TimerHandle | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._minding: asyncio.Task[None] | None = None
@@ -143,7 +145,8 @@ class InspectingProcess:
         if not is_first and number not in self._open_exchanges:
             return True  # counted when the process that was given it ended
         kept_bytes = self._waiting_bytes + self._process.stdin.transport.get_write_buffer_size()
-        if size_bytes and kept_bytes + size_bytes > self._job.limits.backlog_bytes_max:
+        self._shares.keep(kept_bytes)
+        if size_bytes and not self._has_room(path, kept_bytes, size_bytes):
             return False
         if is_last:
             self._open_exchanges.pop(number, None)
@@ -157,6 +160,12 @@ class InspectingProcess:
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._job.limits.inspect_pause_s, self._write)
         return True
+
+    def _has_room(self, path: str, kept_bytes: int, size_bytes: int) -> bool:
+        limits = self._job.limits
+        share_bytes_max = limits.backlog_bytes_max if len(self._job.vantages) == 1 else limits.server_backlog_bytes_max
+        fits = kept_bytes + size_bytes <= limits.backlog_bytes_max
+        return fits and self._shares.of(path) + size_bytes <= share_bytes_max
 
     def miss(self, path: str) -> None:
         self._missed.note(path)
@@ -174,6 +183,7 @@ class InspectingProcess:
         frame = _framed(marshal.dumps(what))
         self._waiting.append(frame)
         self._waiting_bytes += len(frame)
+        self._shares.add(what[0], len(frame))
 
     def _write(self) -> None:
         if self._timer is not None:
@@ -234,11 +244,38 @@ class InspectingProcess:
             self._missed.note(path)
         self._open_exchanges.clear()
         self._waiting, self._waiting_bytes = [], 0
+        self._shares = _Shares()
         _log.error(
             "the process that inspects has ended (%d): what it was given and had not published is lost. "
             "Requests pass; they are not observed until it runs again",
             code,
         )
+
+
+class _Shares:
+    """How much of each server waits in the pipe, which is emptied in order."""
+
+    def __init__(self) -> None:
+        self._frames: deque[tuple[str, int]] = deque()
+        self._counts: Counter[str] = Counter()
+        self._bytes = 0
+
+    def add(self, path: str, size_bytes: int) -> None:
+        """Note what goes into the pipe behind everything else."""
+        self._frames.append((path, size_bytes))
+        self._counts[path] += size_bytes
+        self._bytes += size_bytes
+
+    def keep(self, kept_bytes: int) -> None:
+        """Note how much is left."""
+        while self._frames and self._bytes - self._frames[0][1] >= kept_bytes:
+            path, size_bytes = self._frames.popleft()
+            self._counts[path] -= size_bytes
+            self._bytes -= size_bytes
+
+    def of(self, path: str) -> int:
+        """Return the bytes of a server that are left."""
+        return self._counts[path]
 
 
 async def _greeted(process: asyncio.subprocess.Process, job: InspectionJob) -> _Refusal | None:

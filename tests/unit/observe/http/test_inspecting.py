@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import itertools
 import json
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,9 @@ import pytest
 from assay_stream.cli.tap import sink_for
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.limits import HTTP_LIMITS
+from assay_stream.observe.events import Vantage
 from assay_stream.observe.http.inspecting import InspectingProcess, InspectionJob
+from assay_stream.observe.http.watching import Note
 from assay_stream.observe.sinks import MemorySink
 from tests.support.mcp_dialogue import THE_VANTAGE
 
@@ -27,11 +30,12 @@ HEADERS = [("Content-Type", "application/json"), ("MCP-Protocol-Version", "2026-
 LIST = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
 TOOLS = b'{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}'
 LIMIT_S = 60.0
+ONE_SERVER = {"/mcp": THE_VANTAGE}
 
 
-def inspecting(output: Path, **limits: Any) -> InspectingProcess:
+def inspecting(output: Path, *, vantages: Mapping[str, Vantage] = ONE_SERVER, **limits: Any) -> InspectingProcess:
     job = InspectionJob(
-        vantages={"/mcp": THE_VANTAGE},
+        vantages=vantages,
         keys=(b"k" * 32, b"p" * 32),
         opens=functools.partial(sink_for, output, None),
         limits=replace(HTTP_LIMITS, inspector_pause_min_s=0.01, **limits),
@@ -84,6 +88,37 @@ async def test_what_the_pipe_has_no_room_for_is_counted(tmp_path: Path) -> None:
     snapshot, loss = published(tmp_path / "out.ndjson")
     assert snapshot["tools"] == {"unreadable": "line missed"}
     assert (loss["lists"], loss["calls"]) == (0, 2)
+
+
+async def test_a_server_leaves_room_for_others(tmp_path: Path) -> None:
+    """While the process that inspects is behind, and until it has caught up."""
+    process = inspecting(
+        tmp_path / "out.ndjson",
+        vantages={"/mcp": THE_VANTAGE, "/other": THE_VANTAGE},
+        backlog_bytes_max=1_200_000,
+        server_backlog_bytes_max=1_000_000,
+    )
+    await process.start()
+    [child] = psutil.Process().children()
+    child.suspend()
+
+    numbers = itertools.count(1)
+
+    def fits(path: str) -> bool:
+        body: Note = ("from_client", (b" " * 60_000,), 0.0, "client->server")
+        return process.add(60_000, path, next(numbers), [("open", ("POST", HEADERS), 0.0, None), body])
+
+    try:
+        for _ in range(40):
+            fits("/mcp")
+        assert not fits("/mcp")
+        assert fits("/other")
+    finally:
+        child.resume()
+    async with asyncio.timeout(LIMIT_S):
+        while not fits("/mcp"):
+            await asyncio.sleep(0.05)
+    await process.finish()
 
 
 async def test_a_process_that_dies_is_replaced_and_what_it_missed_is_counted(
