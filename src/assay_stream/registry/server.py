@@ -188,6 +188,7 @@ class ServerBindings:
         timeline = self._timeline(seen.observer_id)
         if not timeline.add(seen):
             return
+        self.answers.clear()
         if self._snapshots is not None:
             self._snapshots.add(seen.snapshot_id, timeline.number)
         if self._observations is not None:
@@ -201,6 +202,7 @@ class ServerBindings:
         seen = timeline.remove(origin) if timeline else None
         if seen is None:
             return
+        self.answers.clear()
         if self._snapshots is not None and self._snapshots.remove_one():
             self._snapshots.renew(
                 (kept.snapshot_id, timeline.number) for timeline in self._numbered for kept in timeline
@@ -212,10 +214,17 @@ class ServerBindings:
 
     def named(self, snapshot_id: str) -> list[Seen]:
         """Return the observations with a snapshot id, by whomever, in order."""
+        question = ("named", snapshot_id)
+        known: list[Seen] | None = self.answers.get(question)
+        if known is not None:
+            return known
         timelines = self._numbered
         if self._snapshots is not None:
             timelines = [timelines[number] for number in self._snapshots.candidates(snapshot_id, len(timelines))]
-        return sorted((seen for timeline in timelines for seen in timeline.named(snapshot_id)), key=position_of)
+        found = sorted((seen for timeline in timelines for seen in timeline.named(snapshot_id)), key=position_of)
+        if len(found) == 1:  # Neither made-up ids nor one that all lists have must fill the memory.
+            self.answers.keep(question, found)
+        return found
 
     def names(self, snapshot_id: str) -> bool:
         """Tell whether anybody observed a list with this snapshot id."""
