@@ -52,3 +52,8 @@ no_keys: dict[str, str] = {}
 def key_without_repetition(view: Any) -> str:
     """What stands for the idempotency key."""
     return f"{view.uid}:{view.count}:{view.activity_id}"
+
+
+def always_plural(count: int, noun: str, plural: str | None = None) -> str:
+    """What stands for a count whose noun agrees with it."""
+    return f"{count} {plural or f'{noun}s'}"

@@ -142,7 +142,7 @@ async def the_listings_say(deployment: Deployment, first: str, second: str) -> N
     history = await wait_for_row(deployment, "pins", "history", "--tool", TOOL)
     assert [row["change"] for row in history] == ["policy.set", "pin.set", "pin.set"]
     assert [row.get("value") for row in history[1:]] == [first, second]
-    assert "nothing differs" in (await run(deployment, "pins", "diff", "--server-id", "time", "--tool", TOOL))[2]
+    assert "no differences" in (await run(deployment, "pins", "diff", "--server-id", "time", "--tool", TOOL))[2]
     [policy] = await wait_for_row(deployment, "policy", "list")
     assert (policy["tool_name"], policy["enforcement"]) == ("*", "block")
     accepted = ("--server-id", "time", "--domain", "example.com", "--fingerprint", "sha256:" + "a" * 64)

@@ -13,6 +13,7 @@ from assay_stream.alerts.story import story_of
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.cli.output import Painter
 from assay_stream.model.record import Role
+from assay_stream.text.counting import counted
 from assay_stream.text.visible import LineSpan, shown
 
 TOLD = (Role.EVIDENCE, Role.ALERTS, Role.DEFINITIONS)
@@ -174,8 +175,9 @@ class DemoStory:
         paged = sum(row.severity_id >= PAGED_FROM for row in self._index().rows.values())
         self.say(
             "",
-            f"Evidence: {len(self.evidence)} calls, {bound} of them bound to a definition, {refused} refused. "
-            f"Alerts of medium severity or more: {paged}.",
+            f"Evidence: {counted(len(self.evidence), 'call')}, "
+            f"{bound} of them bound to a definition, {refused} refused. "
+            f"Alerts of medium severity or higher: {paged}.",
         )
         return bound == len(self.evidence) == len({call["tool_call_id"] for call in self.evidence}) and paged == 1
 

@@ -37,6 +37,7 @@ from assay_stream.report.pins import (
     values_to_decide,
 )
 from assay_stream.schemes.pin_files import LockfileStamp, read_pins, write_pins
+from assay_stream.text.counting import counted
 from assay_stream.text.escaping import visible
 
 pins_app = typer.Typer(help="Review, approve and reject tool definitions.", no_args_is_help=True)
@@ -60,7 +61,7 @@ class Chosen:
     scheme: Annotated[list[str] | None, typer.Option(help="Default: as pinned, else assay.p60. Repeatable.")] = None
 
 
-_CLOSING = "alerts that this resolves are closed as soon as the worker has read it"
+_CLOSING = "the worker closes the alerts that this resolves"
 _LIST_COLUMNS = ("server_id", "tool_name", "scheme", "state", "comparison", "author", "since", "value")
 _HISTORY_COLUMNS = ("time", "change", "server_id", "tool_name", "scheme", "value", "author", "reason")
 
@@ -139,7 +140,7 @@ def import_pins(
     if any(entry.server_id is None for entry in entries):
         raise InputError("server_not_named", "the file names no server: give --server-id")
     by.decide(*((PIN_SET_TYPE, entry._asdict()) for entry in entries))
-    say(f"set {len(entries)} pins")
+    say(f"set {counted(len(entries), 'pin')}")
 
 
 @pins_app.command("export")
@@ -175,7 +176,7 @@ def diff(server_id: ServerId, tool: AnyTool = None, bootstrap_servers: Bootstrap
     server = server_of(bindings, server_id)
     rows = list(pin_rows(bindings, server_id=server_id, tool_name=tool))
     if not rows:
-        say("no decision is in force: nothing to compare with")
+        say("nothing to compare with: no tool is pinned")
         return
     rejected = [row["tool_name"] for row in rows if row["state"] == "rejected" and "rejected" in row["comparison"]]
     pairs = list(_differing(bindings, server, server_id, tool))
@@ -186,23 +187,23 @@ def diff(server_id: ServerId, tool: AnyTool = None, bootstrap_servers: Bootstrap
         for line in _body_diff(bodies, pinned, offered):
             print_line(visible(line))
     for name in sorted(set(rejected)):
-        print_line(f"{visible(name)}: a definition is offered that was rejected")
+        print_line(f"{visible(name)}: offers a definition that was rejected")
     if pairs or rejected:
         raise typer.Exit(1)
-    say("nothing differs")
+    say("no differences")
 
 
 def _decide_on(act: DefinitionAct, by: Deciding, chosen: Chosen, *, every: bool = False) -> None:
     server_id, tool, digest = chosen.server_id, chosen.tool, chosen.digest
     by_name = server_id is not None and (tool is None) == every and not (every and digest)
     if by_name == (chosen.alert is not None) or (chosen.alert is not None and (server_id or tool or every or digest)):
-        raise InputError("bad_option", "say what: --alert UID, or --server-id with --tool NAME (and --digest) or --all")
+        raise InputError("bad_option", "give --alert UID, or --server-id with --tool NAME (and --digest) or --all")
     settings, bindings = known_bindings(by.bootstrap_servers)
     if chosen.alert is not None:
         finding = asyncio.run(find_finding(settings, chosen.alert))
         if finding is None or finding.tool_name is None or finding.after is None:
             raise InputError(
-                "no_definition_in_alert", "no finding with this uid names a definition: use --server-id and --tool"
+                "no_definition_in_alert", "no alert with this uid is about a definition: use --server-id and --tool"
             )
         server_id, tool, digest = finding.server_id, finding.renamed_to or finding.tool_name, finding.after
     server = server_of(bindings, server_id or "")
@@ -217,7 +218,7 @@ def _decide_on(act: DefinitionAct, by: Deciding, chosen: Chosen, *, every: bool 
         )
     ]
     if not decisions:
-        raise InputError("tool_not_observed", "no list in force on this server has any tool: wait for one")
+        raise InputError("tool_not_observed", "no list in force on this server has any tools: wait for one")
     by.decide(*decisions)
     for _, data in decisions:
         _tell(act, data, server)
@@ -232,7 +233,7 @@ def _tell(act: DefinitionAct, data: Mapping[str, Any], server: ServerBindings) -
     if act == "approve" and before.get(scheme) not in (None, value):
         say(f"  in place of {before[scheme]}")
     if act == "reject" and not {other: kept for other, kept in before.items() if kept != value}:
-        say("  no approved value is left: `unknown` of the policy decides on any other definition")
+        say("  no approved value is left: the policy's `unknown` applies to every other definition")
 
 
 def _differing(bindings: Bindings, server: ServerBindings, server_id: str, tool: str | None) -> Any:
@@ -248,7 +249,7 @@ def _differing(bindings: Bindings, server: ServerBindings, server_id: str, tool:
 
 def _body_diff(bodies: dict[str, dict[str, Any]], pinned: str | None, offered: str) -> list[str]:
     if pinned is None or pinned not in bodies or offered not in bodies:
-        return ["  the pinned definition was never observed here, so there is nothing to compare"]
+        return ["  cannot be compared: the pinned definition was never observed here"]
     # ASCII only, so that invisible and right-to-left characters are seen for what they are.
     before, after = (json.dumps(bodies[digest], indent=2, sort_keys=True).splitlines() for digest in (pinned, offered))
     return list(difflib.unified_diff(before, after, "pinned", "offered", lineterm=""))

@@ -34,6 +34,7 @@ from assay_stream.model.record import Role
 from assay_stream.replay.results import LEFTOVERS, PROGRESS_FILE, Results, Tally, noted_ends
 from assay_stream.replay.run import Replay
 from assay_stream.replay.selection import Selection
+from assay_stream.text.counting import counted
 
 INTERRUPTED = 130
 _RESUME_POINT_S = 5.0
@@ -225,7 +226,7 @@ def _finish(job: _Job, tally: Tally, made: Replay, spool: LogSpool) -> None:
             "rejected.ndjson says why each record was refused",
         )
     if job.cut_lines:
-        say(f"{len(job.cut_lines)} lines were too long to be read whole: this replay is incomplete")
+        say(f"{counted(len(job.cut_lines), 'line')} too long to read: this replay is incomplete")
         raise typer.Exit(1)
 
 

@@ -257,5 +257,5 @@ async def _reported(records: AsyncIterator[Record]) -> AsyncIterator[Record]:
         count += 1
         if count % _PROGRESS_CHECK_RECORDS == 0 and monotonic() - said > _PROGRESS_EVERY_S:
             said = monotonic()
-            say(f"{count:,} records of {record.origin.topic} read so far")
+            say(f"read {count:,} records of {record.origin.topic} so far")
         yield record

@@ -26,6 +26,7 @@ from assay_stream.model.record import Role
 from assay_stream.observe import FileSink, ObservationPublisher, Sink, Vantage, VerdictClient, run_tap
 from assay_stream.observe.spool import spool_in
 from assay_stream.schemes.hangar import Action
+from assay_stream.text.counting import counted
 
 if TYPE_CHECKING:
     from assay_stream.observe.gate import Rule
@@ -187,4 +188,4 @@ async def sink_for(output: Path | None, bootstrap: str | None, *, command: str =
         dropped = sum(sink.stats.dropped.values())
         if dropped:
             reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(sink.stats.dropped.items()))
-            print(f"assay-stream {command}: dropped {dropped} observations: {reasons}", file=sys.stderr)
+            print(f"assay-stream {command}: dropped {counted(dropped, 'observation')}: {reasons}", file=sys.stderr)

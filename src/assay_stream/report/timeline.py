@@ -14,6 +14,7 @@ from assay_stream.model.finding_topic import decode_entry
 from assay_stream.model.record import Role
 from assay_stream.registry.server import ServerBindings
 from assay_stream.report.rows import Row, present, time_text
+from assay_stream.text.counting import counted
 
 Dated = tuple[int, Row]
 """Event time in microseconds, and the row of what happened then."""
@@ -84,7 +85,11 @@ def observed(server: ServerBindings, *, tool_name: str | None = None) -> Iterato
         before: Seen | None = None
         for seen in timeline:
             changed = _changed_tools(server, before, seen)
-            count = f"{len(changed)} tools" if before is None else f"{len(changed)} tools differ"
+            count = (
+                counted(len(changed), "tool")
+                if before is None
+                else counted(len(changed), "tool differs", "tools differ")
+            )
             shown_otherwise = {name for name, _ in {*seen.hidden} ^ {*(before.hidden if before else ())}}
             concerned = {*changed, *shown_otherwise}
             if concerned if tool_name is None else tool_name in concerned:

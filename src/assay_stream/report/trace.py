@@ -14,6 +14,7 @@ from assay_stream.model.observation import CallEvent, CallProfile, SnapshotEvent
 from assay_stream.model.record import Origin, Record
 from assay_stream.report.rows import Row, time_text
 from assay_stream.report.timeline import alert_about, alert_row, finding_about, finding_row
+from assay_stream.text.counting import counted
 from assay_stream.verify.evidence import Recorded, intact_content, origin_in
 
 _PLAIN = re.compile(r"[A-Za-z0-9._:-]+")
@@ -176,7 +177,7 @@ def _snapshot_row(snapshot: Record | None, origin: Origin) -> Row:
         "time": time_text(event_time_us(event)),
         "observer_id": event.data.observer_id,
         "snapshot_id": event.data.snapshot_id,
-        "detail": f"{event.data.completeness}, {len(event.data.tools)} tools",
+        "detail": f"{event.data.completeness}, {counted(len(event.data.tools), 'tool')}",
     }
 
 

@@ -11,7 +11,7 @@ from assay_stream.model.kinds import KINDS, Kind
 from tests.support.alerts import alert_of
 from tests.support.stories import KNOWN, NEW, OLD, a_life, changed_alert, changed_finding, digest_of
 
-OVERRIDDEN = "Text that asks the model to drop what it was told first clears the way for all that follows."
+OVERRIDDEN = "Text that asks the model to ignore its earlier instructions clears the way for new ones."
 WORDS_ADDED = ToldChange(
     code="description_words_added",
     title="words were added to the description",
