@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast, get_args
 
@@ -11,7 +12,7 @@ import orjson
 from assay_stream.alerts.formats.view import view_of
 from assay_stream.alerts.index import AlertRow
 from assay_stream.alerts.story import subject_of
-from assay_stream.console.forms import Decided, Form
+from assay_stream.console.forms import Decided, Fields, Form
 from assay_stream.console.rendering import url
 from assay_stream.errors import InputError
 from assay_stream.limits import CONSOLE_LIMITS
@@ -62,6 +63,13 @@ def read_subject(text: str) -> Subject:
         raise InputError("bad_form", "the form names what no page has: load its page again")
     server_id, tool_name, full_digest, uid = parts
     return Subject(server_id=server_id, tool_name=tool_name, full_digest=full_digest, uid=uid)
+
+
+def subjects_of(fields: Fields) -> Iterator[Subject]:
+    """Yield what a form is about, as far as it can be read."""
+    for text in fields.get("subject", ()):
+        with suppress(InputError):
+            yield read_subject(text)
 
 
 def subject_of_alert(row: AlertRow, record: dict[str, Any]) -> Subject:

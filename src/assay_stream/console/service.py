@@ -13,6 +13,7 @@ from aiohttp import web
 from assay_stream import __version__
 from assay_stream.console.answers import HEADERS, Answer, absent, elsewhere, status_of
 from assay_stream.console.asked import Asked
+from assay_stream.console.deciding import subjects_of
 from assay_stream.console.door import Door, Visit, has_token
 from assay_stream.console.forms import CSRF_FIELD, Fields
 from assay_stream.console.live import Live
@@ -201,7 +202,9 @@ class ConsoleService:
             "code": error.code,
             "action": action,
             "fields": [(name, each) for name, values in fields.items() if name != CSRF_FIELD for each in values],
-            "sends_again": session is None or session.operator.may_decide,
+            "about": list(subjects_of(fields)),
+            # What changed has to be looked at first.
+            "sends_again": error.code != "definition_changed" and (session is None or session.operator.may_decide),
         }
         status = status_of(error)
         return self._rendered(Answer(template="undone.html", data=data, status=status), "", session)

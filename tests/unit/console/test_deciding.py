@@ -171,14 +171,17 @@ async def test_a_form_that_makes_no_sense_records_nothing(fleet: Path, change: d
 
 
 async def test_what_was_not_shown_is_not_approved(fleet: Path) -> None:
-    """The alert is about another definition by the time the form arrives."""
+    """The alert is about another definition by the time the form arrives. The answer leads to that one."""
     subject, *others = about_definition(fleet)
     older = next(each.full_digest for each in others if each.full_digest != subject.full_digest)
     shown = Subject(server_id=subject.server_id, tool_name=subject.tool_name, full_digest=older, uid=subject.uid)
     async with a_desk(fleet) as desk:
         for act in ("approve", "reject"):
             form = {"act": act, "subject": shown.as_text(), **REASON}
-            assert "definition_changed" in await desk.decide(form, 400)
+            answer = await desk.decide(form, 400)
+            assert "definition_changed" in answer
+            assert f"As it is now Alert {subject.uid[:12]}" in answer
+            assert "Send again" not in answer
         assert desk.recorded == []
         # A server can make definitions whose digests begin alike.
         for seen in ("0" * 16, subject.full_digest.removeprefix("sha256:")[:16], subject.full_digest[:-1]):
