@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup debian demo run test check lint types layers unit native coverage integration gateways chaos chaos-short audit lock confusables sbom fuzz bench bench-peers bench-latency bench-curves bench-docs alert-quality alert-quality-docs train-scorer benign-releases schemas docs samples screenshots clean
+.PHONY: help setup debian demo run test check lint types layers unit native coverage integration gateways chaos chaos-short audit lock confusables sbom fuzz bench bench-store bench-peers bench-latency bench-curves bench-docs alert-quality alert-quality-docs train-scorer benign-releases schemas docs samples screenshots clean
 
 help: ## Show this help.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -141,6 +141,10 @@ bench: $(VENV)/.ready ## Measure: digests, registry, join, gate, replay, exports
 	$(BIN)/python -m bench.bench_replay
 	$(BIN)/python -m bench.bench_export
 	$(BIN)/python -m bench.bench_seal
+
+bench-store: $(VENV)/.ready ## Measure the store: pages over a million records while it fills, and its rate beside the join's.
+	$(BIN)/python -m bench.bench_readmodel
+	$(BIN)/python -m bench.bench_store --calls 100000
 
 BENCH_BIN := .bench-venv/bin
 RESULTS := .run/bench/results

@@ -25,9 +25,11 @@ from pathlib import Path
 from typing import Any
 
 from assay_stream.limits import STORE_BATCH_RECORDS
+from assay_stream.model.facts import Catalogue, Seen, ToolFact, encode_key, encode_value
 from assay_stream.model.record import Origin, Record, Role
+from assay_stream.model.wire import BaseFact
 from assay_stream.readmodel import schema
-from assay_stream.readmodel.filling import Filler
+from assay_stream.readmodel.filling import Filler, fill
 from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import EvidenceFilter, Paging
 
@@ -103,13 +105,43 @@ def evidence(number: int) -> bytes:
     return json.dumps(event, separators=(",", ":")).encode()
 
 
+def listed() -> Iterator[Record]:
+    """What the registry wrote of the fleet: each server's list, its definitions, and who was shown it."""
+    for number, fact in enumerate(_facts()):
+        origin = Origin("bench.tool.binding", 0, number)
+        yield Record(Role.BINDINGS, origin, encode_key(fact.key()), encode_value(fact))
+
+
+def _facts() -> Iterator[BaseFact]:
+    for server in range(SERVERS):
+        name = f"server-{server}"
+        fulls = {f"tool_{tool}": f"sha256:{_hex('full', server, tool, 0)}" for tool in range(TOOLS)}
+        for full in fulls.values():
+            schemes = {each: f"sha256:{_hex(each, full)}" for each in ("assay.v1", "hangar.v2", "manifest.v1")}
+            yield ToolFact(
+                server_id=name, server_scoped=True, full=full, schemes=schemes, errors={}, fields={}, packed=""
+            )
+        digest = f"sha256:{_hex('list', server, 0)}"
+        yield Catalogue(server_id=name, digest=digest, server_scoped=True, tools=fulls)
+        for observer in range(2):
+            yield Seen(
+                server_id=name,
+                observer_id=f"observer-{(server + observer) % 7}",
+                origin=Origin("mcp.tools.list", 0, server * 2 + observer),
+                time_us=START_S * 1_000_000,
+                snapshot_id="snapshot-0",
+                catalogue=digest,
+                completeness="complete",
+            )
+
+
 def batches(records: int) -> Iterator[list[Record]]:
     for begin in range(0, records, BATCH):
         part = begin // BATCH % 8
         # The offsets of a partition follow each other, one batch a time.
         first = begin // BATCH // 8 * BATCH
         yield [
-            Record(Role.EVIDENCE, Origin("assay.tool.decision", part, first + index), b"", evidence(begin + index))
+            Record(Role.EVIDENCE, Origin("bench.tool.decision", part, first + index), b"", evidence(begin + index))
             for index in range(min(BATCH, records - begin))
         ]
 
@@ -135,8 +167,14 @@ QUESTIONS: dict[str, Callable[[Store, int], Any]] = {
     "no such agent on a server": lambda store, n: store.evidence(
         EvidenceFilter(server_id=f"server-{n % SERVERS}", tool_name="tool_3", observer_id="observer-0", is_unbound=True)
     ),
-    "servers": lambda store, _: store.servers(now_us=(START_S + 100_000) * 1_000_000),
+    "servers, 200 a page": lambda store, _: store.servers(
+        now_us=(START_S + 100_000) * 1_000_000, paging=Paging(limit=200)
+    ),
     "tools, 200 a page": lambda store, _: store.tools(now_us=(START_S + 100_000) * 1_000_000, paging=Paging(limit=200)),
+    "tools of a server": lambda store, n: store.tools(
+        now_us=(START_S + 100_000) * 1_000_000, server_id=f"server-{n % SERVERS}", paging=Paging(limit=200)
+    ),
+    "versions of a tool": lambda store, n: store.versions(f"server-{n % SERVERS}", "tool_3"),
     "observers": lambda store, _: store.observers(now_us=(START_S + 100_000) * 1_000_000),
     "status": lambda store, _: store.status(),
 }
@@ -181,6 +219,8 @@ def sqlite(folder: Path, records: int) -> None:
     wall_s = cpu_s = 0.0
     with schema.writing(folder) as connection:
         filler = Filler(connection)
+        fill(connection, listed())
+        filler.refresh()
         for number, batch in enumerate(batches(records)):
             wall, cpu = time.perf_counter(), time.process_time()
             filler.take(batch)

@@ -8,13 +8,15 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.admin import RecordsToDelete
+from aiokafka.admin import NewPartitions, RecordsToDelete
 
+from assay_stream.errors import AssayStreamError
 from assay_stream.kafka.connection import start_admin
 from assay_stream.kafka.topics import apply_topics
 from assay_stream.model.record import Role
@@ -25,17 +27,26 @@ from assay_stream.readmodel.rows import AlertFilter, EvidenceFilter, Paging
 from tests.support.controls import a_control
 from tests.support.deployment import Deployment
 from tests.support.fleet import Fleet
-from tests.support.readmodel import NOW_US
+from tests.support.readmodel import NOW_US, history, of_role
 
 pytestmark = pytest.mark.kafka
 
 ALL = Paging(limit=1_000)
+SMALL_BATCHES = {"ASSAY_STREAM_STORE_DAYS": "36500", "ASSAY_STREAM_BATCH_RECORDS_MAX": "40"}
 
 
 def _start(deployment: Deployment, folder: Path, *arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "assay_stream", "store", "run", "--store", str(folder), *arguments]
-    env = os.environ | deployment.env | {"ASSAY_STREAM_STORE_DAYS": "36500", "ASSAY_STREAM_BATCH_RECORDS_MAX": "40"}
+    env = os.environ | deployment.env | SMALL_BATCHES
     return subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    """Kill a process, if it still runs, and close its pipe."""
+    process.kill()
+    process.wait()
+    if process.stderr is not None:
+        process.stderr.close()
 
 
 async def _run(deployment: Deployment, folder: Path, *arguments: str) -> tuple[int, str]:
@@ -59,8 +70,15 @@ def answers(store: Store) -> dict[str, Any]:
     }
 
 
-async def _recount(deployment: Deployment) -> dict[str, Any]:
-    records = [record for role in ROLES for record in await deployment.read(role, settled=True)]
+async def _recount(deployment: Deployment, *, added: int = 0) -> dict[str, Any]:
+    """What a store says that is filled from the topics at once.
+
+    Args:
+        added: partitions that the evidence topic has got since.
+    """
+    evidence = await deployment.read(Role.EVIDENCE, settled=True, partitions_added=added)
+    others = [role for role in ROLES if role is not Role.EVIDENCE]
+    records = [*evidence, *[record for role in others for record in await deployment.read(role, settled=True)]]
     return answers(load(records))
 
 
@@ -187,3 +205,93 @@ async def test_retention_that_overtakes_filling_is_counted(deployment: Deploymen
     assert row.lost > 0
     assert row.read + row.lost == 1 + 50 + 7
     assert "input_expired" in said
+
+
+async def test_partitions_that_are_added_are_filled(deployment: Deployment, tmp_path: Path) -> None:
+    """While the store is filled, and equal to a recount; a kill in between changes nothing."""
+    await deployment.send(Role.EVIDENCE, _some_evidence(0))
+    filling = _start(deployment, tmp_path)
+    admin = await start_admin(deployment.settings)
+    topic = deployment.topics[Role.EVIDENCE]
+    try:
+        await _until_read(tmp_path, 40)
+        described = await admin.describe_topics([topic])
+        before = len(described[0]["partitions"])
+        await admin.create_partitions({topic: NewPartitions(before + 3)})
+        await asyncio.sleep(1)
+        for number in range(1, 6):
+            await deployment.send(Role.EVIDENCE, _some_evidence(number))
+        await _until_read(tmp_path, 240)
+        await asyncio.to_thread(_kill, filling)
+        await deployment.send(Role.EVIDENCE, _some_evidence(6))
+        assert (await _run(deployment, tmp_path))[0] == 0
+    finally:
+        await asyncio.to_thread(_kill, filling)
+        await admin.close()
+    found = answers(Store(schema.reading(tmp_path)))
+    assert len(found["evidence"]) == 280
+    assert found == await _recount(deployment, added=3)
+    assert any(partition >= before for (_, partition), read in found["read"].items() if read)
+
+
+async def test_a_store_killed_within_a_batch_is_filled_on(deployment: Deployment, tmp_path: Path) -> None:
+    """Between the rows of a transaction and its commit, again and again: each batch is there whole or not at all."""
+    for number in range(5):
+        await deployment.send(Role.EVIDENCE, _some_evidence(number))
+    for commits in range(3):
+        command = [sys.executable, "-c", _KILLED_BEFORE_COMMIT, str(commits)]
+        killed = subprocess.run(
+            [*command, "store", "run", "--store", str(tmp_path), "--once"],
+            env=os.environ | deployment.env | SMALL_BATCHES,
+            capture_output=True,
+            check=False,
+            timeout=90,
+        )
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        status = Store(schema.reading(tmp_path)).status()
+        assert status.counts["evidence"] == sum(row.read for row in status.positions if row.role == "evidence")
+    assert (await _run(deployment, tmp_path))[0] == 0
+    found = answers(Store(schema.reading(tmp_path)))
+    assert len(found["evidence"]) == 200
+    assert found == await _recount(deployment)
+
+
+_KILLED_BEFORE_COMMIT = """
+import os, signal, sys
+from assay_stream.readmodel.filling import Filler
+left, plain = int(sys.argv[1]), Filler._take_log
+def take_log(self, place, records):
+    global left
+    done = plain(self, place, records)
+    if place[0].value == "evidence":
+        left -= 1
+        if left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return done
+Filler._take_log = take_log
+from assay_stream.cli import main
+sys.argv[1:2] = []
+main()
+"""
+"""Kills itself within a transaction, once some batches of evidence were committed."""
+
+
+def _some_evidence(number: int) -> list[tuple[bytes, bytes]]:
+    """Forty records with keys of their own, so that every partition gets some."""
+    records = of_role(history(calls=40, seed=number + 1), Role.EVIDENCE)
+    return [(b"key-%d-%d" % (number, index), record.value or b"") for index, record in enumerate(records)]
+
+
+async def _until_read(folder: Path, records: int) -> None:
+    """Wait until a store has taken in so many records of evidence."""
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline:
+        if (folder / schema.FILE).is_file():
+            with suppress(AssayStreamError):
+                store = Store(schema.reading(folder))
+                read = sum(row.read for row in store.positions() if row.role == Role.EVIDENCE.value)
+                store.close()
+                if read >= records:
+                    return
+        await asyncio.sleep(0.5)
+    raise AssertionError(f"fewer than {records} records after 90 s")

@@ -182,15 +182,16 @@ class Deployment:
         finally:
             await producer.stop()
 
-    async def read(self, role: Role, *, settled: bool = False) -> list[Record]:
+    async def read(self, role: Role, *, settled: bool = False, partitions_added: int = 0) -> list[Record]:
         """Every committed record of a role's topic, partition by partition.
 
         Args:
             settled: wait for transactions that are still open. A group's offsets can be seen before the records
                 that were committed with them: their partitions get their markers one after the other.
+            partitions_added: beyond those that the settings name.
         """
         settings = self.settings
-        count = next(spec.partitions for spec in topic_table(settings) if spec.role is role)
+        count = partitions_added + next(spec.partitions for spec in topic_table(settings) if spec.role is role)
         partitions = [TopicPartition(self.topics[role], number) for number in range(count)]
         consumer = reading_consumer(settings)
         consumer.assign(partitions)

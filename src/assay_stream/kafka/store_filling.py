@@ -3,7 +3,8 @@
 1. No consumer group: one process fills one store, and where it goes on is what the store says.
 2. A log that ends before where the store stands, or holds another record where the store read its last, was made
    again: its offsets mean something else now, so nothing of it can be taken in.
-3. Offsets that retention deleted before they were read are counted, and reading goes on behind them.
+3. Partitions that are added are read from their beginning, within half a minute.
+4. Offsets that retention deleted before they were read are counted, and reading goes on behind them.
 """
 
 from __future__ import annotations
@@ -52,6 +53,10 @@ def _now_us() -> int:
 def bounds_of(settings: Settings) -> Bounds:
     """Return what the store may keep, as the settings say."""
     return Bounds(age_us=settings.store_days * _DAY_US, size_bytes=settings.store_mib_max * _MIB)
+
+
+class _PartitionsAddedError(Exception):
+    """A topic has more partitions than are read."""
 
 
 class StoreFilling:
@@ -136,6 +141,8 @@ class StoreFilling:
                 while not await self._turn(consumer):
                     failures = 0
                 return
+            except _PartitionsAddedError:
+                _log.info("partitions_added")
             except OffsetOutOfRangeError:
                 # Retention went past us: what is gone is counted when the logs are opened again.
                 self._metrics.reopened()
@@ -262,6 +269,9 @@ class StoreFilling:
                 self._even_s[place] = self._looked_s
         await asyncio.to_thread(self._filler.note_all, known, now_us=self._now_us())
         self._tell(was_ready=was_ready)
+        counts = Counter(place.topic for place in places)
+        if any(len(consumer.partitions_for_topic(topic) or ()) > count for topic, count in counts.items()):
+            raise _PartitionsAddedError
         bounds, now_us = bounds_of(self._settings), self._now_us()
         while (done := await asyncio.to_thread(self._filler.keep_within, bounds, now_us=now_us)) and not (
             self._stopping.is_set()

@@ -110,7 +110,7 @@ class Calls:
         self._names = names
         self._words = Names(connection, "word")
         self._marks = Marks(secret)
-        self._subjects: dict[tuple[str, ...], _Subject] = {}
+        self._subjects: dict[bytes, _Subject] = {}
         self._new_digests: list[_DigestRow] = []
         self._horizon_us = 0
         self._last = 0
@@ -187,25 +187,24 @@ class Calls:
 
     def _subject(self, data: CallData) -> _Subject:
         digests = shared_digests(data)
-        key = (data.server_id, data.tool, *[part for digest in digests for part in digest])
+        # Remembered by hash: the texts are a kilobyte each.
+        key = blake2b(orjson.dumps((data.server_id, data.tool, digests)), digest_size=_SUBJECT_BYTES).digest()
         found = self._subjects.get(key)
         if found is None:
             if len(self._subjects) >= STORE_NAMES_KEPT_MAX:
                 self._subjects.clear()
-            found = self._subjects[key] = self._new_subject(data, digests)
+            found = self._subjects[key] = self._new_subject(data, digests, key)
         return found
 
-    def _new_subject(self, data: CallData, digests: Digests) -> _Subject:
+    def _new_subject(self, data: CallData, digests: Digests, key: bytes) -> _Subject:
         server, tool = self._names.number(data.server_id), self._names.number(data.tool)
-        text = orjson.dumps(digests)
-        hashed = blake2b(text, digest_size=_SUBJECT_BYTES).digest()
         select = "SELECT id FROM subject WHERE server = ? AND tool = ? AND hash = ?"
-        known = self._connection.execute(select, (server, tool, hashed)).fetchone()
+        known = self._connection.execute(select, (server, tool, key)).fetchone()
         if known is not None:
             return known[0], server, tool
         insert = "INSERT INTO subject (server, tool, full, hash, digests) VALUES (?, ?, ?, ?, ?) RETURNING id"
-        full = data.binding.full_digest or ""
-        subject = self._connection.execute(insert, (server, tool, full, hashed, text.decode())).fetchone()[0]
+        row = (server, tool, data.binding.full_digest or "", key, orjson.dumps(digests).decode())
+        subject = self._connection.execute(insert, row).fetchone()[0]
         self._new_digests += _digest_rows("calls", subject, digests)
         return subject, server, tool
 
