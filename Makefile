@@ -35,7 +35,7 @@ setup: $(VENV)/.ready $(VENV)-tools/.ready ## Install everything for development
 demo: $(VENV)/.ready ## Set everything up, tell the story of a rug pull on real Kafka and real servers, end.
 	$(BIN)/python -m deploy.local.demo
 
-run: $(VENV)/.ready ## The same, and keep Kafka and the worker running for your own server.
+run: $(VENV)/.ready ## The same, and keep Kafka, the worker and a console running for your own server.
 	$(BIN)/python -m deploy.local.demo --keep
 
 test: check unit integration ## Set everything up, run the whole test suite.

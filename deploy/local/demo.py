@@ -1,7 +1,7 @@
 """The story of a rug pull on this machine: real MCP servers, real Kafka, evidence read back.
 
 python -m deploy.local.demo                    tell it, end
-python -m deploy.local.demo --keep             the same, then keep Kafka and the worker for you to try
+python -m deploy.local.demo --keep             the same, then keep Kafka, the worker and a console for you to try
 python -m deploy.local.demo --record FOLDER    with servers of our own; keeps what the taps published, a file a chapter
 """
 
@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,7 +19,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +44,10 @@ READY_LIMIT_S = 90.0
 SETTLE_S = 1.0
 """How long nothing more must come before a chapter is told."""
 FOLDER = Path(".run/demo")
-LOG = FOLDER / "worker.log"
+STORE = FOLDER / "store"
+CONSOLE_PORT = 8090
+LOOK_S = 0.5
+"""Between two looks whether everything still runs."""
 OBSERVED = (Role.SNAPSHOTS, Role.CONTROL, Role.CALLS)
 CRITICAL = 5
 
@@ -106,10 +110,13 @@ def own_servers() -> Cast:
     )
 
 
-def free_port() -> int:
-    """Return a loopback port that nobody listens on."""
+def free_port(wanted: int = 0) -> int:
+    """Return a loopback port that nobody listens on: the one that is wanted, if it is free."""
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        try:
+            probe.bind(("127.0.0.1", wanted))
+        except OSError:
+            probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
@@ -131,21 +138,43 @@ def assay_stream(*arguments: str, env: dict[str, str]) -> None:
         raise DemoError(f"assay-stream {' '.join(arguments)} failed:\n{done.stderr}")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """A process of the demo: what it is called, and where it logs."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def check(self) -> None:
+        """Raise if it died.
+
+        Raises:
+            DemoError: with its exit code, and what its log says last.
+        """
+        code = self.process.poll()
+        if code is not None:
+            raise DemoError(f"the {self.name} died with exit code {code}; its log is {self.log}:\n{tail(self.log)}")
+
+
 @contextmanager
-def worker(env: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a worker, wait until it is ready, and stop it at the end."""
+def running(name: str, *arguments: str, env: dict[str, str], ready: str) -> Iterator[Running]:
+    """Run a process of assay-stream, wait until an address of it answers 200, and stop it at the end."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    with LOG.open("wb") as stderr:
+    log = FOLDER / f"{name}.log"
+    with log.open("wb") as stderr:
         process = subprocess.Popen(
-            [sys.executable, "-m", "assay_stream", "worker"], env=env, stdout=stderr, stderr=stderr
+            [sys.executable, "-m", "assay_stream", *arguments], env=env, stdout=stderr, stderr=stderr
         )
+    made = Running(name=name, process=process, log=log)
     try:
         deadline = time.monotonic() + READY_LIMIT_S
-        while not is_ready(env):
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise DemoError(f"the worker did not get ready; its log is {LOG}:\n{log_tail()}")
+        while not answers(ready):
+            made.check()
+            if time.monotonic() > deadline:
+                raise DemoError(f"the {name} did not get ready; its log is {log}:\n{tail(log)}")
             time.sleep(0.2)
-        yield process
+        yield made
     finally:
         process.terminate()
         try:
@@ -154,11 +183,10 @@ def worker(env: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def is_ready(env: dict[str, str]) -> bool:
-    """Ask the worker."""
-    url = f"http://127.0.0.1:{env['ASSAY_STREAM_WEB_PORT']}/readyz"
+def answers(url: str) -> bool:
+    """Tell whether an address answers 200."""
     try:
-        with urllib.request.urlopen(url, timeout=2) as answer:
+        with urllib.request.urlopen(url, timeout=2) as answer:  # noqa: S310 -- ours
             return bool(answer.status == 200)
     except (urllib.error.URLError, OSError):
         return False
@@ -187,14 +215,14 @@ async def drive(server_id: str, command: list[str], calls: Calls, env: dict[str,
 class Topics:
     """Reads what the stages write into a story, and what the taps and operators publish into lists."""
 
-    def __init__(self, bootstrap: str, story: DemoStory, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, bootstrap: str, story: DemoStory, worker: Running) -> None:
         names = topic_names(Settings(bootstrap_servers=bootstrap))
         self._roles = {names[role]: role for role in (*TOLD, *OBSERVED)}
         self._consumer = AIOKafkaConsumer(
             *self._roles, bootstrap_servers=bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
         )
         self._story = story
-        self._process = process
+        self._worker = worker
         self.observed: list[bytes] = []
 
     async def __aenter__(self) -> Topics:
@@ -212,8 +240,7 @@ class Topics:
         """
         deadline, quiet_since = time.monotonic() + READ_BACK_LIMIT_S, time.monotonic()
         while not (is_whole() and time.monotonic() - quiet_since > SETTLE_S):
-            if self._process.poll() is not None:
-                raise DemoError(f"the worker died: {self._process.returncode} is its exit code")
+            self._worker.check()
             if time.monotonic() > deadline:
                 raise DemoError("not every call has its evidence, or an alert is missing")
             for messages in (await self._consumer.getmany(timeout_ms=200)).values():
@@ -231,12 +258,12 @@ class Topics:
         return b"".join(line + b"\n" for line in sorted(lines, key=lambda line: json.loads(line)["time"]))
 
 
-async def play(cast: Cast, env: dict[str, str], process: subprocess.Popen[bytes], record: Path | None) -> bool:
+async def play(cast: Cast, env: dict[str, str], worker: Running, record: Path | None) -> bool:
     """Play the chapters, and tell each from what the stages wrote. Returns whether the story is whole."""
     story = DemoStory(Painter(Colour.AUTO, columns=80), cast.server_id)
     expected = 0
 
-    async with Topics(env["ASSAY_STREAM_BOOTSTRAP_SERVERS"], story, process) as topics:
+    async with Topics(env["ASSAY_STREAM_BOOTSTRAP_SERVERS"], story, worker) as topics:
 
         async def told(calls: int, is_whole: Callable[[], bool]) -> None:
             nonlocal expected
@@ -289,62 +316,85 @@ def run(keep: bool, record: Path | None) -> int:
         }
         with step("create the topics"):
             assay_stream("topics", "apply", env=env)
+        address = f"http://127.0.0.1:{env['ASSAY_STREAM_WEB_PORT']}"
         with step("start the worker"):
-            process = stack.enter_context(worker(env))
-        complete = asyncio.run(play(cast, env, process, record))
+            worker = stack.enter_context(running("worker", "worker", env=env, ready=f"{address}/readyz"))
+        complete = asyncio.run(play(cast, env, worker, record))
         if not complete:
-            console.print(f"[red]The story is not whole.[/] Worker log: {LOG}")
-        where_next(broker.bootstrap, env["ASSAY_STREAM_WEB_PORT"], keep)
-        if keep and complete:
-            wait_for_interrupt(process)
-        return 0 if complete else 1
+            console.print(f"[red]The story is not whole.[/] Worker log: {worker.log}")
+            return 1
+        # Of an earlier run, on a broker that is gone.
+        shutil.rmtree(STORE, ignore_errors=True)
+        if not keep:
+            with step("fill a store for the console"):
+                assay_stream("store", "run", "--once", "--store", str(STORE), env=env)
+            where_next(STORE)
+            return 0
+        pages = f"http://127.0.0.1:{free_port(CONSOLE_PORT)}/"
+        with step("start the console and the process that fills its store"):
+            listen = ("--listen", pages.removeprefix("http://").rstrip("/"))
+            command = ("console", "--fill", "--store", str(STORE), *listen)
+            shown = stack.enter_context(running("console", *command, env=env, ready=f"{pages}health"))
+        say_what_runs(broker.bootstrap, pages, address)
+        wait_for_interrupt([worker, shown], broker)
+        return 0
 
 
-def where_next(bootstrap: str, web_port: str, keep: bool) -> None:
-    """Say where to type that, and what to look at."""
-    if keep:
-        text = (
-            "Kafka and the worker go on. Type that in another terminal, after:\n\n"
-            f"  export ASSAY_STREAM_BOOTSTRAP_SERVERS={bootstrap}\n"
-            "  export PATH=$PWD/.venv/bin:$PATH\n\n"
-            f"The worker's pages: http://127.0.0.1:{web_port}/\n\n"
-            "A server of your own behind the tap:\n\n"
-            "  assay-stream tap --server-id my-server -- \\\n"
-            "      npx -y @modelcontextprotocol/server-everything\n\n"
-            "Ctrl-C stops everything."
-        )
-    else:
-        text = (
-            "Type that while `make run` keeps all this running, for your own servers too.\n"
-            "docs/verify-a-digest-by-hand.md checks a digest without us;\n"
-            "docs/architecture.md says how it works."
-        )
+def where_next(store: Path) -> None:
+    """Say where to click, and what else to look at."""
+    text = (
+        "Look at the alert, its diff and the calls in a browser, http://127.0.0.1:8090/:\n\n"
+        f"  .venv/bin/assay-stream console --store {store}\n\n"
+        "Type the commands above while `make run` keeps all this running, for your own\n"
+        "servers too. docs/verify-a-digest-by-hand.md checks a digest without us;\n"
+        "docs/architecture.md says how it works."
+    )
     console.print(f"\n{text}", soft_wrap=True, highlight=False, markup=False)
 
 
-def wait_for_interrupt(process: subprocess.Popen[bytes]) -> None:
+def say_what_runs(bootstrap: str, pages: str, worker: str) -> None:
+    """Say where to click, and where to type."""
+    text = (
+        f"Look at the alert, its diff and the calls in a browser:  {pages}\n\n"
+        "Kafka, the worker and the console go on. Type the commands above in another\n"
+        "terminal, after:\n\n"
+        f"  export ASSAY_STREAM_BOOTSTRAP_SERVERS={bootstrap}\n"
+        "  export PATH=$PWD/.venv/bin:$PATH\n\n"
+        f"The worker's health and metrics: {worker}/\n\n"
+        "A server of your own behind the tap:\n\n"
+        "  assay-stream tap --server-id my-server -- \\\n"
+        "      npx -y @modelcontextprotocol/server-everything\n\n"
+        "Ctrl-C stops everything."
+    )
+    console.print(f"\n{text}", soft_wrap=True, highlight=False, markup=False)
+
+
+def wait_for_interrupt(processes: Sequence[Running], broker: Broker | None = None) -> None:
     """Wait for Ctrl-C.
 
     Raises:
-        DemoError: where the worker ends before that.
+        DemoError: where a process ends before that, naming it.
     """
     try:
-        code = process.wait()
+        while True:
+            for each in processes:
+                each.check()
+            if broker is not None and not broker.running:
+                raise DemoError(f"the broker died; its log is {broker.log}:\n{tail(broker.log)}")
+            time.sleep(LOOK_S)
     except KeyboardInterrupt:
         console.print("stopping")
-        return
-    raise DemoError(f"the worker died with exit code {code}; its log is {LOG}:\n{log_tail()}")
 
 
-def log_tail() -> str:
-    """Return the end of the worker's log."""
-    return LOG.read_text(errors="replace")[-2_000:]
+def tail(log: Path) -> str:
+    """Return the end of a log."""
+    return log.read_text(errors="replace")[-2_000:]
 
 
 def main() -> int:
     """Parse the arguments and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--keep", action="store_true", help="keep Kafka and the worker running")
+    parser.add_argument("--keep", action="store_true", help="keep Kafka, the worker and a console running")
     parser.add_argument("--record", type=Path, metavar="FOLDER", help="record servers of our own, for the package")
     arguments = parser.parse_args()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local import demo
-from deploy.local.demo import DemoError, wait_for_interrupt
+from deploy.local.demo import DemoError, Running, wait_for_interrupt
 from deploy.local.demo_servers import POISON, SERVERS, poisoned
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,13 +51,16 @@ def test_the_rug_pull_stands_before_any_server() -> None:
     assert POISON in listed["result"]["tools"][0]["description"]
 
 
-def test_a_worker_that_dies_is_noticed_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_dies_is_noticed_and_named(tmp_path: Path) -> None:
     """With its exit code, and what its log says last: `make run` would go on without it."""
-    log = tmp_path / "worker.log"
+    log = tmp_path / "console.log"
     log.write_text("last words")
-    monkeypatch.setattr(demo, "LOG", log)
-    with (
-        subprocess.Popen([sys.executable, "-c", "raise SystemExit(4)"]) as worker,
-        pytest.raises(DemoError, match=r"(?s)exit code 4.*last words"),
-    ):
-        wait_for_interrupt(worker)
+    forever = [sys.executable, "-c", "import time; time.sleep(600)"]
+    with subprocess.Popen(forever) as worker, subprocess.Popen([sys.executable, "-c", "raise SystemExit(4)"]) as dying:
+        try:
+            with pytest.raises(DemoError, match=r"(?s)the console died with exit code 4.*last words"):
+                wait_for_interrupt(
+                    [Running(name="worker", process=worker, log=log), Running(name="console", process=dying, log=log)]
+                )
+        finally:
+            worker.kill()

@@ -79,6 +79,12 @@ def tell(folder: Path) -> bool:
         f"assay-stream alerts show {uid} --input {alerts}",
         f"assay-stream alerts explain {uid} --input {alerts}",
     )
+    store = quote(str(folder / "store"))
+    story.say("", "The same in a browser (needs the extra `console`), at http://127.0.0.1:8090/:")
+    story.commands(
+        f"assay-stream store load --store {store} {quote(str(folder / _OBSERVED))}",
+        f"assay-stream console --store {store}",
+    )
     return True
 
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import shlex
+import subprocess
+import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -20,6 +24,12 @@ def told(folder: Path) -> str:
     done = RUNNER.invoke(app, ["demo", "--no-broker", "--output", str(folder)], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return done.output
+
+
+def commands_of(story: str, section: str) -> list[list[str]]:
+    """The arguments of the commands that it prints behind a sentence."""
+    lines = story.split(section)[1].splitlines()
+    return [shlex.split(line.removeprefix("  $ assay-stream ")) for line in lines if line.startswith("  $ ")]
 
 
 @pytest.fixture
@@ -53,12 +63,28 @@ def test_what_it_says_next_can_be_pasted(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_what_it_says_next_works(story: str) -> None:
     """Each command that it prints at the end runs as printed, and shows the alert."""
-    commands = [line.removeprefix("  $ assay-stream ") for line in story.split("To look at them")[1].splitlines()[1:]]
-    ran = [RUNNER.invoke(app, command.split(), catch_exceptions=False) for command in filter(None, commands)]
-    assert len(ran) == 3
+    ran = [RUNNER.invoke(app, command, catch_exceptions=False) for command in commands_of(story, "To look at them")[:3]]
     for done in ran:
         assert done.exit_code == 0
         assert "search_notes" in done.output
+
+
+def test_the_console_that_it_ends_with_shows_the_alert(story: str) -> None:
+    """The last two commands, as printed: the store is filled, and the page is at the address that is printed."""
+    load, console = commands_of(story, "The same in a browser")
+    assert RUNNER.invoke(app, load, catch_exceptions=False).exit_code == 0
+    assert "http://127.0.0.1:8090/" in story
+    command = [sys.executable, "-m", "assay_stream", *console, "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            address = process.stderr.readline().split()[1]
+            with urllib.request.urlopen(f"{address}alerts") as answer:  # noqa: S310 -- ours
+                page = answer.read().decode()
+        finally:
+            process.terminate()
+    assert "search_notes" in page
+    assert "Critical" in page
 
 
 def test_it_tells_the_same_twice(tmp_path: Path) -> None:
