@@ -31,22 +31,35 @@ def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot_index, "_first_entry", lambda name: len(name) << 24)
 
 
+USUAL = st.sampled_from([True] * 7 + [False])
+
+
 @st.composite
 def observations(draw: st.DrawFn) -> Seen:
-    """One of few observers, times, places and lists, so that equal ones and ties are common."""
+    """One of few observers, times, places and lists, mostly of the usual ones, so that runs and ties are common."""
     return seen(
-        draw(st.sampled_from(OBSERVERS)),
+        OBSERVERS[0 if draw(USUAL) else 1],
         draw(st.integers(0, 9)),
-        draw(st.sampled_from(["one", "two"])),
+        "one" if draw(USUAL) else "two",
         offset=draw(st.integers(0, 30)),
         snapshot_id=draw(st.sampled_from(NAMES)),
-        completeness=draw(st.sampled_from(["complete", "partial"])),
-        partition=draw(st.integers(0, 1)),
-        attributed=draw(st.booleans()),
+        completeness="complete" if draw(USUAL) else "partial",
+        partition=0 if draw(USUAL) else 1,
+        attributed=not draw(USUAL),
     )
 
 
-STEPS = st.lists(st.tuples(st.booleans() | st.just(True), observations()), min_size=1, max_size=40)
+@st.composite
+def histories(draw: st.DrawFn) -> list[tuple[bool, Seen]]:
+    """Observations that come, and some of those that go again."""
+    come = draw(st.lists(observations(), min_size=1, max_size=30))
+    steps = [(True, fact) for fact in come]
+    for place in draw(st.lists(st.integers(0, len(come) - 1), max_size=12)):
+        steps.insert(draw(st.integers(place + 1, len(steps))), (False, come[place]))
+    return steps
+
+
+STEPS = histories()
 
 
 def both(steps: list[tuple[bool, Seen]], shelf: MemoryShelf | None) -> Iterator[tuple[Timeline, Timeline]]:
