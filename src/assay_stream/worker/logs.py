@@ -13,6 +13,7 @@ from assay_stream.text.escaping import json_text, visible
 
 _LIBRARIES = ("faust", "mode", "aiokafka", "aiohttp")
 _OURS = "assay_stream"
+_SERVICE = "[^"
 _INTERVAL_S = 10.0
 _KINDS_MAX = 256
 
@@ -44,7 +45,8 @@ class Seldom(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.name.partition(".")[0] == _OURS:
-            return True
+            # Faust's services log their starts and stops under the name of the module that inherits them.
+            return record.levelno >= logging.WARNING or not str(record.msg).startswith(_SERVICE)
         kind = (record.name, str(record.msg))
         said_s = self._said_s.get(kind)
         if said_s is not None and 0 <= record.created - said_s < _INTERVAL_S:

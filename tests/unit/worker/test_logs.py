@@ -150,3 +150,14 @@ def test_memory_that_runs_out_in_a_library_is_acted_upon_once(caplog: pytest.Log
         for error in (ValueError("other"), MemoryError(), MemoryError()):
             library.error("unexpected error in a routine", exc_info=error)
     assert acted == ["stop"]
+
+
+def test_lines_of_the_host_framework_are_not_ours() -> None:
+    """Faust logs each start and stop of a service under the name of the module that inherits it."""
+    seldom = Seldom()
+    record = logging.LogRecord("assay_stream.worker.host", logging.INFO, "", 0, "[^AgentApp]: Starting...", (), None)
+    assert not seldom.filter(record)
+    record.levelno = logging.WARNING
+    assert seldom.filter(record)
+    ours = logging.LogRecord("assay_stream.worker.host", logging.INFO, "", 0, "listed a server", (), None)
+    assert seldom.filter(ours)
