@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,32 +26,18 @@ TOOLS = (TOOL, "convert_time")
 ENFORCED_WITHIN_S = 1.0
 
 
-@contextmanager
-def filling(deployment: Deployment, folder: Path) -> Iterator[None]:
-    """A process that keeps a store up to date."""
-    command = [sys.executable, "-m", "assay_stream", "store", "run", "--store", str(folder)]
-    with (folder.parent / "store.log").open("wb") as log:
-        process = subprocess.Popen(command, env=os.environ | deployment.env, stderr=log)
-    try:
-        yield
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
 @pytest.fixture
 async def operated(deployment: Deployment, tmp_path: Path) -> AsyncIterator[tuple[Browser, str]]:
     """A browser in which an operator signed in, and the console's address."""
     worker = deployment.start_worker()
-    folder = tmp_path / "store"
-    with filling(deployment, folder):
-        await worker.wait_ready()
-        while not list(folder.glob("*")):
-            await asyncio.sleep(0.1)
-        options = deciding(tmp_path)
-        with console(folder, *options, env=deployment.env) as address, a_browser(tmp_path / "profile") as browser:
-            await asyncio.to_thread(sign_in, browser, address)
-            yield browser, address
+    await worker.wait_ready()
+    options = ("--fill", *deciding(tmp_path))
+    with (
+        console(tmp_path / "store", *options, env=deployment.env) as address,
+        a_browser(tmp_path / "profile") as browser,
+    ):
+        await asyncio.to_thread(sign_in, browser, address)
+        yield browser, address
 
 
 async def shows(browser: Browser, text: str, *, within_s: float = 30.0) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -25,9 +26,10 @@ def console(folder: Path, *options: str, env: Mapping[str, str] | None = None) -
     ) as process:
         try:
             assert process.stderr is not None
-            yield process.stderr.readline().split()[1].rstrip("/")
+            yield next(found[0] for line in process.stderr if (found := re.search(r"http://127\.0\.0\.1:\d+", line)))
         finally:
             process.terminate()
+            process.communicate()
 
 
 def deciding(folder: Path) -> tuple[str, ...]:
