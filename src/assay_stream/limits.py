@@ -429,6 +429,13 @@ class HttpLimits:
     """Requests in progress, of all servers together; every open stream is one. Each holds two sockets and some buffers
     of 64 KB. Further ones are refused."""
 
+    clients_max: int = 8_192
+    """Connections of clients. Where there are more, the longest idle one makes room: twice as many as requests, so that
+    there is one."""
+
+    idle_client_s: float = 75.0
+    """How long a connection may stand without a whole request, or its next one: longer than proxies keep theirs."""
+
     connections_max: int = 2_000
     """Sessions, and clients without one, that are followed per server. Each remembers the lists that it was given, some
     hundred kilobytes at most for real servers. The one that rested longest is forgotten first."""

@@ -128,7 +128,8 @@ async def _run(
         from assay_stream.console.reader import StoreReader
         from assay_stream.console.service import ConsoleService
         from assay_stream.console.watch import ConsoleWatch, process_metrics
-        from assay_stream.observe.http.tap import Listener, serve
+        from assay_stream.observe.http.serving import serve
+        from assay_stream.observe.http.tap import Listener
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)

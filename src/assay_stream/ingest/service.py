@@ -22,7 +22,8 @@ from assay_stream.limits import HTTP_LIMITS, INGEST_LIMITS, IngestLimits
 from assay_stream.model.ingest import Mark
 from assay_stream.observe.http.bodies import READABLE_ENCODINGS, plain_body
 from assay_stream.observe.http.headers import is_body_unclear, is_host_served, values_of
-from assay_stream.observe.http.tap import Listener, serve
+from assay_stream.observe.http.serving import serve
+from assay_stream.observe.http.tap import Listener
 
 PATH = "/v1/events"
 

@@ -12,9 +12,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from aiohttp import web
-
-from assay_stream.errors import ConfigurationError
 from assay_stream.limits import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.events import Vantage
 from assay_stream.observe.http.client import Client, Http1Client, Http2Client
@@ -23,6 +20,7 @@ from assay_stream.observe.http.headers import LOOPBACK, HeaderFields, is_loopbac
 from assay_stream.observe.http.inspecting import InspectingProcess, InspectionJob, OpensSink, report_missed, traffic_of
 from assay_stream.observe.http.proxy import Proxy
 from assay_stream.observe.http.ruling import HttpEnforcer
+from assay_stream.observe.http.serving import serve
 from assay_stream.observe.http.traffic import Traffic
 from assay_stream.observe.http.upstreams import Upstream, routes
 from assay_stream.observe.http.watching import HttpWatch
@@ -35,11 +33,6 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger(__name__)
-
-_silent = logging.getLogger(f"{__name__}.aiohttp")
-"""aiohttp's own complaints quote what a client sent, tokens too; what fails here is logged by the proxy."""
-_silent.propagate = False
-_silent.addHandler(logging.NullHandler())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,39 +153,6 @@ def _gates(rule: Rule, hide: bool) -> Callable[[Vantage, WireObserver], Gate]:
 def _client(listener: Listener, limits: HttpLimits) -> Client:
     tls = listener.upstream_tls or ssl.create_default_context()
     return Http2Client(limits, tls) if listener.http2 else Http1Client(limits, tls)
-
-
-async def serve(
-    app: web.Application, listener: Listener, limits: HttpLimits, ready: Callable[[int], object], stop: asyncio.Event
-) -> None:
-    """Serve an application until ``stop`` is set.
-
-    Raises:
-        ConfigurationError: ``cannot_listen``.
-    """
-    runner = web.AppRunner(
-        app,
-        access_log=None,
-        logger=_silent,
-        handler_cancellation=True,
-        auto_decompress=False,
-        shutdown_timeout=limits.stop_limit_s,
-        max_line_size=limits.header_bytes_max,
-        max_field_size=limits.header_bytes_max,
-    )
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, listener.host, listener.port, ssl_context=listener.tls)
-        try:
-            await site.start()
-        except OSError as error:
-            raise ConfigurationError(
-                "cannot_listen", f"cannot listen on {listener.host}:{listener.port}: {error.strerror}"
-            ) from None
-        ready(runner.addresses[0][1])
-        await stop.wait()
-    finally:
-        await runner.cleanup()
 
 
 def _report(inspector: HttpWatch | HttpEnforcer | InspectingProcess, proxy: Proxy) -> None:

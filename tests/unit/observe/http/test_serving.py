@@ -1,0 +1,109 @@
+"""Clients that hold connections and ask for nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+
+from aiohttp import web
+
+from assay_stream.limits import HTTP_LIMITS, HttpLimits
+from assay_stream.observe.http.serving import serve
+from assay_stream.observe.http.tap import Listener
+
+LIMITS = replace(HTTP_LIMITS, idle_client_s=0.5)
+REQUEST = b"GET /%s HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+async def answer(request: web.Request) -> web.Response:
+    """Answers at once, or after longer than a client may be idle."""
+    if request.path == "/slow":
+        await asyncio.sleep(3)
+    return web.Response(text="here")
+
+
+@asynccontextmanager
+async def a_server(limits: HttpLimits = LIMITS) -> AsyncIterator[int]:
+    """A server of that, and its port."""
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    stop, port = asyncio.Event(), asyncio.get_running_loop().create_future()
+    serving = asyncio.create_task(serve(app, Listener(port=0), limits, port.set_result, stop))
+    try:
+        yield await port
+    finally:
+        stop.set()
+        await serving
+
+
+async def ends(reader: asyncio.StreamReader) -> bool:
+    """Whether a connection ends within three seconds."""
+    with suppress(TimeoutError, ConnectionError):
+        async with asyncio.timeout(3):
+            await reader.read()
+            return True
+    return reader.at_eof() or reader.exception() is not None
+
+
+async def test_a_header_that_never_ends_does_not_hold_a_connection() -> None:
+    """However it trickles in."""
+    async with a_server() as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n")
+
+        async def trickle() -> None:
+            with suppress(ConnectionError):
+                while True:
+                    writer.write(b"X-Next: 1\r\n")
+                    await writer.drain()
+                    await asyncio.sleep(0.1)
+
+        trickling = asyncio.create_task(trickle())
+        assert await ends(reader)
+        trickling.cancel()
+        writer.close()
+
+
+async def test_who_says_nothing_is_let_go() -> None:
+    """Before the first request, and after one."""
+    async with a_server() as port:
+        silent, silent_writer = await asyncio.open_connection("127.0.0.1", port)
+        served, served_writer = await asyncio.open_connection("127.0.0.1", port)
+        served_writer.write(REQUEST % b"")
+        assert b"200 OK" in await served.readuntil(b"here")
+        assert await ends(silent)
+        assert await ends(served)
+        silent_writer.close()
+        served_writer.close()
+
+
+async def test_a_request_in_progress_is_not_cut() -> None:
+    """However long it takes."""
+    async with a_server() as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(REQUEST % b"slow")
+        async with asyncio.timeout(10):
+            assert b"200 OK" in await reader.readuntil(b"here")
+        writer.close()
+
+
+async def test_the_longest_idle_makes_room_for_who_comes() -> None:
+    """A request in progress does not; where there is nothing else, who comes is sent away."""
+    async with a_server(replace(HTTP_LIMITS, clients_max=2)) as port:
+        busy, busy_writer = await asyncio.open_connection("127.0.0.1", port)
+        busy_writer.write(REQUEST % b"slow")
+        idle, idle_writer = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.sleep(0.1)
+        third, third_writer = await asyncio.open_connection("127.0.0.1", port)
+        third_writer.write(REQUEST % b"slow")
+        assert await ends(idle)
+        await asyncio.sleep(0.1)
+        fourth, fourth_writer = await asyncio.open_connection("127.0.0.1", port)
+        assert await ends(fourth)
+        for reader in (busy, third):
+            async with asyncio.timeout(10):
+                assert b"200 OK" in await reader.readuntil(b"here")
+        for writer in (busy_writer, idle_writer, third_writer, fourth_writer):
+            writer.close()
