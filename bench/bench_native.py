@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from assay_stream.join.processor import Join, process
-from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.native import NATIVE_CALLS, read_native
 from assay_stream.model.plain_call import read_plain

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from assay_stream.limits import STORE_BATCH_RECORDS
+from assay_stream.limits.store import STORE_BATCH_RECORDS
 from assay_stream.model.facts import Catalogue, Seen, ToolFact, encode_key, encode_value
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.model.wire import BaseFact

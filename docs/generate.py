@@ -24,7 +24,7 @@ from assay_stream.drift.severity import DEFAULT_PROFILE, PROFILES, Level, assess
 from assay_stream.export.columns import COLUMNS
 from assay_stream.kafka.access import ACCESS
 from assay_stream.kafka.topics import topic_names, topic_table
-from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.kinds import KINDS, Kind
 from assay_stream.model.record import Role
 from assay_stream.model.schemas.asyncapi import asyncapi
@@ -159,7 +159,7 @@ def profile_table() -> str:
 
 
 def limit_table() -> str:
-    """Return every limit with its value; the reasons stand in ``limits.py``."""
+    """Return every limit with its value; the reasons stand in ``limits/core.py``."""
     return table(
         ["limit", "value"],
         ([f"`{name}`", f"{getattr(DEFAULT_LIMITS, name):,}"] for name in Limits.__dataclass_fields__),

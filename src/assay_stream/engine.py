@@ -12,7 +12,7 @@ from assay_stream.alerts.rules import AlertRules
 from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.errors import InputError
 from assay_stream.join import processor as joining
-from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.cloudevents import Call
 from assay_stream.model.envelope import Producer
 from assay_stream.model.observation import CallProfile

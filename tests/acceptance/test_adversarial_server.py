@@ -13,7 +13,7 @@ from assay_stream import engine
 from assay_stream.config import Settings
 from assay_stream.engine import EngineState
 from assay_stream.kafka.topics import topic_table
-from assay_stream.limits import Limits
+from assay_stream.limits.core import Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
 from tests.support.fleet import START, _event, a_call_by

@@ -9,7 +9,7 @@ import pytest
 
 from assay_stream import engine
 from assay_stream.engine import EngineState
-from assay_stream.limits import Limits
+from assay_stream.limits.core import Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.schemes.assay import tool as assay

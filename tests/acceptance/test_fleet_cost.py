@@ -11,7 +11,7 @@ import pytest
 
 from assay_stream import engine
 from assay_stream.engine import EngineState
-from assay_stream.limits import Limits
+from assay_stream.limits.core import Limits
 from assay_stream.model.record import Record
 from tests.acceptance.test_cut_short import a_list, a_state, some_tools
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from tests.acceptance.test_evasion_dialogue import A_DAY, OTHER, Talk
 
 EACH = DEFAULT_LIMITS.alerts_per_record_max

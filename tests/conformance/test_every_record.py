@@ -20,7 +20,7 @@ from assay_stream.alerts.rules import AlertRules
 from assay_stream.alerts.table import AlertTable
 from assay_stream.engine import EngineState
 from assay_stream.files.record_line import rejected_line
-from assay_stream.limits import Limits
+from assay_stream.limits.core import Limits
 from assay_stream.model.agent_topic import INPUT_HEADER, PROGRESS
 from assay_stream.model.envelope import Producer
 from assay_stream.model.ingest import mark_of, write_accepted

@@ -10,7 +10,7 @@ import pytest
 
 from assay_stream.canonical.redaction_rules import RULES
 from assay_stream.errors import InputError
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.schemes.handshake import digest, htc
 from assay_stream.schemes.handshake import event as handshake
 from assay_stream.schemes.handshake.digest import args_digest, canonical_form

@@ -20,7 +20,7 @@ from assay_stream.alerts.table import AlertTable
 from assay_stream.engine import EngineState
 from assay_stream.errors import InputError
 from assay_stream.files.record_line import rejected_line
-from assay_stream.limits import Limits
+from assay_stream.limits.core import Limits
 from assay_stream.model import schemas
 from assay_stream.model.cloudevents import read_event
 from assay_stream.model.envelope import Producer

@@ -10,7 +10,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay_stream.limits import HTTP_LIMITS, Limits
+from assay_stream.limits.core import Limits
+from assay_stream.limits.serving import HTTP_LIMITS
 from assay_stream.observe import Observation
 from assay_stream.observe.decisions import check_observation
 from assay_stream.observe.http.credentials import Contexts

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from assay_stream import engine
 from assay_stream.detect import RULES_DIGEST
 from assay_stream.engine import EngineState
-from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import NameClaim, Resolution, decode_entry

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hypothesis import given
 
 from assay_stream import engine
-from assay_stream.limits import Limits
+from assay_stream.limits.core import Limits
 from assay_stream.model.facts import Rejection, Seen
 from assay_stream.model.fields import Subject
 from assay_stream.model.record import Origin, Record

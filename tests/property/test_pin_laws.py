@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from assay_stream.canonical.digest import Canonicalized, canonicalize
 from assay_stream.errors import InputError
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.schemes import hangar, yaml_text
 from assay_stream.schemes.mcptrust import hashes as mcptrust
 from assay_stream.schemes.mcptrust import signature

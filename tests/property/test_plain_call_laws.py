@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from assay_stream import engine
 from assay_stream.engine import EngineState
 from assay_stream.join.processor import process
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.cloudevents import read_whole_call
 from assay_stream.model.envelope import Producer
 from assay_stream.model.native import NATIVE_CALLS, read_native

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from assay_stream import engine
 from assay_stream.engine import EngineState
-from assay_stream.limits import Limits
+from assay_stream.limits.core import Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.evidence import Scope, Unbound
 from assay_stream.model.fields import ITEM_SUBJECTS

@@ -14,7 +14,7 @@ from assay_stream import engine
 from assay_stream.engine import EngineState
 from assay_stream.files.archive import event_timestamp_ms
 from assay_stream.files.log_spool import LogSpool
-from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.finding import PIN_FIELDS
 from assay_stream.model.partition import murmur2_partition

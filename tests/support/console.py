@@ -18,7 +18,7 @@ from assay_stream.console.posting import Posting, Publish
 from assay_stream.console.reader import StoreReader
 from assay_stream.console.rendering import url
 from assay_stream.console.service import ConsoleService
-from assay_stream.limits import CONSOLE_LIMITS, ConsoleLimits
+from assay_stream.limits.console import CONSOLE_LIMITS, ConsoleLimits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.observe.http.tap import Listener

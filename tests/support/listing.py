@@ -11,7 +11,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from assay_stream.limits import HTTP_LIMITS, LISTING_LIMITS, ListingLimits
+from assay_stream.limits.listing import LISTING_LIMITS, ListingLimits
+from assay_stream.limits.serving import HTTP_LIMITS
 from assay_stream.observe import MemorySink, Vantage
 from assay_stream.observe.http.client import Http1Client
 from assay_stream.observe.listing.servers import ListedServer, listed_servers

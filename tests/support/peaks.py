@@ -18,7 +18,7 @@ import orjson
 
 from assay_stream.detect import detect_indicators
 from assay_stream.drift import compare_definitions
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.work import UNLIMITED, Work
 from tests.fuzz.cost import Pair, grown, measure
 from tests.support.hostile import PAIRS

@@ -28,7 +28,7 @@ from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.engine import EngineState
 from assay_stream.errors import InputError
 from assay_stream.files.archive import event_timestamp_ms
-from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.cloudevents import event_time_us, is_binary, read_event
 from assay_stream.model.envelope import Producer
 from assay_stream.model.finding_topic import Tick

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import orjson
 import pytest
 
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.envelope import Producer
 from assay_stream.model.facts import Catalogue, Seen
 from assay_stream.model.record import Role

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from assay_stream.cli.app import app
 from assay_stream.config import Settings
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model import cloudevents, evidence, kinds, wire
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import TOPIC_NAMES, Origin, Record, Role

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from assay_stream.errors import ConfigurationError
-from assay_stream.limits import Limits
+from assay_stream.limits.core import Limits
 
 RAISED = (Exception, SystemExit, GeneratorExit)
 """What user code may raise. ``SystemExit`` would end a worker in silence, with an exit code of the agent's choice."""

@@ -14,7 +14,7 @@ from assay_stream.agents.labels import Labels
 from assay_stream.agents.memory import Memory
 from assay_stream.drift.severity import Level
 from assay_stream.errors import ConfigurationError, IntegrityError
-from assay_stream.limits import Limits
+from assay_stream.limits.core import Limits
 from assay_stream.model.finding import Detected, Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Role, made_of

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from assay_stream.agents.labels import NO_LABELS, Labels
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.record import Origin
 
 

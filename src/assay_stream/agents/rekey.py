@@ -19,7 +19,7 @@ from assay_stream.agents.fields import FieldReader, Fields
 from assay_stream.agents.inputs import is_of_agents, read_input, set_aside
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.errors import ConfigurationError
-from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.agent_topic import DEFINITION, INPUT_HEADER, ORDER_HEADER, PROGRESS, SourceProgress
 from assay_stream.model.record import Headers, Origin, Output, Record, Role, made_of
 from assay_stream.model.wire import write_record

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from assay_stream.agents.declaration import AgentSet
 from assay_stream.agents.rekey import Rekeying
 from assay_stream.agents.step import AgentState
-from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.agent_topic import INPUT_HEADER, OPEN_END, PROGRESS
 from assay_stream.model.record import Origin, Output, Record, Role
 

@@ -28,7 +28,7 @@ from assay_stream.agents.declaration import AgentSet, Event
 from assay_stream.agents.failures import to_json
 from assay_stream.agents.handling import Case, Kept, handle
 from assay_stream.agents.inputs import read_again, set_aside
-from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.agent_topic import (
     INPUT_HEADER,
     OPEN_END,

@@ -12,7 +12,7 @@ import orjson
 from assay_stream.alerts.shadowing import shadow_of
 from assay_stream.alerts.state import FURTHER_OBSERVERS
 from assay_stream.errors import InputError
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.alert_state import UNNAMED_OBSERVER
 from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.finding import Finding

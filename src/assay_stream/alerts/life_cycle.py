@@ -40,7 +40,7 @@ from assay_stream.alerts.state import (
     with_origin,
     without,
 )
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.alert import Activity, AlertStatus
 from assay_stream.model.alert_state import UNNAMED_OBSERVER, AlertState
 from assay_stream.model.alert_writer import alert_record

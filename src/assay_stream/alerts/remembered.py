@@ -15,7 +15,7 @@ from assay_stream.alerts.life_cycle import due_us, forgotten_us
 from assay_stream.alerts.open_alerts import OpenAlerts
 from assay_stream.alerts.reasons import Leads
 from assay_stream.alerts.rules import AlertRules
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.alert_state import AlertState
 from assay_stream.model.suppression import SuppressionRule
 from assay_stream.model.wire import read_record, write_record

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import cast
 
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.alert_state import UNNAMED_OBSERVER, AlertState, Triage
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind

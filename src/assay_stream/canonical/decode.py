@@ -16,7 +16,7 @@ import orjson
 
 from assay_stream.canonical.numbers import NegativeZero
 from assay_stream.errors import InputError
-from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 
 # A text without its closing quote is taken to the end: looking for another start would cost quadratic time.
 _STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)

@@ -12,7 +12,7 @@ from typing import Any
 
 from assay_stream.canonical.decode import check_containers
 from assay_stream.errors import InputError
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 
 _DEPTH_KEPT = 8
 """Containers kept of a message that nests too deeply; all that says what it is stands above that."""

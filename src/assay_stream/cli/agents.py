@@ -22,7 +22,8 @@ from assay_stream.cli.shared import collecting_seldom, say
 from assay_stream.cli.sources import make_source
 from assay_stream.config import command_settings
 from assay_stream.errors import InputError
-from assay_stream.limits import AGENT_REPLAY_BUFFERED_BYTES_MAX, AGENT_REPLAY_BUFFERED_MAX, DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits.metrics import AGENT_REPLAY_BUFFERED_BYTES_MAX, AGENT_REPLAY_BUFFERED_MAX
 from assay_stream.model.record import Output, Role
 from assay_stream.replay.run import Replay
 from assay_stream.replay.selection import Selection

@@ -22,7 +22,7 @@ from assay_stream.cli.store import StoreFolder, store_folder
 from assay_stream.cli.tap_http import address_of, serving_tls
 from assay_stream.config import Settings, command_settings, load_settings
 from assay_stream.errors import AssayStreamError, ConfigurationError, needing_extra
-from assay_stream.limits import HTTP_LIMITS
+from assay_stream.limits.serving import HTTP_LIMITS
 from assay_stream.worker.logs import configure_logs
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from assay_stream.cli.shared import say
-from assay_stream.limits import CONSOLE_LIMITS, ConsoleLimits
+from assay_stream.limits.console import CONSOLE_LIMITS, ConsoleLimits
 
 _PREFIX = "ASSAY_STREAM_"
 _OWN = f"{_PREFIX}FILL_"

@@ -10,7 +10,7 @@ from assay_stream.cli.shared import NOTHING_FOUND, collecting_seldom, on_kafka, 
 from assay_stream.cli.sources import make_source
 from assay_stream.config import Settings, command_settings
 from assay_stream.kafka.lookup import read_records
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.record import Role
 from assay_stream.replay.selection import Selection
 from assay_stream.report.coverage import GRAVE, CoverageCounts

@@ -16,7 +16,7 @@ from assay_stream.cli.shared import follow, say
 from assay_stream.cli.store_sources import StoreOptions
 from assay_stream.config import command_settings
 from assay_stream.errors import InputError
-from assay_stream.limits import STORE_CANDIDATES_MAX
+from assay_stream.limits.store import STORE_CANDIDATES_MAX
 from assay_stream.model.evidence import Scope, Unbound
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel.queries import Store, load

@@ -19,7 +19,7 @@ from assay_stream.export.export import Collection, export_bundles, export_parque
 from assay_stream.export.input import Dataset, ExportSelection, Stored, stored_in
 from assay_stream.export.parquet import check_installed
 from assay_stream.kafka.lookup import read_records
-from assay_stream.limits import BUNDLE_LIMITS
+from assay_stream.limits.files import BUNDLE_LIMITS
 from assay_stream.model.record import Role
 from assay_stream.replay.selection import OFFSETS_METAVAR, offset_ranges
 

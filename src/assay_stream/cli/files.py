@@ -19,7 +19,7 @@ from assay_stream.files.archive import EVENT_LINE_BYTES_MAX, lines_of, open_arch
 from assay_stream.files.compressed import opened
 from assay_stream.files.failures import reading, writing, writing_to
 from assay_stream.files.folders import files_in
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 
 STANDARD_INPUT = Path("-")
 _COPIED: WeakSet[TextIO] = WeakSet()

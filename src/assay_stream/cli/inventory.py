@@ -10,7 +10,7 @@ from assay_stream.cli.options import AnyServerId, AsJson, grouped
 from assay_stream.cli.output import Colour, Painter, cell, print_json
 from assay_stream.cli.shared import NOTHING_FOUND, say
 from assay_stream.cli.store_sources import StoreOptions
-from assay_stream.limits import STORE_PAGE_ROWS_MAX
+from assay_stream.limits.store import STORE_PAGE_ROWS_MAX
 from assay_stream.model.record import Origin, Role
 from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import DigestValue, Page, Paging

@@ -18,7 +18,8 @@ from assay_stream.cli.shared import InertFormatter
 from assay_stream.cli.tap import sink_for
 from assay_stream.config import load_settings
 from assay_stream.errors import ConfigurationError, InputError, needing_extra
-from assay_stream.limits import DEFAULT_LIMITS, HTTP_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits.serving import HTTP_LIMITS
 from assay_stream.observe import Vantage
 from assay_stream.schemes.yaml_text import decode_yaml
 

@@ -20,7 +20,7 @@ from assay_stream.cli.output import print_line
 from assay_stream.cli.shared import named_in_errors, say
 from assay_stream.errors import InputError
 from assay_stream.kafka.lookup import find_finding, read_definitions
-from assay_stream.limits import PIN_FILE_LIMITS
+from assay_stream.limits.core import PIN_FILE_LIMITS
 from assay_stream.model.control import PIN_REMOVE_TYPE, PIN_SET_TYPE
 from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.state import Bindings

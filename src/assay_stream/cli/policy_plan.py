@@ -19,7 +19,7 @@ from assay_stream.config import Settings, command_settings
 from assay_stream.errors import InputError
 from assay_stream.files.archive import read_files
 from assay_stream.kafka.lookup import read_records
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.record import Role
 from assay_stream.replay.history import history_of
 from assay_stream.replay.selection import Selection

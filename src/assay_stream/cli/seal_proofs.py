@@ -17,7 +17,7 @@ from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.files.failures import writing
 from assay_stream.files.seal_files import LogName, Logs, record_in
 from assay_stream.files.seal_keys import read_public_keys
-from assay_stream.limits import LINE_BYTES_MAX
+from assay_stream.limits.files import LINE_BYTES_MAX
 from assay_stream.model.record import TOPIC_NAMES, Record, Role
 from assay_stream.schemes import tlog
 from assay_stream.seal.checkpoint import origin_of

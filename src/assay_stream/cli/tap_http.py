@@ -17,7 +17,7 @@ from assay_stream.cli.options import VantageOptions
 from assay_stream.cli.shared import say
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, InputError, needing_extra
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.observe import Sink
 from assay_stream.schemes.yaml_text import decode_yaml
 

@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp import web
 
 from assay_stream.errors import AssayStreamError, InputError
-from assay_stream.limits import CONSOLE_LIMITS
+from assay_stream.limits.console import CONSOLE_LIMITS
 from assay_stream.readmodel.rows import Paging
 
 HEADERS = {

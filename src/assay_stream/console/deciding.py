@@ -15,7 +15,7 @@ from assay_stream.alerts.story import subject_of
 from assay_stream.console.forms import Decided, Fields, Form
 from assay_stream.console.rendering import url
 from assay_stream.errors import InputError
-from assay_stream.limits import CONSOLE_LIMITS
+from assay_stream.limits.console import CONSOLE_LIMITS
 from assay_stream.readmodel.queries import Store
 from assay_stream.report.decisions import (
     AlertAct,

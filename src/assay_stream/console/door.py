@@ -22,7 +22,7 @@ from assay_stream.console.sessions import Sessions
 from assay_stream.console.throttle import network_of
 from assay_stream.console.ways import Admitted, LocalWay, ProxyWay
 from assay_stream.errors import AssayStreamError, InputError
-from assay_stream.limits import CONSOLE_LIMITS, ConsoleLimits
+from assay_stream.limits.console import CONSOLE_LIMITS, ConsoleLimits
 
 _log = logging.getLogger(__name__)
 

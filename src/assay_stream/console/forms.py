@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 
 from assay_stream.console.operators import Operator
 from assay_stream.errors import InputError
-from assay_stream.limits import CONSOLE_LIMITS, ConsoleLimits
+from assay_stream.limits.console import CONSOLE_LIMITS, ConsoleLimits
 
 Fields = Mapping[str, tuple[str, ...]]
 """Posted fields by name, each with its values in order."""

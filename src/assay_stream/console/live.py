@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from assay_stream.errors import AssayStreamError
-from assay_stream.limits import CONSOLE_LIMITS, ConsoleLimits
+from assay_stream.limits.console import CONSOLE_LIMITS, ConsoleLimits
 
 
 class Live:

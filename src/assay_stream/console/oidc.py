@@ -24,7 +24,7 @@ from assay_stream.console.identity import Oidc, encrypted
 from assay_stream.console.throttle import Throttle
 from assay_stream.console.ways import Admitted, is_name, may_not_look
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
-from assay_stream.limits import CONSOLE_LIMITS, ConsoleLimits
+from assay_stream.limits.console import CONSOLE_LIMITS, ConsoleLimits
 
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519")
 """With a key that only the provider has: no shared secret, and not none."""

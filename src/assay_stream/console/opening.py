@@ -13,7 +13,7 @@ from assay_stream.console.sessions import Sessions
 from assay_stream.console.throttle import Throttle
 from assay_stream.console.users import Users
 from assay_stream.console.ways import LocalWay, ProxyWay
-from assay_stream.limits import CONSOLE_LIMITS, ConsoleLimits
+from assay_stream.limits.console import CONSOLE_LIMITS, ConsoleLimits
 
 
 def now_us() -> int:

@@ -17,7 +17,7 @@ from assay_stream.console.comparison import side_by_side
 from assay_stream.console.deciding import Subject
 from assay_stream.console.review_pages import confirm, reviews
 from assay_stream.drift.definition_diff import definition_diff
-from assay_stream.limits import CONSOLE_LIMITS
+from assay_stream.limits.console import CONSOLE_LIMITS
 from assay_stream.model.alert import SEVERITY_TEXTS
 from assay_stream.model.evidence import Scope, Unbound
 from assay_stream.model.kinds import Kind

@@ -13,7 +13,7 @@ from assay_stream.console.forms import CSRF_FIELD, Decision, Fields, Form, read_
 from assay_stream.console.operators import Operator
 from assay_stream.console.reader import StoreReader
 from assay_stream.errors import InputError
-from assay_stream.limits import ConsoleLimits
+from assay_stream.limits.console import ConsoleLimits
 
 Publish = Callable[[Sequence[Decision], str], Awaitable[None]]
 """Publishes decisions of an author, and returns once Kafka has acknowledged all of them.

@@ -13,7 +13,7 @@ from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.kafka.connection import connection_options, start_admin
 from assay_stream.kafka.refusals import explained
 from assay_stream.kafka.topics import topic_names
-from assay_stream.limits import CONSOLE_LIMITS, ConsoleLimits
+from assay_stream.limits.console import CONSOLE_LIMITS, ConsoleLimits
 from assay_stream.observe.decisions import decision_event
 from assay_stream.observe.delivery import KafkaProducer, PublisherLimits, aiokafka_producer, disconnect, send_all
 from assay_stream.observe.events import Observation

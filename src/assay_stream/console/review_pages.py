@@ -15,7 +15,7 @@ from assay_stream.console.asked import Asked
 from assay_stream.console.comparison import SidesOfPlace, side_by_side
 from assay_stream.console.deciding import ALERT_ACTS, DEFINITION_ACTS, Subject, act_of, decisions_on, subject_of_alert
 from assay_stream.errors import InputError
-from assay_stream.limits import CONSOLE_LIMITS
+from assay_stream.limits.console import CONSOLE_LIMITS
 from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import Paging
 from assay_stream.report.decisions import Decision

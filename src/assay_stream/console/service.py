@@ -24,7 +24,7 @@ from assay_stream.console.reader import StoreReader
 from assay_stream.console.rendering import Renderer
 from assay_stream.console.shares import Shares
 from assay_stream.errors import AssayStreamError, InputError, OperatingError
-from assay_stream.limits import CONSOLE_LIMITS, ConsoleLimits
+from assay_stream.limits.console import CONSOLE_LIMITS, ConsoleLimits
 from assay_stream.observe.http.headers import is_host_served
 from assay_stream.observe.http.tap import Listener
 from assay_stream.readmodel.queries import Store

@@ -7,7 +7,7 @@ import ipaddress
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from assay_stream.limits import CONSOLE_LIMITS, ConsoleLimits
+from assay_stream.limits.console import CONSOLE_LIMITS, ConsoleLimits
 
 _BUCKETS = 4_096
 

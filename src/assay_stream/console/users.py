@@ -17,7 +17,7 @@ import argon2.profiles
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from assay_stream.errors import ConfigurationError, InputError
-from assay_stream.limits import CONSOLE_LIMITS
+from assay_stream.limits.console import CONSOLE_LIMITS
 
 _log = logging.getLogger(__name__)
 

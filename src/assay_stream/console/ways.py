@@ -15,7 +15,7 @@ from assay_stream.console.operators import Operator
 from assay_stream.console.throttle import Throttle
 from assay_stream.console.users import UserRole, Users, is_password
 from assay_stream.errors import InputError, OperatingError
-from assay_stream.limits import CONSOLE_LIMITS, ConsoleLimits
+from assay_stream.limits.console import CONSOLE_LIMITS, ConsoleLimits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

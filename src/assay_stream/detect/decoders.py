@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from assay_stream.detect.needles import Joined, gated
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.work import Work
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"

@@ -33,7 +33,7 @@ from assay_stream.detect.steering import offered_by
 from assay_stream.detect.structure import structural_matches
 from assay_stream.detect.surfaces import Place, Text, Texts, path_of, required_of
 from assay_stream.detect.tool_names import NO_TOOLS, OtherTools, ToolNames
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.text.words import Words
 from assay_stream.work import Work, WorkExhaustedError
 

@@ -14,7 +14,7 @@ from assay_stream.detect.places import has_address, may_have_account
 from assay_stream.detect.steering import Steering, steering_in
 from assay_stream.detect.symbols import Name, OfferedNames, names_of
 from assay_stream.detect.tool_names import OtherTools
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.text.normalization import units_to_normalize
 from assay_stream.text.words import Words, forms_of, plain_forms, visible
 from assay_stream.work import UNLIMITED, Work

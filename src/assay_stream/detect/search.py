@@ -14,7 +14,7 @@ from assay_stream.detect.reader import FILTER, Reader
 from assay_stream.detect.surfaces import Text, TextRole, name_words
 from assay_stream.detect.symbols import OfferedNames
 from assay_stream.detect.tool_names import OtherTools
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.work import Work
 
 _NAMED = [(rule, frozenset(tuple(name.split("_")) for name in rule.names.split())) for rule in RULES if rule.names]

@@ -14,7 +14,7 @@ from assay_stream.drift.fields import compare_annotations, compare_arguments, co
 from assay_stream.drift.json_schema import compare_schemas
 from assay_stream.drift.text import compare_texts
 from assay_stream.drift.values import changed, same, sorted_names
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.work import Work, WorkExhaustedError
 
 Compare = Callable[[Path, Any, Any, Values], Iterator[Change]]

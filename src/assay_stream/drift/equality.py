@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.errors import InputError
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.work import Work
 
 _EXACT_INTEGER_MAX = 2**53 - 1

@@ -14,7 +14,7 @@ from assay_stream.canonical.digest import Digest
 from assay_stream.errors import InputError
 from assay_stream.files.compressed import is_gzip, opened
 from assay_stream.files.failures import reading, writing
-from assay_stream.limits import BUNDLE_LIMITS, BundleLimits
+from assay_stream.limits.files import BUNDLE_LIMITS, BundleLimits
 from assay_stream.schemes.assay.bundle import EventCheck, RunRoot, check_run_id, event_line, producer_of, run_event
 from assay_stream.schemes.assay.bundle_manifest import EVENTS_NAME, MANIFEST_NAME, Manifest, read_manifest
 from assay_stream.schemes.assay.bundle_tar import BLOCK_BYTES, TAR_END, Member, read_tar_header, tar_header, tar_padding

@@ -15,7 +15,7 @@ from assay_stream.errors import InputError
 from assay_stream.export.bundle_file import is_bundle, read_bundle
 from assay_stream.files.archive import lines_of, read_lines
 from assay_stream.files.compressed import opened
-from assay_stream.limits import BUNDLE_LIMITS
+from assay_stream.limits.files import BUNDLE_LIMITS
 from assay_stream.model import cloudevents
 from assay_stream.model.old_names import renamed_alert
 from assay_stream.model.record import Role

@@ -19,7 +19,8 @@ from assay_stream.errors import InputError
 from assay_stream.files.archive_manifest import ARCHIVE_MANIFEST
 from assay_stream.files.compressed import opened
 from assay_stream.files.record_line import LineOrigin, TimestampMs, record_of_line
-from assay_stream.limits import DEFAULT_LIMITS, LINE_BYTES_MAX
+from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits.files import LINE_BYTES_MAX
 from assay_stream.model.record import (
     CALL_TYPE,
     LIST_CHANGED_TYPE,

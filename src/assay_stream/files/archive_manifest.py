@@ -11,7 +11,7 @@ import msgspec
 
 from assay_stream.errors import InputError
 from assay_stream.files.failures import reading
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 
 ARCHIVE_MANIFEST = "archive.json"
 _SCHEMA = "assay.archive.v1"

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Final, cast
 
 from assay_stream.errors import InputError, needing_extra
 from assay_stream.files.failures import reading
-from assay_stream.limits import ARCHIVE_DECODED_BYTES_MAX, ZSTD_WINDOW_BYTES_MAX
+from assay_stream.limits.files import ARCHIVE_DECODED_BYTES_MAX, ZSTD_WINDOW_BYTES_MAX
 
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"

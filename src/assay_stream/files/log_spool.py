@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from assay_stream.errors import InputError
 from assay_stream.files.spool import Spool, SpoolRow, StreamRows
-from assay_stream.limits import ARCHIVE_LOGS_MAX
+from assay_stream.limits.files import ARCHIVE_LOGS_MAX
 from assay_stream.model.record import Origin, Record, Role, made_of
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 from assay_stream.errors import OperatingError
-from assay_stream.limits import HELD_BYTES_MAX
+from assay_stream.limits.files import HELD_BYTES_MAX
 
 IN_MEMORY_BYTES_MAX = 32 * 1_024 * 1_024
 """Of the file: anything smaller never reaches a disk."""

@@ -22,7 +22,8 @@ from assay_stream.alerts.selection import AlertSelection, SeverityLevel
 from assay_stream.errors import InputError
 from assay_stream.forward.making import bad_entry, make_receiver
 from assay_stream.forward.receivers import Subscription
-from assay_stream.limits import DEFAULT_LIMITS, FORWARD_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits.serving import FORWARD_LIMITS
 from assay_stream.model.glob import compile_glob
 from assay_stream.model.kinds import Kind
 from assay_stream.schemes.yaml_text import decode_yaml

@@ -16,7 +16,7 @@ from uuid import uuid4
 from assay_stream.alerts.formats import AlertView
 from assay_stream.forward.delivery import DELIVERED, AttemptResult, DeliveryOutcome
 from assay_stream.forward.posting import HttpAnswer, Poster
-from assay_stream.limits import FORWARD_LIMITS
+from assay_stream.limits.serving import FORWARD_LIMITS
 
 _ABOUT_THE_ALERT = frozenset({400, 413, 422})
 _BAD_REQUEST = 400

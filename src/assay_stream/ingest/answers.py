@@ -11,7 +11,7 @@ from aiohttp import web
 
 from assay_stream.errors import InputError
 from assay_stream.ingest.events import NOT_YOURS
-from assay_stream.limits import INGEST_LIMITS
+from assay_stream.limits.serving import INGEST_LIMITS
 from assay_stream.model.ingest import OutcomeCode
 
 ACCEPTED, SOME_ACCEPTED = 202, 207

@@ -22,7 +22,8 @@ from hashlib import sha256
 from typing import Any
 
 from assay_stream.errors import ConfigurationError, InputError
-from assay_stream.limits import DEFAULT_LIMITS, INGEST_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits.serving import INGEST_LIMITS
 from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.glob import compile_glob
 from assay_stream.observe.events import Vantage

@@ -20,7 +20,8 @@ import orjson
 
 from assay_stream.errors import InputError
 from assay_stream.ingest.clients import KnownClient
-from assay_stream.limits import DEFAULT_LIMITS, INGEST_LIMITS, IngestLimits, Limits
+from assay_stream.limits.core import DEFAULT_LIMITS, Limits
+from assay_stream.limits.serving import INGEST_LIMITS, IngestLimits
 from assay_stream.model.cloudevents import event_time_us, read_call, read_event
 from assay_stream.model.ingest import Mark, mark_of
 from assay_stream.model.native import is_native

@@ -18,7 +18,8 @@ from assay_stream.ingest.writer import EventWriter
 from assay_stream.kafka.connection import connection_options
 from assay_stream.kafka.following import Follower
 from assay_stream.kafka.topics import topic_names
-from assay_stream.limits import DEFAULT_LIMITS, INGEST_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits.serving import INGEST_LIMITS
 from assay_stream.model.ingest import read_accepted
 from assay_stream.model.record import Record, Role
 from assay_stream.observe.delivery import PublisherLimits, aiokafka_producer

@@ -18,7 +18,7 @@ from assay_stream.ingest.clients import KnownClient, KnownClients, Unauthorized
 from assay_stream.ingest.events import BadRequest, EventJudge, JudgedEvent, split
 from assay_stream.ingest.room import HeldRoom, Room
 from assay_stream.ingest.writer import EventWriter, NotDelivered
-from assay_stream.limits import HTTP_LIMITS, INGEST_LIMITS, IngestLimits
+from assay_stream.limits.serving import HTTP_LIMITS, INGEST_LIMITS, IngestLimits
 from assay_stream.model.ingest import Mark
 from assay_stream.observe.http.bodies import READABLE_ENCODINGS, plain_body
 from assay_stream.observe.http.headers import is_body_unclear, is_host_served, values_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from assay_stream.limits import INGEST_LIMITS, IngestLimits
+from assay_stream.limits.serving import INGEST_LIMITS, IngestLimits
 from assay_stream.model.ingest import Mark
 
 _GENERATIONS = 8

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from assay_stream.ingest.window import AcceptedWindow
-from assay_stream.limits import INGEST_LIMITS, IngestLimits
+from assay_stream.limits.serving import INGEST_LIMITS, IngestLimits
 from assay_stream.model.ingest import Mark, write_accepted
 from assay_stream.model.record import Role
 from assay_stream.observe.delivery import KafkaProducer, disconnect, is_too_large, send_all

@@ -12,7 +12,7 @@ from msgspec import UNSET, Raw, UnsetType
 from assay_stream.canonical.digest import canonicalize, compact_copy
 from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.errors import InputError
-from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.cloudevents import Call, read_call
 from assay_stream.model.envelope import STRUCTURED, Producer, envelope
 from assay_stream.model.evidence import BindingField, Scope, ToolIdentity, Unbound

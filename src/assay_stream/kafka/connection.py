@@ -12,7 +12,7 @@ from aiokafka.errors import KafkaConnectionError, KafkaError
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.kafka.refusals import why_refused
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 
 REQUEST_BYTES_MAX = 2 * DEFAULT_LIMITS.record_bytes_max
 """Room for the largest record and what goes with it in one request."""

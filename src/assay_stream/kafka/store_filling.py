@@ -27,7 +27,7 @@ from assay_stream.kafka.refusals import explained
 from assay_stream.kafka.stage import StageMetrics
 from assay_stream.kafka.topics import topic_names
 from assay_stream.kafka.transport import record_of
-from assay_stream.limits import STORE_BATCH_RECORDS
+from assay_stream.limits.store import STORE_BATCH_RECORDS
 from assay_stream.model.record import Role
 from assay_stream.readmodel.bounds import Bounds
 from assay_stream.readmodel.filling import ROLES, Filler, witness_of

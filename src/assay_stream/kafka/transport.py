@@ -13,7 +13,7 @@ from aiokafka.structs import ConsumerRecord
 
 from assay_stream.canonical.digest import sha256_of
 from assay_stream.kafka.connection import Consumer
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Origin, Output, Record, Role, made_of
 

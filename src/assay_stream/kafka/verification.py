@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from assay_stream.config import Settings
 from assay_stream.kafka.ranges import SyncRanges
 from assay_stream.kafka.topics import topic_names
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.record import Record, Role
 from assay_stream.replay.history import History
 from assay_stream.verify.evidence import EvidenceSelection, Recorded, of_record

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Required, g
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.fields import (
     ActionText,
     AgentName,

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from assay_stream.canonical.digest import canonicalize, jcs_digest
 from assay_stream.errors import IntegrityError
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.fields import (
     ActionText,
     AgentName,

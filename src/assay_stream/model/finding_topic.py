@@ -14,7 +14,7 @@ import orjson
 from pydantic import Field
 
 from assay_stream.canonical.digest import canonicalize
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.control_facts import SuppressionDecision, TriageDecision
 from assay_stream.model.fields import BareHex, DigestText, Identifier, Micros, Positive, ShortText, TriageAct
 from assay_stream.model.finding import Finding, finding_of, unknown_finding

@@ -13,7 +13,7 @@ import orjson
 from msgspec import UNSET, Meta, Struct, UnsetType
 from typing_extensions import TypeIs
 
-from assay_stream.limits import Limits
+from assay_stream.limits.core import Limits
 from assay_stream.model.evidence_writer import CONSTANTS, DecisionFields, InForcePart, PlainTime
 from assay_stream.model.plain_call import PlainEvent, may_be_plain
 from assay_stream.model.record import Origin

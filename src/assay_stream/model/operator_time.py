@@ -3,7 +3,7 @@
 import re
 
 from assay_stream.errors import InputError
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.cloudevents import time_us_of
 
 ACCEPTED = "90s, 15m, 1h, 2d or 1w; now, today or yesterday; 2026-03-01 or 2026-03-01T10:00:00Z"

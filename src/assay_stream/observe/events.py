@@ -16,7 +16,7 @@ from urllib.parse import quote
 import orjson
 
 from assay_stream.errors import ConfigurationError
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.record import (
     CALL_TYPE,
     LIST_CHANGED_TYPE,

@@ -25,7 +25,7 @@ from datetime import datetime
 from typing import Any
 
 from assay_stream.errors import InputError
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.observe.events import Observation, Vantage
 from assay_stream.observe.jsonrpc import (
     BLANKS,

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.lenient import read_leniently
 from assay_stream.errors import InputError
-from assay_stream.limits import Limits
+from assay_stream.limits.core import Limits
 
 Direction = Literal["client->server", "server->client"]
 RequestKey = tuple[bool, int | float | str] | tuple[bool, int | float | str, int]

@@ -23,7 +23,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.observe.events import Observation, Vantage
 from assay_stream.observe.jsonrpc import (
     BLANKS,

@@ -10,7 +10,8 @@ from typing import Any
 
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError
-from assay_stream.limits import DEFAULT_LIMITS, FEED_LIMITS, FeedLimits
+from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits.serving import FEED_LIMITS, FeedLimits
 from assay_stream.observe.jsonrpc import EVENT_BREAK, Line, is_ambiguous
 from assay_stream.observe.mcp_wire import LINE_BYTES_MAX
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from assay_stream.limits import FEED_LIMITS, FeedLimits
+from assay_stream.limits.serving import FEED_LIMITS, FeedLimits
 from assay_stream.observe.events import Observation, Vantage
 from assay_stream.observe.jsonrpc import Direction, Line, request_key
 from assay_stream.observe.mcp_wire import WireObserver

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.observe.events import Completeness
 
 NAMES_MAX = 20_000

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from assay_stream.errors import ConfigurationError
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.observe.events import Vantage
 
 PrefixCode = Literal["prefix_ambiguous", "prefix_unknown"]

@@ -37,7 +37,7 @@ from typing import Any, Self
 
 from assay_stream.errors import ConfigurationError
 from assay_stream.kafka.refusals import explained, why_refused
-from assay_stream.limits import SPOOL_LIMITS
+from assay_stream.limits.files import SPOOL_LIMITS
 from assay_stream.model.record import TOPIC_NAMES, Role
 from assay_stream.observe.delivery import (
     KafkaProducer,

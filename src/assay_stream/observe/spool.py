@@ -23,7 +23,7 @@ from pathlib import Path
 import orjson
 
 from assay_stream.errors import ConfigurationError
-from assay_stream.limits import SPOOL_LIMITS, SpoolLimits
+from assay_stream.limits.files import SPOOL_LIMITS, SpoolLimits
 from assay_stream.observe.events import Observation
 
 _log = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 
-from assay_stream.limits import Limits
+from assay_stream.limits.core import Limits
 from assay_stream.observe.events import Vantage
 
 

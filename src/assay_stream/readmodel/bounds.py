@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from assay_stream.limits import STORE_AHEAD_US, STORE_DROP_ROWS, STORE_ERA_RECORDS
+from assay_stream.limits.store import STORE_AHEAD_US, STORE_DROP_ROWS, STORE_ERA_RECORDS
 from assay_stream.readmodel import blocks, history_bounds
 from assay_stream.readmodel.calls import count_calls, drop_subject, read_line
 from assay_stream.readmodel.digests import Marks, own_values

@@ -11,7 +11,7 @@ import msgspec
 import orjson
 
 from assay_stream.errors import InputError
-from assay_stream.limits import STORE_ERA_RECORDS, STORE_NAMES_KEPT_MAX
+from assay_stream.limits.store import STORE_ERA_RECORDS, STORE_NAMES_KEPT_MAX
 from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.record import Record
 from assay_stream.readmodel import blocks

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from assay_stream.limits import STORE_ERA_RECORDS, STORE_SUBJECTS_MERGED_MAX
+from assay_stream.limits.store import STORE_ERA_RECORDS, STORE_SUBJECTS_MERGED_MAX
 from assay_stream.model.record import Origin
 from assay_stream.readmodel import blocks
 from assay_stream.readmodel.calls import read_line

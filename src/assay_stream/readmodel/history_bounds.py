@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from assay_stream.limits import (
+from assay_stream.limits.store import (
     STORE_ALERTS_PER_SERVER_MAX,
     STORE_CHANGES_PER_SERVER_MAX,
     STORE_DROP_ROWS,

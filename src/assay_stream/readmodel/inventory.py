@@ -16,7 +16,7 @@ from assay_stream.alerts.formats.view import read_alert, view_of
 from assay_stream.alerts.index import row_of
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import AssayStreamError
-from assay_stream.limits import STORE_ALERT_DIGESTS_MAX, STORE_ALERT_HEAD, STORE_ALERT_RECORDS_MAX
+from assay_stream.limits.store import STORE_ALERT_DIGESTS_MAX, STORE_ALERT_HEAD, STORE_ALERT_RECORDS_MAX
 from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.facts import Catalogue, Fact, Seen, ToolFact, decode_fact, decode_key
 from assay_stream.model.record import Origin, Record, Role

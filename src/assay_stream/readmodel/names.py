@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Literal
 
-from assay_stream.limits import STORE_NAMES_KEPT_MAX
+from assay_stream.limits.store import STORE_NAMES_KEPT_MAX
 
 _AT_ONCE = 500
 

@@ -13,7 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 import orjson
 
 from assay_stream.errors import InputError
-from assay_stream.limits import STORE_PAGE_ROWS_MAX
+from assay_stream.limits.store import STORE_PAGE_ROWS_MAX
 from assay_stream.readmodel.names import Names
 from assay_stream.readmodel.rows import Page, Paging
 

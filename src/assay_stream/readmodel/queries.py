@@ -6,7 +6,7 @@ import re
 import sqlite3
 from collections.abc import Iterable
 
-from assay_stream.limits import STORE_CANDIDATES_MAX, STORE_PLACES_MAX
+from assay_stream.limits.store import STORE_CANDIDATES_MAX, STORE_PLACES_MAX
 from assay_stream.model.record import Record
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.calls_queries import CallQueries

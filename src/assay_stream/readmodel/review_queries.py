@@ -13,7 +13,7 @@ from assay_stream.alerts.formats.view import read_alert
 from assay_stream.alerts.index import PREFIX_MIN, AlertRow, ReviewState
 from assay_stream.alerts.selection import AlertSelection
 from assay_stream.errors import InputError
-from assay_stream.limits import STORE_PAGE_ROWS_MAX
+from assay_stream.limits.store import STORE_PAGE_ROWS_MAX
 from assay_stream.model.glob import compile_glob
 from assay_stream.model.record import Origin
 from assay_stream.readmodel.digests import digest_key, values_of

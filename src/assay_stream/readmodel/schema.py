@@ -18,7 +18,7 @@ import orjson
 
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.files.aside import locked_folder
-from assay_stream.limits import STORE_CACHE_KIB, STORE_LOG_PAGES, STORE_WAIT_MS
+from assay_stream.limits.store import STORE_CACHE_KIB, STORE_LOG_PAGES, STORE_WAIT_MS
 
 SCHEMA_VERSION = 5
 """Raised with every change of ``schema.sql`` or of what is written to its tables."""

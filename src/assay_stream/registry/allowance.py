@@ -17,7 +17,7 @@ from hashlib import sha256
 
 import orjson
 
-from assay_stream.limits import Limits
+from assay_stream.limits.core import Limits
 from assay_stream.model.facts import Allowance, Catalogue, Seen
 from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import Finding

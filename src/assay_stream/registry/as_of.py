@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from assay_stream.limits import Limits
+from assay_stream.limits.core import Limits
 from assay_stream.model.evidence import Scope, Unbound
 from assay_stream.model.facts import Announcement, Catalogue, Seen
 from assay_stream.registry.server import ServerBindings

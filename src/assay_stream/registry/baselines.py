@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from itertools import chain
 
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.facts import Catalogue, ItemList, Seen
 from assay_stream.model.fields import LeftOut, Subject
 from assay_stream.model.record import Position

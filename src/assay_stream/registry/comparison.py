@@ -15,7 +15,7 @@ from assay_stream.detect import CUT_SHORT, ToolNames, detect_indicators
 from assay_stream.drift import Change, compare_definitions
 from assay_stream.drift.definition import not_compared
 from assay_stream.drift.severity import Level
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.fields import LeftOut
 from assay_stream.registry.analysis import Analysis
 from assay_stream.schemes.fingerprint import ContentCache

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Set
 
 from assay_stream.drift.severity import Level
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.facts import Catalogue, Seen
 from assay_stream.model.fields import ITEM_SUBJECTS
 from assay_stream.model.finding import Finding

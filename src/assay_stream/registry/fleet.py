@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.facts import Catalogue, ItemList, Seen
 from assay_stream.model.fields import Subject
 from assay_stream.registry.observations import drop_empty, take_one

@@ -5,7 +5,7 @@ State changes by ``publish`` and ``retract`` alone: a restart restores what was 
 
 from __future__ import annotations
 
-from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.facts import Fact, Progress, encode_key, encode_value
 from assay_stream.model.record import Output, Record, Role

@@ -24,7 +24,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
 
-from assay_stream.limits import Limits
+from assay_stream.limits.core import Limits
 from assay_stream.model.facts import Announcement, Seen
 from assay_stream.model.finding import Finding, uid_of
 from assay_stream.model.finding_topic import Resolution

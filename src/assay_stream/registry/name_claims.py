@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from hashlib import sha256
 
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.facts import Catalogue, Seen
 from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding_topic import NameClaim

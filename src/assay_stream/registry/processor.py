@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from assay_stream.errors import InputError
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.cloudevents import check_observer, event_time_us, identifier_of, observer_in_header, read_event
 from assay_stream.model.control import ControlEvent
 from assay_stream.model.facts import Rejection

@@ -12,7 +12,7 @@ from typing import Any
 
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.errors import InputError
-from assay_stream.limits import Limits
+from assay_stream.limits.core import Limits
 from assay_stream.model.control import DOMAIN_PATTERN
 from assay_stream.model.control_facts import Checked, Discovery, DiscoveryStatus, Signatures, Signed, signature_rows
 from assay_stream.model.observation import SnapshotData

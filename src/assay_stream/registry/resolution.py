@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.control_facts import Discovery, KeyDecision, Pin, Policy
 from assay_stream.model.evidence import PinStatus
 from assay_stream.model.facts import Catalogue, Rejection, Seen

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from assay_stream.errors import IntegrityError
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.evidence import PinStatus
 from assay_stream.model.facts import Allowance, Announcement, Catalogue, ItemList, Rejection, Seen
 from assay_stream.model.fields import Subject

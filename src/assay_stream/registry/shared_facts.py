@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from hashlib import blake2b
 
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.facts import Catalogue, Fact, ToolFact, decode_fact
 from assay_stream.model.wire import FactKey
 

@@ -25,7 +25,7 @@ from typing import NamedTuple, TypeVar
 from assay_stream.canonical.lenient import read_leniently
 from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.join.processor import Join, process
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.cloudevents import Call
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Record, Role

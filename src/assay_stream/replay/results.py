@@ -19,7 +19,7 @@ import orjson
 from assay_stream.errors import ConfigurationError
 from assay_stream.files.log_spool import Log
 from assay_stream.files.record_line import rejected_line
-from assay_stream.limits import PROGRESS_FILE_BYTES_MAX
+from assay_stream.limits.files import PROGRESS_FILE_BYTES_MAX
 from assay_stream.model.record import Output, Role
 from assay_stream.replay.order import LogPosition
 from assay_stream.replay.run import ResumePoint

@@ -22,7 +22,7 @@ from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.engine import EngineState
 from assay_stream.errors import InputError
 from assay_stream.files.log_spool import Log, LogSpool
-from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.finding_topic import Tick
 from assay_stream.model.observation import CallProfile

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from assay_stream.errors import InputError
-from assay_stream.limits import COVERAGE_NAMES_MAX, DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits.metrics import COVERAGE_NAMES_MAX
 from assay_stream.model.cloudevents import event_time_us, read_event, time_us_of
 from assay_stream.model.evidence import Scope, Unbound
 from assay_stream.model.observation import LossEvent, SnapshotEvent

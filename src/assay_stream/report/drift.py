@@ -19,7 +19,7 @@ from assay_stream.drift import CODES, Change, ItemDrift, compare_lists
 from assay_stream.drift.definition import differing_fields
 from assay_stream.drift.severity import Level, SeverityProfile, Sign, assess, covers
 from assay_stream.errors import InputError
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.fields import Subject, as_item
 from assay_stream.schemes.assay.manifest import action_class
 from assay_stream.schemes.handshake.contract import contract, contract_drift

@@ -14,7 +14,7 @@ import yaml
 from assay_stream.canonical.decode import decode_json, is_unicode
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.errors import InputError
-from assay_stream.limits import PIN_FILE_LIMITS
+from assay_stream.limits.core import PIN_FILE_LIMITS
 from assay_stream.schemes.mcptrust.lock import Lock, ToolLock
 from assay_stream.schemes.mcptrust.lockfile import new_lockfile, new_lockfile_v3, read_lockfile, write_lockfile
 from assay_stream.schemes.members import Members

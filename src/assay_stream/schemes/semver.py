@@ -3,7 +3,7 @@
 from semver import Version
 
 from assay_stream.errors import InputError
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 
 
 def parse_version(text: str) -> Version:

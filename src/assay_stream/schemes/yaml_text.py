@@ -9,7 +9,7 @@ import yaml
 
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError
-from assay_stream.limits import Limits
+from assay_stream.limits.core import Limits
 
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _NULLS = frozenset(("", "~", "null", "Null", "NULL"))

@@ -13,7 +13,7 @@ from functools import cache
 from importlib.resources import files
 
 from assay_stream.canonical.digest import jcs_digest
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.text.normalization import without_long_runs
 from assay_stream.text.words import LOOKALIKES, plain_form, visible
 

@@ -12,7 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from assay_stream.files.archive_manifest import PartitionPlace
 from assay_stream.files.spool import Spool, SpoolRow
-from assay_stream.limits import HELD_BYTES_MAX
+from assay_stream.limits.files import HELD_BYTES_MAX
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.verify.evidence import Recorded
 

@@ -26,7 +26,7 @@ from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.errors import InputError
 from assay_stream.files.archive_manifest import PartitionPlace
 from assay_stream.join.processor import Join, process
-from assay_stream.limits import HELD_BYTES_MAX
+from assay_stream.limits.files import HELD_BYTES_MAX
 from assay_stream.model.cloudevents import read_call
 from assay_stream.model.observation import CallProfile
 from assay_stream.model.record import Origin, Output, Record

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
-from assay_stream.limits import EVIDENCE_LATENCY_MAX_S, OBSERVER_ALIVE_S, OBSERVERS_COUNTED_MAX
+from assay_stream.limits.metrics import EVIDENCE_LATENCY_MAX_S, OBSERVER_ALIVE_S, OBSERVERS_COUNTED_MAX
 from assay_stream.model.cloudevents import Call
 from assay_stream.model.record import Origin, Record
 

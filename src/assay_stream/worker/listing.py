@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from assay_stream.config import Settings
 from assay_stream.kafka.connection import connection_options
 from assay_stream.kafka.topics import topic_names
-from assay_stream.limits import HTTP_LIMITS
+from assay_stream.limits.serving import HTTP_LIMITS
 from assay_stream.model.record import Role
 from assay_stream.observe.http.client import Http1Client
 from assay_stream.observe.listing.servers import ListedServer

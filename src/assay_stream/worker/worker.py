@@ -18,7 +18,7 @@ from assay_stream.kafka.connection import KafkaClients
 from assay_stream.kafka.stage import Stage
 from assay_stream.kafka.stage_task import StageTask
 from assay_stream.kafka.topics import topic_names
-from assay_stream.limits import UNREVIEWED_AGE_MAX_S
+from assay_stream.limits.metrics import UNREVIEWED_AGE_MAX_S
 from assay_stream.model.record import Role
 from assay_stream.registry.state import Bindings
 from assay_stream.worker.agents import declare

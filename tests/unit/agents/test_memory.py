@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assay_stream.agents import Memory, Origin
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 
 
 def at(state: dict[str, Any], second: float, offset: int = 0) -> Memory:

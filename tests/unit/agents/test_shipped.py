@@ -21,7 +21,7 @@ from assay_stream.agents.shipped import (
 )
 from assay_stream.agents.shipped.toxic_flow import labels_of, toxic_flow
 from assay_stream.alerts.state import counted
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.alert import Activity, AlertStatus
 from assay_stream.model.alert_writer import alert_record
 from assay_stream.model.record import Output, Role

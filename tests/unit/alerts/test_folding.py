@@ -13,7 +13,7 @@ from assay_stream.alerts.folding import RecordCounts
 from assay_stream.alerts.processor import process
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.alerts.table import AlertTable
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import FloodEnd, Resolution, Suppression, Tick, decode_entry
 from assay_stream.model.kinds import Kind

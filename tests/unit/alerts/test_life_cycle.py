@@ -9,7 +9,7 @@ import pytest
 
 from assay_stream.alerts.life_cycle import apply_finding, apply_resolution, due_us, is_round, tick
 from assay_stream.alerts.rules import AlertRules
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.alert_state import AlertState
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import Resolution

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from assay_stream.alerts.state import FURTHER_OBSERVERS, counted, was_applied
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.alert_state import AlertState
 from assay_stream.model.finding import Finding
 from assay_stream.model.wire import read_record, write_record

@@ -12,7 +12,7 @@ import pytest
 
 from assay_stream.canonical.decode import decode_json, decode_json_strict
 from assay_stream.errors import InputError
-from assay_stream.limits import Limits
+from assay_stream.limits.core import Limits
 
 # Bytes, code, path: RFC 8259 for the grammar, RFC 7493 (I-JSON) section 2 for the rest.
 REFUSALS = {

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from assay_stream.cli.console_filling import FillingReport, console_environment, filler_environment, pause_s
-from assay_stream.limits import CONSOLE_LIMITS
+from assay_stream.limits.console import CONSOLE_LIMITS
 from tests.support.console import a_store
 from tests.support.deployment import free_port
 from tests.support.readmodel import history

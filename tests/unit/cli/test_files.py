@@ -14,7 +14,7 @@ import typer
 from assay_stream.cli.app import app
 from assay_stream.cli.files import input_lines, read_input
 from assay_stream.errors import InputError
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.record import Role
 from assay_stream.replay.results import FILES, PROGRESS_FILE
 from tests.support.command import run_command

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.observe import Vantage
 from assay_stream.observe.listing.servers import listed_servers
 from assay_stream.schemes.yaml_text import decode_yaml

@@ -23,7 +23,7 @@ from assay_stream.console.identity import Identity
 from assay_stream.console.opening import open_door
 from assay_stream.console.posting import Publish
 from assay_stream.console.users import UserRole, read_users
-from assay_stream.limits import CONSOLE_LIMITS, ConsoleLimits
+from assay_stream.limits.console import CONSOLE_LIMITS, ConsoleLimits
 from assay_stream.observe.http.tap import Listener
 from tests.support.console import a_console, a_store, of_page, text_of
 from tests.support.readmodel import NOW_US, history

@@ -20,7 +20,7 @@ from assay_stream.console.identity import Identity
 from assay_stream.console.operators import Operator
 from assay_stream.console.sessions import Sessions
 from assay_stream.errors import AssayStreamError, InputError, OperatingError
-from assay_stream.limits import CONSOLE_LIMITS, ConsoleLimits
+from assay_stream.limits.console import CONSOLE_LIMITS, ConsoleLimits
 from assay_stream.observe.http.tap import Listener
 from assay_stream.readmodel.queries import Store
 from tests.support.console import ALICE, VICTOR, a_console, a_store, of_page, signed_in, text_of

@@ -22,7 +22,7 @@ from assay_stream.console.reader import StoreReader
 from assay_stream.console.rendering import url
 from assay_stream.console.sessions import Sessions
 from assay_stream.errors import OperatingError
-from assay_stream.limits import CONSOLE_LIMITS
+from assay_stream.limits.console import CONSOLE_LIMITS
 from assay_stream.model.record import Role
 from assay_stream.observe.http.tap import Listener
 from assay_stream.readmodel import schema

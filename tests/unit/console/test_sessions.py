@@ -8,7 +8,7 @@ import pytest
 
 from assay_stream.console.operators import Operator
 from assay_stream.console.sessions import Sessions
-from assay_stream.limits import CONSOLE_LIMITS
+from assay_stream.limits.console import CONSOLE_LIMITS
 from tests.support.console import ALICE
 
 S = 1_000_000

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from assay_stream.console.throttle import Throttle, network_of
-from assay_stream.limits import CONSOLE_LIMITS
+from assay_stream.limits.console import CONSOLE_LIMITS
 
 WINDOW_US = CONSOLE_LIMITS.sign_in_window_s * 1_000_000
 

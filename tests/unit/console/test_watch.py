@@ -20,7 +20,7 @@ from assay_stream.console.reader import StoreReader
 from assay_stream.console.service import ConsoleService
 from assay_stream.console.watch import ConsoleMetrics, ConsoleWatch
 from assay_stream.errors import OperatingError
-from assay_stream.limits import CONSOLE_LIMITS
+from assay_stream.limits.console import CONSOLE_LIMITS
 from assay_stream.observe.http.tap import Listener
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import Filler

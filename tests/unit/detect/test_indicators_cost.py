@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from assay_stream.detect import CUT_SHORT, NO_TOOLS, ToolNames, detect_indicators
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.work import UNLIMITED, Work
 from tests.support.hostile_texts import WORST, repeated
 from tests.support.peaks import SHORT_TEXTS, deep_texts, taken

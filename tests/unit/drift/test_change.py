@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from assay_stream.canonical.digest import sha256_of
 from assay_stream.drift.change import ABSENT, bounded, bounded_pair, member
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 
 MAX = DEFAULT_LIMITS.change_value_chars_max
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assay_stream.drift.definition import compare_definitions, differing_fields
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 
 TOOL = {"name": "t", "description": "Reads.", "inputSchema": {"type": "object"}}
 

@@ -9,7 +9,7 @@ import pytest
 from assay_stream.drift.change import ABSENT
 from assay_stream.drift.definition import compare_definitions
 from assay_stream.drift.json_schema import compare_schemas
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 
 S, N, P = {"type": "string"}, {"type": "integer"}, "$.s.properties"
 MORE = "$.s.additionalProperties"

@@ -14,7 +14,7 @@ from assay_stream.forward.delivery import DELIVERED, AttemptResult, DeliveryOutc
 from assay_stream.forward.posting import HttpAnswer
 from assay_stream.forward.receivers import Receiver
 from assay_stream.forward.services import Judge, MessageService, SplunkHec, by_pagerduty, by_slack, by_teams
-from assay_stream.limits import ForwardLimits
+from assay_stream.limits.serving import ForwardLimits
 from tests.support.alerts import alert_of
 from tests.support.deployment import free_port
 from tests.support.services import Answer, PagerDuty, Service, Slack, Splunk, Teams

@@ -12,7 +12,8 @@ from assay_stream.engine import EngineState, process
 from assay_stream.errors import InputError
 from assay_stream.ingest.clients import hash_of, new_token, read_clients
 from assay_stream.ingest.events import BATCH, BINARY, STRUCTURED, BadRequest, EventJudge, JudgedEvent, split
-from assay_stream.limits import DEFAULT_LIMITS, INGEST_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits.serving import INGEST_LIMITS
 from assay_stream.model.control import CONTROL_MODELS
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Record, Role

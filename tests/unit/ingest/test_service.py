@@ -19,7 +19,7 @@ from assay_stream.ingest.events import EventJudge, JudgedEvent
 from assay_stream.ingest.service import IngestService
 from assay_stream.ingest.window import AcceptedWindow
 from assay_stream.ingest.writer import EventWriter
-from assay_stream.limits import INGEST_LIMITS, IngestLimits
+from assay_stream.limits.serving import INGEST_LIMITS, IngestLimits
 from assay_stream.model.record import TOPIC_NAMES, Role
 from assay_stream.observe.http.tap import Listener
 from tests.support.deployment import free_port

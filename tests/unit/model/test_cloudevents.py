@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.limits import Limits
+from assay_stream.limits.core import Limits
 from assay_stream.model.cloudevents import event_time_us, read_event
 from assay_stream.model.control import ControlEvent
 from assay_stream.model.observation import CallEvent, Envelope, SnapshotEvent

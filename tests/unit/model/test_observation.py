@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.cloudevents import read_event
 from assay_stream.model.observation import CallEvent, SnapshotEvent
 from assay_stream.model.record import Origin, Record, Role

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model import evidence_writer, plain_call
 from assay_stream.model.evidence import DecisionPayload
 from assay_stream.model.evidence_writer import DecisionFields

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.observe.jsonrpc import answer_keys, meta_of, params_of, read_line, request_key, trace_of
 
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"

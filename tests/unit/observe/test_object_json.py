@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.limits import FeedLimits
+from assay_stream.limits.serving import FeedLimits
 from assay_stream.observe.object_json import UNSOUND, bare, encoded, encoded_within, shared_members
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.limits import FeedLimits
+from assay_stream.limits.serving import FeedLimits
 from assay_stream.observe.decisions import check_observation
 from assay_stream.observe.events import Observation
 from assay_stream.observe.jsonrpc import BLOCKED_CODE, Line

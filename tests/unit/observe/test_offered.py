@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.observe import offered
 from assay_stream.observe.offered import Assembly, HiddenTool, Lister, Offered
 from tests.support.mcp_dialogue import START

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.observe.shown import Shown
 
 

@@ -7,7 +7,7 @@ import sqlite3
 import orjson
 import pytest
 
-from assay_stream import limits
+from assay_stream.limits import store as limits
 from assay_stream.model.record import Record, Role
 from assay_stream.readmodel import bounds, schema
 from assay_stream.readmodel.bounds import Bounds

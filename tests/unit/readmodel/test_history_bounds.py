@@ -9,7 +9,7 @@ import zlib
 import orjson
 import pytest
 
-from assay_stream.limits import STORE_ALERT_DIGESTS_MAX
+from assay_stream.limits.store import STORE_ALERT_DIGESTS_MAX
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel import bounds, history_bounds, schema
 from assay_stream.readmodel.bounds import Bounds

@@ -13,7 +13,7 @@ from assay_stream.alerts.formats.view import read_alert
 from assay_stream.alerts.index import AlertIndex, ReviewState
 from assay_stream.alerts.selection import AlertSelection, SeverityLevel
 from assay_stream.errors import InputError
-from assay_stream.limits import STORE_CANDIDATES_MAX, STORE_PAGE_ROWS_MAX
+from assay_stream.limits.store import STORE_CANDIDATES_MAX, STORE_PAGE_ROWS_MAX
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel.paging import cursor_of
 from assay_stream.readmodel.queries import Store, load

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay_stream.limits import Limits
+from assay_stream.limits.core import Limits
 from assay_stream.model.facts import Allowance, decode_fact, decode_key, encode_key, encode_value
 from assay_stream.registry.allowance import charged, refilled
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from assay_stream.limits import Limits
+from assay_stream.limits.core import Limits
 from assay_stream.model.control_facts import Checked, Discovery
 from assay_stream.model.facts import Fact, ItemFact, ItemList, decode_fact, decode_key
 from assay_stream.model.fields import Subject

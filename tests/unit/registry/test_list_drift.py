@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from assay_stream.limits import Limits
+from assay_stream.limits.core import Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import decode_entry

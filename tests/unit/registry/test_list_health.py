@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay_stream.limits import Limits
+from assay_stream.limits.core import Limits
 from assay_stream.model.fields import Completeness
 from assay_stream.registry.list_health import cached_long, never_complete, resolved_by_complete_list
 from assay_stream.registry.server import ServerBindings

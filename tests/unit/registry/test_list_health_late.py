@@ -10,7 +10,7 @@ import pytest
 from assay_stream.alerts.processor import apply_entry
 from assay_stream.alerts.remembered import Alerts
 from assay_stream.alerts.rules import AlertRules
-from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Output

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.registry.name_claims import name_sketch, share_names
 
 MOST = DEFAULT_LIMITS.name_sketch_max

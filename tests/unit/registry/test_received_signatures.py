@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from assay_stream.canonical.digest import jcs_digest
-from assay_stream.limits import Limits
+from assay_stream.limits.core import Limits
 from assay_stream.model.control_facts import Discovery, Signatures, Signed
 from assay_stream.model.observation import SnapshotData
 from assay_stream.registry.offers import Offers

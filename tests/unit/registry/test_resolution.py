@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.envelope import Producer
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import Resolution, decode_entry

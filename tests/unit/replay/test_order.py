@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.record import Record
 from assay_stream.replay.order import REFUSED_AHEAD_MAX, time_of_refused_ms
 from tests.support.merging import merge_by_event_time

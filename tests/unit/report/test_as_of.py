@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.limits import Limits
+from assay_stream.limits.core import Limits
 from assay_stream.replay.history import History
 from assay_stream.report.as_of import asof_rows
 from assay_stream.report.timeline import observed, timeline_rows

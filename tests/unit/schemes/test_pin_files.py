@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.limits import PIN_FILE_LIMITS
+from assay_stream.limits.core import PIN_FILE_LIMITS
 from assay_stream.schemes.pin_files import LockfileStamp, PinFormat, read_pins, write_pins
 from assay_stream.schemes.pin_values import PinEntry
 

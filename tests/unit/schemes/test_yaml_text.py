@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from assay_stream.errors import InputError
-from assay_stream.limits import Limits
+from assay_stream.limits.core import Limits
 from assay_stream.schemes import yaml_text
 from assay_stream.schemes.yaml_text import decode_json_or_yaml, decode_yaml
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.text import look_alikes
 from assay_stream.text.look_alikes import skeleton, uts39_skeleton
 from assay_stream.text.words import LOOKALIKES

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from assay_stream.limits import HELD_BYTES_MAX
+from assay_stream.limits.files import HELD_BYTES_MAX
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.verify.evidence import Recorded
 from assay_stream.verify.pairing import CALLS, EVIDENCE, Offsets, Pairing, paired

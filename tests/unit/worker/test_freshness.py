@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from assay_stream.limits import EVIDENCE_LATENCY_MAX_S, OBSERVER_ALIVE_S
+from assay_stream.limits.metrics import EVIDENCE_LATENCY_MAX_S, OBSERVER_ALIVE_S
 from assay_stream.model.cloudevents import Call
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.worker import freshness

@@ -8,7 +8,7 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.agent_topic import AGENT_RECORDS
 from assay_stream.model.alert import Alert, AlertHeaders
 from assay_stream.model.alert_state import ALERT_STATES

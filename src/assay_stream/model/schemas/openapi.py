@@ -5,7 +5,7 @@ from typing import Any
 from pydantic.json_schema import models_json_schema
 
 from assay_stream import __version__
-from assay_stream.limits import INGEST_LIMITS
+from assay_stream.limits.serving import INGEST_LIMITS
 from assay_stream.model.ingest import IngestAnswer, RequestRefusal
 from assay_stream.model.record import CALL_TYPE, LIST_CHANGED_TYPE, LOSS_TYPE, SNAPSHOT_TYPE
 from assay_stream.model.schemas.documents import INPUTS, add_conditions, without_markup

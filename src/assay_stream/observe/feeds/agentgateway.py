@@ -29,7 +29,8 @@ from typing import Any
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.lenient import read_leniently
 from assay_stream.errors import InputError
-from assay_stream.limits import DEFAULT_LIMITS, FEED_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits.serving import FEED_LIMITS
 from assay_stream.observe.feeds.ext_mcp_wire import INVALID, MESSAGES, PERMISSION_DENIED
 from assay_stream.observe.feeds.feed import Feed
 from assay_stream.observe.jsonrpc import NOT_RULED_ON

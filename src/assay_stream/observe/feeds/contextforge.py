@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from assay_stream.errors import needing_extra
-from assay_stream.limits import FEED_LIMITS
+from assay_stream.limits.serving import FEED_LIMITS
 from assay_stream.observe.feeds.feed import Feed
 from assay_stream.observe.objects import CALL, Asked, ClientView
 from assay_stream.observe.publisher import ObservationPublisher

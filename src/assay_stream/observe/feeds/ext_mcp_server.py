@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 
 from assay_stream.errors import ConfigurationError
-from assay_stream.limits import FEED_LIMITS
+from assay_stream.limits.serving import FEED_LIMITS
 from assay_stream.observe.feeds.agentgateway import ExtMcp
 from assay_stream.observe.feeds.ext_mcp_wire import MESSAGES, SERVICE
 

@@ -17,7 +17,7 @@ import httpx
 from multidict import CIMultiDict
 from yarl import URL
 
-from assay_stream.limits import HttpLimits
+from assay_stream.limits.serving import HttpLimits
 from assay_stream.observe.http.headers import HeaderFields
 
 _OWN_FIELDS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")

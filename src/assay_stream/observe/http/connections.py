@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from assay_stream.limits import DEFAULT_LIMITS, HttpLimits
+from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits.serving import HttpLimits
 from assay_stream.observe.events import Observation, Vantage
 from assay_stream.observe.http.credentials import Context
 from assay_stream.observe.mcp_wire import WireObserver

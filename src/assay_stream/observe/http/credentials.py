@@ -17,7 +17,7 @@ from typing import Any
 
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError
-from assay_stream.limits import HTTP_LIMITS
+from assay_stream.limits.serving import HTTP_LIMITS
 
 OPAQUE = "opaque"
 _HASH_CHARS = 32

@@ -27,7 +27,7 @@ from datetime import UTC, datetime
 from typing import Any, BinaryIO
 
 from assay_stream.errors import AssayStreamError, OperatingError
-from assay_stream.limits import HTTP_LIMITS, HttpLimits
+from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.backlog import Failures
 from assay_stream.observe.events import Vantage
 from assay_stream.observe.http.credentials import Contexts

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from aiohttp import web
 from multidict import CIMultiDict
 
-from assay_stream.limits import HTTP_LIMITS, HttpLimits
+from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.http.client import Client, ResponseHead, UpstreamError
 from assay_stream.observe.http.eyes import Blind, Eyes
 from assay_stream.observe.http.headers import (

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from assay_stream.errors import ConfigurationError
-from assay_stream.limits import HttpLimits
+from assay_stream.limits.serving import HttpLimits
 
 if TYPE_CHECKING:
     from assay_stream.observe.http.tap import Listener

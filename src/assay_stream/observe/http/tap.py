@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from assay_stream.limits import HTTP_LIMITS, HttpLimits
+from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.events import Vantage
 from assay_stream.observe.http.client import Client, Http1Client, Http2Client
 from assay_stream.observe.http.eyes import Eyes

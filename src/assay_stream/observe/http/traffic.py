@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-from assay_stream.limits import HTTP_LIMITS, HttpLimits
+from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.events import Observation, Vantage, loss_event
 from assay_stream.observe.http.bodies import Body, Opaque, Unreadable, body_of, plain_body
 from assay_stream.observe.http.connections import Connection, Connections

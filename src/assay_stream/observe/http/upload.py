@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 
 from aiohttp import web
 
-from assay_stream.limits import HttpLimits
+from assay_stream.limits.serving import HttpLimits
 from assay_stream.observe.http.problems import HttpProblem
 from assay_stream.observe.mcp_wire import LINE_BYTES_MAX
 

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from assay_stream.errors import ConfigurationError
-from assay_stream.limits import HTTP_LIMITS
+from assay_stream.limits.serving import HTTP_LIMITS
 from assay_stream.observe.events import Vantage
 
 WELL_KNOWN = ("/.well-known/oauth-protected-resource", "/.well-known/oauth-authorization-server")

@@ -19,7 +19,7 @@ from datetime import datetime
 from typing import Any
 
 from assay_stream import __version__
-from assay_stream.limits import LISTING_LIMITS, ListingLimits
+from assay_stream.limits.listing import LISTING_LIMITS, ListingLimits
 from assay_stream.observe.events import Observation
 from assay_stream.observe.jsonrpc import BLANKS, request_key
 from assay_stream.observe.listing.transport import ListingError, ServerRefusedError, Transport

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from assay_stream.limits import LISTING_LIMITS
+from assay_stream.limits.listing import LISTING_LIMITS
 from assay_stream.observe.listing.transport import ListingError
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from assay_stream.errors import ConfigurationError
-from assay_stream.limits import LISTING_LIMITS
+from assay_stream.limits.listing import LISTING_LIMITS
 from assay_stream.observe.events import Vantage
 
 _TOP = frozenset(("servers", "interval_s"))

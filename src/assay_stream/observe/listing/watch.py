@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from assay_stream.limits import LISTING_LIMITS, ListingLimits
+from assay_stream.limits.listing import LISTING_LIMITS, ListingLimits
 from assay_stream.observe.events import Observation
 from assay_stream.observe.listing.conversation import Conversation
 from assay_stream.observe.listing.servers import ListedServer

@@ -19,7 +19,8 @@ from typing import Any
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import Digest, canonicalize
 from assay_stream.errors import InputError
-from assay_stream.limits import BUNDLE_LIMITS, BundleLimits, Limits
+from assay_stream.limits.core import Limits
+from assay_stream.limits.files import BUNDLE_LIMITS, BundleLimits
 from assay_stream.schemes.assay.bundle_manifest import EVENTS_NAME, Manifest
 from assay_stream.schemes.assay.tool import content_hash
 

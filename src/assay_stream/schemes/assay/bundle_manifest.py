@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import Digest, canonicalize
 from assay_stream.errors import InputError
-from assay_stream.limits import BUNDLE_LIMITS, BundleLimits, Limits
+from assay_stream.limits.core import Limits
+from assay_stream.limits.files import BUNDLE_LIMITS, BundleLimits
 from assay_stream.schemes.members import Members
 
 MANIFEST_NAME = "manifest.json"

@@ -23,7 +23,7 @@ from jsonschema import (
 
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.errors import InputError
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.schemes.handshake.contract import Contract, contract, is_denied_by_default
 from assay_stream.schemes.handshake.event import TOOL_ID
 from assay_stream.schemes.semver import is_plain

@@ -13,7 +13,7 @@ from typing import Any
 from semver import Version
 
 from assay_stream.errors import InputError
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.schemes.handshake.event import IDEMPOTENCIES, SIDE_EFFECTS, TOOL_ID
 from assay_stream.schemes.semver import parse_version
 

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from assay_stream.errors import InputError
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.schemes.semver import is_plain, parse_version
 
 EVENT_TYPE = "tool_call"

@@ -20,7 +20,7 @@ from referencing.jsonschema import DRAFT202012
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.errors import InputError
-from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.schemes.handshake.event import UUID, is_time
 
 ERROR_CODE = "VAL-HTC-001"

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError
-from assay_stream.limits import PIN_FILE_LIMITS
+from assay_stream.limits.core import PIN_FILE_LIMITS
 from assay_stream.schemes.mcptrust.hashes import RISK_LEVELS
 from assay_stream.schemes.mcptrust.lock import Lock, PromptLock, TemplateLock, ToolLock
 from assay_stream.schemes.members import Members

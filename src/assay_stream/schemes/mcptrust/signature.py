@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import canonicalize, plain_form
 from assay_stream.errors import InputError
-from assay_stream.limits import PIN_FILE_LIMITS
+from assay_stream.limits.core import PIN_FILE_LIMITS
 from assay_stream.schemes.mcptrust.hashes import go_canonical
 
 Form = Literal["v1", "v2"]

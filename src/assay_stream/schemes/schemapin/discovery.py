@@ -7,7 +7,7 @@ from typing import Any
 
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError
-from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.schemes.schemapin.canonical import canonical
 from assay_stream.schemes.schemapin.keys import PublicKey
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from assay_stream.limits import HTTP_LIMITS
+from assay_stream.limits.serving import HTTP_LIMITS
 from assay_stream.observe.http.client import Http2Client
 from assay_stream.observe.http.tap import Listener
 from tests.support.http_tap import http_tap

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.limits import HTTP_LIMITS, HttpLimits
+from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.http import proxy
 from assay_stream.observe.http.held import HeldEvents
 from assay_stream.schemes.fingerprint import fingerprint

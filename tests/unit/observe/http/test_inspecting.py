@@ -19,7 +19,7 @@ import pytest
 
 from assay_stream.cli.tap import sink_for
 from assay_stream.errors import ConfigurationError, OperatingError
-from assay_stream.limits import HTTP_LIMITS
+from assay_stream.limits.serving import HTTP_LIMITS
 from assay_stream.observe.events import Vantage
 from assay_stream.observe.http.inspecting import InspectingProcess, InspectionJob
 from assay_stream.observe.http.watching import Note

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.limits import HTTP_LIMITS
+from assay_stream.limits.serving import HTTP_LIMITS
 from assay_stream.observe.http import upload
 from assay_stream.observe.jsonrpc import BLOCKED_CODE, HEADER_MISMATCH_CODE
 from assay_stream.registry.rulings import VerdictTable

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from aiohttp import web
 
-from assay_stream.limits import HTTP_LIMITS, HttpLimits
+from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.http.serving import serve
 from assay_stream.observe.http.tap import Listener
 

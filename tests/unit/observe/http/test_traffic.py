@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from assay_stream.limits import DEFAULT_LIMITS, HTTP_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits.serving import HTTP_LIMITS
 from assay_stream.observe import Observation
 from assay_stream.observe.http.credentials import Contexts
 from assay_stream.observe.http.traffic import Ending, Exchange, Traffic

@@ -7,7 +7,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from assay_stream.limits import HTTP_LIMITS
+from assay_stream.limits.serving import HTTP_LIMITS
 from assay_stream.observe import Observation
 from assay_stream.observe.http.credentials import Contexts
 from assay_stream.observe.http.traffic import Traffic

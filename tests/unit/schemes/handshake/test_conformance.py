@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.schemes.handshake.conformance import check_tools, form_tool_id
 
 CONTRACT: dict[str, Any] = {

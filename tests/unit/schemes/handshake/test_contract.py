@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.schemes.handshake.contract import Contract, contract, contract_drift, is_denied_by_default
 from assay_stream.schemes.semver import parse_version
 

@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from assay_stream.errors import InputError
-from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.schemes.handshake.event import ACTOR_KINDS, TOOL_ID
 from assay_stream.schemes.handshake.htc import SCHEMA, check_envelope, validate_envelope
 

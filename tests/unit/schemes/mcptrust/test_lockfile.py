@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.limits import PIN_FILE_LIMITS
+from assay_stream.limits.core import PIN_FILE_LIMITS
 from assay_stream.schemes.mcptrust.lock import Lock, ToolLock, lock
 from assay_stream.schemes.mcptrust.lockfile import new_lockfile, new_lockfile_v3, read_lockfile, write_lockfile
 
