@@ -25,10 +25,10 @@ from assay_stream.cli.options import Bootstrap, time_option
 from assay_stream.cli.shared import on_kafka, say
 from assay_stream.cli.store_sources import opened_store
 from assay_stream.config import Settings, command_settings
-from assay_stream.console.alert_page import life_of, pinned_digest
 from assay_stream.errors import InputError
 from assay_stream.kafka.lookup import read_bindings, read_definitions, read_entries, read_records
 from assay_stream.model.record import Record, Role
+from assay_stream.readmodel.alert_life import life_of, pinned_digest
 from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import AlertFilter, EvidenceFilter
 from assay_stream.registry.state import Bindings

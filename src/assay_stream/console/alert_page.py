@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,11 +14,10 @@ from assay_stream.console.answers import FEW, Answer
 from assay_stream.console.asked import Asked
 from assay_stream.console.comparison import side_by_side
 from assay_stream.console.deciding import subject_of_alert
+from assay_stream.readmodel.alert_life import life_of, pinned_digest
 from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import AlertFilter, AlertHistory, EvidenceFilter
 from assay_stream.report.rows import time_text
-
-_HEAD = 5
 
 
 def alert(store: Store, asked: Asked) -> Answer:
@@ -91,21 +89,6 @@ def told(history: AlertHistory, known: KnownDefinitions, *, full: bool = False) 
         full: keep every difference, however many.
     """
     return story_of(life_of(history), definitions=known.by_digest, pinned=known.pinned, full=full)
-
-
-def life_of(history: AlertHistory) -> Life:
-    """Return the records of an alert that the store has, as far as they are shown."""
-    views = [view_of(record) for record in history.records]
-    return Life(count=history.count, first=views[:_HEAD], latest=deque(views[_HEAD:]))
-
-
-def pinned_digest(store: Store, view: AlertView) -> str | None:
-    """Return the full digest of what an operator pinned, where the alert is about a pin and it was ever seen."""
-    expected = view.fact("mcp_pin_expected")
-    if not expected or view.fact("mcp_digest_before"):
-        return None
-    found = store.definitions(expected)
-    return found[0].full_digest if found else None
 
 
 def _calls_filter(server_id: str, tool_name: str, view: AlertView, life: Life) -> EvidenceFilter | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 
 import pytest
 
@@ -14,6 +15,18 @@ from tests.support.deployment import free_port
 def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     """The command line; no variable of the surroundings reaches it."""
     return run_command_text(*arguments, stdin=b"", **env)
+
+
+EXTRAS = ("aiohttp", "argon2", "faust", "grpc", "h2", "jinja2", "joserfc", "prometheus_client", "pyarrow", "zstandard")
+"""Modules that `cli` doesn't install."""
+
+
+def test_no_command_needs_an_extra_to_start() -> None:
+    """An import at the top of any command would stop all of them, the demo of the README first."""
+    blocked = f"import sys; sys.modules.update(dict.fromkeys({EXTRAS!r}))"
+    code = f"{blocked}; from assay_stream.cli.app import app; app(['--version'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, __version__), done.stderr
 
 
 def test_the_version_is_printed() -> None:
