@@ -207,7 +207,6 @@ UNSIGNED = b'{"id_token": "eyJhbGciOiJub25lIn0.eyJpc3MiOiJodHRwczovL2V2aWwuZXhhb
         {"answers": {"/token": (200, b'{"id_token": "a.b.c"}')}},
         {"answers": {"/token": (200, b'{"id_token": ""}')}},
     ],
-    ids=str,
 )
 async def test_a_token_that_is_not_right_signs_nobody_in(
     fleet: Path, monkeypatch: pytest.MonkeyPatch, lie: dict[str, Any]
