@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream.model.facts import Seen
-from assay_stream.registry import sightings, snapshot_index
+from assay_stream.registry import runs, sightings, snapshot_index
 from assay_stream.registry.as_of import bind, span_of
 from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.sightings import PackedSightings, PlainSightings, Sightings
@@ -21,9 +21,13 @@ OBSERVERS = ("alice", "bob")
 NAMES = ("s", "t", 'quoted","', "é\n", "[1,2]")
 
 
-@pytest.fixture(autouse=True)
-def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs and indexes so small that a short history fills, splits and merges many, and most hashes collide."""
+@pytest.fixture(autouse=True, params=[1_000, 40])
+def _small_parts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs and indexes so small that a short history fills, splits and merges many, and most hashes collide.
+
+    Runs are full by their rows, or by their text.
+    """
+    monkeypatch.setattr(runs, "_TEXT_BYTES_MAX", request.param)
     monkeypatch.setattr(sightings, "_ROWS_MAX", 4)
     for name, rows in (("_SHELVED_ROWS", 2), ("_SHELVED_ROWS_MAX", 8), ("_MADE_ONE", 2), ("_NEAR_END", 1)):
         monkeypatch.setattr(sightings, name, rows)

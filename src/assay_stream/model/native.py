@@ -13,6 +13,7 @@ import orjson
 from msgspec import UNSET, Meta, Struct, UnsetType
 from typing_extensions import TypeIs
 
+from assay_stream import __version__
 from assay_stream.limits.core import Limits
 from assay_stream.model.evidence_writer import CONSTANTS, DecisionFields, InForcePart, PlainTime
 from assay_stream.model.plain_call import PlainEvent, may_be_plain
@@ -24,7 +25,6 @@ try:
 except ImportError:
     _extension = None
 
-_VERSION = "0.1.0"
 _CLASSES = {r"^[A-Za-z0-9_:./-]+\Z": "token", r"^sha256:[0-9a-f]{64}\Z": "sha256", r"^[0-9a-f-]{1,64}\Z": "traceparent"}
 """What the extension calls the patterns that it knows; a field with another one is left to Python."""
 _ANY_LENGTH = 2**53
@@ -121,7 +121,8 @@ def _kind(name: str, form: Any) -> Declared:
 
 
 def _reader() -> Any:
-    if _extension is None or _extension.VERSION != _VERSION:
+    # What an uninstallation left half done may be a package that holds nothing.
+    if getattr(_extension, "VERSION", None) != __version__:
         return None
     event = [Declared("data", True, "never") if each.name == "data" else each for each in declared(PlainEvent)]
     return _extension.Reader(event, declared(DecisionFields, _DROPPED["data"]), list(CONSTANTS.items()))

@@ -6,7 +6,7 @@ others count from there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
@@ -18,6 +18,9 @@ from assay_stream.model.record import Origin
 
 _PARSED_RUNS_MAX = 256
 """Runs that stay parsed, in all servers together: a search reads the same few runs again and again."""
+_TEXT_BYTES_MAX = 32_768
+"""Text of a run that takes further rows: twice what 256 of them with ids of 36 characters take. With longer ids it has
+fewer rows, so whoever chooses the ids chooses neither what a question parses nor how much stays parsed."""
 _NUMBERS_BYTES_MAX = 64
 """More than the two numbers at the start of a row take."""
 
@@ -138,6 +141,11 @@ class Run:
         first_us, first_offset = _numbers(self.text)
         self.text = b"%b,%b" % (self.text, orjson.dumps((row[0] - first_us, row[1] - first_offset, row[2])))
         self.count += 1
+
+
+def are_long(runs: Iterable[Run], shelf: Shelf | None) -> bool:
+    """Tell whether the text of runs together is so long that one run takes no further rows."""
+    return sum(len(run.packed(shelf)) for run in runs) > _TEXT_BYTES_MAX
 
 
 def pack(rows: Sequence[Row]) -> bytes:

@@ -13,7 +13,7 @@ from typing import overload
 
 from assay_stream.model.facts import Seen
 from assay_stream.model.record import Origin
-from assay_stream.registry.runs import Row, Run, Shared, Shelf, may_hold, name_text, pack, row_of, shared_by
+from assay_stream.registry.runs import Row, Run, Shared, Shelf, are_long, may_hold, name_text, pack, row_of, shared_by
 
 _ROWS_MAX = 64
 """Rows of a run: what a row costs beside its text is shared by so many, and reading one row parses that many."""
@@ -117,7 +117,7 @@ class PackedSightings:
         if run.shared == shared:
             rows.insert(within, row_of(seen))
             most = _ROWS_MAX if self._shelf is None else _SHELVED_ROWS_MAX
-            half = len(rows) // 2 if len(rows) > most else len(rows)
+            half = len(rows) // 2 if len(rows) > most or are_long([run], self._shelf) else len(rows)
             parts = [(run.shared, rows[:half]), (run.shared, rows[half:])]
         else:
             parts = [(run.shared, rows[:within]), (shared, [row_of(seen)]), (run.shared, rows[within:])]
@@ -166,10 +166,11 @@ class PackedSightings:
         shared, row = shared_by(seen), row_of(seen)
         last = self._runs[-1] if self._runs else None
         if last is not None and isinstance(last.text, bytes):
-            if last.count < self._rows_max and last.shared == shared:
+            is_full = last.count >= self._rows_max or are_long([last], self._shelf)
+            if not is_full and last.shared == shared:
                 last.append(row)
                 return
-            if self._shelf is not None and last.count >= self._rows_max:
+            if self._shelf is not None and is_full:
                 last.text = self._shelf.put(last.text)
                 self._make_one()
         near = (run.shared for run in self._runs[-_NEAR:])
@@ -195,6 +196,8 @@ class PackedSightings:
                 isinstance(run.text, bytes) or run.count != like.count or run.shared != like.shared for run in last
             ):
                 return
+            if are_long(last, self._shelf):
+                return
             rows = [row for run in last for row in run.rows(self._shelf)]
             self._replace(len(self._runs) - _MADE_ONE, _MADE_ONE, [self._run(like.shared, rows)])
 
@@ -217,9 +220,9 @@ class PackedSightings:
                 one, other = self._runs[left : left + 2]
                 if isinstance(one.text, int) or isinstance(other.text, int):
                     continue
-                if (
-                    one.shared == other.shared and one.count + other.count < self._rows_max
-                ):  # Not full: nothing is put on the shelf here.
+                # Not full: nothing is put on the shelf here.
+                fits = one.shared == other.shared and one.count + other.count < self._rows_max
+                if fits and not are_long([one, other], self._shelf):
                     rows = [*one.rows(self._shelf), *other.rows(self._shelf)]
                     self._replace(left, 2, [self._run(one.shared, rows)])
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import tracemalloc
 
+import pytest
+
 from assay_stream.registry.sightings import PackedSightings
+from assay_stream.registry.timeline import Timeline
 from tests.support.facts import seen
+from tests.support.shelf import MemoryShelf
 
 _COUNT = 512
 _HOUR_US = 3_600_000_000
@@ -46,3 +50,17 @@ def test_lists_that_are_taken_away_leave_no_runs_behind() -> None:
         entries.pop(index)
     assert [kept.time_us for kept in entries] == list(range(1, _COUNT, 2))
     assert len(entries._runs) <= 2 * (_COUNT // 2) // 64
+
+
+@pytest.mark.parametrize("shelf", [None, MemoryShelf()])
+@pytest.mark.parametrize("step", [1, -1])
+def test_long_ids_make_no_long_runs(shelf: MemoryShelf | None, step: int) -> None:
+    """What one question parses, and what stays parsed, is bounded in bytes, in whichever order the lists come."""
+    timeline = Timeline(PackedSightings(shelf))
+    observed = [seen("alice", n, "one", offset=n, snapshot_id=f"{n:03}" + "\U0001f600" * 1_021) for n in range(_COUNT)]
+    for fact in observed[::step]:
+        timeline.add(fact)
+    assert list(timeline) == observed
+    runs = timeline._entries._runs  # type: ignore[union-attr]
+    assert max(len(run.packed(shelf)) for run in runs) < 40_000
+    assert len(runs) < _COUNT // 3

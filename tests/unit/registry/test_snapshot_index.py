@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from assay_stream.registry import snapshot_index
@@ -20,6 +22,21 @@ def test_an_id_names_its_observers_and_no_others() -> None:
     for number in range(0, _COUNT, 2):
         assert list(index.candidates(f"snapshot-{number // 2}", _COUNT)) == [number, number + 1]
     assert list(index.candidates("snapshot", _COUNT)) == []
+
+
+def test_sorting_in_takes_no_object_for_each_entry() -> None:
+    """A server with a hundred thousand observers has fifty million entries."""
+    index = SnapshotIndex()
+    index.renew((f"old-{number}", 0) for number in range(200_000))
+    tracemalloc.start()
+    try:
+        for number in range(13_000):
+            index.add(f"new-{number}", 1)
+        assert tracemalloc.get_traced_memory()[1] < 16 * len(index)
+    finally:
+        tracemalloc.stop()
+    assert list(index.candidates("old-7", 2)) == [0]
+    assert list(index.candidates("new-7", 2)) == [1]
 
 
 def test_more_observers_than_an_entry_can_tell_apart_are_all_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
