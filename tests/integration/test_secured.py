@@ -315,7 +315,7 @@ def test_a_tap_that_is_refused_says_why_and_lets_the_server_work(deployment: Sec
     assert b"Says it again." in done.stdout
     assert b"sasl_refused: " in done.stderr
     assert b"Traceback" not in done.stderr
-    assert b"dropped 1 observations" in done.stderr
+    assert b"dropped 1 observation:" in done.stderr
 
 
 # --- who may do what, by the real authorizer ----------------------------------------------------------------

@@ -54,6 +54,7 @@ from assay_stream.observe.lookups import run_with_lookups
 from assay_stream.observe.losses import Losses
 from assay_stream.observe.sinks import DropReason, SinkStats
 from assay_stream.observe.spool import Spool
+from assay_stream.text.counting import counted
 
 _log = logging.getLogger(__name__)
 
@@ -215,9 +216,9 @@ class ObservationPublisher:
             self._hand = []
             self._queue_bytes = 0
         if self._spooled:
-            _log.warning("%d observations stay in the spool until the next start", self._spooled)
+            _log.warning("%s stay in the spool until the next start", counted(self._spooled, "observation"))
         if left:
-            _log.warning("%d observations could not be delivered before closing", left)
+            _log.warning("%s could not be delivered before closing", counted(left, "observation"))
 
     async def aclose(self, timeout_s: float = 10.0) -> None:
         """Close without blocking the event loop; ``timeout_s`` is in seconds, for delivery."""

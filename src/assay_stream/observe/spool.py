@@ -25,6 +25,7 @@ import orjson
 from assay_stream.errors import ConfigurationError
 from assay_stream.limits.files import SPOOL_LIMITS, SpoolLimits
 from assay_stream.observe.events import Observation
+from assay_stream.text.counting import counted
 
 _log = logging.getLogger(__name__)
 
@@ -74,7 +75,7 @@ class Spool:
         self._read, self._done = self._position()
         self._taken: list[int] = []
         if self.records:
-            _log.warning("%d observations of before are in the spool %s", self.records, folder)
+            _log.warning("the spool %s holds %s from before", folder, counted(self.records, "observation"))
 
     @property
     def records(self) -> int:
@@ -210,7 +211,7 @@ class Spool:
             records += 1
             damaged += damaged_before
         if damaged:
-            _log.error("%d observations are damaged and left out: %s", damaged, path)
+            _log.error("left out, since damaged: %s of %s", counted(damaged, "observation"), path)
         self.lost += damaged
         if end < len(data):
             self.lost += 1

@@ -140,7 +140,7 @@ def test_an_absent_broker_does_not_hold_an_exit_up_for_long() -> None:
     done = run(f"publisher.start()\npublisher.publish(a_call())\n{last_line}", "absent")
     ended_s = time.monotonic()
     assert delivered(done) == 0
-    assert "1 observations could not be delivered" in done.stderr
+    assert "1 observation could not be delivered" in done.stderr
     assert ended_s - float(done.stderr.split(maxsplit=1)[0]) < 15
 
 
@@ -148,7 +148,7 @@ def test_a_publisher_never_started_says_what_it_dropped() -> None:
     """Nothing waits for it."""
     done = run("publisher.publish(a_call())")
     assert delivered(done) == 0
-    assert "1 observations could not be delivered" in done.stderr
+    assert "1 observation could not be delivered" in done.stderr
 
 
 def test_close_delivers_and_may_be_repeated() -> None:
@@ -211,4 +211,4 @@ def test_a_lookup_that_never_ends_does_not_hold_an_exit_up_for_long() -> None:
         "publisher.start()\npublisher.publish(a_call())\nprint(time.monotonic(), file=sys.stderr, flush=True)"
     )
     assert time.monotonic() - float(done.stderr.split(maxsplit=1)[0]) < 15
-    assert "1 observations could not be delivered" in done.stderr
+    assert "1 observation could not be delivered" in done.stderr
