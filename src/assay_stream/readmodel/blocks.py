@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sqlite3
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from typing import Annotated
 from zlib import crc32
 
 import msgspec
 from cramjam import DecompressionError, zstd
 
 from assay_stream.errors import InputError
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.readmodel.schema import REBUILD
 
 BLOCK_RECORDS = 16
@@ -19,7 +22,14 @@ BLOCK_RECORDS = 16
 _LEVEL = 1
 _CHECKSUM_BYTES = 4
 _READ = "SELECT body FROM block WHERE id = ?"
-_VALUES: msgspec.msgpack.Decoder[list[bytes | None]] = msgspec.msgpack.Decoder(list[bytes | None])
+_VALUES: msgspec.msgpack.Decoder[list[bytes | None]] = msgspec.msgpack.Decoder(
+    Annotated[list[bytes | None], msgspec.Meta(max_length=BLOCK_RECORDS)]
+)
+_RECORD_BYTES_MAX = DEFAULT_LIMITS.record_bytes_max
+_HEAD_BYTES_MAX = 5
+"""Before a record in a block, and before all of them."""
+_USUAL_BYTES = 1 << 17
+"""Tried first: a block of usual evidence takes a third of it."""
 
 
 def _packed(values: Sequence[bytes | None]) -> bytes:
@@ -30,11 +40,28 @@ def _packed(values: Sequence[bytes | None]) -> bytes:
 def _unpacked(stored: bytes) -> list[bytes | None]:
     body = stored[_CHECKSUM_BYTES:]
     if crc32(body).to_bytes(_CHECKSUM_BYTES, "big") == stored[:_CHECKSUM_BYTES]:
-        try:
-            return _VALUES.decode(bytes(zstd.decompress(body)))
-        except (DecompressionError, msgspec.DecodeError):
-            pass
+        # Into room that is there: a store that somebody else made may hold a few bytes that become gigabytes.
+        for room in (_USUAL_BYTES, BLOCK_RECORDS * (_HEAD_BYTES_MAX + _RECORD_BYTES_MAX) + _HEAD_BYTES_MAX):
+            written = bytearray(room)
+            try:
+                size = zstd.decompress_into(body, written)
+                return _VALUES.decode(memoryview(written)[:size])
+            except (DecompressionError, msgspec.DecodeError):
+                continue
     raise InputError("store_unreadable", f"a record in the store is damaged: {REBUILD}")
+
+
+def inflated(body: bytes) -> bytes:
+    """Return a record that stands alone, decompressed.
+
+    Raises:
+        zlib.error: where it is damaged, or longer than a record can be.
+    """
+    stream = zlib.decompressobj()
+    value = stream.decompress(body, _RECORD_BYTES_MAX + 1)
+    if not stream.eof:
+        raise zlib.error("no whole record")
+    return value
 
 
 def append(connection: sqlite3.Connection, first: int, values: Sequence[bytes]) -> None:

@@ -11,6 +11,7 @@ import msgspec
 import orjson
 
 from assay_stream.errors import InputError
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.limits.store import STORE_ERA_RECORDS, STORE_NAMES_KEPT_MAX
 from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.record import Record
@@ -58,8 +59,10 @@ _COUNTING = {table: _statements(table, key) for table, key in _COUNTED.items()}
 
 def read_line(value: bytes | None) -> EvidenceLine | None:
     """Return what the store reads of a record of evidence, ``None`` where it is none."""
+    if value is None or len(value) > DEFAULT_LIMITS.record_bytes_max:
+        return None
     try:
-        return None if value is None else EVIDENCE_LINES.decode(value)
+        return EVIDENCE_LINES.decode(value)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 

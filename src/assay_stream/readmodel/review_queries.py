@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from assay_stream.errors import InputError
 from assay_stream.limits.store import STORE_PAGE_ROWS_MAX
 from assay_stream.model.glob import compile_glob
 from assay_stream.model.record import Origin
+from assay_stream.readmodel.blocks import inflated
 from assay_stream.readmodel.digests import digest_key, values_of
 from assay_stream.readmodel.paging import Tables, at_one_moment, page_of, place_of, rows_max
 from assay_stream.readmodel.rows import AlertFilter, AlertHistory, DecisionRow, DefinitionRow, Page, Paging
@@ -87,7 +87,7 @@ class ReviewQueries(Tables):
         bodies = self._connection.execute("SELECT body FROM alert_record WHERE alert = ? ORDER BY id", (number,))
         return AlertHistory(
             row=row,
-            records=tuple(read_alert(zlib.decompress(body)) for (body,) in bodies),
+            records=tuple(read_alert(inflated(body)) for (body,) in bodies),
             count=count,
             decisions=self.decisions(alert_uid=row.uid).rows,
         )
@@ -125,7 +125,7 @@ class ReviewQueries(Tables):
             ("definition", "full", full_digest),
             *(("tool_definition", scheme, value) for scheme, value in named),
         ]
-        content = orjson.loads(zlib.decompress(row[0]))
+        content = orjson.loads(inflated(row[0]))
         return DefinitionRow(full_digest=full_digest, definition=content["definition"], digests=values_of(digests))
 
     @at_one_moment

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
+import zlib
 
+import msgspec
 import pytest
+from cramjam import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream.errors import InputError
+from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.model.record import Role
 from assay_stream.readmodel import blocks, schema
 from assay_stream.readmodel.blocks import BLOCK_RECORDS
+from assay_stream.readmodel.calls import read_line
+from tests.support.readmodel import history, of_role
 
 
 def _bodies(connection: sqlite3.Connection) -> list[tuple[int, bytes]]:
@@ -62,3 +70,44 @@ def test_a_damaged_block_is_an_error(body: bytes) -> None:
     with pytest.raises(InputError) as caught:
         blocks.read(connection, 0)
     assert caught.value.code == "store_unreadable"
+
+
+def test_a_long_record_is_read_back() -> None:
+    """Also where its block takes more room than usual ones."""
+    connection = schema.in_memory()
+    values = [random.Random(number).randbytes(100_000) for number in range(BLOCK_RECORDS)]
+    blocks.append(connection, 0, values)
+    assert [blocks.read(connection, number) for number in range(BLOCK_RECORDS)] == values
+    assert blocks.inflated(zlib.compress(values[0])) == values[0]
+
+
+@pytest.mark.parametrize("values", [[b"\0" * (1 << 22)], [None] * (BLOCK_RECORDS + 1)])
+def test_a_block_that_no_store_writes_is_not_unpacked(
+    values: list[bytes | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever hands a store over may have made a few bytes of it into more than memory holds, with a sound checksum."""
+    monkeypatch.setattr(blocks, "_RECORD_BYTES_MAX", 1 << 16)
+    body = bytes(zstd.compress(msgspec.msgpack.encode(values)))
+    connection = schema.in_memory()
+    connection.execute("INSERT INTO block VALUES (0, ?)", (zlib.crc32(body).to_bytes(4, "big") + body,))
+    with pytest.raises(InputError) as caught:
+        blocks.read(connection, 0)
+    assert caught.value.code == "store_unreadable"
+
+
+@pytest.mark.parametrize("cut", [0, 4])
+def test_a_definition_or_an_alert_is_inflated_to_its_longest_only(cut: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A damaged one is an error too."""
+    monkeypatch.setattr(blocks, "_RECORD_BYTES_MAX", 1_000)
+    body = zlib.compress(b"\0" * (1_000 if cut else 1_002))
+    with pytest.raises(zlib.error):
+        blocks.inflated(body[: len(body) - cut])
+    assert len(blocks.inflated(zlib.compress(b"\0" * 1_000))) == 1_000
+
+
+def test_evidence_longer_than_a_record_is_none() -> None:
+    """What is stored must be read back, and a block that is read is bounded."""
+    value = of_role(history(), Role.EVIDENCE)[0].value
+    assert value is not None
+    assert read_line(value) is not None
+    assert read_line(value + b" " * DEFAULT_LIMITS.record_bytes_max) is None
