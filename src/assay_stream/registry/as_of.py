@@ -16,7 +16,7 @@ gains none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ from assay_stream.limits.core import Limits
 from assay_stream.model.evidence import Scope, Unbound
 from assay_stream.model.facts import Announcement, Catalogue, Seen
 from assay_stream.registry.server import ServerBindings
-from assay_stream.registry.timeline import AFTER_ALL_US, BEFORE_ALL_US, Timeline
+from assay_stream.registry.timeline import AFTER_ALL_US, BEFORE_ALL_US, latest_of_equal
 from assay_stream.schemes.fingerprint import Fingerprint
 
 _ANYWHERE = "anywhere"
@@ -57,7 +57,7 @@ def bind(
     if snapshot_id is not None:
         named = server.named(snapshot_id)
         if named:
-            return _agreed(server, _distinct(named), tool_name, Scope.EXACT)
+            return _agreed(server, named, tool_name, Scope.EXACT)
     timeline, own = server.observers.get(observer_id), None
     if timeline is None or not timeline.is_folded_at(time_us):
         own = None if timeline is None else timeline.as_of(time_us)
@@ -97,15 +97,18 @@ def span_of(server: ServerBindings, binding: Binding, *, observer_id: str, time_
     """
     if binding.scope is Scope.EXACT:
         return BEFORE_ALL_US, AFTER_ALL_US
-    own = binding.scope is Scope.OBSERVER
-    timelines = [server.observers[observer_id]] if own else server.observers.values()
-    return _span_over(server, timelines, time_us, observer_id=observer_id if own else None)
+    if binding.scope is Scope.OBSERVER:
+        return _span_over(server, [server.observers[observer_id].span_at(time_us)], time_us, observer_id=observer_id)
+    for attributed in (False, True):
+        known: _Anywhere | None = server.answers.get((_ANYWHERE, attributed))
+        if known is not None and known.since_us <= time_us < known.until_us:
+            return known.since_us, known.until_us
+    return _span_over(server, [timeline.span_at(time_us) for timeline in server.observers.values()], time_us)
 
 
 def _span_over(
-    server: ServerBindings, timelines: Iterable[Timeline], time_us: int, *, observer_id: str | None = None
+    server: ServerBindings, spans: Sequence[tuple[int, int]], time_us: int, *, observer_id: str | None = None
 ) -> tuple[int, int]:
-    spans = [timeline.span_at(time_us) for timeline in timelines]
     ends_us = list(server.endings.times_us(observer_id))
     since_us = [since for since, _ in spans] + [end_us for end_us in ends_us if end_us <= time_us]
     until_us = [until for _, until in spans] + [end_us for end_us in ends_us if end_us > time_us]
@@ -138,28 +141,18 @@ def _in_force_anywhere(server: ServerBindings, time_us: int, *, attributed: bool
     known: _Anywhere | None = server.answers.get(question)
     if known is not None and known.since_us <= time_us < known.until_us:
         return known
-    latest = [seen for other in server.observers.values() if (seen := other.as_of(time_us)) is not None]
+    # Both of one observer before the next one's, so that what is parsed for the one serves the other.
+    stands = [(other.as_of(time_us), other.span_at(time_us)) for other in server.observers.values()]
+    latest = [seen for seen, _ in stands if seen is not None]
     readable = [seen for seen in latest if server.in_force(seen, time_us)]
     if not attributed:
         readable = [seen for seen in readable if not server.endings.in_doubt(seen, time_us)]
     in_force = [seen for seen in readable if not server.endings.announced(seen.observer_id, seen, time_us)]
-    found = _distinct(sorted(in_force, key=lambda seen: seen.position))
-    span_us = _span_over(server, server.observers.values(), time_us)
+    found = latest_of_equal(in_force)
+    span_us = _span_over(server, [span for _, span in stands], time_us)
     answer = _Anywhere(*span_us, found, len(readable) < len(latest))
     server.answers.keep(question, answer)
     return answer
-
-
-def _distinct(candidates: list[Seen]) -> list[Seen]:
-    """Return the latest of each set of equal observations, oldest first."""
-    if len(candidates) == 1:
-        return candidates
-    latest: dict[tuple[str, str], Seen] = {}
-    for seen in candidates:
-        place = (seen.catalogue, seen.completeness)
-        latest.pop(place, None)
-        latest[place] = seen
-    return list(latest.values())
 
 
 def _of_one(server: ServerBindings, seen: Seen, tool_name: str, scope: Scope) -> Binding:

@@ -108,15 +108,17 @@ class Run:
 
     Args:
         text: their rows, or the place of these on the shelf.
+        since_us: event time of the first row that counts, so that a search for a time reads one run.
         first: the first row that counts: of rows on the shelf some may have been taken away.
         count: how many rows count.
     """
 
-    __slots__ = ("count", "first", "shared", "text")
+    __slots__ = ("count", "first", "shared", "since_us", "text")
 
-    def __init__(self, shared: Shared, text: bytes | int, first: int, count: int) -> None:
+    def __init__(self, shared: Shared, text: bytes | int, since_us: int, first: int, count: int) -> None:
         self.shared = shared
         self.text = text
+        self.since_us = since_us
         self.first = first
         self.count = count
 
@@ -131,9 +133,11 @@ class Run:
         rows = _parsed(self.packed(shelf))
         return rows if len(rows) == self.count else rows[self.first : self.first + self.count]
 
-    def part(self, start: int, end: int) -> list[Run]:
+    def part(self, shelf: Shelf | None, start: int, end: int) -> list[Run]:
         """Return a run of some of its rows over the same text, or none."""
-        return [Run(self.shared, self.text, self.first + start, end - start)] if start < end else []
+        if start >= end:
+            return []
+        return [Run(self.shared, self.text, self.rows(shelf)[start][0], self.first + start, end - start)]
 
     def append(self, row: Row) -> None:
         """Add a row to a run in memory."""

@@ -25,8 +25,11 @@ from assay_stream.registry.pins import check_pins
 from assay_stream.registry.runs import Shelf
 from assay_stream.registry.sightings import PackedSightings, PlainSightings
 from assay_stream.registry.snapshot_index import SnapshotIndex
-from assay_stream.registry.timeline import AFTER_ALL_US, Timeline, position_of
+from assay_stream.registry.timeline import AFTER_ALL_US, Timeline, latest_of_equal
 from assay_stream.schemes.fingerprint import Fingerprint
+
+_NAMED_KEPT_MAX = 4
+"""Different lists with one snapshot id that are kept as an answer: some proxies give all their lists the same."""
 
 
 class AnswerBound:
@@ -213,7 +216,7 @@ class ServerBindings:
             self._fleet.refresh(observer_id)
 
     def named(self, snapshot_id: str) -> list[Seen]:
-        """Return the observations with a snapshot id, by whomever, in order."""
+        """Return the observations with a snapshot id, by whomever, in order; of equal lists the latest one."""
         question = ("named", snapshot_id)
         known: list[Seen] | None = self.answers.get(question)
         if known is not None:
@@ -221,8 +224,8 @@ class ServerBindings:
         timelines = self._numbered
         if self._snapshots is not None:
             timelines = [timelines[number] for number in self._snapshots.candidates(snapshot_id, len(timelines))]
-        found = sorted((seen for timeline in timelines for seen in timeline.named(snapshot_id)), key=position_of)
-        if len(found) == 1:  # Neither made-up ids nor one that all lists have must fill the memory.
+        found = latest_of_equal(seen for timeline in timelines for seen in timeline.named(snapshot_id))
+        if 1 <= len(found) <= _NAMED_KEPT_MAX:  # Neither made-up ids nor very many lists must fill the memory.
             self.answers.keep(question, found)
         return found
 

@@ -30,6 +30,18 @@ _NEAR_END = 2
 second observation of all, again and again."""
 
 
+def _time(seen: Seen) -> int:
+    return seen.time_us
+
+
+def _since(run: Run) -> int:
+    return run.since_us
+
+
+def _row_time(row: Row) -> int:
+    return row[0]
+
+
 class PlainSightings(list[Seen]):
     """Observations as they are: for whoever looks at all of them with every record, as a registry does."""
 
@@ -44,6 +56,13 @@ class PlainSightings(list[Seen]):
     def named(self, snapshot_id: str) -> Iterator[Seen]:
         """Yield the observations with this snapshot id, in their order."""
         return (seen for seen in self if seen.snapshot_id == snapshot_id)
+
+    def stand_at(self, time_us: int) -> tuple[Seen | None, int | None]:
+        """Return the latest observation at or before a time, and the time of the one after it, if any."""
+        if not self or self[-1].time_us <= time_us:
+            return (self[-1] if self else None), None
+        index = bisect_right(self, time_us, key=_time)
+        return (self[index - 1] if index else None), self[index].time_us
 
 
 class PackedSightings:
@@ -145,6 +164,19 @@ class PackedSightings:
             before += run.count
         return before if self._latest is not None and self._latest.origin == origin else None
 
+    def stand_at(self, time_us: int) -> tuple[Seen | None, int | None]:
+        """Return the latest observation at or before a time, and the time of the one after it. One run is read."""
+        if self._latest is None or self._latest.time_us <= time_us:
+            return self._latest, None
+        number = bisect_right(self._runs, time_us, key=_since)
+        until_us = self._runs[number].since_us if number < len(self._runs) else self._latest.time_us
+        if not number:
+            return None, until_us
+        run = self._runs[number - 1]
+        rows = run.rows(self._shelf)
+        within = bisect_right(rows, time_us, key=_row_time)
+        return run.shared.seen(rows[within - 1]), rows[within][0] if within < len(rows) else until_us
+
     def snapshot_ids(self) -> Iterator[str]:
         """Yield the snapshot ids of all observations."""
         for run in self._runs:
@@ -184,8 +216,8 @@ class PackedSightings:
     def _run(self, shared: Shared, rows: list[Row]) -> Run:
         text = pack(rows)
         if self._shelf is None or len(rows) < self._rows_max:
-            return Run(shared, text, 0, len(rows))
-        return Run(shared, self._shelf.put(text), 0, len(rows))
+            return Run(shared, text, rows[0][0], 0, len(rows))
+        return Run(shared, self._shelf.put(text), rows[0][0], 0, len(rows))
 
     def _make_one(self) -> None:
         """Make one run of the last ones on the shelf, as long as these are equally long and fit into one."""
@@ -206,7 +238,7 @@ class PackedSightings:
         rows = list(run.rows(self._shelf))
         seen = run.shared.seen(rows.pop(within))
         if isinstance(run.text, int) and not _NEAR_END <= within < run.count - _NEAR_END:
-            rest = [*run.part(0, within), *run.part(within + 1, run.count)]
+            rest = [*run.part(self._shelf, 0, within), *run.part(self._shelf, within + 1, run.count)]
         else:
             rest = [self._run(run.shared, rows)] if rows else []
         self._replace(number, 1, rest)

@@ -87,21 +87,13 @@ class Timeline:
         return self._entries[first : bisect_right(self._entries, time_us, key=_time)]
 
     def as_of(self, time_us: int) -> Seen | None:
-        if not self._entries:
-            return None
-        if self._entries[-1].time_us <= time_us:
-            return self._entries[-1]
-        index = bisect_right(self._entries, time_us, key=_time)
-        return self._entries[index - 1] if index else None
+        return self._entries.stand_at(time_us)[0]
 
     def span_at(self, time_us: int) -> tuple[int, int]:
         """Return the times from which, and before which, every answer is the same as at this time."""
-        if self._entries and (latest_us := self._entries[-1].time_us) <= time_us:
-            since_us, until_us = latest_us, AFTER_ALL_US
-        else:
-            index = bisect_right(self._entries, time_us, key=_time)
-            since_us = self._entries[index - 1].time_us if index else BEFORE_ALL_US
-            until_us = self._entries[index].time_us if index < len(self._entries) else AFTER_ALL_US
+        seen, next_us = self._entries.stand_at(time_us)
+        since_us = BEFORE_ALL_US if seen is None else seen.time_us
+        until_us = AFTER_ALL_US if next_us is None else next_us
         if self.horizon_us is None:
             return since_us, until_us
         if self.horizon_us <= time_us:
@@ -155,6 +147,18 @@ class Timeline:
                 same_tools = same_tools or seen
         # No call is bound to anything but tools: the history of the rest is given up before an answer about a tool is.
         return (entries[0], True) if same_tools is None else (same_tools, False)
+
+
+def latest_of_equal(candidates: Iterable[Seen]) -> list[Seen]:
+    """Return the latest of each set of observations of equal lists, oldest first."""
+    latest: dict[tuple[str, str], Seen] = {}
+    for seen in candidates:
+        place = (seen.catalogue, seen.completeness)
+        known = latest.get(place)
+        if known is None or known.position <= seen.position:
+            latest.pop(place, None)
+            latest[place] = seen
+    return sorted(latest.values(), key=position_of)
 
 
 def _triples(entries: Iterable[Seen]) -> Iterator[tuple[Seen, Seen, Seen]]:

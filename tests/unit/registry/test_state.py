@@ -63,7 +63,8 @@ def test_forgetting_undoes_an_observation() -> None:
 def test_forgetting_one_of_two_with_a_snapshot_id_keeps_the_other() -> None:
     """Two observations may carry one snapshot id; taking one back leaves the other."""
     bindings = bindings_with(ONE)
-    first, second = (seen("alice", time, "one", offset=time, snapshot_id="s") for time in (1, 2))
+    first = seen("alice", 1, "one", offset=1, snapshot_id="s")
+    second = seen("alice", 2, "one", offset=2, snapshot_id="s", completeness="partial")
     bindings.apply(second)
     bindings.apply(first)
     assert bindings.server(SERVER).named("s") == [first, second]
