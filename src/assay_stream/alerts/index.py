@@ -173,12 +173,10 @@ class AlertIndex:
             return next(iter(self._lives.values()))
         if self._lives:
             named = self._named(self._lives)
-            raise InputError(
-                "ambiguous_uid", f"{len(self._lives)} alerts have a uid that begins so, give more of it: {named}"
-            )
+            raise InputError("ambiguous_uid", f"{len(self._lives)} alerts match that uid; give more of it: {named}")
         latest = sorted(self.rows, key=lambda uid: -self.rows[uid].last_seen_ms)
         hint = f"the latest are {self._named(latest)}" if latest else "there is no alert at all"
-        raise InputError("unknown_uid", f"no alert has a uid that begins so; {hint} (assay-stream alerts list)")
+        raise InputError("unknown_uid", f"no alert has a uid that starts with that; {hint} (assay-stream alerts list)")
 
     def on_same_definition(self, uid: str) -> list[str]:
         """Return what other alerts are about a definition that an alert is about, as a list shows them."""

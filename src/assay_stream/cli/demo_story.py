@@ -121,7 +121,8 @@ class DemoStory:
         self.say("")
         for command in commands:
             start, option, rest = command.partition(" --reason")
-            pieces = [f"{start} \\", f"    {option.strip()}{rest}"] if len(command) > _COMMAND_CHARACTERS else [command]
+            is_cut = bool(option) and len(command) > _COMMAND_CHARACTERS
+            pieces = [f"{start} \\", f"    {option.strip()}{rest}"] if is_cut else [command]
             self._painter.lines(
                 PageLine(gutter, (LineSpan(piece),), wraps=False)
                 for gutter, piece in zip(("  $ ", "    "), pieces, strict=False)

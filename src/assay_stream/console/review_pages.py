@@ -16,9 +16,13 @@ from assay_stream.console.comparison import SidesOfPlace, side_by_side
 from assay_stream.console.deciding import ALERT_ACTS, DEFINITION_ACTS, Subject, act_of, decisions_on, subject_of_alert
 from assay_stream.errors import InputError
 from assay_stream.limits.console import CONSOLE_LIMITS
+from assay_stream.model.evidence import PinStatus
 from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import Paging
 from assay_stream.report.decisions import Decision
+
+_TO_BE_LOOKED_AT = frozenset({PinStatus.MISMATCH, PinStatus.REJECTED})
+"""Approving everything that a server offers must not approve these unseen: a poisoned tool is one of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +119,7 @@ def confirm(store: Store, asked: Asked) -> Answer:
                 store,
                 act,
                 Subject(server_id=server_id, tool_name=row.tool_name, full_digest=full),
-                is_chosen=len(row.full_digests) == 1,
+                is_chosen=len(row.full_digests) == 1 and row.pin_status not in _TO_BE_LOOKED_AT,
             )
             for row in page.rows
             if row.is_listed and row.pin_status != "match"
@@ -134,6 +138,7 @@ def confirm(store: Store, asked: Asked) -> Answer:
             "assignee": asked.text("assignee") or "",
             "reason": asked.text("reason") or "",
             "choices": [choice for choice in choices if not choice.problem],
+            "is_any_unticked": any(not (choice.is_chosen or choice.problem) for choice in choices),
             "left_out": [choice for choice in choices if choice.problem],
             "server_id": server_id,
             "following": following,

@@ -87,7 +87,7 @@ async def find_finding(settings: Settings, uid: str) -> Finding | None:
         found.update((each, finding) for each, finding in entries if each.startswith(wanted))
     if len(found) > 1:
         named = ", ".join(sorted(found)[:_CANDIDATES_MAX])
-        raise InputError("ambiguous_uid", f"{len(found)} findings have a uid that begins so, give more of it: {named}")
+        raise InputError("ambiguous_uid", f"{len(found)} findings match that uid; give more of it: {named}")
     return next(iter(found.values()), None)
 
 

@@ -77,11 +77,11 @@ class ReviewQueries(Tables):
         ).fetchall()
         if not found:
             raise InputError(
-                "unknown_uid", "no alert of this store has a uid that begins so: see assay-stream alerts list"
+                "unknown_uid", "no alert in this store has a uid that starts with that: see assay-stream alerts list"
             )
         if len(found) > 1:
             named = ", ".join(_alert_row(text).uid[:16] for _, _, text in found)
-            raise InputError("ambiguous_uid", f"several alerts have a uid that begins so, give more of it: {named}")
+            raise InputError("ambiguous_uid", f"several alerts match that uid; give more of it: {named}")
         number, count, text = found[0]
         row = _alert_row(text)
         bodies = self._connection.execute("SELECT body FROM alert_record WHERE alert = ? ORDER BY id", (number,))

@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 import urllib.request
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,14 @@ def test_what_it_says_next_works(story: str) -> None:
     for done in ran:
         assert done.exit_code == 0
         assert "search_notes" in done.output
+
+
+def test_no_printed_command_ends_in_an_open_line(tmp_path: Path) -> None:
+    """A backslash continues a command only where another line of it follows."""
+    lines = told(tmp_path / ("long-" * 12)).splitlines()
+    following = [after.strip() for line, after in pairwise(lines) if line.endswith("\\")]
+    assert following
+    assert all(following)
 
 
 def test_the_console_that_it_ends_with_shows_the_alert(story: str) -> None:

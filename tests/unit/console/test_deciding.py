@@ -266,6 +266,18 @@ async def test_hostile_names_stay_text_in_forms(attacks: Path) -> None:
         )
 
 
+async def test_what_differs_from_its_pin_is_not_ticked_for_approval(fleet: Path) -> None:
+    """Else a poisoned tool would be approved with the rest of its server, unseen."""
+    async with a_desk(fleet) as desk:
+        shown = await desk.page(url("/confirm", act="approve", server="server-0"))
+    boxes = re.findall(r'name="subject" value="([^"]+)"[^>]*?( checked)?>', shown)
+    ticked = {unescape(value).split(",")[1].strip('"'): bool(checked) for value, checked in boxes}
+    assert ticked.pop("tool_1") is False
+    assert ticked
+    assert all(ticked.values())
+    assert "were rejected are not ticked" in text_of(shown)
+
+
 async def test_a_link_from_elsewhere_neither_asks_for_a_decision_nor_reports_one(fleet: Path) -> None:
     """It could bring a reason of its own, or say that something is done that is not."""
     uid = about_definition(fleet)[0].uid

@@ -8,6 +8,7 @@ import logging
 import sqlite3
 import threading
 from dataclasses import replace
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from assay_stream.limits.console import CONSOLE_LIMITS
 from assay_stream.model.record import Role
 from assay_stream.observe.http.tap import Listener
 from assay_stream.readmodel import schema
-from assay_stream.readmodel.filling import fill
+from assay_stream.readmodel.filling import fill, put_meta
 from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import EvidenceFilter, Paging
 from assay_stream.text.visible import is_unseen
@@ -295,6 +296,16 @@ def _of_another_version(folder: Path) -> None:
 
 def _damaged(folder: Path) -> None:
     (folder / schema.FILE).write_bytes(b"no store" * 1_000)
+
+
+async def test_health_says_when_the_topics_were_last_read(tmp_path: Path) -> None:
+    """With the brokers down the store stands still, and looks up to date by its own count."""
+    a_store(tmp_path, history())
+    with schema.writing(tmp_path) as connection:
+        put_meta(connection, "looked_us", NOW_US)
+    async with a_console(tmp_path) as client:
+        text = text_of(await page(client, "/health"))
+    assert f"Topics last read {datetime.fromtimestamp(NOW_US // 1_000_000, UTC):%Y-%m-%d %H:%M:%S}Z" in text
 
 
 @pytest.mark.parametrize(
