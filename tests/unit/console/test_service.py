@@ -298,14 +298,14 @@ def _damaged(folder: Path) -> None:
     (folder / schema.FILE).write_bytes(b"no store" * 1_000)
 
 
-async def test_health_says_when_the_topics_were_last_read(tmp_path: Path) -> None:
-    """With the brokers down the store stands still, and looks up to date by its own count."""
+async def test_health_says_as_of_when_the_store_is_up_to_date(tmp_path: Path) -> None:
+    """A store that nothing fills any more looks up to date by its own count."""
     a_store(tmp_path, history())
     with schema.writing(tmp_path) as connection:
         put_meta(connection, "looked_us", NOW_US)
     async with a_console(tmp_path) as client:
         text = text_of(await page(client, "/health"))
-    assert f"Topics last read {datetime.fromtimestamp(NOW_US // 1_000_000, UTC):%Y-%m-%d %H:%M:%S}Z" in text
+    assert f"As of {datetime.fromtimestamp(NOW_US // 1_000_000, UTC):%Y-%m-%d %H:%M:%S}Z" in text
 
 
 @pytest.mark.parametrize(
