@@ -124,8 +124,8 @@ impl Call {
         pin: &[u8],
         signature: Option<&[u8]>,
         producer: &[u8],
-    ) -> PyResult<Bound<'py, PyBytes>> {
-        let place = Place::new(topic, partition, offset).map_err(PyValueError::new_err)?;
+    ) -> Bound<'py, PyBytes> {
+        let place = Place::new(topic, partition, offset);
         let raw = self.raw.as_bytes(py);
         let payload = evidence::payload(
             raw,
@@ -137,7 +137,7 @@ impl Call {
             signature,
         );
         let written = evidence::envelope(raw, &self.plain, &self.schema, &payload, producer);
-        Ok(PyBytes::new(py, &written))
+        PyBytes::new(py, &written)
     }
 }
 

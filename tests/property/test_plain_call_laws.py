@@ -199,8 +199,8 @@ def test_what_is_taken_the_short_way_gives_the_evidence_of_the_model(value: byte
 
 
 @pytest.mark.skipif(not NATIVE_CALLS, reason="the extension is not built")
-@given(calls())
-def test_the_extension_gives_the_evidence_of_the_model(value: bytes) -> None:
+@given(calls(), st.sampled_from([7, 2**53 + 1, 2**63 - 1]))
+def test_the_extension_gives_the_evidence_of_the_model(value: bytes, offset: int) -> None:
     """For whatever it takes; by name too."""
     native = read_native(value, DEFAULT_LIMITS)
     if native is None:
@@ -210,6 +210,7 @@ def test_the_extension_gives_the_evidence_of_the_model(value: bytes) -> None:
         assert getattr(native, name) == getattr(whole, name)
     for expired in (False, True):
         record = a_record(value)._replace(hold_expired=expired)
+        record = record._replace(origin=record.origin._replace(offset=offset))
         assert process(STATE.join, record, native) == process(STATE.join, record, whole)
 
 
