@@ -83,13 +83,18 @@ def plan(
     if not tried.knows_tool:
         say("no list offers that tool and no pin names it: check --tool")
         return
-    blocked = [row["tool_name"] for row in rows if row["planned"] == Action.BLOCK.value and row["tool_name"]]
-    if blocked and not remove:
+    blocked = [row for row in rows if row["planned"] == Action.BLOCK.value and row["tool_name"]]
+    suspects = [row["tool_name"] for row in blocked if _is_suspect(row["comparison"])]
+    if suspects and not remove:
+        say(f"different from what was approved, or rejected: {counted(len(suspects), 'tool')} of these; see first:")
+        _suggest("alerts", "list", f"--server-id={server_id}")
+    unseen = [row["tool_name"] for row in blocked if row["tool_name"] not in suspects]
+    if unseen and not remove:
         say("to keep a tool in use, review its definition and approve it first:")
-        for name in blocked[:_COMMANDS_MAX]:
+        for name in unseen[:_COMMANDS_MAX]:
             _suggest("pins", "approve", f"--server-id={server_id}", f"--tool={name}", "--reason", _REASON)
-        if len(blocked) > _COMMANDS_MAX:
-            say(f"  and likewise for {counted(len(blocked) - _COMMANDS_MAX, 'more tool')}")
+        if len(unseen) > _COMMANDS_MAX:
+            say(f"  and likewise for {counted(len(unseen) - _COMMANDS_MAX, 'more tool')}")
     say("to take the policy back:" if remove else "to set the policy:")
     which = [] if tool is None else [f"--tool={tool}"]
     if remove:
@@ -97,6 +102,10 @@ def plan(
     else:
         how = ("--enforcement", str(enforcement), "--unknown", unknown)
         _suggest("policy", "set", f"--server-id={server_id}", *which, *how, "--reason", _REASON)
+
+
+def _is_suspect(comparison: str) -> bool:
+    return any(status in comparison for status in ("mismatch", "rejected"))
 
 
 def _suggest(*arguments: str) -> None:

@@ -52,7 +52,7 @@ def overview(store: Store, asked: Asked) -> Answer:
         template="overview.html",
         data={
             "status": status,
-            "behind": _behind(status),
+            "behind": _behind(status, asked),
             "open": [
                 (level, name, counts.get((ReviewState.OPEN, level), 0))
                 for level, name in sorted(SEVERITY_TEXTS.items(), reverse=True)
@@ -240,14 +240,18 @@ def _to_choose(value: str, candidates: tuple[DigestPlace, ...]) -> Answer:
     )
 
 
-def health(store: Store, asked: Asked) -> Answer:  # noqa: ARG001 -- as every page
+def health(store: Store, asked: Asked) -> Answer:
     """Return how far each log was read, and what the store does not have."""
     status = store.status()
-    return Answer(template="health.html", data={"status": status, "behind": _behind(status), "counted": _COUNTED})
+    return Answer(
+        template="health.html", data={"status": status, "behind": _behind(status, asked), "counted": _COUNTED}
+    )
 
 
-def _behind(status: StoreStatus) -> int | None:
-    """Return how many records the store has still to read, ``None`` where that is not known."""
+def _behind(status: StoreStatus, asked: Asked) -> int | None:
+    """Return how many records the store has still to read, ``None`` where that is not known, or not any more."""
+    if status.looked_us is not None and asked.now_us - status.looked_us > CONSOLE_LIMITS.store_fresh_s * 1_000_000:
+        return None
     lags = [position.lag for position in status.positions]
     return None if None in lags or not lags else sum(lag for lag in lags if lag is not None)
 

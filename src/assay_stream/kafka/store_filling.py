@@ -267,7 +267,10 @@ class StoreFilling:
             self._lags[place] = max((self._ends[place] if end is None else end) - positions[place], 0)
             if not self._lags[place]:
                 self._even_s[place] = self._looked_s
-        await asyncio.to_thread(self._filler.note_all, known, now_us=self._now_us())
+        # A broker that does not answer does not say how far its logs go.
+        heard_ms = [consumer.last_poll_timestamp(place) for place in places]
+        looked_us = None if None in heard_ms else min(heard_ms, default=0) * 1_000 or None
+        await asyncio.to_thread(self._filler.note_all, known, looked_us=looked_us)
         self._tell(was_ready=was_ready)
         counts = Counter(place.topic for place in places)
         if any(len(consumer.partitions_for_topic(topic) or ()) > count for topic, count in counts.items()):

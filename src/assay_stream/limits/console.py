@@ -45,6 +45,9 @@ class ConsoleLimits:
     operator_streams_max: int = 8
     """Those of one person who is signed in; a browser keeps six."""
 
+    store_fresh_s: float = 30.0
+    """How old the answer of the brokers may be by which the store is up to date."""
+
     look_every_s: float = 1.0
     """Between two looks whether the store has changed, one for all pages."""
 

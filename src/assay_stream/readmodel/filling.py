@@ -106,8 +106,12 @@ class Filler:
         with self._transaction():
             self._note((role, topic, partition), following, lost, end)
 
-    def note_all(self, logs: Mapping[tuple[Role, str, int], tuple[int, int | None]], *, now_us: int) -> None:
+    def note_all(self, logs: Mapping[tuple[Role, str, int], tuple[int, int | None]], *, looked_us: int | None) -> None:
         """Note where reading goes on in each log, and where it ends.
+
+        Args:
+            looked_us: when brokers last said where the logs end, microseconds since the epoch; ``None`` keeps what is
+                known.
 
         Raises:
             ConfigurationError: ``store_missing`` where the file is not there any more: all this would be lost.
@@ -116,7 +120,8 @@ class Filler:
         with self._transaction():
             for place, (following, end) in logs.items():
                 self._note(place, following, 0, end)
-            put_meta(self._connection, "looked_us", now_us)
+            if looked_us is not None:
+                put_meta(self._connection, "looked_us", looked_us)
 
     def _note(self, place: _Place, following: int | None, lost: int, end: int | None) -> None:
         number, before = self._source(place)

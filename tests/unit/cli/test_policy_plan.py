@@ -97,6 +97,18 @@ def test_a_tool_that_nobody_knows_is_pointed_out(recorded: Path) -> None:
     assert "check --tool" not in run("--enforcement", "block", "--tool", TOOL["name"], "--input", recorded).stderr
 
 
+def test_a_plan_does_not_suggest_to_approve_what_differs(recorded: Path) -> None:
+    """What was approved is something else: its alerts come first."""
+    value = "sha256:" + "0" * 64
+    pin = a_control("pin.set", server_id=SERVER, tool_name=TOOL["name"], scheme="assay.v1", value=value)
+    recorded.write_bytes(pin + b"\n" + recorded.read_bytes())
+    done = run("--enforcement", "block", "--input", recorded)
+    assert done.exit_code == 0, done.output
+    assert "pins approve" not in done.stderr
+    assert "1 tool of these; see first" in done.stderr
+    assert f"assay-stream alerts list --server-id={SERVER}" in done.stderr
+
+
 def test_the_commands_of_a_plan_are_ready_for_a_shell(recorded: Path) -> None:
     """Names are quoted, and of many tools the rest is counted."""
     tools = [{**TOOL, "name": f"tool {number}; ls"} for number in range(7)]

@@ -308,6 +308,19 @@ async def test_health_says_as_of_when_the_store_is_up_to_date(tmp_path: Path) ->
     assert f"As of {datetime.fromtimestamp(NOW_US // 1_000_000, UTC):%Y-%m-%d %H:%M:%S}Z" in text
 
 
+async def test_a_store_is_not_up_to_date_by_an_old_answer_of_the_brokers(tmp_path: Path) -> None:
+    """They may have gone on since."""
+    a_store(tmp_path, history())
+    with schema.writing(tmp_path) as connection:
+        connection.execute("UPDATE source SET ends = next")
+        for age_s, is_fresh in ((29, True), (31, False)):
+            put_meta(connection, "looked_us", NOW_US - age_s * 1_000_000)
+            async with a_console(tmp_path) as client:
+                overview = text_of(await page(client, "/"))
+            assert ("It is up to date" in overview) == is_fresh
+            assert ("Lag unknown" in overview) != is_fresh
+
+
 @pytest.mark.parametrize(
     ("harm", "code"),
     [(_without_store, "store_missing"), (_of_another_version, "store_version"), (_damaged, "store_unreadable")],

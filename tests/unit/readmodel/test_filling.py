@@ -190,13 +190,22 @@ def test_evidence_is_what_the_topic_holds() -> None:
         assert whole.value == record.value
 
 
+def test_who_hears_nothing_of_brokers_does_not_make_a_store_look_fresh() -> None:
+    """The time of the last answer stays."""
+    connection = schema.in_memory()
+    filler, store = Filler(connection), Store(connection)
+    filler.note_all({(Role.ALERTS, "alerts", 0): (0, 0)}, looked_us=7)
+    filler.note_all({(Role.ALERTS, "alerts", 0): (0, 0)}, looked_us=None)
+    assert store.status().looked_us == 7
+
+
 def test_a_store_that_was_deleted_stops_filling(tmp_path: Path) -> None:
     """What went into a file without a name would be lost, and readers would see nothing of it."""
     with schema.writing(tmp_path) as connection:
         filler = Filler(connection)
-        filler.note_all({(Role.ALERTS, "alerts", 0): (0, 0)}, now_us=1)
+        filler.note_all({(Role.ALERTS, "alerts", 0): (0, 0)}, looked_us=1)
         (tmp_path / schema.FILE).unlink()
         with pytest.raises(ConfigurationError) as caught:
-            filler.note_all({(Role.ALERTS, "alerts", 0): (0, 0)}, now_us=2)
+            filler.note_all({(Role.ALERTS, "alerts", 0): (0, 0)}, looked_us=2)
     assert caught.value.code == "store_missing"
     assert "store run" in caught.value.message
