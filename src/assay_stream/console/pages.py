@@ -219,7 +219,7 @@ def digest(store: Store, asked: Asked) -> Answer:
     places = store.places(wanted)
     calls = store.evidence(EvidenceFilter(digest=wanted), FEW)
     if not places and not calls.rows:
-        cut = "Give at least 6 digits; of the digests of arguments, results and records, and of ids, all of them. "
+        cut = "Give at least 6 digits. Ids, and digests of arguments, results and records, must be complete. "
         advice = cut if _CUT_DIGEST.fullmatch(wanted.lower()) else "Check that you copied all of it. "
         return absent("The store has no such digest.", f"{advice}{_LISTED_ELSEWHERE}")
     return Answer(

@@ -172,4 +172,4 @@ def may_not_look() -> InputError:
 
 
 def _refused() -> InputError:
-    return InputError("sign_in_refused", "no user has this name and password")
+    return InputError("sign_in_refused", "wrong name or password")

@@ -143,7 +143,7 @@ async def test_wrong_names_and_passwords_get_one_answer(fleet: Path, tmp_path: P
         async with await sign_in(client, name, password) as answer:
             text = await answer.text()
             assert answer.status == 401
-            assert "no user has this name and password" in text
+            assert "wrong name or password" in text
             assert not password or password not in text
             assert "Set-Cookie" not in answer.headers
             assert {header: answer.headers[header] for header in HEADERS} == HEADERS
