@@ -135,7 +135,7 @@ async def test_a_role_is_what_the_file_says_and_the_console_allows(
 
 @pytest.mark.parametrize(
     ("name", "password"),
-    [("alice", "wrong"), ("nobody", PASSWORD), ("alice", ""), ("", PASSWORD), ("", ""), ("alice", "x" * 2_000)],
+    [("alice", "guessed"), ("nobody", PASSWORD), ("alice", ""), ("", PASSWORD), ("", ""), ("alice", "x" * 2_000)],
 )
 async def test_wrong_names_and_passwords_get_one_answer(fleet: Path, tmp_path: Path, name: str, password: str) -> None:
     """Which of the two was wrong is not said, and neither is on the page or in the log."""
