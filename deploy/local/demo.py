@@ -13,183 +13,44 @@ import json
 import os
 import shutil
 import signal
-import socket
-import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 from aiokafka import AIOKafkaConsumer
 from mcp import MCPError, StdioServerParameters, stdio_client
 from mcp.client.client import Client
-from rich.console import Console
 
 from assay_stream.cli.demo_story import TOLD, DemoStory, decisions
 from assay_stream.cli.output import Colour, Painter
 from assay_stream.config import Settings
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Role
+from deploy.local.demo_cast import Calls, Cast, own_servers, real_servers
+from deploy.local.demo_processes import (
+    FOLDER,
+    DemoError,
+    Running,
+    assay_stream,
+    console,
+    free_port,
+    running,
+    step,
+    wait_for_interrupt,
+)
 from deploy.local.kafka import Broker
 from deploy.local.kafka_jars import BrokerError, fetch
-from deploy.local.servers import ServerError, node_server, python_server
+from deploy.local.servers import ServerError
 
 READ_BACK_LIMIT_S = 60.0
-READY_LIMIT_S = 90.0
 SETTLE_S = 1.0
 """How long nothing more must come before a chapter is told."""
-FOLDER = Path(".run/demo")
 STORE = FOLDER / "store"
 CONSOLE_PORT = 8090
-LOOK_S = 0.5
-"""Between two looks whether everything still runs."""
 OBSERVED = (Role.SNAPSHOTS, Role.CONTROL, Role.CALLS)
 CRITICAL = 5
-
-Calls = tuple[tuple[str, dict[str, Any]], ...]
-console = Console()
-
-
-class DemoError(RuntimeError):
-    """The demo cannot go on: what is wrong, and where to look."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cast:
-    """Who plays: a server in two releases, one of whose tools is poisoned later, and a server that just works."""
-
-    server_id: str
-    releases: tuple[list[str], list[str]]
-    calls: Calls
-    other_id: str
-    other: list[str]
-    other_calls: Calls
-
-    def rug_pull(self) -> list[str]:
-        """Return the command of the newer release with the tool of the first call poisoned."""
-        return [*_OWN_SERVERS, "rug-pull", self.calls[0][0], "--", *self.releases[1]]
-
-
-_OWN_SERVERS = [sys.executable, "-m", "deploy.local.demo_servers"]
-
-
-def real_servers() -> Cast:
-    """Return released servers, from PyPI and npm."""
-    return Cast(
-        server_id="time",
-        releases=(python_server("mcp-server-time", "0.6.2"), python_server("mcp-server-time", "2026.10.19")),
-        calls=(
-            ("get_current_time", {"timezone": "Europe/Amsterdam"}),
-            ("convert_time", {"source_timezone": "UTC", "time": "16:30", "target_timezone": "Asia/Tokyo"}),
-        ),
-        other_id="thinking",
-        other=node_server("@modelcontextprotocol/server-sequential-thinking", "2026.8.31"),
-        other_calls=(
-            (
-                "sequentialthinking",
-                {"thought": "Is it late in Tokyo?", "thoughtNumber": 1, "totalThoughts": 1, "nextThoughtNeeded": False},
-            ),
-        ),
-    )
-
-
-def own_servers() -> Cast:
-    """Return servers of ours, whose texts may go into the package."""
-    return Cast(
-        server_id="notes",
-        releases=([*_OWN_SERVERS, "notes", "1"], [*_OWN_SERVERS, "notes", "2"]),
-        calls=(("search_notes", {"query": "milk"}), ("add_note", {"text": "buy milk"})),
-        other_id="weather",
-        other=[*_OWN_SERVERS, "weather", "1"],
-        other_calls=(("get_forecast", {"city": "Utrecht"}),),
-    )
-
-
-def free_port(wanted: int = 0) -> int:
-    """Return a loopback port that nobody listens on: the one that is wanted, if it is free."""
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", wanted))
-        except OSError:
-            probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@contextmanager
-def step(text: str) -> Iterator[None]:
-    """Show what is being done, and how long it took."""
-    started_s = time.monotonic()
-    with console.status(text):
-        yield
-    console.print(f"[green]done[/] {text} [dim]({time.monotonic() - started_s:.1f} s)[/]")
-
-
-def assay_stream(*arguments: str, env: dict[str, str]) -> None:
-    """Run the command line to its end."""
-    done = subprocess.run(
-        [sys.executable, "-m", "assay_stream", *arguments], env=env, check=False, capture_output=True, text=True
-    )
-    if done.returncode != 0:
-        raise DemoError(f"assay-stream {' '.join(arguments)} failed:\n{done.stderr}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Running:
-    """A process of the demo: what it is called, and where it logs."""
-
-    name: str
-    process: subprocess.Popen[bytes]
-    log: Path
-
-    def check(self) -> None:
-        """Raise if it died.
-
-        Raises:
-            DemoError: with its exit code, and what its log says last.
-        """
-        code = self.process.poll()
-        if code is not None:
-            raise DemoError(f"the {self.name} died with exit code {code}; its log is {self.log}:\n{tail(self.log)}")
-
-
-@contextmanager
-def running(name: str, *arguments: str, env: dict[str, str], ready: str) -> Iterator[Running]:
-    """Run a process of assay-stream, wait until an address of it answers 200, and stop it at the end."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    log = FOLDER / f"{name}.log"
-    with log.open("wb") as stderr:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "assay_stream", *arguments], env=env, stdout=stderr, stderr=stderr
-        )
-    made = Running(name=name, process=process, log=log)
-    try:
-        deadline = time.monotonic() + READY_LIMIT_S
-        while not answers(ready):
-            made.check()
-            if time.monotonic() > deadline:
-                raise DemoError(f"the {name} did not get ready; its log is {log}:\n{tail(log)}")
-            time.sleep(0.2)
-        yield made
-    finally:
-        process.terminate()
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-
-
-def answers(url: str) -> bool:
-    """Tell whether an address answers 200."""
-    try:
-        with urllib.request.urlopen(url, timeout=2) as answer:  # noqa: S310 -- ours
-            return bool(answer.status == 200)
-    except (urllib.error.URLError, OSError):
-        return False
 
 
 async def drive(server_id: str, command: list[str], calls: Calls, env: dict[str, str], *options: str) -> str:
@@ -292,6 +153,7 @@ async def play(cast: Cast, env: dict[str, str], worker: Running, record: Path | 
         await told(1, lambda: story.worst >= CRITICAL)
         if not (story.end() and refusal):
             return False
+        story.say("", "While `make run` keeps Kafka running, you can type:")
         story.commands(
             "assay-stream alerts list",
             f"assay-stream alerts show {story.first_paged()}",
@@ -367,28 +229,6 @@ def say_what_runs(bootstrap: str, pages: str, worker: str) -> None:
         "Ctrl-C stops everything."
     )
     console.print(f"\n{text}", soft_wrap=True, highlight=False, markup=False)
-
-
-def wait_for_interrupt(processes: Sequence[Running], broker: Broker | None = None) -> None:
-    """Wait for Ctrl-C.
-
-    Raises:
-        DemoError: where a process ends before that, naming it.
-    """
-    try:
-        while True:
-            for each in processes:
-                each.check()
-            if broker is not None and not broker.running:
-                raise DemoError(f"the broker died; its log is {broker.log}:\n{tail(broker.log)}")
-            time.sleep(LOOK_S)
-    except KeyboardInterrupt:
-        console.print("stopping")
-
-
-def tail(log: Path) -> str:
-    """Return the end of a log."""
-    return log.read_text(errors="replace")[-2_000:]
 
 
 def main() -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local.demo import DemoError, Running, wait_for_interrupt
+from deploy.local.demo_processes import DemoError, Running, wait_for_interrupt
 from deploy.local.demo_servers import POISON, SERVERS, poisoned
 
 ROOT = Path(__file__).resolve().parents[2]

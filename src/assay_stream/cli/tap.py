@@ -178,6 +178,7 @@ async def sink_for(output: Path | None, bootstrap: str | None, *, command: str =
             connection_options(settings),
             topics=topic_names(settings),
             spool=spool_in(settings.spool, mib_max=settings.spool_mib_max),
+            call_spread=settings.call_spread,
         )
         publisher.start()
         sink = publisher

@@ -23,7 +23,7 @@ from assay_stream.schemes.yaml_text import decode_yaml
 
 if TYPE_CHECKING:
     from assay_stream.observe.gate import Rule
-    from assay_stream.observe.http.inspecting import OpensSink
+    from assay_stream.observe.http.inspector import OpensSink
     from assay_stream.observe.http.tap import Listener
     from assay_stream.observe.http.upstreams import Upstream
 

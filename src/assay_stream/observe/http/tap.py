@@ -17,7 +17,8 @@ from assay_stream.observe.events import Vantage
 from assay_stream.observe.http.client import Client, Http1Client, Http2Client
 from assay_stream.observe.http.eyes import Eyes
 from assay_stream.observe.http.headers import LOOPBACK, HeaderFields, is_loopback
-from assay_stream.observe.http.inspecting import InspectingProcess, InspectionJob, OpensSink, report_missed, traffic_of
+from assay_stream.observe.http.inspecting import InspectingProcess
+from assay_stream.observe.http.inspector import InspectionJob, OpensSink, report_missed, traffic_of
 from assay_stream.observe.http.proxy import Proxy
 from assay_stream.observe.http.ruling import HttpEnforcer
 from assay_stream.observe.http.serving import serve
