@@ -24,7 +24,7 @@ from assay_stream.canonical.redaction import redact
 from assay_stream.detect.catalog import LEVELS, RULES
 from assay_stream.detect.excuses import LEVEL_LOW
 from assay_stream.detect.match import Match
-from assay_stream.detect.page import shown
+from assay_stream.detect.pages import shown
 from assay_stream.detect.places import owner_of
 from assay_stream.detect.scorer import RULE as STEERING_SCORED
 from assay_stream.detect.scripts import new_scripts
@@ -217,4 +217,12 @@ def _excerpt(match: Match) -> str:
     around = match.text[start : match.start + _EXCERPT_CHARS * 3]
     redacted = redact(around)
     escaped = "".join(char if char.isprintable() else f"\\u{{{ord(char):x}}}" for char in redacted)
-    return f"{match.how}: {escaped}"[:_EXCERPT_CHARS] if match.how else escaped[:_EXCERPT_CHARS]
+    return _first_words(f"{match.how}: {escaped}" if match.how else escaped)
+
+
+def _first_words(text: str) -> str:
+    if len(text) <= _EXCERPT_CHARS:
+        return text
+    blank = text.rfind(" ", 0, _EXCERPT_CHARS)
+    # A word that takes up the second half is shown in part: it may be the match itself.
+    return f"{text[: blank if blank > _EXCERPT_CHARS // 2 else _EXCERPT_CHARS - 1]}…"

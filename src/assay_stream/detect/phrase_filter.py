@@ -11,6 +11,7 @@ What is left out here stands nowhere in the text: ``PhraseBook.search`` over all
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
@@ -33,6 +34,7 @@ _GIVEN_BITS = 8
 _HEAD_CHARS = 2
 _WEIGHTS: Final = {word: 1_000 // (rank + 5) for rank, word in enumerate(CATALOG.words.common.split())}
 """How common words of honest descriptions are. It decides how fast a text is passed over, never what is found."""
+_COMMON_WORDS: Final = sorted(_WEIGHTS)
 
 
 class Reading(NamedTuple):
@@ -300,9 +302,13 @@ def _atoms_of(slot: Slot) -> set[str]:
 
 
 def _commonness(atom: str) -> int:
-    if atom.endswith("*"):
-        return sum(weight for word, weight in _WEIGHTS.items() if word.startswith(atom[:-1]))
-    return _WEIGHTS.get(atom, 0)
+    if not atom.endswith("*"):
+        return _WEIGHTS.get(atom, 0)
+    stem = atom[:-1]
+    begin = end = bisect_left(_COMMON_WORDS, stem)
+    while end < len(_COMMON_WORDS) and _COMMON_WORDS[end].startswith(stem):
+        end += 1
+    return sum(_WEIGHTS[word] for word in _COMMON_WORDS[begin:end])
 
 
 def _slot_commonness(slot: Slot) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from functools import cache
 from itertools import chain
 from typing import NamedTuple
 
@@ -157,6 +158,7 @@ class PhraseBook:
         return {atom: each[0] if len(each) == 1 else sorted(chain.from_iterable(each)) for atom, each in lists.items()}
 
 
+@cache
 def _alternative(text: str) -> tuple[str, ...]:
     stem = text.endswith("*")
     atoms = Words(visible(text.removesuffix("*").replace("_", " "))).forms

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterator, Sequence, Set
-from typing import Final, NamedTuple
+from functools import cache
+from typing import NamedTuple
 
 from assay_stream.detect.catalog import CATALOG, LEVELS, RULES, DetectionRule
 from assay_stream.detect.decoders import backwards, hidden_views, rot13
 from assay_stream.detect.excuses import is_excused, is_harmless_address, is_own_business, level_of
 from assay_stream.detect.match import Key, Match, key_of
 from assay_stream.detect.needles import lowered
-from assay_stream.detect.page import NO_HINTS, RULE_NEEDLES, Page, Visit, decoded_page
+from assay_stream.detect.page import NO_HINTS, Page, Visit
+from assay_stream.detect.pages import RULE_NEEDLES, decoded_page
 from assay_stream.detect.phrase_filter import AS_IT_STANDS, BACKWARDS, ROT13, PhraseFilter, WordReadings
 from assay_stream.detect.phrases import PhraseBook
 from assay_stream.detect.places import Places, has_address, may_have_account, names_in
@@ -22,9 +24,6 @@ from assay_stream.detect.tool_names import OtherTools, Span
 from assay_stream.text.words import Words, mixed_words, mixes_scripts
 from assay_stream.work import Work
 
-FILTER: Final = PhraseFilter(PhraseBook(CATALOG.phrases))
-"""All phrases, by the words that they can be told from."""
-_NOTES = PhraseBook(CATALOG.note_phrases)
 _PATTERNS = [(rule, re.compile(rule.regex, re.IGNORECASE | re.MULTILINE)) for rule in RULES if rule.pattern]
 _UNLESS = {rule.id: re.compile(rule.unless_followed_by, re.IGNORECASE) for rule in RULES if rule.unless_followed_by}
 _WHOLE_VIEWS = {ROT13: ("rot13", rot13), BACKWARDS: ("backwards", backwards)}
@@ -61,6 +60,17 @@ class _Outcome(NamedTuple):
     units: int
     is_silent: bool
     is_worded: bool
+
+
+@cache
+def phrase_filter() -> PhraseFilter:
+    """Return all phrases, by the words that they can be told from: made where a text is first searched."""
+    return PhraseFilter(PhraseBook(CATALOG.phrases))
+
+
+@cache
+def _notes() -> PhraseBook:
+    return PhraseBook(CATALOG.note_phrases)
 
 
 class Reader:
@@ -271,16 +281,17 @@ class Reader:
         if not (page.asked >> way & 1 or {"tool", "address"} <= names):
             return ()
         readings = page.readings or {}
-        possible = FILTER.possible(readings.values(), way, names, self._work)
-        if possible and len(page.forms) > 2 * FILTER.reach:
+        possible = phrase_filter().possible(readings.values(), way, names, self._work)
+        if possible and len(page.forms) > 2 * phrase_filter().reach:
             windows = self._readings.windows(page.forms, readings)
-            possible = FILTER.possible_near(possible, windows, way, self._work)
+            possible = phrase_filter().possible_near(possible, windows, way, self._work)
         return possible
 
     def _by_phrases(
         self, words: Words, names: Set[str], counted: _Counted, possible: Sequence[int] | None
     ) -> Iterator[Match]:
-        for book, numbers in ((FILTER.book, possible), (_NOTES, range(len(_NOTES.phrases)) if self._is_note else None)):
+        notes = range(len(_notes().phrases)) if self._is_note else None
+        for book, numbers in ((phrase_filter().book, possible), (_notes(), notes)):
             if numbers is not None:
                 places = Places(words, self._others, names, self._work)
                 for rule, span in book.search(words, places.spans, self._work, numbers):

@@ -8,9 +8,10 @@ import msgspec
 
 from assay_stream.detect.catalog import CATALOG, LEVELS, RULES
 from assay_stream.detect.match import Match
-from assay_stream.detect.page import Visit, pages_of
+from assay_stream.detect.page import Visit
+from assay_stream.detect.pages import pages_of
 from assay_stream.detect.phrase_filter import WordReadings
-from assay_stream.detect.reader import FILTER, Reader
+from assay_stream.detect.reader import Reader, phrase_filter
 from assay_stream.detect.surfaces import Text, TextRole, name_words
 from assay_stream.detect.symbols import OfferedNames
 from assay_stream.detect.tool_names import OtherTools
@@ -51,7 +52,7 @@ def all_matches(
             break
         left -= len(text.value)
         listed.append(text)
-    readings = WordReadings(FILTER, work)
+    readings = WordReadings(phrase_filter(), work)
     reader = Reader(others, offered, readings, work, is_changed=required is not None)
     for batch in _batches(listed):
         visits = {raw: Visit(page) for raw, page in pages_of((text.value for text in batch), work).items()}
