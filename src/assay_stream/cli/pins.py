@@ -31,6 +31,7 @@ from assay_stream.report.pins import (
     full_digest_of,
     history_rows,
     offered_now,
+    offers_rejected,
     pin_rows,
     server_of,
     tools_offered_now,
@@ -93,7 +94,9 @@ def history(
 def approve(
     by: Deciding,
     chosen: Chosen,
-    every: Annotated[bool, typer.Option("--all", help="Every tool that the server offers now.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Every tool that the server offers now, except rejected definitions.")
+    ] = False,
 ) -> None:
     """Pin tools to the definitions in force, or to the one that an alert is about.
 
@@ -207,9 +210,12 @@ def _decide_on(act: DefinitionAct, by: Deciding, chosen: Chosen, *, every: bool 
             )
         server_id, tool, digest = finding.server_id, finding.renamed_to or finding.tool_name, finding.after
     server = server_of(bindings, server_id or "")
+    names = tools_offered_now(server) if tool is None else [tool]
+    rejected = [name for name in names if every and offers_rejected(server, name)]
     decisions = [
         decision
-        for name in (tools_offered_now(server) if tool is None else [tool])
+        for name in names
+        if name not in rejected
         for decision in definition_decisions(
             act,
             server_id=server_id or "",
@@ -217,11 +223,15 @@ def _decide_on(act: DefinitionAct, by: Deciding, chosen: Chosen, *, every: bool 
             values=values_to_decide(server, name, full=digest, schemes=chosen.scheme or ()),
         )
     ]
+    if rejected and not decisions:
+        raise InputError("bad_option", "every definition in force was rejected: approve one by name, with --tool")
     if not decisions:
         raise InputError("tool_not_observed", "no list in force on this server has any tools: wait for one")
     by.decide(*decisions)
     for _, data in decisions:
         _tell(act, data, server)
+    for name in rejected:
+        say(f"left out: {visible(name)}, its definition was rejected (approve it by name, with --tool)")
 
 
 def _tell(act: DefinitionAct, data: Mapping[str, Any], server: ServerBindings) -> None:

@@ -127,13 +127,24 @@ def values_to_decide(
     return decisions.values_to_decide(print_.schemes, tool_name, pinned=pinned, schemes=schemes)
 
 
+def offers_rejected(server: ServerBindings, tool_name: str) -> bool:
+    """Tell whether the definition in force of a tool was rejected, under whichever scheme.
+
+    Raises:
+        InputError: ``tool_not_observed``, ``definition_ambiguous``.
+    """
+    print_ = _definition(server, tool_name, None)
+    rejected = server.controls.pins_as_of(tool_name, AFTER_ALL_US).rejected
+    return any(print_.has_value(scheme, value) for scheme, values in rejected.items() for value in values)
+
+
 def server_of(bindings: Bindings, server_id: str) -> ServerBindings:
     """Return everything known of a server.
 
     Raises:
         InputError: ``server_not_known``.
     """
-    server = bindings.servers.get(server_id)
+    server = bindings.find(server_id)
     if server is None:
         raise InputError("server_not_known", "no snapshot and no decision names this server: check --server-id")
     return server

@@ -137,6 +137,19 @@ def test_every_tool_is_approved_by_all(state: Bindings, tmp_path: Path) -> None:
     assert values == [("same", v1("same")), ("t", v1("one"))]
 
 
+def test_all_leaves_rejected_definitions_out(state: Bindings, tmp_path: Path) -> None:
+    """Approving in bulk must not undo a rejection; by name it still can, and nothing left to approve is an error."""
+    state.apply(facts.seen("proxy-2", 90 * US, "c1", offset=30))
+    state.apply(facts.a_pin(v1("one"), time_us=91 * US, offset=31, act="reject"))
+    result = run("approve", *HERE, "--all", "--scheme", "assay.v1", *WHY, "--output", tmp_path / "o")
+    assert [data["tool_name"] for _, data in decided(tmp_path / "o")] == ["same"]
+    assert "left out: t, its definition was rejected" in result.output
+    run("approve", *HERE, "--tool", "t", "--scheme", "assay.v1", *WHY, "--output", tmp_path / "p")
+    assert [data["tool_name"] for _, data in decided(tmp_path / "p")] == ["t"]
+    state.apply(facts.a_pin(v1("same"), time_us=92 * US, offset=32, act="reject", tool_name="same"))
+    assert failed(run("approve", *HERE, "--all", *WHY)) == "bad_option"
+
+
 def test_one_tool_that_cannot_be_decided_stops_all_and_is_named(state: Bindings, tmp_path: Path) -> None:
     """Half of an approval is published by no one."""
     result = run("approve", *HERE, "--all", "--scheme", "assay.v1", *WHY, "--output", tmp_path / "o")
