@@ -20,12 +20,14 @@ from assay_stream.limits.store import STORE_ALERT_DIGESTS_MAX, STORE_ALERT_HEAD,
 from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.facts import Catalogue, Fact, Seen, ToolFact, decode_fact, decode_key
 from assay_stream.model.record import Origin, Record, Role
+from assay_stream.model.run_facts import RunCut, SeenRun
+from assay_stream.readmodel import lists
 from assay_stream.readmodel.calls import drop_digests, write_digests
 from assay_stream.readmodel.digests import Digests
 from assay_stream.readmodel.names import Names
 
-_TABLES = {"tool": "tool_fact", "catalogue": "catalogue", "seen": "seen"}
-"""Kinds of facts that the store keeps, and their tables."""
+_TABLES = {"tool": "tool_fact", "catalogue": "catalogue"}
+"""Kinds of facts whose rows stand under their keys, and their tables."""
 _INT64_MAX = 2**63 - 1
 _FATAL = 6
 _FOREIGN = (
@@ -50,6 +52,7 @@ class Inventory:
     def __init__(self, connection: sqlite3.Connection, names: Names) -> None:
         self._connection = connection
         self._names = names
+        self._lists = lists.Sightings(connection, names)
         self._takers = {
             Role.BINDINGS: self._fact,
             Role.VERDICTS: self._verdict,
@@ -85,14 +88,19 @@ class Inventory:
                 self._connection.execute("DELETE FROM listed WHERE catalogue = ?", (row,))
 
     def _fact(self, record: Record) -> None:
-        key = decode_key(record.key)
-        table, part = _TABLES.get(str(key[0])), record.origin.partition
-        if table is None:
+        key, part = decode_key(record.key), record.origin.partition
+        kind = str(key[0])
+        if kind not in _TABLES and kind not in lists.KINDS:
             return
         fact = None if record.value is None else decode_fact(key, record.value)
-        self._drop(table, str(key[0]), part, record.key or b"")
-        if fact is not None:
-            self._insert(fact, part, record.key or b"")
+        if kind in _TABLES:
+            self._drop(_TABLES[kind], kind, part, record.key or b"")
+            if fact is not None:
+                self._insert(fact, part, record.key or b"")
+        elif isinstance(fact, Seen | SeenRun | RunCut):
+            self._lists.take(fact, part)
+        else:
+            self._lists.forget(key, part)
 
     def _insert(self, fact: Fact, part: int, key: bytes) -> None:
         number = self._names.number
@@ -123,21 +131,6 @@ class Inventory:
                     [(row, number(name), full) for name, full in fact.definitions()],
                 )
                 write_digests(self._connection, "catalogue", row, [("list", "catalogue", fact.digest)])
-            case Seen():
-                self._connection.execute(
-                    "INSERT INTO seen (part, fact, server, observer, time_us, pos, digest, snapshot) "
-                    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                    (
-                        part,
-                        key,
-                        number(fact.server_id),
-                        number(fact.observer_id),
-                        min(fact.time_us, _INT64_MAX),
-                        fact.origin.offset,
-                        fact.catalogue,
-                        fact.snapshot_id,
-                    ),
-                )
 
     def _verdict(self, record: Record) -> None:
         server, tool = orjson.loads(record.key or b"")

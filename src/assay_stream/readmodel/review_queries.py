@@ -19,6 +19,7 @@ from assay_stream.readmodel.blocks import inflated
 from assay_stream.readmodel.digests import digest_key, values_of
 from assay_stream.readmodel.paging import Tables, at_one_moment, page_of, place_of, rows_max
 from assay_stream.readmodel.rows import AlertFilter, AlertHistory, DecisionRow, DefinitionRow, Page, Paging
+from assay_stream.readmodel.schema import REBUILD
 
 _PREFIX = re.compile(rf"[0-9a-f]{{{PREFIX_MIN},64}}")
 _LAST = 2**63 - 1
@@ -109,7 +110,11 @@ class ReviewQueries(Tables):
 
     @at_one_moment
     def definition(self, full_digest: str) -> DefinitionRow | None:
-        """Return a definition by its full digest, ``None`` where it is not here."""
+        """Return a definition by its full digest, ``None`` where it is not here.
+
+        Raises:
+            InputError: ``store_unreadable`` where the store holds something else in its place.
+        """
         row = self._connection.execute("SELECT body FROM definition WHERE full = ?", (full_digest,)).fetchone()
         if row is None:
             return None
@@ -126,7 +131,10 @@ class ReviewQueries(Tables):
             *(("tool_definition", scheme, value) for scheme, value in named),
         ]
         content = orjson.loads(inflated(row[0]))
-        return DefinitionRow(full_digest=full_digest, definition=content["definition"], digests=values_of(digests))
+        body = content.get("definition") if isinstance(content, dict) else None
+        if not isinstance(body, dict):
+            raise InputError("store_unreadable", f"the store holds {full_digest} without its definition: {REBUILD}")
+        return DefinitionRow(full_digest=full_digest, definition=body, digests=values_of(digests))
 
     @at_one_moment
     def decisions(

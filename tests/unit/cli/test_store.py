@@ -130,9 +130,9 @@ def _foreign(folder: Path) -> None:
     ("make", "code", "advice"),
     [
         (_deleted, "store_missing", "store run"),
-        (_older, "store_version", "store run --rebuild"),
-        (_damaged, "store_unreadable", "store run --rebuild"),
-        (_foreign, "store_unreadable", "store run --rebuild"),
+        (_older, "store_version", "store run --rebuild --store "),
+        (_damaged, "store_unreadable", "store run --rebuild --store "),
+        (_foreign, "store_unreadable", "store run --rebuild --store "),
     ],
     ids=["deleted", "older", "damaged", "foreign"],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -240,6 +241,16 @@ def test_definitions_are_found_by_any_digest() -> None:
     assert found is not None
     assert found.definition["name"] == row.tool_name
     assert STORE.definition("nothing") is None
+
+
+@pytest.mark.parametrize("content", [{"full_digest": "x"}, {"definition": "text"}, ["definition"]])
+def test_a_record_in_a_definitions_place_is_an_error(content: object) -> None:
+    """Whoever made the store, it is an error of ours that says what to do."""
+    store = load(history())
+    full = store.tools(now_us=NOW_US).rows[0].full_digests[0]
+    store._connection.execute("UPDATE definition SET body = ?", (zlib.compress(orjson.dumps(content)),))
+    with pytest.raises(InputError, match=r"store_unreadable.*store run --rebuild --store"):
+        store.definition(full)
 
 
 def test_decisions_say_who_and_why() -> None:
