@@ -77,6 +77,7 @@ pub fn read(raw: &[u8], schema: &Schema) -> Option<Plain> {
     if cursor.at != raw.len() || is_blank {
         return None;
     }
+    // Its form was checked as it was read.
     let time_us = time::micros(event[schema.time].of(raw))?;
     Some(Plain {
         event,
@@ -122,7 +123,7 @@ impl<'a> Cursor<'a> {
         self.at = begin + memchr::memchr(b'"', &self.raw[begin..])?;
         let span = self.since(begin);
         self.at += 1;
-        (!span.of(self.raw).iter().any(|&byte| byte < b' ')).then_some(span)
+        (!text::has_control(span.of(self.raw))).then_some(span)
     }
 
     /// Read an object: each field once, none that is not declared, all that are required.
@@ -150,7 +151,7 @@ impl<'a> Cursor<'a> {
                 self.take(b',')?;
             }
         }
-        (seen & fields.required() == fields.required()).then_some(())
+        (seen & fields.required == fields.required).then_some(())
     }
 
     fn simple(&mut self, kind: &Kind) -> Option<Span> {

@@ -50,6 +50,8 @@ pub struct Field {
 /// Fields in the order in which evidence has them.
 pub struct Fields {
     pub all: Vec<Field>,
+    /// The fields that have to be there, one bit each.
+    pub required: u64,
     by_length: Vec<Vec<usize>>,
 }
 
@@ -67,7 +69,16 @@ impl Fields {
         for (index, each) in all.iter().enumerate() {
             by_length[each.name.len()].push(index);
         }
-        Ok(Self { all, by_length })
+        let required = all
+            .iter()
+            .enumerate()
+            .filter(|(_, each)| each.required)
+            .fold(0, |bits, (index, _)| bits | 1 << index);
+        Ok(Self {
+            all,
+            required,
+            by_length,
+        })
     }
 
     /// Return the number of a field.
@@ -77,15 +88,6 @@ impl Fields {
             .iter()
             .copied()
             .find(|&index| self.all[index].name == name)
-    }
-
-    /// Return the fields that have to be there, one bit each.
-    pub fn required(&self) -> u64 {
-        self.all
-            .iter()
-            .enumerate()
-            .filter(|(_, each)| each.required)
-            .fold(0, |bits, (index, _)| bits | 1 << index)
     }
 
     fn number(&self, name: &str) -> Result<usize, String> {

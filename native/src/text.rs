@@ -10,29 +10,38 @@ pub fn of(raw: &[u8], span: Span) -> &str {
 
 /// Tell whether a text has so many code points, all of a class.
 pub fn fits(text: &[u8], low: u64, high: u64, class: Class) -> bool {
-    let count = text.iter().filter(|&&byte| byte & 0xC0 != 0x80).count() as u64;
     let of_class = match class {
         Class::Any => true,
-        Class::Token => text.iter().all(|byte| {
-            byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b':' | b'.' | b'/' | b'-')
+        Class::Token => all(text, |byte| {
+            byte.is_ascii_alphanumeric() | matches!(byte, b'_' | b':' | b'-'..=b'/')
         }),
         Class::Sha256 => {
-            text.len() == 71
-                && text.starts_with(b"sha256:")
-                && text[7..].iter().all(|byte| is_hexadecimal(*byte))
+            text.len() == 71 && text.starts_with(b"sha256:") && all(&text[7..], is_hexadecimal)
         }
         Class::Traceparent => {
             (1..=64).contains(&text.len())
-                && text
-                    .iter()
-                    .all(|byte| is_hexadecimal(*byte) || *byte == b'-')
+                && all(text, |byte| is_hexadecimal(byte) | (byte == b'-'))
         }
     };
-    of_class && (low..=high).contains(&count)
+    of_class && (low..=high).contains(&code_points(text))
+}
+
+fn code_points(text: &[u8]) -> u64 {
+    text.iter().map(|byte| u64::from(byte & 0xC0 != 0x80)).sum()
+}
+
+/// Tell whether a text has a control character, which JSON would escape.
+pub fn has_control(text: &[u8]) -> bool {
+    !all(text, |byte| byte >= b' ')
+}
+
+/// Look at every byte, whatever the ones before it are: without a branch in it the loop takes many at once.
+fn all(text: &[u8], is: impl Fn(u8) -> bool) -> bool {
+    text.iter().fold(true, |so_far, &byte| so_far & is(byte))
 }
 
 fn is_hexadecimal(byte: u8) -> bool {
-    byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte)
+    byte.is_ascii_digit() | (b'a'..=b'f').contains(&byte)
 }
 
 /// Tell whether a name may be blank, so that the model has to look: it begins with a space of any kind.

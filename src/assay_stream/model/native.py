@@ -28,7 +28,7 @@ except ImportError:
 _CLASSES = {r"^[A-Za-z0-9_:./-]+\Z": "token", r"^sha256:[0-9a-f]{64}\Z": "sha256", r"^[0-9a-f-]{1,64}\Z": "traceparent"}
 """What the extension calls the patterns that it knows; a field with another one is left to Python."""
 _ANY_LENGTH = 2**53
-_LEFT_TO_PYTHON = frozenset(name for name in assay.POLICY_CLUSTER_CONSTANTS) | {"policy_snapshot_digest"}
+_LEFT_TO_PYTHON = frozenset(assay.POLICY_CLUSTER_CONSTANTS) | {"policy_snapshot_digest"}
 """Fields that must agree with one another."""
 _DROPPED = {"data": frozenset({"tool_name", "snapshot_id"}), "error": frozenset({"kind", "message"})}
 """Fields that evidence leaves out, or has under another name."""
