@@ -7,11 +7,12 @@ never named.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 
 from assay_stream.limits.metrics import EVIDENCE_LATENCY_MAX_S, OBSERVER_ALIVE_S, OBSERVERS_COUNTED_MAX
 from assay_stream.model.cloudevents import Call
-from assay_stream.model.record import Origin, Record
+from assay_stream.model.record import Record
 
 
 def now_ms() -> int:
@@ -54,41 +55,55 @@ class EvidenceLatency:
     """Measures from a call to the commit of its evidence.
 
     Args:
-        observe: takes what the time counts from, and seconds.
+        observe: takes what the time counts from, and how many calls took so many milliseconds.
         observers: notes who called.
         clock_ms: the time, milliseconds since the epoch.
     """
 
     def __init__(
-        self, observe: Callable[[str, float], None], observers: RecentObservers, clock_ms: Callable[[], int] = now_ms
+        self,
+        observe: Callable[[str, Mapping[int, int]], None],
+        observers: RecentObservers,
+        clock_ms: Callable[[], int] = now_ms,
     ) -> None:
         self._observe = observe
         self._observers = observers
         self._clock_ms = clock_ms
-        self._joined: dict[Origin, tuple[str, int]] = {}
+        self._joined: dict[int, dict[int, tuple[str, int]]] = {}
+        """By partition and offset."""
 
     def joined(self, record: Record, call: Call) -> None:
         """Note whose call a record holds and when it was observed, until its evidence is committed."""
-        self._joined[record.origin] = (call.observer_id, call.time_us // 1_000)
+        _, partition, offset = record.origin
+        calls = self._joined.get(partition)
+        if calls is None:
+            calls = self._joined[partition] = {}
+        calls[offset] = (call.observer_id, call.time_us // 1_000)
 
     def committed(self, records: Iterable[Record]) -> None:
         """Measure the calls among the records whose evidence is committed now."""
         now = self._clock_ms()
         callers: set[str] = set()
+        observed: list[int] = []
+        logged: list[int] = []
         for record in records:
-            joined = self._joined.pop(record.origin, None)
+            _, partition, offset = record.origin
+            joined = self._joined.get(partition, {}).pop(offset, None)
             if joined is None:  # refused
                 continue
             observer_id, observed_ms = joined
             callers.add(observer_id)
-            self._observe("observed", bounded_s(now - observed_ms))
-            self._observe("logged", bounded_s(now - record.timestamp_ms))
+            observed.append(now - observed_ms)
+            logged.append(now - record.timestamp_ms)
+        if observed:
+            self._observe("observed", Counter(observed))
+            self._observe("logged", Counter(logged))
         for observer_id in callers:
             self._observers.heard(observer_id, now)
 
     def drop(self, partition: int) -> None:
         """Forget the calls of a partition that has gone: whoever has it now commits them."""
-        self._joined = {origin: joined for origin, joined in self._joined.items() if origin.partition != partition}
+        self._joined.pop(partition, None)
 
 
 def bounded_s(elapsed_ms: int) -> float:

@@ -1,14 +1,49 @@
 """What a process counts, for Prometheus."""
 
-from collections.abc import Callable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from assay_stream.kafka.stage import StageMetrics
+from assay_stream.worker.freshness import bounded_s
 
 _BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 _LATENCY_BUCKETS_S = (0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3_600)
+
+
+class LatencyHistogram(Collector):  # type: ignore[misc]
+    """A histogram that takes the calls of a batch at once: one observation each would cost a tenth of the join.
+
+    Args:
+        sinces: what times are counted from, the values of its label ``since``.
+    """
+
+    def __init__(self, name: str, text: str, sinces: Sequence[str]) -> None:
+        self._name, self._text = name, text
+        self._counts = {since: [0] * (len(_LATENCY_BUCKETS_S) + 1) for since in sinces}
+        self._sums_s = dict.fromkeys(sinces, 0.0)
+
+    def observe(self, since: str, calls: Mapping[int, int]) -> None:
+        """Add how many calls took so many milliseconds, each bounded as in ``bounded_s``."""
+        counts = self._counts[since]
+        for elapsed_ms, number in calls.items():
+            seconds = bounded_s(elapsed_ms)
+            counts[bisect_left(_LATENCY_BUCKETS_S, seconds)] += number
+            self._sums_s[since] += seconds * number
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield what was observed so far."""
+        family = HistogramMetricFamily(self._name, self._text, labels=["since"])
+        for since, counts in self._counts.items():
+            bounds = [*map(floatToGoString, _LATENCY_BUCKETS_S), "+Inf"]
+            family.add_metric([since], list(zip(bounds, accumulate(counts), strict=True)), self._sums_s[since])
+        yield family
 
 
 class Metrics:
@@ -47,19 +82,19 @@ class Metrics:
             "lag_records", "Offsets of a partition that are not processed yet.", "stage", "topic", "partition"
         )
         self.state_entries = gauge("state_entries", "What a stage keeps in memory.", "stage")
+        self.state_failing = gauge("state_failing", "1 while local state cannot be written.", "stage")
         self.brokers_silent_seconds = gauge("brokers_silent_seconds", "Since a broker last answered.")
         self.agent_late = gauge("agent_records_late", "Records that agents got out of order.", "stage")
         self.alerts_open = gauge("alerts_open", "Open alerts of this process's partitions.", "severity")
         self.unreviewed_age = gauge(
             "alert_unreviewed_age_seconds", "Of the oldest open alert that nobody acknowledged or took.", "severity"
         )
-        self.evidence_latency = Histogram(
+        self.evidence_latency = LatencyHistogram(
             "assay_stream_evidence_latency_seconds",
             "From a call to the commit of its evidence.",
-            ["since"],
-            registry=registry,
-            buckets=_LATENCY_BUCKETS_S,
+            ("observed", "logged"),
         )
+        registry.register(self.evidence_latency)
         self.observers_alive = gauge("observers_alive", "Observers heard of in the last 15 minutes.", "stage")
         self.build_info = gauge("build_info", "1, with the version and the commit of this process.", "version", "git")
         self.list_age = gauge("list_age_seconds", "Since list-watch listed a server.", "server")

@@ -85,3 +85,18 @@ def test_gauges_are_noted_when_the_metrics_are_read(registry: CollectorRegistry)
     text = meter.text().decode()
     assert 'assay_stream_state_entries{stage="registry"} 3.0' in text
     assert 'assay_stream_transaction_seconds_sum{stage="join"} 0.2' in text
+
+
+def test_latencies_of_a_batch_are_observed_at_once(registry: CollectorRegistry) -> None:
+    """Buckets include their upper bound, as Prometheus has it, and hold what the ones before them do."""
+    metrics = Metrics(registry)
+    metrics.evidence_latency.observe("logged", {25: 3, 26: 2, 4_000_000: 1})
+
+    def value(name: str, **labels: str) -> float:
+        return float(
+            registry.get_sample_value(f"assay_stream_evidence_latency_seconds_{name}", {"since": "logged", **labels})
+        )
+
+    assert [value("bucket", le=bound) for bound in ("0.025", "0.05", "3600.0", "+Inf")] == [3, 5, 6, 6]
+    assert value("count") == 6
+    assert value("sum") == pytest.approx(3 * 0.025 + 2 * 0.026 + 3_600)
