@@ -15,8 +15,7 @@ from dataclasses import replace
 from typing import Any, cast
 from unittest.mock import patch
 
-from assay_stream.detect import catalog, decoders, reader, search
-from assay_stream.detect import page as pages
+from assay_stream.detect import catalog, decoders, pages, reader, search
 from assay_stream.detect.decoders import View
 from assay_stream.detect.match import Match
 from assay_stream.detect.page import Page, Visit
@@ -116,7 +115,7 @@ def decisions_of_then() -> Iterator[None]:
             cast("dict[str, str]", KIND_TITLES).pop(kind)
         phrases = _phrases_of_then()
         for module in (reader, search):
-            stack.enter_context(patch.object(module, "FILTER", phrases))
+            stack.enter_context(patch.object(module, "phrase_filter", lambda: phrases))
         for place, rule in _RULES.items():
             stack.enter_context(patch(place, rule))
         for change in listed["former"]:

@@ -16,18 +16,9 @@ import orjson
 
 from assay_stream.errors import IntegrityError
 from assay_stream.model.control_facts import AnyControlFact
-from assay_stream.model.fields import (
-    BareHex,
-    Base64,
-    Completeness,
-    DigestText,
-    Identifier,
-    Micros,
-    Natural,
-    SchemeValue,
-    Subject,
-)
+from assay_stream.model.fields import Base64, DigestText, Identifier, Micros, Natural, SchemeValue, Subject
 from assay_stream.model.record import Origin, Position
+from assay_stream.model.run_facts import RunCut, SeenRun, SharedCompleteness, SharedDigest, SharedRights
 from assay_stream.model.wire import (
     ALWAYS,
     FACTS,
@@ -54,10 +45,6 @@ def _item_subject(given: Any) -> Subject:
 
 
 _ItemSubject = Annotated[Subject, Wire(Literal["prompt", "template", "instructions"], read=_item_subject)]
-
-
-_SharedDigest = Annotated[DigestText, Wire(DigestText, read=shared)]
-"""A digest that stands in many facts."""
 
 
 @fact("tool", "server_id", "server_scoped", "full")
@@ -199,13 +186,13 @@ class Seen(BaseFact):
     origin: Origin
     time_us: Micros
     snapshot_id: Identifier
-    catalogue: _SharedDigest
-    completeness: Annotated[Completeness, Wire(Completeness, read=shared)]
+    catalogue: SharedDigest
+    completeness: SharedCompleteness
     signatures: Annotated[DigestText | None, ALWAYS] = None
     prompts: DigestText | None = None
     templates: DigestText | None = None
     instructions: DigestText | None = None
-    auth_context: Annotated[BareHex | None, Wire(BareHex | None, read=shared)] = None
+    auth_context: SharedRights = None
     hidden: Annotated[tuple[tuple[str, str], ...], rows(tuple[str, DigestText])] = ()
     attributed: bool = False
     rationed: bool = False
@@ -358,6 +345,8 @@ Fact = (
     | ItemFact
     | ItemList
     | Seen
+    | SeenRun
+    | RunCut
     | Rejection
     | Announcement
     | Horizon

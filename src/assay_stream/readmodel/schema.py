@@ -20,12 +20,15 @@ from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.files.aside import locked_folder
 from assay_stream.limits.store import STORE_CACHE_KIB, STORE_LOG_PAGES, STORE_WAIT_MS
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """Raised with every change of ``schema.sql`` or of what is written to its tables."""
 FILE = "store.sqlite3"
 
 _APPLICATION_ID = 0x41535352
-REBUILD = "rebuild it from the topics with assay-stream store run --rebuild, or from files with store load --rebuild"
+REBUILD = (
+    "rebuild it from the topics with assay-stream store run --rebuild --store FOLDER, or from files with assay-stream "
+    "store load FILES --rebuild --store FOLDER"
+)
 
 
 @contextmanager

@@ -87,7 +87,9 @@ CREATE TABLE listed (
 CREATE INDEX listed_tool ON listed (tool, catalogue);
 CREATE TABLE seen (
   id INTEGER PRIMARY KEY, part INTEGER NOT NULL, fact BLOB NOT NULL, server INTEGER NOT NULL, observer INTEGER NOT NULL,
-  time_us INTEGER NOT NULL, pos INTEGER NOT NULL, digest TEXT NOT NULL, snapshot TEXT NOT NULL, UNIQUE (part, fact)
+  time_us INTEGER NOT NULL, pos INTEGER NOT NULL, digest TEXT NOT NULL, snapshot TEXT NOT NULL,
+  run INTEGER, -- the offset in the key of the run that has taken its fact's place
+  UNIQUE (part, fact)
 ) STRICT;
 CREATE INDEX seen_time ON seen (time_us);
 CREATE INDEX seen_server ON seen (server, observer, time_us);

@@ -63,6 +63,12 @@ def baselines_for(server: ServerBindings, seen: Seen) -> tuple[Baseline | None, 
     otherwise what it changed would never be looked at, and a server could slip its poison past the analysis by
     wearing its allowance down first.
     """
+    newest = next(_own_under_rights(server, seen), None)
+    if newest is not None and newest.completeness == "complete" and not newest.rationed:
+        latest = _accumulate(server, [newest])
+        if None not in latest.tools.values():  # Nothing older counts.
+            latest.same_rights = True
+            return latest, latest
     found, has_same_rights = _history_for(server, seen)
     if not found:
         return None, None
@@ -83,6 +89,12 @@ def _history_for(server: ServerBindings, seen: Seen) -> tuple[list[Seen], bool]:
     history = own.before(seen.position) if own else []
     same = _under_rights_of(seen, history) or _latest_of_fleet(server, seen, under_same_rights=True)
     return same or history or _latest_of_fleet(server, seen), bool(same)
+
+
+def _own_under_rights(server: ServerBindings, seen: Seen) -> Iterator[Seen]:
+    """Yield what its observer saw before an observation under the same rights, newest first."""
+    own = server.observers.get(seen.observer_id)
+    return (old for old in own.back_from(seen.position) if old.auth_context == seen.auth_context) if own else iter(())
 
 
 def _under_rights_of(seen: Seen, history: list[Seen]) -> list[Seen]:

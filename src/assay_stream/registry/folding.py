@@ -10,6 +10,7 @@ from assay_stream.model.facts import Catalogue, FormerTool, Horizon, Rejection, 
 from assay_stream.model.fields import ITEM_SUBJECTS
 from assay_stream.model.record import Output, Record
 from assay_stream.registry.ledger import Ledger
+from assay_stream.registry.packing import take_away
 from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.timeline import Timeline
 
@@ -23,7 +24,7 @@ def fold(ledger: Ledger, record: Record, server: ServerBindings, seen: Seen) -> 
     outputs: list[Output] = []
     while (surplus := _surplus(ledger, server, timeline)) is not None:
         folded, history_lost = surplus
-        outputs += ledger.retract(record, folded.key())
+        outputs += take_away(ledger, record, timeline, folded)
         if history_lost:
             oldest = next(iter(timeline))
             horizon = Horizon(

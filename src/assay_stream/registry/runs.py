@@ -15,6 +15,7 @@ import orjson
 from assay_stream.model.facts import Seen
 from assay_stream.model.fields import Completeness
 from assay_stream.model.record import Origin
+from assay_stream.model.run_facts import SeenRun
 
 _PARSED_RUNS_MAX = 256
 """Runs that stay parsed, in all servers together: a search reads the same few runs again and again."""
@@ -80,7 +81,7 @@ class Shared(NamedTuple):
         )
 
 
-def shared_by(seen: Seen) -> Shared:
+def shared_by(seen: Seen | SeenRun) -> Shared:
     return Shared(
         seen.server_id,
         seen.observer_id,
@@ -101,6 +102,39 @@ def shared_by(seen: Seen) -> Shared:
 
 def row_of(seen: Seen) -> Row:
     return seen.time_us, seen.origin.offset, seen.snapshot_id
+
+
+def rows_of(run: SeenRun) -> list[Row]:
+    """Return the rows of a run of the binding topic."""
+    time_us, offset = run.time_us, run.origin.offset
+    return [(time_us + later_us, offset + further, snapshot_id) for later_us, further, snapshot_id in run.rows]
+
+
+def run_fact(key: Origin, entries: Sequence[Seen]) -> SeenRun:
+    """Return the fact that stands for observations.
+
+    Args:
+        key: origin of the first observation that the run ever had.
+        entries: in the order of their times and of their offsets, equal in everything else.
+    """
+    first = entries[0]
+    return SeenRun(
+        server_id=first.server_id,
+        observer_id=first.observer_id,
+        origin=key,
+        time_us=first.time_us,
+        rows=tuple((e.time_us - first.time_us, e.origin.offset - key.offset, e.snapshot_id) for e in entries),
+        catalogue=first.catalogue,
+        completeness=first.completeness,
+        signatures=first.signatures,
+        prompts=first.prompts,
+        templates=first.templates,
+        instructions=first.instructions,
+        auth_context=first.auth_context,
+        hidden=first.hidden,
+        attributed=first.attributed,
+        rationed=first.rationed,
+    )
 
 
 class Run:
@@ -155,12 +189,8 @@ def are_long(runs: Iterable[Run], shelf: Shelf | None) -> bool:
 def pack(rows: Sequence[Row]) -> bytes:
     """Return the text of rows."""
     first_us, first_offset, _ = rows[0]
-    text = b",".join(
-        [
-            orjson.dumps(rows[0]),
-            *(orjson.dumps((time_us - first_us, offset - first_offset, name)) for time_us, offset, name in rows[1:]),
-        ]
-    )
+    later = [(time_us - first_us, offset - first_offset, name) for time_us, offset, name in rows[1:]]
+    text = orjson.dumps([rows[0], *later])[1:-1]
     # A copy: what orjson returns keeps the room that it was written in.
     return b"".join((text, b""))
 

@@ -22,7 +22,7 @@ from assay_stream.registry.former_tools import FormerTools
 from assay_stream.registry.observations import Observations
 from assay_stream.registry.offers import unpack
 from assay_stream.registry.pins import check_pins
-from assay_stream.registry.runs import Shelf
+from assay_stream.registry.runs import Row, Shared, Shelf
 from assay_stream.registry.sightings import PackedSightings, PlainSightings
 from assay_stream.registry.snapshot_index import SnapshotIndex
 from assay_stream.registry.timeline import AFTER_ALL_US, Timeline, latest_of_equal
@@ -46,7 +46,8 @@ class AnswerBound:
     def __init__(self, answers_max: int = DEFAULT_LIMITS.answers_max) -> None:
         self.answers_max = answers_max
         self.count = 0
-        self.of_servers: list[Answers] = []
+        self.of_servers: dict[int, Answers] = {}
+        """Those that hold any, by identity."""
 
 
 class Answers(dict[tuple[Any, ...], Any]):
@@ -57,19 +58,20 @@ class Answers(dict[tuple[Any, ...], Any]):
     def __init__(self, bound: AnswerBound) -> None:
         super().__init__()
         self._bound = bound
-        bound.of_servers.append(self)
 
     def keep(self, question: tuple[Any, ...], answer: object) -> None:
         if question not in self:
             if self._bound.count >= self._bound.answers_max:
-                for answers in self._bound.of_servers:
+                for answers in list(self._bound.of_servers.values()):
                     answers.clear()
             self._bound.count += 1
+            self._bound.of_servers[id(self)] = self
         self[question] = answer
 
     def clear(self) -> None:
         if self:
             self._bound.count -= len(self)
+            del self._bound.of_servers[id(self)]
             super().clear()
 
 
@@ -133,6 +135,12 @@ class ServerBindings:
         self._fleet: Fleet | None = None
         self._observations: Observations | None = None
 
+    def release(self) -> None:
+        """Give back what it shares with other servers; it is not used any more."""
+        self.answers.clear()
+        for timeline in self.observers.values():
+            timeline.release()
+
     @property
     def observations(self) -> Observations:
         """The index over its observations, built on first use."""
@@ -173,7 +181,7 @@ class ServerBindings:
 
     def lose_history(self, observer_id: str, time_us: int) -> None:
         """Record that some of what an observer saw before a time is gone."""
-        self._timeline(observer_id).horizon_us = time_us
+        self.timeline(observer_id).horizon_us = time_us
         self.horizon_us = max(time_us, self.horizon_us or time_us)
 
     def keep_definition(self, place: tuple[bool, str], packed: str | None) -> None:
@@ -188,16 +196,32 @@ class ServerBindings:
         self.items[place] = packed
 
     def see(self, seen: Seen) -> None:
-        timeline = self._timeline(seen.observer_id)
+        timeline = self.timeline(seen.observer_id)
         if not timeline.add(seen):
             return
         self.answers.clear()
         if self._snapshots is not None:
-            self._snapshots.add(seen.snapshot_id, timeline.number)
+            self._snapshots.add([seen.snapshot_id], timeline.number)
         if self._observations is not None:
             self._observations.add(seen)
         if self._fleet is not None:
             self._fleet.refresh(seen.observer_id)
+
+    def see_rows(self, shared: Shared, rows: list[Row]) -> None:
+        """Add the observations of a run, as far as they are not here."""
+        timeline = self.timeline(shared.observer_id)
+        if not rows:
+            return
+        latest = timeline.latest
+        is_after = latest is None or latest.position < shared.seen(rows[0]).position
+        if is_after and self._observations is None and self._fleet is None:
+            timeline.extend(shared, rows)
+            self.answers.clear()
+            if self._snapshots is not None:
+                self._snapshots.add([row[2] for row in rows], timeline.number)
+        elif not timeline.ends_with(shared, rows):
+            for row in rows:
+                self.see(shared.seen(row))
 
     def unsee(self, observer_id: str, origin: Origin) -> None:
         """Remove an observation."""
@@ -208,7 +232,7 @@ class ServerBindings:
         self.answers.clear()
         if self._snapshots is not None and self._snapshots.remove_one():
             self._snapshots.renew(
-                (kept.snapshot_id, timeline.number) for timeline in self._numbered for kept in timeline
+                (name, timeline.number) for timeline in self._numbered for name in timeline.snapshot_ids()
             )
         if self._observations is not None:
             self._observations.remove(seen)
@@ -233,7 +257,7 @@ class ServerBindings:
         """Tell whether anybody observed a list with this snapshot id."""
         return bool(self.named(snapshot_id))
 
-    def _timeline(self, observer_id: str) -> Timeline:
+    def timeline(self, observer_id: str) -> Timeline:
         found = self.observers.get(observer_id)
         if found is None:
             entries = PlainSightings() if self._snapshots is None else PackedSightings(self._shelf)

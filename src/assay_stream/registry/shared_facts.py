@@ -57,6 +57,33 @@ class SharedFacts:
         return fact
 
 
+class SharedValues:
+    """Equal values of records as one object.
+
+    Args:
+        bytes_max: length of the values that are remembered together. Where there is no room, all are forgotten.
+    """
+
+    __slots__ = ("_bytes", "_bytes_max", "_known")
+
+    def __init__(self, bytes_max: int = DEFAULT_LIMITS.shared_facts_bytes_max) -> None:
+        self._known: dict[bytes, bytes] = {}
+        self._bytes = 0
+        self._bytes_max = bytes_max
+
+    def shared(self, value: bytes) -> bytes:
+        """Return an equal value that came before, if there is one."""
+        known = self._known.get(value)
+        if known is not None:
+            return known
+        if self._bytes + len(value) > self._bytes_max:
+            self._known.clear()
+            self._bytes = 0
+        self._known[value] = value
+        self._bytes += len(value)
+        return value
+
+
 def _of_server(known: ToolFact | Catalogue, server_id: str) -> Fact:
     if isinstance(known, ToolFact):
         return ToolFact(

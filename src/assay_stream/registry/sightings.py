@@ -25,6 +25,8 @@ _MADE_ONE = 4
 """Runs of a length on the shelf that are made one. Each row is written three times."""
 _NEAR = 4
 """Runs that are looked at for something to share with, where lists alternate."""
+LONG_IDS_CHARS = 8_192
+"""Characters of the ids of rows that are added at once: with longer ones a run may be full before its rows are."""
 _NEAR_END = 2
 """Rows at either end of a run on the shelf that are taken away without writing the others anew. Folding takes the
 second observation of all, again and again."""
@@ -45,6 +47,10 @@ def _row_time(row: Row) -> int:
 class PlainSightings(list[Seen]):
     """Observations as they are: for whoever looks at all of them with every record, as a registry does."""
 
+    def append_rows(self, shared: Shared, rows: list[Row]) -> None:
+        """Add observations that come after all others, in their order."""
+        self.extend(map(shared.seen, rows))
+
     def index_of(self, origin: Origin) -> int | None:
         """Return the place of the observation with this origin."""
         return next((index for index, seen in enumerate(self) if seen.origin == origin), None)
@@ -56,6 +62,9 @@ class PlainSightings(list[Seen]):
     def named(self, snapshot_id: str) -> Iterator[Seen]:
         """Yield the observations with this snapshot id, in their order."""
         return (seen for seen in self if seen.snapshot_id == snapshot_id)
+
+    def release(self) -> None:
+        """Nothing of it is on a shelf."""
 
     def stand_at(self, time_us: int) -> tuple[Seen | None, int | None]:
         """Return the latest observation at or before a time, and the time of the one after it, if any."""
@@ -121,6 +130,26 @@ class PackedSightings:
         if self._latest is not None:
             self._push(self._latest)
         self._latest = seen
+
+    def append_rows(self, shared: Shared, rows: list[Row]) -> None:
+        """Add observations that come after all others, in their order."""
+        if sum(len(row[2]) for row in rows) > LONG_IDS_CHARS:
+            for row in rows:
+                self.append(shared.seen(row))
+            return
+        if self._latest is not None:
+            self._push(self._latest)
+        older, shared = rows[:-1], self._known(shared)
+        last = self._runs[-1] if self._runs else None
+        if last is not None and isinstance(last.text, bytes) and last.shared == shared and last.count < self._rows_max:
+            room = self._rows_max - last.count
+            last.text, last.count = pack([*last.rows(self._shelf), *older[:room]]), last.count + len(older[:room])
+            older = older[room:]
+        self._shelve_full()
+        for begin in range(0, len(older), self._rows_max):
+            self._runs.append(self._run(shared, older[begin : begin + self._rows_max]))
+            self._make_one()
+        self._latest = shared.seen(rows[-1])
 
     def insert(self, index: int, seen: Seen) -> None:
         """Add an observation before another one."""
@@ -193,6 +222,13 @@ class PackedSightings:
         if self._latest is not None and self._latest.snapshot_id == snapshot_id:
             yield self._latest
 
+    def release(self) -> None:
+        """Take everything off the shelf."""
+        for place in {run.text for run in self._runs if isinstance(run.text, int)}:
+            if self._shelf is not None:
+                self._shelf.free(place)
+        self._runs, self._latest = [], None
+
     def _push(self, seen: Seen) -> None:
         """Add an observation behind all that stand in runs."""
         shared, row = shared_by(seen), row_of(seen)
@@ -202,11 +238,21 @@ class PackedSightings:
             if not is_full and last.shared == shared:
                 last.append(row)
                 return
-            if self._shelf is not None and is_full:
-                last.text = self._shelf.put(last.text)
-                self._make_one()
-        near = (run.shared for run in self._runs[-_NEAR:])
-        self._runs.append(self._run(next((known for known in near if known == shared), shared), [row]))
+            self._shelve_full()
+        self._runs.append(self._run(self._known(shared), [row]))
+
+    def _shelve_full(self) -> None:
+        """Put the last run on the shelf, if there is one and it takes no further rows."""
+        last = self._runs[-1] if self._runs else None
+        if self._shelf is None or last is None or not isinstance(last.text, bytes):
+            return
+        if last.count >= self._rows_max or are_long([last], self._shelf):
+            last.text = self._shelf.put(last.text)
+            self._make_one()
+
+    def _known(self, shared: Shared) -> Shared:
+        """Return the equal one of a run nearby, if there is one."""
+        return next((run.shared for run in self._runs[-_NEAR:] if run.shared == shared), shared)
 
     @property
     def _rows_max(self) -> int:

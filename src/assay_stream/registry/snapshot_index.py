@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 _NUMBER_BITS = 24
 _NUMBERS = 1 << _NUMBER_BITS
@@ -34,8 +34,13 @@ class SnapshotIndex:
     def __len__(self) -> int:
         return len(self._entries) + len(self._recent)
 
-    def add(self, snapshot_id: str, number: int) -> None:
-        insort(self._recent, _first_entry(snapshot_id) | number % _NUMBERS)
+    def add(self, snapshot_ids: Sequence[str], number: int) -> None:
+        """Add observations of one observer."""
+        entries = [_first_entry(name) | number % _NUMBERS for name in snapshot_ids]
+        if len(entries) == 1:
+            insort(self._recent, entries[0])
+        else:
+            self._recent = array("Q", sorted([*self._recent, *entries]))
         if len(self._recent) > max(_RECENT_MIN, len(self._entries) // _RECENT_PART):
             self._entries = _merged(self._entries, self._recent)
             self._recent = array("Q")

@@ -35,6 +35,7 @@ from assay_stream.registry.list_health import (
 )
 from assay_stream.registry.name_claims import offers_the_same
 from assay_stream.registry.offers import ItemOffer, Offer, pack
+from assay_stream.registry.packing import pack_repeats
 from assay_stream.registry.pin_evaluation import with_reasons
 from assay_stream.registry.received_signatures import signatures_of
 from assay_stream.registry.resolution import decided_before, resolved_by_signature, resolved_by_snapshot
@@ -92,6 +93,8 @@ def apply_snapshot(registry: Registry, record: Record, event: SnapshotEvent) -> 
     outputs += transition.revise_first_uses()
     # After: what is different.
     wrong = transition.findings()
+    # Before folding: a list that goes now must not seem to lie within a run.
+    outputs += pack_repeats(ledger, record, server.observers[seen.observer_id], seen)
     outputs += fold(ledger, record, server, seen)
     outputs += [finding.output() for finding in with_reasons(findings, transition.found)]
     outputs += wrong

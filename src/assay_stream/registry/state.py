@@ -1,11 +1,15 @@
 """The state that facts add up to: what was in force where and when.
 
 One class serves the registry, for the servers of its partition, and the join, for all of them. State changes only by
-``apply`` and ``forget``; both are idempotent and do not depend on the order of facts of different keys.
+``apply`` and ``forget``; both are idempotent and do not depend on the order of facts of different keys. So the records
+about a server, of each key the last one, are kept as they are until somebody asks for the server: most of what a
+process reads when it starts is not needed for its first calls.
 """
 
 from __future__ import annotations
 
+from assay_stream.errors import IntegrityError
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.control_facts import Signatures
 from assay_stream.model.facts import (
     Allowance,
@@ -25,11 +29,14 @@ from assay_stream.model.facts import (
     foreign_fact,
 )
 from assay_stream.model.fields import Subject
+from assay_stream.model.partition import home_of
 from assay_stream.model.record import Record
+from assay_stream.model.run_facts import RunCut, SeenRun
 from assay_stream.model.wire import FactKey, origin_of_key
+from assay_stream.registry.applied_runs import apply_list, forget_list
 from assay_stream.registry.runs import Shelf
 from assay_stream.registry.server import AnswerBound, ServerBindings
-from assay_stream.registry.shared_facts import SharedFacts
+from assay_stream.registry.shared_facts import SharedFacts, SharedValues
 
 
 class Bindings:
@@ -38,49 +45,129 @@ class Bindings:
     Args:
         keep_definitions: whether definitions are kept beside their fingerprints.
         shelf: where older lists are put, ``None`` for memory; not for who keeps definitions.
+        home_partitions: where calls are keyed by server: how many partitions there are. What comes from another one
+            than a server's own is left out then, as it is by a join that does not see it.
     """
 
-    __slots__ = ("_answers", "_holders", "_keep_definitions", "_shared_facts", "_shelf", "progress", "servers")
+    __slots__ = (
+        "_answers",
+        "_holders",
+        "_home_partitions",
+        "_keep_definitions",
+        "_servers",
+        "_shared_facts",
+        "_shelf",
+        "_unread",
+        "_values",
+        "progress",
+    )
 
-    def __init__(self, *, keep_definitions: bool = False, shelf: Shelf | None = None) -> None:
+    def __init__(
+        self, *, keep_definitions: bool = False, shelf: Shelf | None = None, home_partitions: int | None = None
+    ) -> None:
+        self._home_partitions = home_partitions
         self._keep_definitions = keep_definitions
-        self.servers: dict[str, ServerBindings] = {}
+        self._servers: dict[str, ServerBindings] = {}
+        self._unread: dict[str, dict[tuple[int, bytes], bytes]] = {}
+        """Records about servers that nobody has asked for: by partition and key, the value."""
+        self._values = SharedValues()
         self.progress: dict[tuple[str, int], int] = {}
         self._answers = AnswerBound()
         self._shelf = shelf
         self._shared_facts = SharedFacts()
-        self._holders: dict[FactKey, int] = {}
-        """The partitions whose registry holds a definition, catalogue or set of signatures: a server in two partitions
-        has two registries, and what one of them drops the other may still name. Partitions are bits of a number."""
+        self._holders: dict[str, dict[FactKey, int]] = {}
+        """Of each server, the partitions whose registry holds a definition, catalogue or set of signatures: a server in
+        two partitions has two registries, and what one drops the other may still name. Partitions are bits."""
+
+    def __len__(self) -> int:
+        """Return how many servers are known."""
+        return len(self._servers) + len(self._unread)
+
+    @property
+    def servers(self) -> dict[str, ServerBindings]:
+        """All servers, each of them read.
+
+        Raises:
+            IntegrityError: as ``find``.
+        """
+        for server_id in list(self._unread):
+            self._read(server_id)
+        return self._servers
+
+    def find(self, server_id: str) -> ServerBindings | None:
+        """Return what is known of a server, ``None`` where that is nothing.
+
+        Raises:
+            IntegrityError: where the binding topic holds a fact about it that this version does not write.
+        """
+        found = self._servers.get(server_id)
+        if found is None and server_id in self._unread:
+            return self._read(server_id)
+        return found
 
     def server(self, server_id: str) -> ServerBindings:
-        found = self.servers.get(server_id)
+        found = self.find(server_id)
         if found is None:
-            found = self.servers[server_id] = ServerBindings(
-                self._answers, packed_lists=not self._keep_definitions, shelf=self._shelf
-            )
+            found = self._servers[server_id] = self._new_server()
         return found
 
     def take(self, record: Record) -> None:
-        """Apply one record of the binding topic, a fact or a tombstone.
+        """Apply one record of the binding topic, a fact or a tombstone, or keep it until its server is asked for.
 
         Raises:
-            IntegrityError: if it is none that this version writes.
+            IntegrityError: if its key is none that this version writes; what is wrong with its value ``find`` may
+                report later.
         """
-        key = decode_key(record.key)
+        key, partition = decode_key(record.key), record.origin.partition
+        if key[0] in OF_REGISTRIES and not self._keep_definitions:
+            return
+        server_id = str(key[1])
+        is_progress, count = key[0] == Progress.fact_kind, self._home_partitions
+        if count is not None and not is_progress and home_of(server_id, count) != partition:
+            return
+        if is_progress or server_id in self._servers:
+            self._apply_record(key, record.value, partition)
+            return
+        unread = self._unread.setdefault(server_id, {})
+        place = (partition, record.key or b"")
+        # The latest record of a key comes last, as compaction would leave it.
+        unread.pop(place, None)
         if record.value is not None:
+            unread[place] = self._values.shared(record.value)
+            if len(unread) > DEFAULT_LIMITS.unread_facts_max:
+                self._read(server_id)
+        elif not unread:
+            del self._unread[server_id]
+
+    def _read(self, server_id: str) -> ServerBindings:
+        found = self._servers[server_id] = self._new_server()
+        try:
+            for (partition, raw_key), value in self._unread[server_id].items():
+                self._apply_record(decode_key(raw_key), value, partition)
+        except IntegrityError:
+            # Half of a server must never answer.
+            del self._servers[server_id]
+            raise
+        del self._unread[server_id]
+        return found
+
+    def _new_server(self) -> ServerBindings:
+        return ServerBindings(self._answers, packed_lists=not self._keep_definitions, shelf=self._shelf)
+
+    def _apply_record(self, key: FactKey, value: bytes | None, partition: int) -> None:
+        if value is not None:
             read = decode_fact if self._keep_definitions else self._shared_facts.read
-            self.apply(read(key, record.value), partition=record.origin.partition)
+            self.apply(read(key, value), partition=partition)
             return
         try:
-            self.forget(key, partition=record.origin.partition)
+            self.forget(key, partition=partition)
         except (ValueError, IndexError):
             raise foreign_fact() from None
 
     def apply(self, fact: Fact, *, partition: int = 0) -> None:
         if isinstance(fact, ToolFact | Catalogue | Signatures):
-            key = fact.key()
-            self._holders[key] = self._holders.get(key, 0) | 1 << partition
+            key, holders = fact.key(), self._holders.setdefault(fact.server_id, {})
+            holders[key] = holders.get(key, 0) | 1 << partition
         if isinstance(fact, Progress):
             self.progress[fact.topic, fact.partition] = fact.position
             return
@@ -99,8 +186,8 @@ class Bindings:
                     server.keep_definition(place, fact.packed)
             case Catalogue():
                 server.list_catalogue(fact)
-            case Seen():
-                server.see(fact)
+            case Seen() | SeenRun() | RunCut():
+                apply_list(server, fact)
                 server.endings.has_listed(fact.observer_id)
             case Rejection() | Announcement():
                 server.end(fact)
@@ -110,21 +197,23 @@ class Bindings:
                 server.controls.apply(fact)
 
     def forget(self, key: FactKey, *, partition: int = 0) -> None:
-        holders = self._holders.get(key)
+        kind, *rest = key
+        server_id = str(rest[0]) if rest else ""
+        of_server = self._holders.get(server_id, {})
+        holders = of_server.get(key)
         if holders is not None:
             holders &= ~(1 << partition)
             if holders:
-                self._holders[key] = holders
+                of_server[key] = holders
                 return
-            del self._holders[key]
-        kind, *rest = key
-        server = self.servers.get(str(rest[0])) if rest else None
+            del of_server[key]
+        server = self.find(server_id)
         if server is None:
             return
         server.answers.clear()
-        if kind == "seen":
+        if kind in ("seen", "seen_run", "run_cut"):
             _, observer_id, *place = rest
-            server.unsee(str(observer_id), origin_of_key(place))
+            forget_list(kind, server, str(observer_id), origin_of_key(place))
         elif kind == "catalogue":
             server.drop_catalogue(str(rest[1]))
         elif kind == "tool":
@@ -142,6 +231,10 @@ class Bindings:
             server.unend(origin_of_key(rest[-3:]))
         else:
             server.controls.forget(key)
+
+
+OF_REGISTRIES = {fact.fact_kind for fact in (ItemFact, ItemList, Allowance, FormerTool)}
+"""Kinds of facts that no answer for a call rests on."""
 
 
 def _apply_own(server: ServerBindings, fact: ItemFact | ItemList | Allowance | FormerTool) -> None:

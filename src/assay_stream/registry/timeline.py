@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 from assay_stream.model.facts import Seen
@@ -21,6 +21,8 @@ from assay_stream.model.fields import ITEM_SUBJECTS
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Position
+from assay_stream.registry.run_ranges import Place, RunRange, RunRanges
+from assay_stream.registry.runs import Row, Shared, row_of, shared_by
 from assay_stream.registry.sightings import PlainSightings, Sightings
 
 BEFORE_ALL_US, AFTER_ALL_US = -(2**63), 2**63 - 1
@@ -43,13 +45,15 @@ class Timeline:
         number: the observer's number among those of its server.
     """
 
-    __slots__ = ("_entries", "horizon_us", "number")
+    __slots__ = ("_entries", "horizon_us", "number", "runs")
 
     def __init__(self, entries: Sightings | None = None, number: int = 0) -> None:
         self._entries: Sightings = PlainSightings() if entries is None else entries
         self.number = number
         self.horizon_us: int | None = None
         """Event time before which observations may have been folded away."""
+        self.runs: tuple[RunRanges, ...] = ()
+        """Which of its observations stand in runs of the binding topic, for each partition of the snapshots topic."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -71,9 +75,47 @@ class Timeline:
         entries.insert(index, seen)
         return True
 
+    def extend(self, shared: Shared, rows: list[Row]) -> None:
+        """Add observations that come after all others."""
+        self._entries.append_rows(shared, rows)
+
+    def ends_with(self, shared: Shared, rows: Sequence[Row]) -> bool:
+        """Tell whether these are the latest observations."""
+        latest = list(islice(self.newest_first(), len(rows)))[::-1]
+        return [(shared_by(seen), row_of(seen)) for seen in latest] == [(shared, row) for row in rows]
+
+    def nth_latest(self, number: int) -> Seen | None:
+        """Return the observation that as many are the latest with, ``None`` where there are fewer."""
+        return self._entries[-number] if len(self._entries) >= number else None
+
+    def runs_at(self, place: Place) -> RunRanges:
+        """Return the runs over one partition, to change them."""
+        found = next((ranges for ranges in self.runs if ranges.place == place), None)
+        if found is None:
+            found = RunRanges(place)
+            self.runs = (*self.runs, found)
+        return found
+
+    def run_of(self, origin: Origin) -> RunRange | None:
+        """Return the run that an observation of this origin stands in."""
+        for ranges in self.runs:
+            if ranges.place == origin[:2]:
+                return ranges.covering(origin.offset)
+        return None
+
+    def in_run(self, place: Place, run: RunRange) -> list[Seen]:
+        """Return the observations that stand in a run, in their order."""
+        return [
+            seen for seen in self._entries if run.first <= seen.origin.offset <= run.last and seen.origin[:2] == place
+        ]
+
     def remove(self, origin: Origin) -> Seen | None:
         index = self._entries.index_of(origin)
         return None if index is None else self._entries.pop(index)
+
+    def release(self) -> None:
+        """Take what it has on a shelf off it; the timeline is not used any more."""
+        self._entries.release()
 
     def snapshot_ids(self) -> Iterator[str]:
         return self._entries.snapshot_ids()
@@ -105,7 +147,10 @@ class Timeline:
         return self.horizon_us is not None and time_us < self.horizon_us
 
     def before(self, position: Position) -> list[Seen]:
-        return [seen for seen in self._entries if seen.position < position]
+        entries = self._entries
+        if entries and entries[-1].position < position:
+            return list(entries)
+        return [seen for seen in entries if seen.position < position]
 
     def back_from(self, position: Position) -> Iterator[Seen]:
         return back_from(self._entries, position)

@@ -37,10 +37,11 @@ class History:
 
     Args:
         limits: bounds on what is accepted and kept; ``unbounded()`` by default, which keeps everything.
+        home_partitions: as in ``Bindings``.
     """
 
-    def __init__(self, *, limits: Limits | None = None) -> None:
-        self.view = Bindings()
+    def __init__(self, *, limits: Limits | None = None, home_partitions: int | None = None) -> None:
+        self.view = Bindings(home_partitions=home_partitions)
         self.ranges: dict[PartitionPlace, tuple[int, int]] = {}
         """The first and the last offset seen of each partition."""
         self._limits = unbounded() if limits is None else limits
@@ -68,13 +69,14 @@ class History:
         self.ranges[place] = (min(first, origin.offset), max(last, origin.offset))
 
 
-def history_of(read: Callable[[], Iterable[Record]]) -> History:
+def history_of(read: Callable[[], Iterable[Record]], *, home_partitions: int | None = None) -> History:
     """Return the history in some records; of calls only their places are noted.
 
     Args:
         read: gives the records afresh each time; called again where a partition is out of order.
+        home_partitions: as in ``Bindings``.
     """
-    history = History()
+    history = History(home_partitions=home_partitions)
     last: dict[PartitionPlace, int] = {}
     for record in read():
         if record.role not in _APPLIED:
@@ -89,7 +91,7 @@ def history_of(read: Callable[[], Iterable[Record]]) -> History:
         last[place] = offset
     else:
         return history
-    history = History()
+    history = History(home_partitions=home_partitions)
     applied: list[Record] = []
     for record in read():
         if record.role in _APPLIED:

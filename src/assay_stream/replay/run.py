@@ -29,6 +29,7 @@ from assay_stream.model.observation import CallProfile
 from assay_stream.model.record import Origin, Output, Record, Role, made_of
 from assay_stream.registry import processor
 from assay_stream.registry.processor import Registry
+from assay_stream.registry.state import Bindings
 from assay_stream.replay.order import LogPosition, Merge, Placed
 
 _FINDING_TOPIC = "replay"
@@ -55,6 +56,7 @@ class Replay:
 
     Args:
         snapshot_partitions: how many partitions the snapshot topic had, ``None`` where that is not known.
+        home_partitions: the same where calls were keyed by server, else ``None``: as in ``Bindings``.
         server_ids: replay the calls of these servers only; ``None`` for all.
         take_fact: gets every record of the binding topic, which is no result of a replay.
     """
@@ -66,6 +68,7 @@ class Replay:
         producer: Producer,
         limits: Limits = DEFAULT_LIMITS,
         snapshot_partitions: int | None = None,
+        home_partitions: int | None = None,
         redaction: Redaction = DEFAULT_REDACTION,
         call_profile: CallProfile = "assay",
         server_ids: Collection[str] | None = None,
@@ -80,6 +83,7 @@ class Replay:
         self._state = EngineState(
             producer=producer, limits=limits, redaction=redaction, call_profile=call_profile, alert_rules=alert_rules
         )
+        self._state.join.view = Bindings(home_partitions=home_partitions)
         self._registries: dict[int, Registry] = {}
         self._spool = spool
         self._merge = Merge(spool, limits=limits, call_profile=call_profile)

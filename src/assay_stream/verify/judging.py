@@ -3,7 +3,8 @@
 A call without evidence is *missing* it, or *pending* where the join may not be there yet:
 
 1. A call below an offset that the join has committed is due. So is one before another call of its partition that has
-   evidence, since the join takes each partition in order.
+   evidence, since the join takes each partition in order; but not where evidence is out of that order, as that of
+   re-routed calls is, and the committed offset is known.
 2. Whoever says that the files are complete has every call due.
 3. A call that the join refuses stands among the rejected records, and is never due.
 """
@@ -62,7 +63,9 @@ class Coverage:
 
     def __init__(self, expect: Expect = Expect.JOINED, joined: Mapping[PartitionPlace, int] | None = None) -> None:
         self.expect = expect
-        self._due: dict[PartitionPlace, int] = dict(joined or {})
+        self._joined: dict[PartitionPlace, int] = dict(joined or {})
+        self._shown: dict[PartitionPlace, int] = {}
+        self._out_of_order: set[PartitionPlace] = set()
         self._seen = Offsets()
         self.pending = 0
         """Calls without evidence that are not due."""
@@ -79,8 +82,11 @@ class Coverage:
         """
         if call is None or not self.asks:
             return
-        if call.offset >= self._due.get(call[:2], 0):
-            self._due[call[:2]] = call.offset + 1
+        place = call[:2]
+        if call.offset >= self._shown.get(place, 0):
+            self._shown[place] = call.offset + 1
+        else:
+            self._out_of_order.add(place)
         if shared:
             self._seen.add(call)
 
@@ -90,7 +96,11 @@ class Coverage:
 
     def is_missing(self, call: Origin) -> bool:
         """Tell whether a call without evidence should have it; one that need not yet is counted."""
-        if self.expect is Expect.ALL or call.offset < self._due.get(call[:2], 0):
+        place = call[:2]
+        due = self._joined.get(place, 0)
+        if place not in self._joined or place not in self._out_of_order:
+            due = max(due, self._shown.get(place, 0))
+        if self.expect is Expect.ALL or call.offset < due:
             return True
         self.pending += 1
         return False

@@ -20,7 +20,9 @@ from assay_stream.model.facts import (
     encode_value,
 )
 from assay_stream.model.record import Origin, Record, Role
+from assay_stream.model.run_facts import RunCut
 from assay_stream.registry.ledger import progress
+from assay_stream.registry.runs import run_fact
 from assay_stream.registry.state import Bindings
 from tests.support.facts import (
     PACKED,
@@ -66,6 +68,10 @@ FACTS: list[Fact] = [
         origin=Origin(topic="assay.control", partition=0, offset=7),
         time_us=1,
     ),
+    run_fact(
+        Origin("mcp.tools.list", 2, 3), [seen("alice", 9, "one", offset=offset, partition=2) for offset in (4, 9)]
+    ),
+    RunCut(server_id=SERVER, observer_id="alice", origin=Origin("mcp.tools.list", 2, 3), gone=(1, 6)),
     Horizon(server_id=SERVER, observer_id="alice", time_us=2**60),
     Progress(topic="mcp.tools.list", partition=1, position=12),
 ]
@@ -136,4 +142,4 @@ def test_a_tombstone_takes_a_fact_back() -> None:
     for value in (encode_value(fact), None):
         place = Origin(topic="assay.tool.binding", partition=0, offset=0)
         bindings.take(Record(role=Role.BINDINGS, origin=place, key=encode_key(fact.key()), value=value))
-    assert len(bindings.server(SERVER).observers["alice"]) == 0
+    assert not bindings.server(SERVER).observers.get("alice")

@@ -98,7 +98,7 @@ def test_what_is_retracted_is_forgotten_and_its_key_deleted() -> None:
 def test_signatures_go_with_the_last_observation_that_names_them() -> None:
     """With their checks; not while another observation names them."""
     ledger = Ledger(Limits(timeline_entries_max=1))
-    ledger.bindings.servers = bindings_with(a_catalogue("one", {"t": "a"})).servers
+    ledger.bindings.servers.update(bindings_with(a_catalogue("one", {"t": "a"})).servers)
     server = ledger.bindings.server(SERVER)
     observations = [
         seen("alice", 1, "one", offset=0, signatures="set"),
@@ -217,7 +217,7 @@ def test_a_definition_stays_while_a_catalogue_names_it() -> None:
     """Folding drops a catalogue and the definitions that were its alone."""
     ledger = Ledger(Limits(timeline_entries_max=1))
     catalogues = (a_catalogue("one", {"t": "a", "u": "b"}), a_catalogue("two", {"t": "a"}))
-    ledger.bindings.servers = bindings_with(*catalogues).servers
+    ledger.bindings.servers.update(bindings_with(*catalogues).servers)
     server = ledger.bindings.server(SERVER)
     ledger.publish(RECORD, seen("alice", 1, "one", offset=0))
     newer = seen("alice", 2, "two", offset=1)

@@ -18,7 +18,7 @@ def test_an_id_names_its_observers_and_no_others() -> None:
     """Also the ids that are still to be sorted in; an id that was never seen names nobody."""
     index = SnapshotIndex()
     for number in range(_COUNT):
-        index.add(f"snapshot-{number // 2}", number)
+        index.add([f"snapshot-{number // 2}"], number)
     for number in range(0, _COUNT, 2):
         assert list(index.candidates(f"snapshot-{number // 2}", _COUNT)) == [number, number + 1]
     assert list(index.candidates("snapshot", _COUNT)) == []
@@ -31,7 +31,7 @@ def test_sorting_in_takes_no_object_for_each_entry() -> None:
     tracemalloc.start()
     try:
         for number in range(13_000):
-            index.add(f"new-{number}", 1)
+            index.add([f"new-{number}"], 1)
         assert tracemalloc.get_traced_memory()[1] < 16 * len(index)
     finally:
         tracemalloc.stop()
@@ -43,7 +43,7 @@ def test_more_observers_than_an_entry_can_tell_apart_are_all_candidates(monkeypa
     """Numbers are cut to their last bits: each observer with these bits is asked."""
     monkeypatch.setattr(snapshot_index, "_NUMBERS", 4)
     index = SnapshotIndex()
-    index.add("s", 6)
+    index.add(["s"], 6)
     assert list(index.candidates("s", 11)) == [2, 6, 10]
 
 

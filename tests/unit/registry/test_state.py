@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from assay_stream.errors import IntegrityError
 from assay_stream.model.facts import Fact, Horizon, Progress
+from assay_stream.model.partition import home_of
+from assay_stream.model.record import Origin, Record, Role
+from assay_stream.registry.ledger import fact_output
 from assay_stream.registry.state import Bindings
 from tests.support.facts import SERVER, a_catalogue, a_pin, bindings_with, rejection, seen
 
@@ -128,3 +133,69 @@ def test_a_change_clears_what_was_worked_out() -> None:
     bindings.server(SERVER).answers.keep(("q",), 1)
     bindings.forget(ONE.key())
     assert bindings.server(SERVER).answers == {}
+
+
+def a_fact_record(fact: Fact, *, value: bytes | None = None) -> Record:
+    """A record of the binding topic, with another value if one is given."""
+    output = fact_output(fact, partition=0)
+    return Record(Role.BINDINGS, Origin("bindings", 0, 0), output.key, output.value if value is None else value)
+
+
+def test_a_server_is_read_when_it_is_asked_for() -> None:
+    """What its records say matters to nobody else; its number counts at once."""
+    bindings = Bindings()
+    bindings.take(a_fact_record(ONE))
+    bindings.take(a_fact_record(replace(ONE, server_id="other"), value=b"{}"))
+    assert len(bindings) == 2
+    server = bindings.find(SERVER)
+    assert server is not None
+    assert server.catalogues == {"one": ONE}
+    assert bindings.find("unknown") is None
+
+
+def test_half_of_a_server_never_answers() -> None:
+    """Each time it is asked for, the fact that cannot be read is reported."""
+    bindings = Bindings()
+    for record in (a_fact_record(ONE), a_fact_record(seen("alice", 1, "one", offset=0), value=b"{}")):
+        bindings.take(record)
+    for _ in range(2):
+        with pytest.raises(IntegrityError, match="unknown_fact"):
+            bindings.find(SERVER)
+    with pytest.raises(IntegrityError, match="unknown_fact"):
+        assert bindings.servers
+
+
+def test_a_key_of_somebody_else_is_reported_at_once() -> None:
+    """Whichever server it names."""
+    with pytest.raises(IntegrityError, match="foreign_fact"):
+        Bindings().take(Record(Role.BINDINGS, Origin("bindings", 0, 0), b'["theirs","server"]', b"{}"))
+
+
+def test_a_server_whose_records_are_all_taken_back_is_not_known() -> None:
+    """As after compaction."""
+    bindings = Bindings()
+    bindings.take(a_fact_record(ONE))
+    bindings.take(a_fact_record(ONE)._replace(value=None))
+    assert len(bindings) == 0
+    assert bindings.find(SERVER) is None
+
+
+def test_with_calls_keyed_by_server_facts_of_another_partition_count_for_nothing() -> None:
+    """Neither they nor what deletes them: a join of the server's own partition sees neither."""
+    home = home_of(SERVER, 4)
+    other = (home + 1) % 4
+
+    def take(fact: Fact, partition: int, *, is_deleted: bool = False) -> None:
+        record = a_fact_record(fact)._replace(origin=Origin("bindings", partition, 0))
+        bindings.take(record._replace(value=None) if is_deleted else record)
+
+    bindings = Bindings(home_partitions=4)
+    take(ONE, other)
+    take(Progress(topic="t", partition=other, position=7), other)
+    assert len(bindings) == 0
+    assert bindings.progress == {("t", other): 7}
+    listed = seen("alice", 1, "one", offset=0)
+    for fact in (ONE, listed):
+        take(fact, home)
+    take(listed, other, is_deleted=True)
+    assert len(bindings.server(SERVER).observers["alice"]) == 1
