@@ -282,12 +282,34 @@ class Limits:
     """Answers about servers that one process keeps: what was in force, and how it stood to its pins. At most some 5 KB
     each, half a gigabyte together. When there is no room for another, all are dropped."""
 
+    rerouted_bytes_max: int = 9 * 1024 * 1024
+    """Key, value and headers of a call that is re-routed: a record, and a mebibyte for the rest. A compressed record
+    may be larger than its copy's topic takes, which would stop its partition."""
+
+    partitions_kept_max: int = 100_000
+    """Names of servers of which one process remembers the partition: some 200 bytes each, 700 at most."""
+
+    partition_name_chars_max: int = 128
+    """Longer names are worked out each time, so that made-up ones do not fill the memory."""
+
     timeline_entries_max: int = 512
     """Observations kept per server and observer. Older repeats are folded first, see ``registry.timeline``."""
+
+    seen_run_rows_min: int = 16
+    """Repeated lists of an observer that one fact of the binding topic then stands for. What such a run says beside its
+    rows, some 450 bytes, is shared by as many; up to 15 facts of 250 bytes wait to be packed."""
+
+    seen_run_rows_max: int = 64
+    """Rows of a run. It is written again with 16 more each time, so each row 2.5 times; with the longest ids it is less
+    than half a megabyte."""
 
     shared_facts_bytes_max: int = 32 * 1024 * 1024
     """Facts of definitions and catalogues that a join remembers, by their length, so that equal ones on other servers
     are kept once: some twenty thousand real definitions."""
+
+    unread_facts_max: int = 64
+    """Facts of one server that are kept as they were read until it is asked for. More take less memory as lists and
+    observers, and make the first call that asks for it wait: 64 take about a millisecond."""
 
     shared_texts_max: int = 256 * 1024
     """Ids, digests and names of topics remembered while facts are read, so that equal ones are one object: those of the

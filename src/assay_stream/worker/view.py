@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
@@ -15,19 +16,25 @@ from assay_stream.kafka.state_thread import StateThread
 from assay_stream.kafka.transport import record_of
 from assay_stream.model.facts import decode_key
 from assay_stream.model.record import Role
+from assay_stream.worker.local_state import LocalState
 
 _log = structlog.get_logger(__name__)
 
 _POLL_MS = 500
-_SEEN_KEY = b'["seen",'
+KEPT_UNNEEDED_S = 30.0
+"""For how long a partition is followed that nothing needs: it may come back with the next rebalance."""
+_SEEN_KEYS = (b'["seen",', b'["seen_run",')
 
 
 class BindingView:
     """Follows the binding topic, committed records only, and knows how far the registry has come.
 
     Args:
+        join: looks up in all partitions.
+        new_join: makes one that looks up in one partition; only partitions that are needed are followed then.
         inputs: the registry's input partitions.
         heard: told of the observer of each list, and when it saw it, milliseconds since the epoch.
+        local: keeps the topic on a local disk, ``None`` for memory.
     """
 
     def __init__(
@@ -39,12 +46,22 @@ class BindingView:
         partitions: int,
         inputs: list[TopicPartition],
         heard: Callable[[str, int], None] = lambda _name, _at_ms: None,
+        new_join: Callable[[], Join] | None = None,
+        local: LocalState | None = None,
     ) -> None:
         self._join = join
+        self._new_join = new_join
+        self._joins: dict[int, Join] = {}
         self._clients = clients
         self._partitions = [TopicPartition(topic, number) for number in range(partitions)]
+        self._needed: Counter[int] = Counter()
+        self._unneeded_since_s: dict[int, float] = {}
+        self._followed: dict[TopicPartition, int] = {}
+        """What is followed, and where it ended when that began."""
+        self._need_changed = asyncio.Event()
         self._inputs = inputs
         self._heard = heard
+        self._local = local
         self._changed = asyncio.Event()
         self.changes = 0
         """How often facts have arrived."""
@@ -65,6 +82,30 @@ class BindingView:
     def stop(self) -> None:
         self._stopping.set()
 
+    @property
+    def servers(self) -> int:
+        """How many servers are known."""
+        return sum(len(join.view) for join in list(self._joins.values()) or [self._join])
+
+    def join_of(self, number: int | None) -> Join:
+        """Return the join that looks up in a partition of the bindings; ``None`` for all of them."""
+        return self._join if number is None else self._joins[number]
+
+    def need(self, number: int) -> None:
+        """Follow a partition until it is released as often."""
+        self._needed[number] += 1
+        self._unneeded_since_s.pop(number, None)
+        if number not in self._joins and self._new_join is not None:
+            self._joins[number] = self._new_join()
+            self.ready = False
+            self._need_changed.set()
+
+    def release(self, number: int) -> None:
+        """Note that a partition is needed no more. It is kept for a while: a rebalance closes what it opens again."""
+        self._needed[number] -= 1
+        if not self._needed[number]:
+            self._unneeded_since_s[number] = time.monotonic()
+
     async def run(self) -> None:
         """Follow the binding topic until stopped.
 
@@ -72,21 +113,57 @@ class BindingView:
             IntegrityError: where the topic holds what is not ours.
         """
         consumer = self._clients.consumer()
-        consumer.assign(self._partitions)
         ends_reader = self._ends_reader = self._clients.consumer()
         try:
             await consumer.start()
             await ends_reader.start()
-            await consumer.seek_to_beginning(*self._partitions)
-            first_ends = await consumer.end_offsets(self._partitions)
             self._started.set()
             while not self._stopping.is_set():
+                await self._set_followed(consumer)
                 await self._follow(consumer)
                 if not self.ready:
-                    self.ready = await self._reached(consumer, first_ends)
+                    self.ready = await self._reached(consumer)
         finally:
             await consumer.stop()
             await ends_reader.stop()
+
+    async def _set_followed(self, consumer: Consumer) -> None:
+        """Have the consumer read what is needed, new partitions from their beginning; drop what is not any more."""
+        self._need_changed.clear()
+        since_s = time.monotonic() - KEPT_UNNEEDED_S
+        for number in [number for number, at_s in self._unneeded_since_s.items() if at_s < since_s]:
+            del self._unneeded_since_s[number]
+            view = self._joins.pop(number).view
+            # Before anything is waited for: whoever needs it meanwhile begins anew.
+            self._followed.pop(self._partitions[number], None)
+            if self._local is not None:
+                await self.thread.run(self._local.drop, self._partitions[number], view)
+            _log.info("bindings_dropped", partition=number)
+        wanted = [tp for tp in self._partitions if self._new_join is None or tp.partition in self._joins]
+        if set(wanted) == self._followed.keys() == consumer.assignment():
+            return
+        positions = {tp: await consumer.position(tp) for tp in self._followed if tp in wanted}
+        new = [tp for tp in wanted if tp not in positions]
+        if wanted:
+            consumer.assign(wanted)
+        for tp, position in positions.items():
+            consumer.seek(tp, position)
+        if new:
+            await self._begin(consumer, new)
+        ends = await consumer.end_offsets(new) if new else {}
+        self._followed = {tp: ends[tp] if tp in ends else self._followed[tp] for tp in wanted}
+
+    async def _begin(self, consumer: Consumer, new: list[TopicPartition]) -> None:
+        """Begin to read partitions where their local state ends, or with their first records."""
+        if self._local is None:
+            await consumer.seek_to_beginning(*new)
+            return
+        for tp, offset in (await self._local.open(consumer, new)).items():
+            consumer.seek(tp, offset)
+        for join, places in (
+            [(self._joins[tp.partition], [tp]) for tp in new] if self._new_join else [(self._join, new)]
+        ):
+            join.view = await self.thread.run(self._local.bindings, places, len(self._partitions))
 
     async def input_ends(self) -> Mapping[TopicPartition, int]:
         """Return where the logs of the registry's input partitions end now (stable records only)."""
@@ -98,8 +175,12 @@ class BindingView:
 
     def missing(self, ends: Mapping[TopicPartition, int]) -> list[TopicPartition]:
         """Return the partitions of which the registry has not applied everything before these positions."""
-        progress = self._join.view.progress
-        return [tp for tp, end in ends.items() if progress.get((tp.topic, tp.partition), 0) < end]
+        return [tp for tp, end in ends.items() if self._progress(tp) < end]
+
+    def _progress(self, tp: TopicPartition) -> int:
+        """Return how far the registry has come in an input partition: it says so in the partition of that number."""
+        join = self._joins.get(tp.partition) if self._new_join is not None else self._join
+        return 0 if join is None else join.view.progress.get((tp.topic, tp.partition), 0)
 
     async def wait_for_change(self, limit_s: float, *, since: int) -> None:
         """Wait until new facts have arrived, or for the limit."""
@@ -109,6 +190,10 @@ class BindingView:
 
     async def _follow(self, consumer: Consumer) -> None:
         self._moved_s = time.monotonic()
+        if not self._followed:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._need_changed.wait(), _POLL_MS / 1_000)
+            return
         fetched = await consumer.getmany(timeout_ms=_POLL_MS)
         if fetched:
             await self.thread.run(self._apply, fetched)
@@ -116,20 +201,30 @@ class BindingView:
             # Several partitions may wait, each for its own reason.
             changed, self._changed = self._changed, asyncio.Event()
             changed.set()
+        if self._local is not None and self._local.is_due:
+            positions = {partition: await consumer.position(partition) for partition in self._followed}
+            await self.thread.run(self._local.commit, positions)
+            if self._ends_reader is not None:
+                await self._local.note_ends(self._ends_reader)
 
     def _apply(self, fetched: Mapping[TopicPartition, list[ConsumerRecord]]) -> None:
-        for messages in fetched.values():
+        for tp, messages in fetched.items():
+            join = self._joins[tp.partition] if self._new_join is not None else self._join
             for message in messages:
                 self.thread.note_progress()
                 record = record_of(Role.BINDINGS, message)
-                processor.process(self._join, record)
-                if record.value is not None and (record.key or b"").startswith(_SEEN_KEY):
+                processor.process(join, record)
+                if record.value is not None and (record.key or b"").startswith(_SEEN_KEYS):
                     _, _, observer_id, *_ = decode_key(record.key)
                     self._heard(str(observer_id), record.timestamp_ms)
+        if self._local is not None:
+            self._local.applied(fetched)
 
-    async def _reached(self, consumer: Consumer, ends: Mapping[TopicPartition, int]) -> bool:
-        for partition, end in ends.items():
+    async def _reached(self, consumer: Consumer) -> bool:
+        for partition, end in self._followed.items():
             if await consumer.position(partition) < end:
                 return False
-        _log.info("view_caught_up", servers=len(self._join.view.servers))
+        if len(self._followed) < len(self._joins):
+            return False
+        _log.info("view_caught_up", servers=self.servers, partitions=sorted(tp.partition for tp in self._followed))
         return True
