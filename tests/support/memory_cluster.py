@@ -8,6 +8,7 @@ It keeps what exactly-once rests on:
 3. Starting a producer raises the epoch of its transactional id and aborts what the previous one left open. From then
    on every request of the previous one raises ``ProducerFenced``.
 4. A group's partitions are assigned by range; a member that loses any revokes them first.
+5. Offsets of a past generation are refused, and nobody reads those that an open transaction has.
 
 Pass a ``MemoryCluster`` where ``clients`` are asked for. It is not thread-safe: use it in one event loop.
 """
@@ -21,8 +22,10 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from aiokafka import ConsumerRebalanceListener, TopicPartition
-from aiokafka.errors import IllegalStateError, ProducerFenced
+from aiokafka.errors import IllegalGenerationError, IllegalStateError, ProducerFenced
 from aiokafka.structs import OffsetAndTimestamp
+
+from assay_stream.kafka.group_protocol import GroupMember
 
 Headers = Sequence[tuple[str, bytes]]
 
@@ -82,6 +85,10 @@ class MemoryCluster:
         """Return a transactional producer, not started."""
         return MemoryProducer(self, transactional_id)
 
+    def group_producer(self, transactional_id: str) -> Any:
+        """Return one that commits offsets as a member of their group, not started."""
+        return MemoryGroupProducer(self, transactional_id)
+
     def append(
         self, topic: str, partition: int, key: bytes | None, value: bytes | None, *, headers: Headers = ()
     ) -> int:
@@ -120,6 +127,10 @@ class MemoryCluster:
         log.append(_Entry(message, transaction))
         self._wake()
         return message.offset
+
+    def _is_unstable(self, partitions: Sequence[TopicPartition]) -> bool:
+        offsets = [sent for transaction in self._open.values() for sent in transaction.offsets.values()]
+        return any(partition in each for each in offsets for partition in partitions)
 
     def _wake(self) -> None:
         appended, self._appended = self._appended, asyncio.Event()
@@ -221,6 +232,30 @@ class MemoryProducer:
         return self._cluster._open[self._id]
 
 
+class MemoryGroupProducer(MemoryProducer):
+    """A producer whose offsets are refused where its group has gone on without the member that commits them."""
+
+    async def write(
+        self,
+        batches: Mapping[tuple[str, int], Sequence[_Builder]],
+        offsets: Mapping[TopicPartition, tuple[int, str]],
+        member: GroupMember,
+    ) -> None:
+        """Write batches and offsets in one transaction."""
+        await self.begin_transaction()
+        for (topic, partition), builders in batches.items():
+            for builder in builders:
+                await self.send_batch(builder, topic, partition=partition)
+        if member.generation != self._cluster._groups[member.group_id].generation:
+            raise IllegalGenerationError
+        await self.send_offsets_to_transaction(offsets, member.group_id)
+        await self.commit_transaction()
+
+    async def abort(self) -> None:
+        """End what an error has left open."""
+        await self.abort_transaction()
+
+
 class _Group:
     """Members of a consumer group, and its committed offsets."""
 
@@ -229,6 +264,7 @@ class _Group:
         self._members: list[MemoryConsumer] = []
         self._balancing = asyncio.Lock()
         self.offsets: dict[TopicPartition, tuple[int, str]] = {}
+        self.generation = 0
 
     async def join(self, consumer: MemoryConsumer) -> None:
         """Add a member, and share the partitions out again."""
@@ -244,6 +280,7 @@ class _Group:
         async with self._balancing:
             for member in self._members:
                 await member.revoke()
+            self.generation += 1
             for index, member in enumerate(self._members):
                 await member.assign_share(index, len(self._members))
 
@@ -259,6 +296,12 @@ class MemoryConsumer:
         self._assigned: set[TopicPartition] = set()
         self._positions: dict[TopicPartition, int] = {}
         self._leaving: asyncio.Task[None] | None = None
+        self._generation = 0
+
+    def member(self) -> GroupMember:
+        """What the group knows this member by; of a past generation once it was expelled."""
+        names = {id(group): name for name, group in self._cluster._groups.items()}
+        return GroupMember(names.get(id(self._group), ""), self._generation, f"member-{id(self)}")
 
     def subscribe(self, topics: Sequence[str], listener: ConsumerRebalanceListener | None = None) -> None:
         """Take a share of the partitions of topics, once started."""
@@ -299,6 +342,7 @@ class MemoryConsumer:
             first = index * each + min(index, extra)
             mine |= {TopicPartition(topic, number) for number in numbers[first : first + each + (index < extra)]}
         self.assign(mine)
+        self._generation = 0 if self._group is None else self._group.generation
         if self._listener is not None:
             await self._listener.on_partitions_assigned(mine)
 
@@ -380,5 +424,8 @@ class MemoryConsumer:
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, tuple[int | None, str]]:
         """Return what the group has committed; as brokers do, nothing for partitions where it has not."""
+        wanted = list(partitions)
+        while self._cluster._is_unstable(wanted):
+            await asyncio.sleep(0.001)
         offsets = {} if self._group is None else self._group.offsets
-        return {tp: offsets[tp] for tp in partitions if tp in offsets}
+        return {tp: offsets[tp] for tp in wanted if tp in offsets}

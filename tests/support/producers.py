@@ -36,6 +36,10 @@ class FakeProducer:
     async def stop(self) -> None:
         pass
 
+    async def partitions_for(self, _: str, /) -> set[int]:
+        """One partition each."""
+        return {0}
+
     async def send(self, topic: str, *, value: bytes, **_: Any) -> Awaitable[Any]:
         async def acknowledged() -> None:
             await self.sent.answers.wait()

@@ -7,10 +7,12 @@ from typing import Any, Protocol
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import KafkaConnectionError, KafkaError
+from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, for_code
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
+from assay_stream.kafka.group_producer import GroupProducer
+from assay_stream.kafka.group_protocol import UNSTABLE_OFFSET_COMMIT, GroupMember, StableOffsetFetch
 from assay_stream.kafka.refusals import why_refused
 from assay_stream.limits.core import DEFAULT_LIMITS
 
@@ -18,6 +20,11 @@ REQUEST_BYTES_MAX = 2 * DEFAULT_LIMITS.record_bytes_max
 """Room for the largest record and what goes with it in one request."""
 _ATTEMPT_LEAST_S = 1.0
 _BATCH_BYTES = 512 * 1_024
+_OFFSETS_LATER = frozenset({14, UNSTABLE_OFFSET_COMMIT})
+"""The coordinator loads its log, or an open transaction has offsets."""
+_COORDINATOR_MOVED = frozenset({15, 16})
+_STABLE_LIMIT_S = 15.0
+_STABLE_PAUSE_S = 0.02
 _BACKOFF_MS = 10
 """Before the client asks again: mostly until the coordinator has ended the transaction before."""
 
@@ -118,14 +125,45 @@ def broker_unreachable(settings: Settings, error: Exception) -> OperatingError:
 
 
 class Consumer(AIOKafkaConsumer):  # type: ignore[misc]
-    """A consumer that also returns the metadata of committed offsets, which aiokafka keeps to itself."""
+    """A consumer that also knows what aiokafka keeps to itself: committed metadata, and its membership."""
+
+    def member(self) -> GroupMember:
+        """Return what commits are to be checked by; of a past generation once the group has expelled this member."""
+        group = self._coordinator
+        return GroupMember(group.group_id, group.generation, group.member_id, group._group_instance_id)
 
     async def committed_with_metadata(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, tuple[int | None, str]]:
-        """Return the group's committed offset of each partition, ``None`` where there is none, and its metadata."""
-        found = await self._coordinator.fetch_committed_offsets(list(partitions))
-        return {tp: (None if has.offset < 0 else has.offset, has.metadata or "") for tp, has in found.items()}
+        """Return the group's committed offset of each partition, ``None`` where there is none, and its metadata.
+
+        Waits until no open transaction has offsets of them.
+
+        Raises:
+            KafkaTimeoutError: one that is open does not end.
+        """
+        group = self._coordinator
+        request = StableOffsetFetch(group.group_id, partitions)
+        deadline = asyncio.get_running_loop().time() + _STABLE_LIMIT_S
+        while True:
+            await group.ensure_coordinator_known()
+            answer = await group._send_req(request)
+            parts = [(topic[0], part) for topic in answer.topics for part in topic[1]]
+            codes = {answer.error_code, *(part[4] for _, part in parts)} - {0}
+            if not codes:
+                return {TopicPartition(topic, part[0]): (_offset(part[1]), part[3] or "") for topic, part in parts}
+            refused = codes - _OFFSETS_LATER - _COORDINATOR_MOVED
+            if refused:
+                raise for_code(min(refused))()
+            if codes & _COORDINATOR_MOVED:
+                group.coordinator_dead()
+            if asyncio.get_running_loop().time() > deadline:
+                raise KafkaTimeoutError("an open transaction has offsets of these partitions and does not end")
+            await asyncio.sleep(_STABLE_PAUSE_S)
+
+
+def _offset(committed: int) -> int | None:
+    return None if committed < 0 else committed
 
 
 class Clients(Protocol):
@@ -136,6 +174,9 @@ class Clients(Protocol):
 
     def producer(self, transactional_id: str) -> AIOKafkaProducer:
         """Return a transactional producer."""
+
+    def group_producer(self, transactional_id: str) -> GroupProducer:
+        """Return one that commits offsets as a member of their group."""
 
 
 class KafkaClients:
@@ -164,6 +205,10 @@ class KafkaClients:
             retry_backoff_ms=_BACKOFF_MS,
         )
 
+    def group_producer(self, transactional_id: str) -> GroupProducer:
+        """Return a producer, not started, that commits offsets as a member of their group."""
+        return GroupProducer(self.producer(transactional_id), transactional_id)
+
 
 def reading_consumer(settings: Settings, *, isolation_level: str = "read_committed", **options: Any) -> Consumer:
     """Return a consumer, not started, that sees committed records only and never resets by itself.
@@ -171,13 +216,12 @@ def reading_consumer(settings: Settings, *, isolation_level: str = "read_committ
     Args:
         isolation_level: ``read_uncommitted`` to see where open transactions end, too.
     """
+    defaults = {"max_partition_fetch_bytes": REQUEST_BYTES_MAX, "fetch_max_bytes": 4 * REQUEST_BYTES_MAX}
     return Consumer(
         **connection_options(settings),
         enable_auto_commit=False,
         isolation_level=isolation_level,
         auto_offset_reset="none",
-        max_partition_fetch_bytes=REQUEST_BYTES_MAX,
-        fetch_max_bytes=4 * REQUEST_BYTES_MAX,
         metadata_max_age_ms=30_000,
-        **options,
+        **defaults | options,
     )

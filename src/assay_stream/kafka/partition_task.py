@@ -25,6 +25,7 @@ from assay_stream.errors import ConfigurationError, IntegrityError, OperatingErr
 from assay_stream.kafka.attempts import Plan, Suspicion, SuspicionLevel
 from assay_stream.kafka.batch import AgentFailed, Batch, BatchDropped, BatchHandler
 from assay_stream.kafka.connection import Clients, Consumer
+from assay_stream.kafka.shared_writer import PartWriter, SharedWriter
 from assay_stream.kafka.stage import Stage, StageMetrics
 from assay_stream.kafka.transport import Gathered, TransactionalWriter, positions_of, record_of
 from assay_stream.model.record import Origin, Record, Role
@@ -49,6 +50,7 @@ class TaskContext:
         on_commit: called with the partition number after each batch that was committed.
         on_failure: called with it after each that could not be.
         busy_elsewhere: whether a task has work that this one gives way to.
+        shared_writer: writes for all of them; ``None`` where each has a producer of its own.
     """
 
     settings: Settings
@@ -62,17 +64,26 @@ class TaskContext:
     on_commit: Callable[[int], None]
     on_failure: Callable[[int], None]
     busy_elsewhere: Callable[[], bool]
+    shared_writer: SharedWriter | None = None
 
     @property
     def group_id(self) -> str:
         """The consumer group; transactional ids begin with it."""
         return f"{self.settings.group_prefix}-{self.stage.name}"
 
+    def writer(self, partition: int) -> TransactionalWriter | PartWriter:
+        """Return what a partition is written with: its own producer, or that of the worker."""
+        if self.shared_writer is not None:
+            return PartWriter(self.shared_writer, partition)
+        producer = self.clients.producer(f"{self.group_id}-{partition}")
+        return TransactionalWriter(producer, topics=self.topics, partition_counts=self.partition_counts)
+
 
 class PartitionTask:
     """Runs one input partition number, over all topics of a stage, until it is finished.
 
     Attributes:
+        opening: which time the stage opened partitions; it is higher for those taken over later.
         committed: next offset of each of its partitions, as committed.
         metadata: what was committed with them: the mark of an owner that has begun on records, or nothing.
         suspicion: which records the owner before this one makes suspect.
@@ -81,17 +92,15 @@ class PartitionTask:
         working_on: the first of the records that are worked on now.
         is_in_thread: whether its thread works on its state now, awaited or not.
         agent_failed: whether it ended because its agent raised.
+        may_go_on: whether it was stopped between two batches, so that its state is what it has committed.
     """
 
     def __init__(self, context: TaskContext, partition: int) -> None:
         self._context = context
         self._stage = context.stage
         self.partition = partition
-        self.writer = TransactionalWriter(
-            context.clients.producer(f"{context.group_id}-{partition}"),
-            topics=context.topics,
-            partition_counts=context.partition_counts,
-        )
+        self.writer = context.writer(partition)
+        self.opening = 0
         self.committed: dict[TopicPartition, int] = {}
         self.metadata = ""
         self.suspicion = Suspicion()
@@ -107,6 +116,7 @@ class PartitionTask:
         self.buffered = 0
         self.buffered_since_s: float | None = None
         self.agent_failed = False
+        self.may_go_on = False
         self.running: asyncio.Task[None] | None = None
 
     @property
@@ -115,14 +125,23 @@ class PartitionTask:
         return 0.0 if self.running is None else self._thread.busy_s
 
     @property
+    def noted(self) -> dict[TopicPartition, tuple[int | None, str]]:
+        """What the group's committed offsets and their metadata are, unless somebody else has committed."""
+        return {tp: (None if offset < 0 else offset, self.metadata) for tp, offset in self.committed.items()}
+
+    @property
     def has_work(self) -> bool:
         """Whether it has records that need not wait."""
         return len(self._records) > self.buffered
 
     def start(self, consumer: Consumer, *, records_max: int) -> None:
+        """Begin, or go on after ``finish`` if that is allowed; the consumer stands where the task goes on."""
         self._consumer = consumer
+        self._member = consumer.member()
         self._records_max = records_max
         self._thread = self._stage.thread(self.partition)
+        self._records, self.buffered, self.buffered_since_s = [], 0, None
+        self._is_finishing = self._is_dropped = self.may_go_on = False
         self.running = asyncio.create_task(self._run(), name=f"{self._stage.name}-{self.partition}")
 
     async def finish(self, limit_s: float) -> None:
@@ -135,12 +154,15 @@ class PartitionTask:
         self._is_finishing = True
         if not self._is_idle:
             await asyncio.wait([self.running], timeout=limit_s)
+        # Cancelling ends a batch in hand, which leaves the task idle, too.
+        was_idle = self._is_idle
         self._is_dropped = True
         self.running.cancel()
         ended, _ = await asyncio.wait([self.running], timeout=_CANCELLING_S)
         for task in ended:
             # Unless somebody asks for it, asyncio logs the traceback of a dropped batch as an error.
             error = None if task.cancelled() else task.exception()
+            self.may_go_on = was_idle and error is None
             if error is not None and not isinstance(error, BatchDropped):
                 _log.warning("partition_closed_after", stage=self._stage.name, error=str(error))
 
@@ -301,7 +323,7 @@ class PartitionTask:
     async def _write(self, outputs: Gathered, positions: dict[TopicPartition, int], *, metadata: str) -> None:
         writing_s = time.monotonic()
         try:
-            await self.writer.write(outputs, positions, self._context.group_id, metadata=metadata)
+            await self.writer.write(outputs, positions, self._member, metadata=metadata)
         except MAY_PASS:
             self._context.on_failure(self.partition)
             raise

@@ -1,11 +1,14 @@
-"""Opening and closing the partition tasks of a stage.
+"""Opening, pausing and closing the partition tasks of a stage.
 
-The order of opening is what keeps others out (``docs/adr/0003``): first the producer, which ends the transaction of
-the previous owner and fences it; then the stage's state, from the committed end of its topic; then the start positions.
+1. The order of opening is what keeps others out (``docs/adr/0003``): first the producer, which ends the transaction
+   of the previous owner and fences it; then the start positions, once no open transaction has any; then the stage's
+   state, from the committed end of its topic.
+2. A rebalance pauses tasks between two batches. One whose partition comes back goes on with its producer and state.
+   If it had another owner meanwhile, that one has fenced the producer: the next commit fails, and it is opened anew.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Sequence
 
 import structlog
 from aiokafka import TopicPartition
@@ -25,13 +28,24 @@ class PartitionTasks:
         self._context = context
         self._stage = context.stage
         self._open: dict[int, PartitionTask] = {}
+        self._paused: dict[int, PartitionTask] = {}
         self._dropped: list[PartitionTask] = []
+        self._openings = 0
         self._own_marks: dict[int, tuple[dict[TopicPartition, int], str, Suspicion]] = {}
         """Marks of tasks whose agent raised. This process lives, so they do not tell of an owner that ended."""
 
     @property
     def partitions(self) -> set[int]:
         return set(self._open)
+
+    @property
+    def paused(self) -> list[int]:
+        """Partitions whose tasks wait for the end of a rebalance, those opened first at the front.
+
+        Of those opened together, such as need the same are next to each other, and so stay together.
+        """
+        opened = {partition: task.opening for partition, task in self._paused.items()}
+        return sorted(opened, key=lambda partition: (opened[partition], self._stage.needed_by(partition), partition))
 
     @property
     def open_tasks(self) -> list[PartitionTask]:
@@ -52,32 +66,72 @@ class PartitionTasks:
         Raises:
             KafkaError: a task could not be opened; those that could are open.
         """
-        await _every(self._open_task(consumer, partition) for partition in sorted(partitions))
-        records_max = max(self._context.settings.batch_records_max // len(self._open), 1)
-        for task in self._open.values():
-            if task.running is None:
-                task.start(consumer, records_max=records_max)
+        chosen = set(partitions)
+        self._openings += 1
+        try:
+            await self._resume(consumer, [task for task in self._paused.values() if task.partition in chosen])
+            await _every(self._open_task(consumer, partition) for partition in sorted(chosen - self._open.keys()))
+        finally:
+            records_max = max(self._context.settings.batch_records_max // max(len(self._open), 1), 1)
+            for task in self._open.values():
+                if task.running is None:
+                    task.start(consumer, records_max=records_max)
 
-    async def close(self, limit_s: float) -> None:
-        """Close every task; what was not committed is left to the next owner."""
-        tasks, self._open = self._open, {}
-        await asyncio.gather(*(task.finish(limit_s) for task in tasks.values()))
-        self._dropped += [task for task in tasks.values() if task.is_in_thread]
-        for partition, task in tasks.items():
-            self._stage.close(partition)
+    async def pause(self, limit_s: float) -> None:
+        """Let the batches in hand be committed and stop; close tasks that cannot go on from where they are."""
+        tasks, self._open = list(self._open.values()), {}
+        await asyncio.gather(*(task.finish(limit_s) for task in tasks))
+        for task in tasks:
+            if task.may_go_on:
+                task.running = None
+                self._paused[task.partition] = task
+        await self._discard([task for task in tasks if not task.may_go_on])
+
+    async def close(self, limit_s: float, partitions: Iterable[int]) -> None:
+        """Close tasks, open or paused; what was not committed is left to the next owner."""
+        chosen = set(partitions)
+        tasks = [task for task in (*self._open.values(), *self._paused.values()) if task.partition in chosen]
+        self._open = {partition: task for partition, task in self._open.items() if partition not in chosen}
+        self._paused = {partition: task for partition, task in self._paused.items() if partition not in chosen}
+        await asyncio.gather(*(task.finish(limit_s) for task in tasks))
+        await self._discard(tasks)
+
+    async def _discard(self, tasks: list[PartitionTask]) -> None:
+        self._dropped += [task for task in tasks if task.is_in_thread]
+        for task in tasks:
+            self._stage.close(task.partition)
             if task.agent_failed and task.metadata:
-                self._own_marks[partition] = (task.committed, task.metadata, task.suspicion)
-        await _every(task.writer.close() for task in tasks.values())
+                self._own_marks[task.partition] = (task.committed, task.metadata, task.suspicion)
+        await _every(task.writer.close() for task in tasks)
+
+    async def _resume(self, consumer: Consumer, tasks: Sequence[PartitionTask]) -> None:
+        """Set the consumer to where paused tasks go on; close those that had another owner."""
+        if not tasks:
+            return
+        positions = {tp: offset for task in tasks for tp, offset in task.committed.items()}
+        if self._context.shared_writer is not None:
+            # The worker's producer has the transactional id of one partition only: an owner of another need not have
+            # fenced it, but has committed offsets.
+            noted = await consumer.committed_with_metadata(positions)
+            outdated = [task for task in tasks if any(noted.get(tp, (None, "")) != at for tp, at in task.noted.items())]
+            await self.close(0.0, [task.partition for task in outdated])
+            tasks = [task for task in tasks if task not in outdated]
+        beginnings = await consumer.beginning_offsets(positions)
+        for task in tasks:
+            for tp, offset in task.committed.items():
+                consumer.seek(tp, self._start(tp, None if offset < 0 else offset, beginnings[tp]))
+            self._open[task.partition] = self._paused.pop(task.partition)
 
     async def _open_task(self, consumer: Consumer, partition: int) -> None:
         inputs = self._inputs(partition)
         task = PartitionTask(self._context, partition)
+        task.opening = self._openings
         try:
             await task.writer.open()
+            noted = await consumer.committed_with_metadata(inputs)
             overriding = await self._stage.open(partition)
             done_before = await self._stage.done_before(partition)
             beginnings = await consumer.beginning_offsets(inputs)
-            noted = await consumer.committed_with_metadata(inputs)
             task.metadata = next((metadata for _, metadata in noted.values() if metadata), "")
             for topic_partition in inputs:
                 committed, _ = noted.get(topic_partition, (None, ""))

@@ -63,6 +63,7 @@ class Stage(Generic[State]):
         state_role: the compacted topic that holds the state; ``None`` where nothing is kept.
         thread: what all partitions work in, where they share state; otherwise each has a thread of its own.
         piece_records: records processed between two looks at the clock; many where each takes microseconds.
+        shares_transactions: whether partitions of a worker are written together.
     """
 
     def __init__(
@@ -76,10 +77,12 @@ class Stage(Generic[State]):
         state_role: Role | None = None,
         thread: StateThread | None = None,
         piece_records: int = 1,
+        shares_transactions: bool = False,
     ) -> None:
         self.name = name
         self.input_roles = input_roles
         self.piece_records = piece_records
+        self.shares_transactions = shares_transactions
         self._clients = clients
         self._topics = topics
         self._new_state = new_state
@@ -135,6 +138,10 @@ class Stage(Generic[State]):
         thread = self._threads.pop(partition, None)
         if thread is not None and thread is not self._shared_thread:
             thread.close()
+
+    def needed_by(self, partition: int) -> int:
+        """Return a number that partitions share that need the same to be worked on."""
+        return 0
 
     async def done_before(self, partition: int) -> Mapping[TopicPartition, int]:
         """Return positions before which everything is done, as the stage's own output shows."""

@@ -3,7 +3,7 @@
 1. A batch of an input partition is read, given to the agent, and its outputs, state and offsets are committed in one
    transaction.
 2. One transactional producer per input partition: opening it fences the previous owner (``docs/adr/0003``).
-3. A batch that fails makes its task unusable; all tasks of the stage are closed and opened again.
+3. A batch that fails makes its task unusable: it is closed and opened again, and the other partitions go on.
 4. A record that is worked on for too long stops the worker: a thread cannot be stopped (``docs/adr/0018``).
 5. An agent that raises on a batch again and again stops the worker (``docs/adr/0022``).
 """
@@ -19,16 +19,17 @@ from typing import Any
 
 import structlog
 from aiokafka import ConsumerRebalanceListener, TopicPartition
-from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
+from assay_stream.kafka.assignor import StickyAssignor
 from assay_stream.kafka.batch import AgentFailed, BatchDropped, BatchHandler
 from assay_stream.kafka.connection import Clients, Consumer, KafkaClients
 from assay_stream.kafka.partition_task import MAY_PASS, PartitionTask, TaskContext
 from assay_stream.kafka.partition_tasks import PartitionTasks
 from assay_stream.kafka.refusals import explained
+from assay_stream.kafka.shared_writer import SharedWriter
 from assay_stream.kafka.stage import Stage, StageMetrics
 from assay_stream.model.record import Role
 
@@ -40,7 +41,15 @@ _AGENT_FAILURES_MAX = 3
 """What an agent raises is mostly the same the next time."""
 _REOPENING_PAUSE_S = 1.0
 _LOOK_S = 0.1
+_FETCH_BYTES = 2 * 1_024 * 1_024
+"""Of one partition: about what a turn takes. A client fetches no more of a partition until all it has is taken, so
+what is larger is not fetched ahead while a turn is worked on. Brokers send a larger record whole."""
+_FETCH_WAIT_MS_MAX = 500
+_FETCH_PARTITIONS = 8
+"""How many such pieces one answer has at most, which bounds what waits in memory."""
 _BUFFERED_READY_LIMIT_S = 5.0
+_HEARTBEAT_MS = 1_000
+"""Members learn of a rebalance by heartbeat, and those that have learnt of it wait for the others."""
 _POLL_INTERVAL_MS = 2**31 - 1
 """Calls may wait for the registry for ever, so a long time between two polls is no sign of death."""
 
@@ -50,10 +59,10 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         self._task = task
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        await self._task.give_up(limit_s=self._task.revocation_limit_s)
+        await self._task.give_up()
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        self._task.take_over({tp.partition for tp in assigned})
+        self._task.take_over(self._task.whole_numbers(assigned))
 
 
 class StageTask:
@@ -80,11 +89,21 @@ class StageTask:
         self._settings = settings
         self._stage = stage
         self._metrics = StageMetrics() if metrics is None else metrics
+        clients = KafkaClients(settings) if clients is None else clients
+        group_id = f"{settings.group_prefix}-{stage.name}"
+        shared_writer = None
+        if stage.shares_transactions:
+            shared_writer = SharedWriter(
+                lambda partition: clients.group_producer(f"{group_id}-{partition}"),
+                working=lambda: sum(task.has_work for task in self._tasks.open_tasks),
+                topics=topics,
+                partition_counts=partition_counts,
+            )
         self._context = TaskContext(
             settings=settings,
             stage=stage,
             agent=agent,
-            clients=KafkaClients(settings) if clients is None else clients,
+            clients=clients,
             topics=topics,
             partition_counts=partition_counts,
             metrics=self._metrics,
@@ -92,6 +111,7 @@ class StageTask:
             on_commit=self._note_commit,
             on_failure=self._note_failure,
             busy_elsewhere=lambda: any(task.has_work for task in gives_way_to),
+            shared_writer=shared_writer,
         )
         self._tasks = PartitionTasks(self._context)
         self._tasks_lock = asyncio.Lock()
@@ -160,9 +180,14 @@ class StageTask:
         consumer = self._consumer = self._context.clients.consumer(
             group_id=self._context.group_id,
             session_timeout_ms=self._settings.session_timeout_ms,
-            heartbeat_interval_ms=self._settings.session_timeout_ms // 3,
+            heartbeat_interval_ms=min(self._settings.session_timeout_ms // 3, _HEARTBEAT_MS),
             max_poll_interval_ms=_POLL_INTERVAL_MS,
-            partition_assignment_strategy=(RangePartitionAssignor,),
+            # Brokers answer a connection in order: what else is asked waits for the fetch, and records of one partition
+            # wait for those of others.
+            fetch_max_wait_ms=min(self._settings.poll_timeout_ms, _FETCH_WAIT_MS_MAX),
+            max_partition_fetch_bytes=_FETCH_BYTES,
+            fetch_max_bytes=_FETCH_PARTITIONS * _FETCH_BYTES,
+            partition_assignment_strategy=(StickyAssignor(lambda: self._tasks.paused),),
         )
         consumer.subscribe([self._context.topics[role] for role in self._stage.input_roles], listener=_Listener(self))
         try:
@@ -170,24 +195,37 @@ class StageTask:
             while not self._stopping.is_set():
                 await self._turn(consumer)
         finally:
-            # Where it stops by itself something is wrong, and nothing in hand is worth a wait.
-            await self.give_up(limit_s=self._settings.stop_limit_s if self._stopping.is_set() else 0.0)
+            self._unsettle()
+            async with self._tasks_lock:
+                # Where it stops by itself something is wrong, and nothing in hand is worth a wait.
+                limit_s = self._settings.stop_limit_s if self._stopping.is_set() else 0.0
+                await self._close(limit_s, self._tasks.partitions.union(self._tasks.paused))
             await consumer.stop()
 
-    async def give_up(self, *, limit_s: float) -> None:
-        """Close every partition task: the partitions may be someone else's next.
+    async def give_up(self) -> None:
+        """Pause every partition task: the partitions may be someone else's next, and most come back."""
+        self._unsettle()
+        async with self._tasks_lock:
+            await self._tasks.pause(self.revocation_limit_s)
+            self._metrics.buffered(0)
 
-        Args:
-            limit_s: how long to wait for what is in hand, seconds. What takes longer is left to the next owner.
-        """
+    def _unsettle(self) -> None:
         self._settled = False
         self._generation += 1
-        async with self._tasks_lock:
-            self._assigned = set()
-            await self._close(limit_s)
+        self._assigned = set()
+
+    def whole_numbers(self, assigned: Iterable[TopicPartition]) -> set[int]:
+        """Return the partition numbers of which every input topic's partition is assigned, and added ones.
+
+        While some members of a group read more topics than others, as when the mode changes, two of them may share
+        the partitions of one number: neither opens it then.
+        """
+        roles, known = self._stage.input_roles, self._context.partition_counts
+        counts = Counter(tp.partition for tp in assigned)
+        return {number for number, count in counts.items() if count == len(roles) or number >= known[roles[0]]}
 
     def take_over(self, partitions: set[int]) -> None:
-        """Note which partition numbers are ours now; the main loop opens them."""
+        """Note which partition numbers are ours now; the main loop opens them, and closes what is not."""
         self._generation += 1
         self._assigned = partitions
         self._settled = True
@@ -199,7 +237,7 @@ class StageTask:
         try:
             dropped = {task.partition for task in self._tasks.dropped}
             missing = self._assigned - self._tasks.partitions - dropped
-            if missing:
+            if self._settled and (missing or self._tasks.paused):
                 await self._open(consumer, missing, generation)
             await self._look(consumer)
         except (AgentFailed, *MAY_PASS) as error:
@@ -242,17 +280,25 @@ class StageTask:
             if self._generation != generation:
                 return
             started_s, self._is_opening = time.monotonic(), True
+            kept = missing.intersection(self._tasks.paused)
             try:
+                await self._close(0.0, set(self._tasks.paused) - missing)
                 await self._tasks.open(consumer, missing)
             finally:
                 self._is_opening, self._moved_s = False, time.monotonic()
             seconds = self._moved_s - started_s
             self._metrics.opened(len(missing), seconds=seconds)
-            _log.info("partitions_open", stage=self._stage.name, partitions=sorted(missing), seconds=round(seconds, 3))
+            _log.info(
+                "partitions_open",
+                stage=self._stage.name,
+                partitions=sorted(missing),
+                kept=sorted(kept),
+                seconds=round(seconds, 3),
+            )
 
-    async def _close(self, limit_s: float) -> None:
-        await self._tasks.close(limit_s)
-        self._metrics.buffered(0)
+    async def _close(self, limit_s: float, partitions: Iterable[int]) -> None:
+        await self._tasks.close(limit_s, partitions)
+        self._metrics.buffered(sum(task.buffered for task in self._tasks.open_tasks))
 
     def _note_commit(self, partition: int) -> None:
         # A turn with nothing to do proves nothing; a batch that was written does.
@@ -272,7 +318,8 @@ class StageTask:
         _log.warning("partitions_reopening", stage=self._stage.name, error=cause, attempt=failures)
         self._metrics.reopened()
         async with self._tasks_lock:
-            await self._close(self.revocation_limit_s)
+            ended = [task.partition for task in self._tasks.open_tasks if task.running and task.running.done()]
+            await self._close(0.0, ended)
         # A fenced task's partition has a new owner, who will have it for good once the group has noticed: let it.
         await asyncio.sleep(_REOPENING_PAUSE_S * failures)
 

@@ -13,6 +13,7 @@ from aiokafka.structs import ConsumerRecord
 
 from assay_stream.canonical.digest import sha256_of
 from assay_stream.kafka.connection import Consumer
+from assay_stream.kafka.group_protocol import GroupMember
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Origin, Output, Record, Role, made_of
@@ -145,12 +146,13 @@ class TransactionalWriter:
         return Gathered(self._producer.create_batch, self._topics, self._partition_counts)
 
     async def write(
-        self, gathered: Gathered, offsets: Mapping[TopicPartition, int], group_id: str, *, metadata: str = ""
+        self, gathered: Gathered, offsets: Mapping[TopicPartition, int], group: GroupMember, *, metadata: str = ""
     ) -> None:
         """Write outputs and commit input offsets in one transaction.
 
         Args:
             offsets: next offset to read of each input partition.
+            group: whose offsets; a generation is not needed, since the transactional id keeps other owners out.
 
         Raises:
             KafkaError: nothing was written then; the writer must be closed.
@@ -163,7 +165,8 @@ class TransactionalWriter:
             for (topic, partition), builders in batches.items()
             for batch in builders
         ]
-        await producer.send_offsets_to_transaction({tp: (offset, metadata) for tp, offset in offsets.items()}, group_id)
+        positions = {tp: (offset, metadata) for tp, offset in offsets.items()}
+        await producer.send_offsets_to_transaction(positions, group.group_id)
         await asyncio.gather(*deliveries)
         await producer.commit_transaction()
 

@@ -1,5 +1,7 @@
 """Exactly once without a broker: a stage on the in-memory cluster, under failures, kills and zombies.
 
+Every test runs twice: with a producer for each partition, and with one for all partitions of a worker.
+
 The agent numbers the records of a partition: each output holds its record and how many there were so far. So an
 output that is lost, doubled or made from a lost state shows.
 """
@@ -9,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -44,6 +46,14 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_LOOK_S", 0.005)
 
 
+@pytest.fixture(autouse=True, params=["own producers", "shared producer"])
+def shares_transactions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether the partitions of a worker are written together."""
+    is_shared: bool = request.param == "shared producer"
+    monkeypatch.setattr(NumberStage, "shares_transactions", is_shared)
+    return is_shared
+
+
 @pytest.fixture
 def cluster() -> MemoryCluster:
     """Two input partitions; in the first, some records."""
@@ -75,6 +85,7 @@ class NumberStage(Stage[StateTable]):
     """A stage that keeps how many records there were, and may find only some of them ready."""
 
     ready_records = RECORDS
+    shares_transactions = False
 
     def __init__(self, cluster: MemoryCluster) -> None:
         super().__init__(
@@ -84,6 +95,7 @@ class NumberStage(Stage[StateTable]):
             topics=TOPICS,
             state_role=Role.ALERT_STATES,
             new_state=lambda partition: StateTable(Role.ALERT_STATES, partition, INPUT),
+            shares_transactions=NumberStage.shares_transactions,
         )
 
     def admit(self, records: Sequence[Record], _: object) -> int:
@@ -175,25 +187,29 @@ def fault(cluster: MemoryCluster, at_request: int, error: BaseException) -> Iter
 
 
 REQUESTS = range(1, 31)
-"""Starting two producers, a marked batch of few records and the batches behind it."""
+"""Starting two producers, a marked batch of few records and the batches behind it; fewer do where these are shared."""
 
 
 @pytest.mark.parametrize("at_request", REQUESTS)
-async def test_a_request_that_fails_loses_and_doubles_nothing(cluster: MemoryCluster, at_request: int) -> None:
+async def test_a_request_that_fails_loses_and_doubles_nothing(
+    cluster: MemoryCluster, at_request: int, *, shares_transactions: bool
+) -> None:
     """Whichever it is: the transaction is undone, and the batch done again."""
     with fault(cluster, at_request, KafkaError("the broker is away")) as asked:
         NumberStage.ready_records = 2
         await finish(cluster)
     assert written(cluster) == expected()
-    assert len(asked) >= at_request
+    assert shares_transactions or len(asked) >= at_request, "fewer requests do where partitions are written together"
 
 
 @pytest.mark.parametrize("at_request", REQUESTS)
-async def test_a_worker_that_is_killed_loses_and_doubles_nothing(cluster: MemoryCluster, at_request: int) -> None:
+async def test_a_worker_that_is_killed_loses_and_doubles_nothing(
+    cluster: MemoryCluster, at_request: int, *, shares_transactions: bool
+) -> None:
     """At whichever request it dies, the next one restores and goes on."""
     with fault(cluster, at_request, KilledError()):
         NumberStage.ready_records = 2
-        with pytest.raises(KilledError):
+        with suppress(KilledError) if shares_transactions else pytest.raises(KilledError):
             await finish(cluster)
     await finish(cluster)
     assert written(cluster) == expected()
@@ -286,6 +302,95 @@ async def test_a_rebalance_hands_partitions_over(cluster: MemoryCluster) -> None
     await asyncio.gather(*tasks)
     for partition in (0, 1):
         assert written(cluster, partition) == expected(RECORDS + 20)
+
+
+def producers_started(cluster: MemoryCluster, partition: int) -> int:
+    """How often the transactional id of a partition was taken: its producers' epochs."""
+    return cluster._epochs[f"{GROUP}-{partition}"]
+
+
+async def test_a_partition_that_stays_over_a_rebalance_keeps_its_producer_and_state(cluster: MemoryCluster) -> None:
+    """Only what moves is opened anew, when a worker comes and when it goes."""
+    publish(cluster, range(RECORDS), partition=1)
+    first, second = a_task(cluster), a_task(cluster)
+    staying = asyncio.create_task(first.run())
+    await until(lambda: committed(cluster) == committed(cluster, 1) == RECORDS)
+    passing = asyncio.create_task(second.run())
+    await until(lambda: second.ready and first.ready)
+    publish(cluster, [RECORDS], partition=0)
+    publish(cluster, [RECORDS], partition=1)
+    await until(lambda: committed(cluster) == committed(cluster, 1) == RECORDS + 1)
+    second.stop()
+    await passing
+    await until(lambda: first.ready)
+    publish(cluster, [RECORDS + 1], partition=0)
+    await until(lambda: committed(cluster) >= RECORDS + 2)
+    assert (producers_started(cluster, 0), producers_started(cluster, 1)) == (1, 3)
+    assert written(cluster) == expected(RECORDS + 2)
+    assert written(cluster, 1) == expected(RECORDS + 1)
+    first.stop()
+    await staying
+
+
+async def test_a_partition_that_had_another_owner_meanwhile_is_opened_anew(cluster: MemoryCluster) -> None:
+    """The task that was kept for it is fenced: its position and its state are of long ago."""
+    old = a_task(cluster)
+    running = asyncio.create_task(old.run())
+    await until(lambda: committed(cluster) == RECORDS)
+    cluster.expel(old._consumer)
+    await old.give_up()
+    publish(cluster, range(RECORDS, RECORDS + 3))
+    await run_until(a_task(cluster), lambda: committed(cluster) >= RECORDS + 3)
+    returning: Any = old._consumer
+    await cluster._groups[GROUP].join(returning)
+    publish(cluster, range(RECORDS + 3, RECORDS + 5))
+    await until(lambda: len(written(cluster)) == RECORDS + 5)
+    assert written(cluster) == expected(RECORDS + 5)
+    assert old._reopenings + producers_started(cluster, 0) >= 3
+    old.stop()
+    await running
+
+
+async def test_a_partition_that_alone_had_another_owner_is_opened_anew(cluster: MemoryCluster) -> None:
+    """Its offsets tell, where nobody has taken the transactional id that the worker's producer has."""
+    publish(cluster, range(RECORDS), partition=1)
+    old = a_task(cluster)
+    running = asyncio.create_task(old.run())
+    await until(lambda: committed(cluster) == committed(cluster, 1) == RECORDS)
+    taken = producers_started(cluster, 0)
+    cluster.expel(old._consumer)
+    await old.give_up()
+    publish(cluster, range(RECORDS, RECORDS + 3), partition=1)
+    await run_until(a_task(cluster), lambda: committed(cluster, 1) >= RECORDS + 3)
+    cluster._epochs[f"{GROUP}-0"] = taken  # as if the other worker had owned the second partition only
+    returning: Any = old._consumer
+    await cluster._groups[GROUP].join(returning)
+    publish(cluster, range(RECORDS + 3, RECORDS + 5), partition=1)
+    await until(lambda: len(written(cluster, 1)) >= RECORDS + 5)
+    assert written(cluster, 1) == expected(RECORDS + 5)
+    old.stop()
+    await running
+
+
+async def test_a_partition_that_fails_stops_no_other(cluster: MemoryCluster) -> None:
+    """Its task alone is closed and opened again, as often as it fails."""
+    publish(cluster, range(RECORDS), partition=1)
+    is_healed = False
+
+    async def failing_in_one(batch: Batch[StateTable]) -> None:
+        if batch.partition == 1 and not is_healed:
+            raise OSError("an agent's own")
+        await batch.process(number)
+
+    task = a_task(cluster, failing_in_one)
+    running = asyncio.create_task(task.run())
+    await until(lambda: producers_started(cluster, 1) >= 3 and committed(cluster) == RECORDS)
+    is_healed = True
+    await until(lambda: committed(cluster, 1) == RECORDS)
+    assert producers_started(cluster, 0) == 1
+    assert written(cluster, 1) == expected()
+    task.stop()
+    await running
 
 
 async def test_a_state_topic_that_lost_records_starts_over(cluster: MemoryCluster) -> None:

@@ -99,13 +99,13 @@ async def test_batches_of_others_do_not_hide_one_that_always_fails(task: StageTa
 async def test_a_task_is_ready_only_while_the_group_has_told_its_share(task: StageTask) -> None:
     """Before the first assignment and during a rebalance it is not; with no partition to do it is."""
     assert not task.ready
-    await task.give_up(limit_s=0)  # as the client asks of every member before it joins
+    await task.give_up()  # as the client asks of every member before it joins
     assert not task.ready
     task.take_over(set())
     assert task.ready
     task.take_over({0})
     assert not task.ready
-    await task.give_up(limit_s=0)
+    await task.give_up()
     assert not task.ready
 
 

@@ -1,0 +1,75 @@
+"""Which member of a stage's consumer group gets which partitions: as even as can be, and the ones it has had longest.
+
+A partition number goes to one member over all topics of the stage, since its state is about all of them. A member
+that reads fewer topics than others, as while a stage is restarted to read one more, gets those that it reads. What
+aiokafka brings does not fit: its range assignor moves most partitions whenever a member comes or goes, and its sticky
+one shares out each topic by itself and keeps its state in the class, for all groups of a process.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import orjson
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
+
+_VERSION = 0
+
+
+class StickyAssignor:
+    """What aiokafka asks for as a partition assignment strategy, with a state of its own for each consumer.
+
+    Args:
+        open_partitions: returns the partition numbers that this member has open, the oldest first.
+    """
+
+    name = "assay-sticky"
+
+    def __init__(self, open_partitions: Callable[[], Sequence[int]]) -> None:
+        self._open_partitions = open_partitions
+
+    def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
+        user_data = orjson.dumps(list(self._open_partitions()))
+        return ConsumerProtocolMemberMetadata(_VERSION, list(topics), user_data)
+
+    def assign(
+        self, cluster: Any, members: Mapping[str, ConsumerProtocolMemberMetadata]
+    ) -> dict[str, ConsumerProtocolMemberAssignment]:
+        topics = {topic for member in members.values() for topic in member.subscription}
+        numbers = {topic: set(cluster.partitions_for_topic(topic) or ()) for topic in sorted(topics)}
+        claims = {name: _claims(member.user_data) for name, member in members.items()}
+        shares = share_out(set().union(*numbers.values()), claims)
+        return {
+            name: ConsumerProtocolMemberAssignment(
+                _VERSION, [(topic, sorted(share & numbers[topic])) for topic in sorted(members[name].subscription)], b""
+            )
+            for name, share in shares.items()
+        }
+
+    def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
+        """Nothing to note: what is open is asked for."""
+
+
+def share_out(numbers: Collection[int], claims: Mapping[str, Iterable[int]]) -> dict[str, set[int]]:
+    """Return the partition numbers of each member: their counts differ by one at most.
+
+    Args:
+        claims: what each member would keep, in order of preference. The first by name gets what two of them claim.
+    """
+    each, larger_shares = divmod(len(numbers), len(claims))
+    left, shares = set(numbers), dict[str, set[int]]()
+    for name in sorted(claims):
+        kept = [number for number in dict.fromkeys(claims[name]) if number in left][: each + (larger_shares > 0)]
+        larger_shares -= len(kept) > each
+        shares[name] = set(kept)
+        left -= shares[name]
+    for number in sorted(left):
+        min(shares.items(), key=lambda share: (len(share[1]), share[0]))[1].add(number)
+    return shares
+
+
+def _claims(user_data: bytes | None) -> list[int]:
+    try:
+        return [int(number) for number in orjson.loads(user_data or b"[]")]
+    except (ValueError, TypeError):
+        # Another member's: what cannot be read claims nothing.
+        return []

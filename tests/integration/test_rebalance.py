@@ -1,0 +1,117 @@
+"""One worker restarts beside another: what the other owned goes on, with the producers it had."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from datetime import timedelta
+
+import pytest
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
+from assay_stream.model.record import Role
+from tests.support.deployment import Deployment, Worker, payload
+from tests.support.fleet import START, a_call_by, a_listing
+
+pytestmark = pytest.mark.kafka
+
+STOP_LIMIT_S = 3.0
+"""For how long evidence of partitions that stay may pause: a heartbeat and some requests, on a machine that is busy."""
+
+
+async def epochs(deployment: Deployment) -> dict[str, int]:
+    """The epoch of each transactional id of the deployment, as the coordinator has logged it."""
+    consumer = AIOKafkaConsumer(bootstrap_servers=deployment.bootstrap)
+    await consumer.start()
+    found: dict[str, int] = {}
+    try:
+        topic = "__transaction_state"
+        await consumer._client.add_topic(topic)
+        partitions = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
+        consumer.assign(partitions)
+        await consumer.seek_to_beginning(*partitions)
+        for partition, end in (await consumer.end_offsets(partitions)).items():
+            while await consumer.position(partition) < end:
+                for records in (await consumer.getmany(partition, timeout_ms=100)).values():
+                    for record in records:
+                        if record.value is not None:
+                            # Key: version, length and name; value: version, producer id and epoch.
+                            found[record.key[4:].decode()] = int.from_bytes(record.value[10:12], "big")
+    finally:
+        await consumer.stop()
+    return {name: epoch for name, epoch in found.items() if name.startswith(f"{deployment.settings.group_prefix}-")}
+
+
+def owned(worker: Worker, stage: str) -> set[int]:
+    """The partitions that a worker took over last."""
+    lines = [json.loads(line) for line in worker.log.read_text().splitlines() if '"partitions_assigned"' in line]
+    return set(next(line["partitions"] for line in reversed(lines) if line["stage"] == stage))
+
+
+async def put_calls(deployment: Deployment, stopping: asyncio.Event) -> int:
+    """Publish calls under ever other keys until told to stop; returns how many."""
+    count = 0
+    while not stopping.is_set():
+        calls = [a_call_by(0, 0, count + number, START + timedelta(seconds=1), None) for number in range(6)]
+        await deployment.send(Role.CALLS, [(b"%d" % (count + i), call[2]) for i, call in enumerate(calls)])
+        count += len(calls)
+        await asyncio.sleep(0.05)
+    return count
+
+
+async def longest_pause(deployment: Deployment, partitions: set[int], stopping: asyncio.Event) -> float:
+    """For how long no evidence came into any of some partitions, at most, seconds."""
+    topic = deployment.topics[Role.EVIDENCE]
+    watched = [TopicPartition(topic, number) for number in sorted(partitions)]
+    consumer = AIOKafkaConsumer(bootstrap_servers=deployment.bootstrap)
+    await consumer.start()
+    longest, ends = 0.0, await consumer.end_offsets(watched)
+    moved = dict.fromkeys(watched, time.monotonic())
+    try:
+        while not stopping.is_set():
+            await asyncio.sleep(0.02)
+            now, latest = time.monotonic(), await consumer.end_offsets(watched)
+            longest = max(longest, *(now - at for at in moved.values()))
+            moved |= {partition: now for partition in watched if latest[partition] > ends[partition]}
+            ends = latest
+    finally:
+        await consumer.stop()
+    return longest
+
+
+async def test_a_restart_stops_only_what_the_worker_owned(deployment: Deployment) -> None:
+    """The other's partitions pause for a moment, keep their producers, and nothing is lost or doubled."""
+    role, key, value = a_listing(0, 0, 0, 1, START)
+    await deployment.send(role, [(key, value)])
+    staying = deployment.start_worker()
+    await staying.wait_ready()
+    leaving = deployment.start_worker()
+    await leaving.wait_ready()
+    await staying.wait_ready()
+    kept = {stage: owned(staying, stage) for stage in ("registry", "join", "alerts")}
+    assert {len(kept["registry"]), len(kept["alerts"])} == {1}
+    assert len(kept["join"]) in (1, 2)
+    stopping = asyncio.Event()
+    publishing = asyncio.create_task(put_calls(deployment, stopping))
+    await deployment.wait_until_written(Role.EVIDENCE, 60)
+    before = await epochs(deployment)
+    pausing = asyncio.create_task(longest_pause(deployment, kept["join"], stopping))
+    for _ in range(2):
+        assert await asyncio.to_thread(leaving.terminate) == 0
+        leaving = deployment.start_worker()
+        await leaving.wait_ready()
+        await staying.wait_ready()
+    stopping.set()
+    paused = await pausing
+    assert paused < STOP_LIMIT_S
+    assert {stage: owned(staying, stage) for stage in kept} == kept
+    after = await epochs(deployment)
+    moved = {name for name, epoch in after.items() if epoch != before[name]}
+    stayed = {f"{deployment.settings.group_prefix}-{stage}-{number}" for stage in kept for number in kept[stage]}
+    assert stayed <= before.keys()
+    assert moved
+    assert not moved & stayed
+    calls = await publishing
+    evidence = await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) >= calls)
+    assert sorted(int(str(payload(one)["tool_call_id"])[5:]) for one in evidence) == list(range(calls))
