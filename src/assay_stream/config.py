@@ -66,6 +66,18 @@ class Settings(BaseSettings):
         8, description="Partitions of the call and evidence topics, for `topics apply`."
     )
 
+    calls_keyed_by: Literal["anything", "server"] = Field(
+        "anything",
+        description="`server`: each join worker loads only the servers of its own partitions, and the call topic's "
+        "partitions are a multiple of the binding topic's. `anything`: calls may stand in any partition, and each join "
+        "worker loads all servers. The same for every join worker, replay and verification: see `topics plan`.",
+    )
+    call_spread: Annotated[int, Field(ge=1, le=1_000)] = Field(
+        1,
+        description="Over how many partitions `tap`, `ingest` and `publish` spread the calls of one server, among "
+        "those that belong to it: at most call partitions / input partitions.",
+    )
+
     batch_records_max: Annotated[int, Field(ge=1, le=100_000)] = Field(
         10_000, description="Maximum records per poll. Matters only under load: a poll returns whatever is available."
     )
@@ -173,8 +185,13 @@ class Settings(BaseSettings):
 
     state_dir: Path | None = Field(
         None,
-        description="Folder on a local disk where join workers keep older lists; unset: in memory. What they write "
-        "there is gone with their process.",
+        description="Folder on a local disk where a join worker keeps the binding topic as far as it has read it, and "
+        "older lists; unset: in memory. Each worker needs a folder of its own, and it may be deleted.",
+    )
+    state_memory_mib: Annotated[int, Field(ge=1, le=1_048_576)] = Field(
+        512,
+        description="With that folder: what the facts of the servers that a join worker holds in memory may take, "
+        "mebibytes. Servers beyond that are read from the folder when a call asks about them.",
     )
     store: Path | None = Field(
         None, description="Folder of the store that `store run` fills, and that commands and the console read."
@@ -223,6 +240,16 @@ class Settings(BaseSettings):
         except ConfigurationError as error:
             raise ValueError(error.message) from None
         return value
+
+    def home_partitions(self, snapshot_partitions: int | None = None) -> int | None:
+        """Return over how many partitions servers are spread where calls are keyed by server, else ``None``.
+
+        Args:
+            snapshot_partitions: how many the snapshot topic has, as far as known.
+        """
+        if self.calls_keyed_by != "server":
+            return None
+        return self.input_partitions if snapshot_partitions is None else snapshot_partitions
 
     def producer(self) -> Producer:
         """Return what evidence names as its producer: this version, and the commit it was built from."""

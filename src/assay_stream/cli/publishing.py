@@ -201,7 +201,9 @@ def deliver(
         return asyncio.run(_drain(observations, FileSink(output)))
 
     async def publish(settings: Settings) -> int:
-        with ObservationPublisher(connection_options(settings), topics=topic_names(settings)) as publisher:
+        with ObservationPublisher(
+            connection_options(settings), topics=topic_names(settings), call_spread=settings.call_spread
+        ) as publisher:
             return await _drain(observations, publisher)
 
     return on_kafka(command_settings(bootstrap_servers=bootstrap), publish)

@@ -209,7 +209,7 @@ def _calls_of(life: Life, since_ms: int | None) -> Calls | None:
 
 def _pinned_digest(view: AlertView, bindings: Bindings) -> str | None:
     """Return the full digest of the definition that has the approved value, if it was ever observed here."""
-    server = bindings.servers.get(view.fact("mcp_server_id"))
+    server = bindings.find(view.fact("mcp_server_id"))
     if server is None:
         return None
     return full_digest_of(server, view.fact("mcp_pin_scheme"), view.fact("mcp_pin_expected"))

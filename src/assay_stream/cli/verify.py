@@ -105,7 +105,7 @@ def verify(
 
 
 def _verifier(read: Read, settings: Settings, producers: Collection[str], archived: ArchivedOffsets) -> Verifier:
-    history = history_of(read)
+    history = history_of(read, home_partitions=settings.home_partitions())
     check_whole(archived, history.ranges)
     return Verifier(history, redaction=settings.redaction(), call_profile=settings.call_profile, producers=producers)
 

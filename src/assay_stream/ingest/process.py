@@ -93,7 +93,12 @@ def run_ingest(settings: Settings, clients: Path, listener: Listener, *, web_por
     def build(host: Host, counts: PartitionCounts) -> None:
         window = AcceptedWindow()
         options = connection_options(settings)
-        writer = EventWriter(lambda: aiokafka_producer(options, PublisherLimits()), topic_names(settings), window)
+        writer = EventWriter(
+            lambda: aiokafka_producer(options, PublisherLimits()),
+            topic_names(settings),
+            window,
+            call_spread=settings.call_spread,
+        )
 
         def take(records: Sequence[Record]) -> None:
             for record in records:

@@ -48,6 +48,7 @@ class EventWriter:
         producer: makes a client of Kafka, not started.
         topics: names by role.
         now_ms: the time, milliseconds since the epoch.
+        call_spread: over how many partitions the calls of one server are spread.
     """
 
     def __init__(
@@ -58,7 +59,9 @@ class EventWriter:
         *,
         limits: IngestLimits = INGEST_LIMITS,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        call_spread: int = 1,
     ) -> None:
+        self._call_spread = call_spread
         self._make = producer
         self._topics = topics
         self._window = window
@@ -151,7 +154,8 @@ class EventWriter:
         producer = self._producer
         if producer is None:
             return
-        outcomes = await send_all(producer, self._topics, [observation for _, observation in events])
+        observations = [observation for _, observation in events]
+        outcomes = await send_all(producer, self._topics, observations, call_spread=self._call_spread)
         noted = []
         for (mark, _), wait, error in zip(events, waits, outcomes, strict=True):
             if error is None:

@@ -102,7 +102,7 @@ class Join:
 
     def names_known_snapshot(self, event: Call) -> bool:
         """Tell whether a call names a snapshot that is already known: later lists do not change its definition."""
-        server = self.view.servers.get(event.server_id)
+        server = self.view.find(event.server_id)
         return server is not None and event.snapshot_id is not None and server.names(event.snapshot_id)
 
 
@@ -128,7 +128,7 @@ def process(join: Join, record: Record, event: Call | InputError | None = None) 
     elif isinstance(event, InputError):
         return refusal(record, event)
     server_id, time_us = event.server_id, event.time_us
-    server = join.view.servers.get(server_id)
+    server = join.view.find(server_id)
     in_force = _in_force(join, server, record, event)
     binding = in_force.binding
     evaluation = None

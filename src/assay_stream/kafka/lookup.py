@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator, Collection, Iterator
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -11,6 +12,7 @@ from aiokafka.errors import KafkaError
 from assay_stream.alerts.shadowing import shadows_of
 from assay_stream.config import Settings
 from assay_stream.errors import InputError
+from assay_stream.join.routing import call_in
 from assay_stream.kafka.connection import broker_unreachable, start_admin
 from assay_stream.kafka.ranges import Ends, LogRanges
 from assay_stream.kafka.topics import topic_names
@@ -220,7 +222,7 @@ async def joined_ends(settings: Settings) -> Ends:
         ConfigurationError: ``topic_missing``.
         OperatingError: ``broker_unreachable``.
     """
-    committed = await committed_offsets(settings, "join")
+    committed = await _joined(settings)
     topic, ends = topic_names(settings)[Role.CALLS], await note_ends(settings, READ)
     for number, end in ends[Role.CALLS].items():
         ends[Role.CALLS][number] = min(end, committed.get((topic, number), end))
@@ -236,7 +238,7 @@ async def joined_offsets(settings: Settings) -> dict[tuple[str, int], int]:
         ConfigurationError: ``topic_missing``.
         OperatingError: ``broker_unreachable``.
     """
-    committed = await committed_offsets(settings, "join")
+    committed = await _joined(settings)
     written = await note_ends(settings, (Role.EVIDENCE,), isolation_level="read_uncommitted")
     for _ in range(_SETTLE_LOOKS_MAX):
         readable = (await note_ends(settings, (Role.EVIDENCE,)))[Role.EVIDENCE]
@@ -245,6 +247,28 @@ async def joined_offsets(settings: Settings) -> dict[tuple[str, int], int]:
         await asyncio.sleep(_SETTLE_PAUSE_S)
     calls = topic_names(settings)[Role.CALLS]
     return {place: offset for place, offset in committed.items() if place[0] == calls}
+
+
+async def _joined(settings: Settings) -> dict[tuple[str, int], int]:
+    """Return how far the join has come, of calls no further than the first that is re-routed and not joined yet."""
+    committed = await committed_offsets(settings, "join")
+    names = topic_names(settings)
+    calls = {place: offset for place, offset in committed.items() if place[0] == names[Role.CALLS]}
+    if all(topic != names[Role.REROUTED] for topic, _ in committed):
+        return committed
+    partitions = 1 + max((number for _, number in calls), default=-1)
+    # Committed first: what was re-routed before is in the topic, and what is joined later counts as waiting.
+    async with LogRanges(settings, [Role.REROUTED], isolation_level="read_uncommitted") as logs:
+        for number in logs.partitions(Role.REROUTED):
+            first = committed.get((names[Role.REROUTED], number), 0)
+            async for batch in logs.read(Role.REROUTED, number, first=first):
+                for record in batch:
+                    with suppress(InputError):
+                        topic, number_of, offset = call_in(
+                            record, topic=names[Role.CALLS], partitions=partitions
+                        ).origin
+                        calls[topic, number_of] = min(offset, calls.get((topic, number_of), offset))
+    return committed | calls
 
 
 async def committed_offsets(settings: Settings, stage: str) -> dict[tuple[str, int], int]:

@@ -15,6 +15,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
+from assay_stream.kafka.connection import start_admin
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.record import TOPICS, Role
 
@@ -26,7 +27,12 @@ _KEPT = {
     "year": {"cleanup.policy": "delete", "retention.ms": str(365 * _DAY_MS)},
     "always": {"cleanup.policy": "delete", "retention.ms": "-1"},
     "compacted": {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"},
-    # Its records carry event times: by these, copies of old records would expire before they are read.
+    # Copies carry the event times of what they copy: by these, old ones would expire before they are read.
+    "year_of_writing": {
+        "cleanup.policy": "delete",
+        "retention.ms": str(365 * _DAY_MS),
+        "message.timestamp.type": "LogAppendTime",
+    },
     "week": {"cleanup.policy": "delete", "retention.ms": str(7 * _DAY_MS), "message.timestamp.type": "LogAppendTime"},
 }
 
@@ -54,7 +60,7 @@ def topic_table(settings: Settings, *, agents: str = "") -> list[TopicSpec]:
     names = topic_names(settings, agents=agents)
     specs = []
     for role, topic in TOPICS.items():
-        if topic.of_agents and not agents:
+        if (topic.of_agents and not agents) or (topic.if_keyed and settings.calls_keyed_by != "server"):
             continue
         bytes_max = topic.margins * _MARGIN_BYTES + topic.holds_input * DEFAULT_LIMITS.record_bytes_max
         partitions = settings.input_partitions if topic.partitions == "few" else settings.call_partitions
@@ -86,9 +92,11 @@ class TopicState:
 
 
 async def inspect_topics(admin: AIOKafkaAdminClient, settings: Settings, *, agents: str = "") -> list[TopicState]:
-    """Return the state of every topic of ``topic_table`` in the cluster."""
-    specs = topic_table(settings, agents=agents)
+    """Return the state of every topic of ``topic_table`` in the cluster, and of optional ones that are there."""
+    wanted = topic_table(settings, agents=agents)
+    every = topic_table(settings.model_copy(update={"calls_keyed_by": "server"}), agents=agents)
     present = set(await admin.list_topics())
+    specs = [spec for spec in every if spec in wanted or spec.name in present]
     described = await admin.describe_topics([spec.name for spec in specs if spec.name in present])
     partitions = {topic["topic"]: len(topic["partitions"]) for topic in described}
     states = []
@@ -111,10 +119,12 @@ async def apply_topics(admin: AIOKafkaAdminClient, settings: Settings, *, agents
         The names of the topics created.
 
     Raises:
-        ConfigurationError: ``topic_differs`` where a topic exists otherwise than asked for. Nothing is
-            created then.
+        ConfigurationError: ``topic_differs`` where a topic exists otherwise than asked for, or
+            ``partitions_do_not_fit``. Nothing is created then.
         OperatingError: ``topics_not_created``.
     """
+    if settings.calls_keyed_by == "server":
+        check_counts_fit(calls=settings.call_partitions, bindings=settings.input_partitions)
     states = await inspect_topics(admin, settings, agents=agents)
     complaints = [text for state in states if state.partitions for text in _complaints(state)]
     if complaints:
@@ -127,7 +137,7 @@ async def apply_topics(admin: AIOKafkaAdminClient, settings: Settings, *, agents
     if missing:
         await create_topics(admin, settings, missing)
     names = [spec.name for spec in missing]
-    await _wait_for_topics(admin, names)
+    await wait_for_topics(admin, names)
     return names
 
 
@@ -145,7 +155,7 @@ async def create_topics(admin: AIOKafkaAdminClient, settings: Settings, specs: I
     )
 
 
-async def _wait_for_topics(admin: AIOKafkaAdminClient, names: list[str]) -> None:
+async def wait_for_topics(admin: AIOKafkaAdminClient, names: list[str]) -> None:
     """Wait until a broker lists the topics: it answers before it has heard of them itself."""
     limit_s = time.monotonic() + _CREATION_LIMIT_S
     while missing := sorted(set(names) - set(await admin.list_topics())):
@@ -166,6 +176,7 @@ def check_topics(states: list[TopicState], needed: set[Role]) -> dict[Role, int]
         ConfigurationError: ``topic_missing``, ``partition_count`` or ``topic_not_compacted``.
     """
     by_role = {state.spec.role: state for state in states}
+    needed = {role for role in needed if role in by_role or not TOPICS[role].if_keyed}
     missing = [by_role[role].spec.name for role in sorted(needed) if not by_role[role].partitions]
     if missing:
         raise ConfigurationError(
@@ -193,6 +204,21 @@ def check_topics(states: list[TopicState], needed: set[Role]) -> dict[Role, int]
     return {role: by_role[role].partitions for role in needed}
 
 
+def check_counts_fit(*, calls: int, bindings: int) -> None:
+    """Check that each partition of calls belongs to one partition of bindings.
+
+    Raises:
+        ConfigurationError: ``partitions_do_not_fit``.
+    """
+    if calls % bindings:
+        raise ConfigurationError(
+            "partitions_do_not_fit",
+            f"the call topic has {calls} partitions and the binding topic {bindings}: with "
+            "ASSAY_STREAM_CALLS_KEYED_BY=server the first must be a multiple of the second. See what to do: "
+            "assay-stream topics plan",
+        )
+
+
 def _complaints(state: TopicState) -> list[str]:
     texts = []
     if state.partitions != state.spec.partitions:
@@ -202,6 +228,21 @@ def _complaints(state: TopicState) -> list[str]:
         for name, (actual, wanted) in state.differing.items()
     )
     return texts
+
+
+async def origin_of(settings: Settings, role: Role) -> tuple[str, int]:
+    """Return the id of the cluster, and for how long a topic says that a key was deleted, milliseconds.
+
+    Raises:
+        OperatingError: ``broker_unreachable``.
+    """
+    admin = await start_admin(settings)
+    try:
+        cluster = str((await admin.describe_cluster())["cluster_id"])
+        config = await _describe_config(admin, topic_names(settings)[role])
+        return cluster, int(config.get("delete.retention.ms", _DAY_MS))
+    finally:
+        await admin.close()
 
 
 async def _describe_config(admin: AIOKafkaAdminClient, topic: str) -> dict[str, str]:

@@ -38,10 +38,11 @@ class UpstreamStage(NamedTuple):
 
 STEPS = (
     UpstreamStage("registry", (Role.SNAPSHOTS, Role.CONTROL), (Role.DEFINITIONS, Role.FINDINGS)),
-    UpstreamStage("join", (Role.CALLS,), (Role.EVIDENCE, Role.FINDINGS), (Role.EVIDENCE,)),
+    UpstreamStage("join", (Role.CALLS,), (Role.EVIDENCE, Role.FINDINGS, Role.REROUTED), (Role.EVIDENCE,)),
+    UpstreamStage("join", (Role.REROUTED,), (Role.EVIDENCE, Role.FINDINGS)),
     UpstreamStage("alerts", (Role.FINDINGS,), (Role.ALERTS,)),
 )
-"""In the order of their work."""
+"""In the order of their work. Re-routed calls are there only where calls are or were keyed by server."""
 
 _PAUSE_S = 0.02
 _INTERVAL_S = 0.1
@@ -79,7 +80,8 @@ class UpstreamStages:
         steps: Sequence[UpstreamStage] | None = None,
         limit_s: float | None = None,
     ) -> None:
-        self._steps = steps_to(roles) if steps is None else steps
+        steps = steps_to(roles) if steps is None else steps
+        self._steps = [step for step in steps if all(role in partition_counts for role in step.reads)]
         self._limit_s = limit_s
         self._partitions = {
             role: [TopicPartition(topics[role], number) for number in range(partition_counts[role])]
@@ -102,7 +104,7 @@ class UpstreamStages:
     async def run(self) -> None:
         """Keep connections open until stopped."""
         try:
-            for step in self._steps:
+            for step in {step.stage: step for step in self._steps}.values():
                 group_id = f"{self._group_prefix}-{step.stage}"
                 reader = self._clients.consumer(group_id=group_id, isolation_level="read_uncommitted")
                 self._readers[step.stage] = reader

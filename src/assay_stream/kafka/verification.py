@@ -43,7 +43,8 @@ def verified(
             keys = {name.encode() for name in servers}
             return (record for role in _APPLIED for record in logs.all(role) if record.key in keys)
 
-        history = History()
+        home_partitions = settings.home_partitions(len(logs.ranges.partitions(Role.SNAPSHOTS)))
+        history = History(home_partitions=home_partitions)
         for role in _APPLIED:
             for record in logs.all(role):
                 history.take(record)
@@ -57,7 +58,8 @@ def verified(
         for number in logs.ranges.partitions(Role.EVIDENCE):
             if selection.partition not in (None, number) or number % share.of != share.number:
                 continue
-            part = _Partition(logs, verifier, selection, coverage, (topic_names(settings)[Role.CALLS], number))
+            place = (topic_names(settings)[Role.CALLS], number)
+            part = _Partition(logs, verifier, selection, coverage, place)
             for judgement in part.judged(applied):
                 yield verifier, judgement
         if verifier.servers_in_doubt():
@@ -124,8 +126,10 @@ class _Partition:
     def _calls(self) -> Iterator[Record]:
         """Yield the calls from the first that may be selected; without coverage, those that evidence names."""
         asks, selection = self._coverage.asks, self._selection
-        first = selection.from_offset or 0 if asks else self._first_call or 0
-        if asks and selection.since_us is not None:
+        # Evidence of re-routed calls is not in their order: a later record may name an earlier call.
+        is_any = asks or self._logs.ranges.has_rerouted
+        first = selection.from_offset or 0 if is_any else self._first_call or 0
+        if is_any and selection.since_us is not None:
             # Its event time may lie after its record's own by as much, and no more.
             since_ms = max(0, selection.since_us // 1_000 - DEFAULT_LIMITS.future_max_ms)
             first = max(first, self._logs.run(self._logs.ranges.offset_at(Role.CALLS, self._number, since_ms)))
@@ -136,7 +140,7 @@ class _Partition:
 
     def _may_have_evidence(self, call: Record) -> bool:
         """Tell whether evidence of a call may still come, or is asked for and was not noted so far."""
-        if call.origin.offset > self._last_call:
+        if call.origin.offset > self._last_call or self._logs.ranges.has_rerouted:
             return True
         if not self._coverage.lacks(call.origin):
             return False

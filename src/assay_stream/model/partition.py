@@ -4,6 +4,10 @@
 librdkafka clients agree only with ``partitioner=murmur2_random``.
 """
 
+from functools import lru_cache
+
+from assay_stream.limits.core import DEFAULT_LIMITS
+
 _SEED = 0x9747B28C
 _MULTIPLIER = 0x5BD1E995
 _MASK = 0xFFFFFFFF
@@ -11,6 +15,18 @@ _MASK = 0xFFFFFFFF
 
 def murmur2_partition(key: bytes, partitions: int) -> int:
     return (_murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def home_of(server_id: str, partitions: int) -> int:
+    """Return the partition that the records of a server belong in; remembered, since it is asked for with each call."""
+    if len(server_id) > DEFAULT_LIMITS.partition_name_chars_max:
+        return murmur2_partition(server_id.encode(), partitions)
+    return _remembered(server_id, partitions)
+
+
+@lru_cache(maxsize=DEFAULT_LIMITS.partitions_kept_max)
+def _remembered(server_id: str, partitions: int) -> int:
+    return murmur2_partition(server_id.encode(), partitions)
 
 
 def _murmur2(data: bytes) -> int:

@@ -48,6 +48,8 @@ class Role(StrEnum):
     AGENT_INPUTS = "agent_inputs"
     AGENT_STATES = "agent_states"
     INGESTED = "ingested"
+    REROUTED = "rerouted"
+    JOIN_PROGRESS = "join_progress"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +59,13 @@ class Topic:
     name: str
     holds: str
     partitions: Literal["few", "many"]
-    kept: Literal["year", "always", "compacted", "week"]
+    kept: Literal["year", "always", "compacted", "week", "year_of_writing"]
     margins: int
     together: str | None = None
     is_state: bool = False
     holds_input: bool = False
     of_agents: bool = False
+    if_keyed: bool = False
 
 
 _TABLE = tomllib.loads((files(__package__) / "topics.toml").read_text(encoding="utf-8"))

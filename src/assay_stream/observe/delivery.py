@@ -17,8 +17,10 @@ import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
+from zlib import crc32
 
 from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Role
 from assay_stream.observe.events import Observation
 
@@ -43,9 +45,19 @@ class KafkaProducer(Protocol):
         """Disconnect."""
 
     async def send(
-        self, topic: str, *, value: bytes, key: bytes, headers: list[tuple[str, bytes]], timestamp_ms: int
+        self,
+        topic: str,
+        *,
+        value: bytes,
+        key: bytes,
+        headers: list[tuple[str, bytes]],
+        timestamp_ms: int,
+        partition: int | None = None,
     ) -> Awaitable[Any]:
         """Add a record to a batch; the result completes when it is delivered."""
+
+    async def partitions_for(self, topic: str, /) -> set[int]:
+        """Return the partitions of a topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,9 +101,13 @@ def is_too_large(error: BaseException) -> bool:
 
 
 async def send_all(
-    producer: KafkaProducer, topics: Mapping[Role, str], batch: Sequence[Observation]
+    producer: KafkaProducer, topics: Mapping[Role, str], batch: Sequence[Observation], *, call_spread: int = 1
 ) -> list[BaseException | None]:
-    """Send observations in order with a started producer; return each one's error, ``None`` if it was delivered."""
+    """Send observations in order with a started producer; return each one's error, ``None`` if it was delivered.
+
+    Args:
+        call_spread: over how many partitions the calls of a server are spread.
+    """
     waits: list[Awaitable[Any]] = []
     outcomes: list[BaseException | None] = [None] * len(batch)
     sent: list[int] = []
@@ -104,6 +120,7 @@ async def send_all(
                     key=observation.key,
                     headers=list(observation.headers),
                     timestamp_ms=observation.timestamp_ms,
+                    **await _place(producer, topics, observation, call_spread),
                 )
             )
             sent.append(index)
@@ -116,6 +133,26 @@ async def send_all(
     for index, result in zip(sent, await asyncio.gather(*waits, return_exceptions=True), strict=True):
         outcomes[index] = result if isinstance(result, BaseException) else None
     return outcomes
+
+
+async def _place(
+    producer: KafkaProducer, topics: Mapping[Role, str], observation: Observation, spread: int
+) -> dict[str, int]:
+    """Return the partition of a call that is spread; otherwise its key names it.
+
+    It is one of those that are equal to that of the key modulo the partitions of snapshots, by a hash of the event:
+    sent again it goes to the same.
+    """
+    if spread == 1 or observation.role is not Role.CALLS:
+        return {}
+    calls = len(await producer.partitions_for(topics[Role.CALLS]))
+    bindings = len(await producer.partitions_for(topics[Role.SNAPSHOTS]))
+    rows = calls // bindings
+    if calls % bindings or rows < 2:
+        return {}
+    home = murmur2_partition(observation.key, calls)
+    row = (home // bindings + crc32(observation.value) % min(spread, rows)) % rows
+    return {"partition": home % bindings + row * bindings}
 
 
 async def disconnect(producer: KafkaProducer) -> None:

@@ -71,6 +71,7 @@ class ObservationPublisher:
     Args:
         connection: aiokafka's connection arguments: ``bootstrap_servers`` and whatever security needs.
         spool: keeps on disk what cannot be delivered yet; the publisher closes it.
+        call_spread: over how many partitions the calls of one server are spread.
     """
 
     def __init__(
@@ -81,8 +82,10 @@ class ObservationPublisher:
         limits: PublisherLimits | None = None,
         producer_factory: Callable[[], KafkaProducer] | None = None,
         spool: Spool | None = None,
+        call_spread: int = 1,
     ) -> None:
         self._spool = spool
+        self._call_spread = call_spread
         self._limits = limits or PublisherLimits()
         self._topics = dict(topics)
         self._connection_options = connection if producer_factory is None else None
@@ -329,7 +332,7 @@ class ObservationPublisher:
         """
         batch = self._hand
         async with asyncio.timeout(self._limits.send_timeout_s):
-            outcomes = await send_all(producer, self._topics, batch)
+            outcomes = await send_all(producer, self._topics, batch, call_spread=self._call_spread)
         kept: list[Observation] = []
         lost: list[Observation] = []
         failure: BaseException | None = None

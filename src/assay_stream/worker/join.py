@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import orjson
 from aiokafka import TopicPartition
@@ -9,36 +10,112 @@ from aiokafka import TopicPartition
 from assay_stream.errors import InputError
 from assay_stream.join import processor
 from assay_stream.join.processor import Join
+from assay_stream.join.routing import Routing, call_in, reroute
 from assay_stream.kafka.connection import Clients
-from assay_stream.kafka.stage import NoState, Stage
+from assay_stream.kafka.stage import PartitionState, Stage
 from assay_stream.kafka.transport import read_last
 from assay_stream.model.cloudevents import Call
+from assay_stream.model.join_progress import KEY, JoinProgress, read_progress, write_progress
 from assay_stream.model.partition import murmur2_partition
-from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.model.record import Origin, Output, Record, Role, rejected
+from assay_stream.registry.refusal import refusal
 from assay_stream.worker.freshness import EvidenceLatency
 from assay_stream.worker.view import BindingView
 
+_REROUTED = Role.REROUTED  # reading a member of an enum takes a call of its own
 
-class Joining(NoState):
-    """The join of a process, and the calls that it has read and that wait: they are not read again.
+
+class Rerouting(NamedTuple):
+    """What a partition's join needs to know of re-routed calls.
+
+    Args:
+        is_keyed: whether calls that belong elsewhere are re-routed; otherwise only those that were are joined.
+    """
+
+    routing: Routing
+    partition: int
+    calls_topic: str
+    rerouted_topic: str
+    is_keyed: bool
+
+
+class Joining(PartitionState):
+    """The join of a partition, and the calls that it has read and that wait: they are not read again.
 
     Args:
         latency: measures until the evidence is committed.
+        rerouting: where calls belong and where the topic of re-routed calls is; ``None`` without that topic.
     """
 
-    def __init__(self, join: Join, latency: EvidenceLatency) -> None:
+    def __init__(self, join: Join, latency: EvidenceLatency, rerouting: Rerouting | None = None) -> None:
         self.join = join
         self.latency = latency
+        self.rerouting = rerouting
         self.read: dict[Origin, Call | InputError] = {}
+
+    def call_of(self, record: Record) -> Record:
+        """Return the call that a record holds or copies.
+
+        Raises:
+            InputError: ``bad_reroute``.
+        """
+        if record.role is not _REROUTED or self.rerouting is None:
+            return record
+        return call_in(record, topic=self.rerouting.calls_topic, partitions=self.rerouting.routing.calls)
+
+    def read_call(self, record: Record) -> Call | InputError:
+        """Return the call in a record, or why it is refused."""
+        try:
+            return self.join.read(self.call_of(record))
+        except InputError as error:
+            return error
+
+    def is_foreign(self, record: Record, event: Call) -> bool:
+        """Tell whether a call belongs in another partition than the one it was read from."""
+        rerouting = self.rerouting
+        return (
+            rerouting is not None
+            and rerouting.is_keyed
+            and not rerouting.routing.is_home(event.server_id, record.origin.partition)
+        )
+
+    def flush(self, positions: Mapping[str, int]) -> list[Output]:
+        """Return how far both topics are read: what re-routed calls lead to does not tell."""
+        if self.rerouting is None:
+            return []
+        names = self.rerouting
+        progress = JoinProgress(calls=positions[names.calls_topic], rerouted=positions[names.rerouted_topic])
+        return [Output(Role.JOIN_PROGRESS, KEY, write_progress(progress), partition=names.partition)]
 
 
 def join_call(state: Joining, record: Record) -> list[Output]:
     event = state.read.pop(record.origin, None) if state.read else None
+    call = record
+    if record.role is _REROUTED:
+        try:
+            call = state.call_of(record)
+        except InputError as error:
+            return refusal(record, error)
     if event is None or record.set_aside:
-        event = state.join.read(record)
+        event = state.join.read(call)
     if not isinstance(event, InputError):
+        if state.rerouting is not None and state.is_foreign(record, event):
+            return [_forwarded(state, record, event)]
         state.latency.joined(record, event)
-    return processor.process(state.join, record, event)
+    return processor.process(state.join, call, event)
+
+
+def _forwarded(state: Joining, record: Record, event: Call) -> Output:
+    if state.rerouting is None:
+        raise AssertionError("without the topic of re-routed calls no call is foreign")
+    if record.role is _REROUTED:
+        # Its header may be anybody's: it is refused where it stands.
+        text = "re-routed to a partition that is not its server's: publish the call again under the key server_id"
+        return rejected(record, InputError("rerouted_twice", text))
+    try:
+        return reroute(record, event.server_id, state.rerouting.routing)
+    except InputError as error:
+        return rejected(record, error)
 
 
 class JoinStage(Stage[Joining]):
@@ -46,29 +123,65 @@ class JoinStage(Stage[Joining]):
 
     A call is ready once the registry has applied every snapshot and control record that stood in the partitions of
     its server when the call was read. A call that names a known snapshot needs the control records only.
+
+    Args:
+        routing: how many partitions there are, where there is a topic of re-routed calls.
+        is_keyed: whether calls are keyed by server: each partition of them then needs one of the view's only.
     """
 
     def __init__(
-        self, join: Join, view: BindingView, *, clients: Clients, topics: Mapping[Role, str], latency: EvidenceLatency
+        self,
+        join: Join,
+        view: BindingView,
+        *,
+        clients: Clients,
+        topics: Mapping[Role, str],
+        latency: EvidenceLatency,
+        routing: Routing | None = None,
+        is_keyed: bool = False,
     ) -> None:
         self._joining = Joining(join, latency)
         super().__init__(
             "join",
-            (Role.CALLS,),
+            (Role.CALLS,) if routing is None else (Role.REROUTED, Role.CALLS),
             clients=clients,
             topics=topics,
-            new_state=lambda _: self._joining,
+            new_state=self._new_state,
             thread=view.thread,
             piece_records=100,
+            shares_transactions=True,
         )
         self._join = join
         self._view = view
+        self._latency = latency
+        self._routing = routing
+        self._is_keyed = is_keyed
         self._asking = asyncio.Lock()
         self._next_ends: asyncio.Task[Mapping[TopicPartition, int]] | None = None
 
+    def _new_state(self, partition: int) -> Joining:
+        if self._routing is None:
+            return self._joining
+        names = self._topics[Role.CALLS], self._topics[Role.REROUTED]
+        rerouting = Rerouting(self._routing, partition, *names, self._is_keyed)
+        return Joining(self._view.join_of(self._number(partition)), self._latency, rerouting)
+
+    def _number(self, partition: int) -> int | None:
+        """Return the partition of the bindings that one of calls needs; ``None`` for all."""
+        return self._routing.needed_by(partition) if self._routing is not None and self._is_keyed else None
+
+    def needed_by(self, partition: int) -> int:
+        return self._number(partition) or 0
+
+    async def open(self, partition: int) -> Mapping[TopicPartition, int | None]:
+        number = self._number(partition)
+        if number is not None:
+            self._view.need(number)
+        return await super().open(partition)
+
     @property
     def entries(self) -> int:
-        return len(self._join.view.servers)
+        return self._view.servers
 
     @property
     def changes(self) -> int:
@@ -76,6 +189,9 @@ class JoinStage(Stage[Joining]):
 
     def close(self, partition: int) -> None:
         """Drop the calls of the partition that were read and never joined."""
+        number = self._number(partition)
+        if number is not None and partition in self._states:
+            self._view.release(number)
         super().close(partition)
         read = self._joining.read
         self._joining.read = {origin: call for origin, call in read.items() if origin.partition != partition}
@@ -85,7 +201,7 @@ class JoinStage(Stage[Joining]):
         self._joining.latency.committed(records)
 
     async def done_before(self, partition: int) -> Mapping[TopicPartition, int]:
-        """Return the call behind the last one that has evidence.
+        """Return the call behind the last one that has evidence, and what the join noted of its progress.
 
         Offsets that the group has lost, or that somebody has set back, would have calls joined twice.
         """
@@ -93,7 +209,16 @@ class JoinStage(Stage[Joining]):
         log = TopicPartition(self._topics[Role.EVIDENCE], partition)
         last = await read_last(self._clients.consumer(), Role.EVIDENCE, log)
         offset = None if last is None else _call_offset(last, calls)
-        return {} if offset is None else {calls: offset + 1}
+        done = {} if offset is None else {calls: offset + 1}
+        if self._routing is None:
+            return done
+        log = TopicPartition(self._topics[Role.JOIN_PROGRESS], partition)
+        last = await read_last(self._clients.consumer(), Role.JOIN_PROGRESS, log)
+        if last is None:
+            return done
+        progress = read_progress(last.value)
+        rerouted = TopicPartition(self._topics[Role.REROUTED], partition)
+        return {calls: max(progress["calls"], done.get(calls, 0)), rerouted: progress["rerouted"]}
 
     async def note_ends(self) -> Mapping[TopicPartition, int]:
         """Return where the logs of snapshots and control records end now.
@@ -111,7 +236,9 @@ class JoinStage(Stage[Joining]):
 
     def admit(self, records: Sequence[Record], ends: Mapping[TopicPartition, int]) -> int:
         """Return how many leading calls are ready, so that the order of a partition is kept."""
-        missing = self._view.missing(ends)
+        number = self._number(records[0].origin.partition) if records else None
+        needed = ends if number is None else {tp: end for tp, end in ends.items() if tp.partition == number}
+        missing = self._view.missing(needed)
         if not missing:
             return len(records)
         partitions = sum(tp.topic == self._topics[Role.SNAPSHOTS] for tp in ends)
@@ -121,12 +248,13 @@ class JoinStage(Stage[Joining]):
         return len(records)
 
     def _is_ready(self, record: Record, missing: Sequence[TopicPartition], partitions: int) -> bool:
-        event = self._joining.read.get(record.origin)
+        state = self._states.get(record.origin.partition, self._joining)
+        event = state.read.get(record.origin)
         if event is None:
-            event = self._join.read(record)
-        if isinstance(event, InputError):
+            event = state.read_call(record)
+        if isinstance(event, InputError) or state.is_foreign(record, event):
             return True
-        server = self._join.view.servers.get(event.server_id)
+        server = state.join.view.find(event.server_id)
         # Where its records belong, and wherever some have been seen: a producer may partition otherwise.
         numbers = {murmur2_partition(event.server_id.encode(), partitions)}
         if server is not None:
@@ -134,9 +262,9 @@ class JoinStage(Stage[Joining]):
         awaited = {tp.topic for tp in missing if tp.partition in numbers}
         if not awaited:
             return True
-        if awaited == {self._topics[Role.SNAPSHOTS]} and self._join.names_known_snapshot(event):
+        if awaited == {self._topics[Role.SNAPSHOTS]} and state.join.names_known_snapshot(event):
             return True
-        self._joining.read[record.origin] = event
+        state.read[record.origin] = event
         return False
 
     async def wait(self, limit_s: float, *, since: int) -> None:

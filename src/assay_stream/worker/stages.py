@@ -37,7 +37,7 @@ class RegistryState(Registry, NoState):
 
     @property
     def entries(self) -> int:
-        return len(self.bindings.servers)
+        return len(self.bindings)
 
     def restore(self, record: Record) -> None:
         self.bindings.take(record)

@@ -11,21 +11,21 @@ from aiokafka import TopicPartition
 
 from assay_stream.alerts.selection import SeverityLevel
 from assay_stream.config import Settings
-from assay_stream.files.shelf import ShelfFile
 from assay_stream.join.processor import Join
+from assay_stream.join.routing import Routing
 from assay_stream.kafka.access import ACCESS, STAGES, AccessRole
 from assay_stream.kafka.connection import KafkaClients
 from assay_stream.kafka.stage import Stage
 from assay_stream.kafka.stage_task import StageTask
-from assay_stream.kafka.topics import topic_names
+from assay_stream.kafka.topics import check_counts_fit, origin_of, topic_names
 from assay_stream.limits.metrics import UNREVIEWED_AGE_MAX_S
 from assay_stream.model.record import Role
-from assay_stream.registry.state import Bindings
 from assay_stream.worker.agents import declare
 from assay_stream.worker.channel import TransactionalChannel
 from assay_stream.worker.freshness import EvidenceLatency, RecentObservers
 from assay_stream.worker.host import Host, run_host
 from assay_stream.worker.join import JoinStage
+from assay_stream.worker.local_state import LocalState
 from assay_stream.worker.metrics import Metrics, PrometheusStage
 from assay_stream.worker.stages import CountingTable, alert_stage, registry_stage
 from assay_stream.worker.view import BindingView
@@ -117,21 +117,26 @@ class Worker:
                 )
 
     def _join(self) -> JoinStage:
-        folder = self._settings.state_dir
-        join = Join(
-            producer=self._producer,
-            view=Bindings(shelf=None if folder is None else ShelfFile(folder)),
-            redaction=self._settings.redaction(),
-            call_profile=self._settings.call_profile,
-        )
+        is_keyed = self._settings.calls_keyed_by == "server"
+        routing = None
+        if {Role.REROUTED, Role.JOIN_PROGRESS} <= self._counts.keys():
+            routing = Routing(calls=self._counts[Role.CALLS], bindings=self._counts[Role.BINDINGS])
+        if is_keyed:
+            check_counts_fit(calls=self._counts[Role.CALLS], bindings=self._counts[Role.BINDINGS])
+
+        def new_join() -> Join:
+            return Join(
+                producer=self._producer, redaction=self._settings.redaction(), call_profile=self._settings.call_profile
+            )
+
+        join = new_join()
         inputs = [
             TopicPartition(self._topics[role], number)
             for role in (Role.SNAPSHOTS, Role.CONTROL)
             for number in range(self._counts[role])
         ]
         metrics, observers = self._host.metrics, RecentObservers()
-        latencies = {since: metrics.evidence_latency.labels(since) for since in ("observed", "logged")}
-        latency = EvidenceLatency(lambda since, seconds: latencies[since].observe(seconds), observers)
+        latency = EvidenceLatency(metrics.evidence_latency.observe, observers)
         metrics.on_scrape(lambda: metrics.observers_alive.labels("join").set(observers.count()))
         view = BindingView(
             join,
@@ -140,9 +145,24 @@ class Worker:
             partitions=self._counts[Role.BINDINGS],
             inputs=inputs,
             heard=observers.heard,
+            new_join=new_join if is_keyed else None,
+            local=self._local_state(),
         )
         self._host.add("view", view, still_s=lambda: view.still_s)
-        return JoinStage(join, view, clients=self._clients, topics=self._topics, latency=latency)
+        return JoinStage(
+            join, view, clients=self._clients, topics=self._topics, latency=latency, routing=routing, is_keyed=is_keyed
+        )
+
+    def _local_state(self) -> LocalState | None:
+        folder = self._settings.state_dir
+        if folder is None:
+            return None
+        return LocalState(
+            folder,
+            cost_max=self._settings.state_memory_mib * 2**20,
+            origin=partial(origin_of, self._settings, Role.BINDINGS),
+            failing=self._host.metrics.state_failing.labels("join").set,
+        )
 
 
 def note_open_alerts(stage: Stage[CountingTable], metrics: Metrics) -> None:

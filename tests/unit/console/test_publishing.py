@@ -41,6 +41,10 @@ class Broker:
     async def stop(self) -> None:
         self.stopped += 1
 
+    async def partitions_for(self, _: str, /) -> set[int]:
+        """One partition each."""
+        return {0}
+
     async def send(self, topic: str, **record: Any) -> Awaitable[Any]:
         self.sent.append({"topic": topic, **record})
         outcome = self.outcomes.pop(0) if self.outcomes else None

@@ -9,6 +9,7 @@ from assay_stream import engine
 from assay_stream.config import load_settings
 from assay_stream.engine import EngineState
 from assay_stream.errors import InputError, IntegrityError
+from assay_stream.join.routing import Routing, reroute
 from assay_stream.kafka import lookup
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.envelope import Producer
@@ -196,3 +197,24 @@ async def test_a_trace_has_the_call_its_snapshot_its_evidence_and_its_alert(monk
     [waiting] = await lookup.traces_from_kafka(SETTINGS, Sought(tool_call_id="call-3"))
     assert (waiting.evidence, waiting.call is not None) == (None, True)
     assert await lookup.traces_from_kafka(SETTINGS, Sought(tool_call_id="nobody's")) == []
+
+
+async def test_the_join_has_come_as_far_as_the_first_copy_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that was re-routed and has no evidence yet is not missing any; one that was joined counts as done."""
+    names = topic_names(SETTINGS)
+    routing = Routing(calls=2, bindings=2)
+    calls = [Record(Role.CALLS, Origin(names[Role.CALLS], 1, offset), b"", b"") for offset in (3, 5, 7)]
+    copies = [reroute(call, SERVER, routing) for call in calls]
+    [number] = {copy.partition or 0 for copy in copies}
+    placed = [
+        Record(Role.REROUTED, Origin(names[Role.REROUTED], number, offset), copy.key, copy.value, copy.headers)
+        for offset, copy in enumerate(copies)
+    ]
+
+    async def committed(*_: object) -> dict[tuple[str, int], int]:
+        return {(names[Role.CALLS], 0): 4, (names[Role.CALLS], 1): 9, (names[Role.REROUTED], number): 1}
+
+    monkeypatch.setattr(lookup, "committed_offsets", committed)
+    logs = stand_in(monkeypatch, lookup, LogsInMemory(placed))
+    assert await lookup.joined_offsets(SETTINGS) == {(names[Role.CALLS], 0): 4, (names[Role.CALLS], 1): 5}
+    assert logs.opened

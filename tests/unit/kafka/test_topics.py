@@ -11,7 +11,7 @@ from assay_stream.kafka import topics as module
 from assay_stream.kafka.topics import TopicState, apply_topics, check_topics, topic_names, topic_table
 from assay_stream.model.record import TOPIC_NAMES, Role
 
-SETTINGS = Settings(topic_prefix="p.", group_prefix="g", input_partitions=2, call_partitions=3)
+SETTINGS = Settings(topic_prefix="p.", group_prefix="g", input_partitions=2, call_partitions=4, calls_keyed_by="server")
 ALL = set(Role)
 AGENTS = "mine"
 OF_AGENTS = {Role.AGENT_INPUTS, Role.AGENT_STATES}
@@ -48,16 +48,35 @@ def test_agents_have_topics_of_their_own() -> None:
 
 
 def test_copies_for_agents_do_not_expire_by_event_time() -> None:
-    """An agent that is new reads evidence of years."""
-    [spec] = [spec for spec in topic_table(SETTINGS, agents=AGENTS) if spec.role is Role.AGENT_INPUTS]
-    assert spec.config["message.timestamp.type"] == "LogAppendTime"
+    """An agent that is new reads evidence of years; calls of last year may be re-routed."""
+    config = {spec.role: spec.config for spec in topic_table(SETTINGS, agents=AGENTS)}
+    for role in (Role.AGENT_INPUTS, Role.REROUTED):
+        assert config[role]["message.timestamp.type"] == "LogAppendTime"
+
+
+def test_topics_of_calls_keyed_by_server_are_made_and_needed_only_then() -> None:
+    """A fleet that stays in the simple mode has two topics less."""
+    simple = SETTINGS.model_copy(update={"calls_keyed_by": "anything"})
+    roles = {spec.role for spec in topic_table(simple, agents=AGENTS)}
+    assert ALL - roles == {Role.REROUTED, Role.JOIN_PROGRESS}
+    assert check_topics([state for state in states() if state.spec.role in roles], ALL).keys() == roles
+    assert code_of(states(rerouted=0), ALL) == "topic_missing"
+
+
+async def test_counts_that_do_not_fit_are_refused_before_anything_is_created() -> None:
+    """Each call partition must belong to one partition of bindings."""
+    cluster = SlowCluster(looks=0)
+    with pytest.raises(ConfigurationError) as caught:
+        await apply_topics(cluster, SETTINGS.model_copy(update={"call_partitions": 3}))
+    assert caught.value.code == "partitions_do_not_fit"
+    assert cluster.topics == []
 
 
 def test_topics_that_belong_together_are_created_alike() -> None:
     """Facts go to the partition of their input, evidence to that of its call."""
     count = {spec.role: spec.partitions for spec in topic_table(SETTINGS)}
     assert count[Role.SNAPSHOTS] == count[Role.CONTROL] == count[Role.BINDINGS] == count[Role.FINDINGS] == 2
-    assert count[Role.CALLS] == count[Role.EVIDENCE] == 3
+    assert count[Role.CALLS] == count[Role.EVIDENCE] == count[Role.REROUTED] == 4
     assert count[Role.ALERT_STATES] == count[Role.FINDINGS]
 
 
@@ -79,7 +98,7 @@ def test_a_rejected_copy_fits() -> None:
 def test_sound_topics_are_counted() -> None:
     """What a worker needs is returned with its partitions, as they are and not as configured."""
     counts = check_topics(states(), ALL)
-    assert counts[Role.CALLS] == 3
+    assert counts[Role.CALLS] == 4
     assert check_topics(states(calls=9, evidence=9), {Role.CALLS, Role.EVIDENCE})[Role.CALLS] == 9
 
 

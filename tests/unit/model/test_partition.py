@@ -7,7 +7,7 @@ from aiokafka.partitioner import DefaultPartitioner, murmur2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.model.partition import _murmur2, murmur2_partition
+from assay_stream.model.partition import _murmur2, _remembered, home_of, murmur2_partition
 
 
 @given(st.binary(max_size=64), st.integers(1, 200))
@@ -37,3 +37,12 @@ def test_the_hash_is_the_producer_s(key: bytes) -> None:
 def test_the_hash_is_the_java_client_s(key: bytes, signed: int) -> None:
     """The test vectors of Apache Kafka's own UtilsTest hold."""
     assert _murmur2(key) == signed & 0xFFFFFFFF
+
+
+def test_a_server_s_partition_is_that_of_its_key() -> None:
+    """Remembered or not: long names, which anybody can make up, are not."""
+    before = _remembered.cache_info().currsize
+    for name in ("server-1", "s" * 129, "Zürich" * 100):
+        for _ in range(2):
+            assert home_of(name, 7) == murmur2_partition(name.encode(), 7)
+    assert _remembered.cache_info().currsize <= before + 1

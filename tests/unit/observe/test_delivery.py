@@ -14,7 +14,9 @@ import pytest
 from aiokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 
 from assay_stream.model.partition import murmur2_partition
-from assay_stream.observe.delivery import PublisherLimits, aiokafka_producer, disconnect, is_too_large
+from assay_stream.model.record import TOPIC_NAMES, Role
+from assay_stream.observe.delivery import PublisherLimits, aiokafka_producer, disconnect, is_too_large, send_all
+from tests.unit.observe.test_events import a_call
 
 
 def test_aiokafkas_errors_of_size_are_known_by_name() -> None:
@@ -49,6 +51,10 @@ class StuckProducer:
 
     async def close(self) -> None:
         self.closed = True
+
+    async def partitions_for(self, _: str, /) -> set[int]:
+        """One partition each."""
+        return {0}
 
     async def send(self, topic: str, **_: Any) -> Awaitable[Any]:
         raise NotImplementedError(topic)
@@ -106,6 +112,53 @@ def delivered(done: subprocess.CompletedProcess[str]) -> int:
     """How many records the producer was given."""
     assert "Traceback" not in done.stderr, done.stderr
     return len(done.stdout.splitlines())
+
+
+class SpreadingProducer:
+    """Eight partitions of calls, two of everything else, unless told otherwise; notes where records go."""
+
+    def __init__(self, calls: int = 8) -> None:
+        self.calls = calls
+        self.partitions: list[int | None] = []
+
+    async def start(self) -> None:
+        """Nothing to do."""
+
+    async def stop(self) -> None:
+        """Nothing to do."""
+
+    async def partitions_for(self, topic: str, /) -> set[int]:
+        """As many as there are."""
+        return set(range(self.calls if topic == TOPIC_NAMES[Role.CALLS] else 2))
+
+    async def send(self, topic: str, **record: Any) -> Awaitable[Any]:
+        """Note the partition that was asked for."""
+        assert topic == TOPIC_NAMES[Role.CALLS]
+        self.partitions.append(record.get("partition"))
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future.set_result(None)
+        return future
+
+
+@pytest.mark.parametrize(("spread", "wanted"), [(2, 2), (4, 4), (99, 4)])
+async def test_calls_of_a_hot_server_are_spread_over_its_own_partitions(spread: int, wanted: int) -> None:
+    """All of them are equal modulo the partitions of the bindings; the same call goes to the same again."""
+    producer, calls = SpreadingProducer(), [a_call(tool_name=f"tool-{number}") for number in range(60)]
+    await send_all(producer, TOPIC_NAMES, [*calls, *calls], call_spread=spread)
+    chosen = producer.partitions
+    assert chosen[:60] == chosen[60:]
+    assert len(set(chosen)) == wanted
+    assert {(number or 0) % 2 for number in chosen} == {murmur2_partition(calls[0].key, 2)}
+
+
+@pytest.mark.parametrize(("spread", "partitions"), [(1, 8), (4, 7), (4, 2)])
+async def test_calls_are_spread_only_where_asked_and_where_the_counts_fit(spread: int, partitions: int) -> None:
+    """Otherwise the key alone names the partition."""
+    producer = SpreadingProducer(partitions)
+    await send_all(
+        producer, TOPIC_NAMES, [a_call(tool_name=f"tool-{number}") for number in range(9)], call_spread=spread
+    )
+    assert set(producer.partitions) == {None}
 
 
 def test_a_script_that_just_ends_has_delivered() -> None:

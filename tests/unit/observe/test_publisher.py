@@ -63,6 +63,10 @@ class FakeProducer:
     async def stop(self) -> None:
         self.cluster.open -= 1
 
+    async def partitions_for(self, _: str, /) -> set[int]:
+        """One partition each."""
+        return {0}
+
     async def send(self, topic: str, *, value: bytes, **_: Any) -> Awaitable[Any]:
         if self.cluster.send_faults and (fault := self.cluster.send_faults.pop(0)):
             raise fault

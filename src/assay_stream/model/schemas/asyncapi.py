@@ -14,6 +14,7 @@ _MESSAGES = {
     Role.SNAPSHOTS: (SNAPSHOT_TYPE, LIST_CHANGED_TYPE, LOSS_TYPE),
     Role.CONTROL: tuple(CONTROL_MODELS),
     Role.CALLS: (CALL_TYPE,),
+    Role.REROUTED: (CALL_TYPE,),
 }
 """What is read, by event type. What is written is named after its topic."""
 _HEADERS = {

@@ -21,6 +21,7 @@ from assay_stream.model.facts import FACT_CLASSES
 from assay_stream.model.finding import FINDING_MEMBERS, Finding
 from assay_stream.model.finding_topic import ENTRIES
 from assay_stream.model.ingest import AcceptedEvents
+from assay_stream.model.join_progress import JoinProgress
 from assay_stream.model.observation import CallModel, ListChangedEvent, LossEvent, SnapshotEvent
 from assay_stream.model.record import CALL_TYPE, LIST_CHANGED_TYPE, LOSS_TYPE, SNAPSHOT_TYPE
 from assay_stream.model.rejected import RejectedHeaders, RejectedLine
@@ -58,6 +59,7 @@ OUTPUTS: dict[str, Any] = {
     "assay.evidence.checkpoint": CheckpointRecord,
     "assay.evidence.checkpoint.payload": record_model(Checkpoint),
     "assay.ingest.accepted": AcceptedEvents,
+    "assay.call.progress": JoinProgress,
     "assay.rejected.headers": RejectedHeaders,
     "assay.rejected.line": RejectedLine,
 }

@@ -1,0 +1,98 @@
+"""Calls keyed by server: which partition a call belongs in, and the way of one that came in another.
+
+1. A server belongs to one partition of the bindings, murmur2 of its id. The call partitions that are equal to it modulo
+   the number of binding partitions are its own: whoever joins one of them needs the bindings of that one only.
+2. A call that came in another partition is copied to its server's in the topic of re-routed calls, once. The copy names
+   the call's own place, so that evidence and whatever else is written are those of the call where it came.
+3. Nobody but the join writes that topic. A copy that is in a wrong partition again is refused.
+"""
+
+from typing import NamedTuple
+
+import orjson
+
+from assay_stream.canonical.digest import canonicalize
+from assay_stream.errors import InputError
+from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.model.partition import home_of
+from assay_stream.model.record import Origin, Output, Record, Role
+
+FIRST_ORIGIN = "assay-first-origin"
+"""Header of a re-routed call: topic, partition and offset of the call, and its log time in milliseconds."""
+
+LABEL = "rerouted"
+"""What re-routed calls are counted as."""
+
+
+class Routing(NamedTuple):
+    """How calls are spread over partitions.
+
+    Args:
+        calls: how many partitions calls have, a multiple of ``bindings``.
+        bindings: how many partitions the bindings have.
+    """
+
+    calls: int
+    bindings: int
+
+    def needed_by(self, partition: int) -> int:
+        """Return the partition of the bindings that a partition of calls needs."""
+        return partition % self.bindings
+
+    def is_home(self, server_id: str, partition: int) -> bool:
+        """Tell whether calls of a server belong in a partition."""
+        return home_of(server_id, self.bindings) == partition % self.bindings
+
+    def home_near(self, server_id: str, partition: int) -> int:
+        """Return the partition that a call goes to from another: neighbours stay spread as they were."""
+        return partition - partition % self.bindings + home_of(server_id, self.bindings)
+
+
+def reroute(record: Record, server_id: str, routing: Routing) -> Output:
+    """Return the copy of a call that goes to a partition of its server.
+
+    Raises:
+        InputError: ``too_large`` where the topic of copies would not take it.
+    """
+    size_bytes = len(record.key or b"") + len(record.value or b"")
+    size_bytes += sum(len(name.encode()) + len(value or b"") for name, value in record.headers)
+    if size_bytes > DEFAULT_LIMITS.rerouted_bytes_max:
+        text = f"a call that is not in a partition of its server may have {DEFAULT_LIMITS.rerouted_bytes_max} bytes"
+        raise InputError("too_large", f"{text}, with key and headers: leave headers out, or use the key server_id")
+    first = canonicalize({**record.origin.as_json(), "timestamp_ms": record.timestamp_ms})
+    return Output(
+        role=Role.REROUTED,
+        key=record.key,
+        value=record.value,
+        headers=(*record.headers, (FIRST_ORIGIN, first)),
+        timestamp_ms=record.timestamp_ms,
+        partition=routing.home_near(server_id, record.origin.partition),
+        label=LABEL,
+    )
+
+
+def call_in(copy: Record, *, topic: str, partitions: int) -> Record:
+    """Return the call that a re-routed record copies, as it was where it came.
+
+    Args:
+        topic: the topic of calls.
+        partitions: how many partitions it has.
+
+    Raises:
+        InputError: ``bad_reroute`` where no join wrote the record.
+    """
+    *headers, (name, value) = copy.headers or (("", b""),)
+    try:
+        first = orjson.loads(value) if name == FIRST_ORIGIN else None
+    except orjson.JSONDecodeError:
+        first = None
+    match first:
+        case {"topic": str(named), "partition": int(number), "offset": int(offset), "timestamp_ms": int(timestamp_ms)}:
+            if named == topic and 0 <= number < partitions and min(offset, timestamp_ms) >= 0 and type(number) is int:
+                return copy._replace(
+                    role=Role.CALLS,
+                    origin=Origin(topic, number, offset),
+                    headers=tuple(headers),
+                    timestamp_ms=timestamp_ms,
+                )
+    raise InputError("bad_reroute", f"the last header of a re-routed call is {FIRST_ORIGIN} with a place in {topic}")

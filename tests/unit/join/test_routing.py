@@ -1,0 +1,91 @@
+"""Calls keyed by server: where they belong, and the copy of one that came elsewhere."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay_stream.config import Settings
+from assay_stream.errors import InputError
+from assay_stream.join.routing import FIRST_ORIGIN, Routing, call_in, reroute
+from assay_stream.kafka.topics import topic_table
+from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.model.partition import murmur2_partition
+from assay_stream.model.record import Origin, Output, Record, Role
+
+TOPIC = "mcp.tools.call"
+ROUTINGS = st.builds(
+    lambda rows, bindings: Routing(calls=rows * bindings, bindings=bindings), st.integers(1, 8), st.integers(1, 8)
+)
+
+
+def a_call(partition: int = 1, offset: int = 7, headers: tuple[tuple[str, bytes], ...] = ()) -> Record:
+    """A call where it came."""
+    return Record(Role.CALLS, Origin(TOPIC, partition, offset), b"key", b"value", headers, timestamp_ms=5)
+
+
+def copied(output: Output, offset: int = 0) -> Record:
+    """A copy as the join reads it, with the log time of the copy."""
+    place = Origin("assay.call.rerouted", output.partition or 0, offset)
+    return Record(Role.REROUTED, place, output.key, output.value, output.headers, timestamp_ms=10**12)
+
+
+@given(st.text(min_size=1, max_size=20), ROUTINGS, st.data())
+def test_one_hop_brings_a_call_home(server_id: str, routing: Routing, data: st.DataObject) -> None:
+    """From any partition, to one that the producers' partitioner may choose, too."""
+    came = data.draw(st.integers(0, routing.calls - 1))
+    goes = routing.home_near(server_id, came)
+    assert 0 <= goes < routing.calls
+    assert routing.is_home(server_id, goes)
+    assert routing.needed_by(goes) == murmur2_partition(server_id.encode(), routing.bindings)
+    assert routing.is_home(server_id, murmur2_partition(server_id.encode(), routing.calls))
+
+
+def test_neighbours_stay_spread() -> None:
+    """Misplaced calls of one server do not all meet in one partition."""
+    routing = Routing(calls=8, bindings=2)
+    assert len({routing.home_near("server-1", came) for came in range(8)}) == 4
+
+
+@given(st.lists(st.tuples(st.sampled_from(["traceparent", FIRST_ORIGIN]), st.binary(max_size=4)), max_size=3))
+def test_a_copy_gives_the_call_back(headers: list[tuple[str, bytes]]) -> None:
+    """Place, bytes, headers and time, whatever its producer calls its own headers."""
+    call = a_call(headers=tuple(headers))
+    copy = copied(reroute(call, "server-1", Routing(calls=4, bindings=2)))
+    assert call_in(copy, topic=TOPIC, partitions=4) == call
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        (),
+        (("traceparent", b"{}"),),
+        ((FIRST_ORIGIN, b"{"),),
+        ((FIRST_ORIGIN, b"[]"),),
+        ((FIRST_ORIGIN, b'{"offset":1,"partition":0,"topic":"mcp.tools.call"}'),),
+        ((FIRST_ORIGIN, b'{"offset":1,"partition":0,"timestamp_ms":1,"topic":"other"}'),),
+        ((FIRST_ORIGIN, b'{"offset":1,"partition":4,"timestamp_ms":1,"topic":"mcp.tools.call"}'),),
+        ((FIRST_ORIGIN, b'{"offset":-1,"partition":0,"timestamp_ms":1,"topic":"mcp.tools.call"}'),),
+        ((FIRST_ORIGIN, b'{"offset":1,"partition":true,"timestamp_ms":1,"topic":"mcp.tools.call"}'),),
+        ((FIRST_ORIGIN, b'{"offset":1,"partition":0,"timestamp_ms":1,"topic":"mcp.tools.call"}'), ("later", b"")),
+    ],
+)
+def test_a_record_that_no_join_wrote_is_refused(headers: tuple[tuple[str, bytes], ...]) -> None:
+    """It cannot name a place that no call stands in."""
+    place = Origin("assay.call.rerouted", 0, 0)
+    with pytest.raises(InputError) as caught:
+        call_in(Record(Role.REROUTED, place, b"", b"", headers), topic=TOPIC, partitions=4)
+    assert caught.value.code == "bad_reroute"
+
+
+def test_a_call_whose_headers_fit_no_topic_is_refused() -> None:
+    """Compressed it came through, and its copy would stop the partition for good."""
+    room = DEFAULT_LIMITS.rerouted_bytes_max - len(b"key" + b"value" + b"h")
+    routing = Routing(calls=4, bindings=2)
+    largest = reroute(a_call(headers=(("h", b"x" * room),)), "server-1", routing)
+    topic = next(spec for spec in topic_table(Settings(calls_keyed_by="server")) if spec.role is Role.REROUTED)
+    assert len(largest.headers[-2][1]) + len(largest.headers[-1][1]) < int(topic.config["max.message.bytes"])
+    with pytest.raises(InputError) as caught:
+        reroute(a_call(headers=(("h", b"x" * (room + 1)),)), "server-1", routing)
+    assert caught.value.code == "too_large"

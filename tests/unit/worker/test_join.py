@@ -1,0 +1,307 @@
+"""Calls keyed by server, on the in-memory cluster: each worker its share, misplaced calls joined where they belong."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition
+
+from assay_stream.config import Settings
+from assay_stream.join.processor import Join
+from assay_stream.join.routing import FIRST_ORIGIN, Routing
+from assay_stream.kafka import stage_task as module
+from assay_stream.kafka.batch import Batch
+from assay_stream.kafka.stage_task import StageTask
+from assay_stream.kafka.topics import topic_names
+from assay_stream.kafka.transport import record_of
+from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.model.envelope import Producer
+from assay_stream.model.partition import murmur2_partition
+from assay_stream.model.record import Role
+from assay_stream.registry.ledger import progress
+from assay_stream.registry.processor import Registry, process
+from assay_stream.registry.state import Bindings
+from assay_stream.replay.run import replay
+from assay_stream.worker import view as view_module
+from assay_stream.worker.freshness import EvidenceLatency, RecentObservers
+from assay_stream.worker.join import Joining, JoinStage, join_call
+from assay_stream.worker.view import BindingView
+from tests.support.fleet import START, Fleet, a_call_by
+from tests.support.memory_cluster import MemoryCluster
+
+TOPICS = topic_names(Settings())
+ROUTING = Routing(calls=8, bindings=4)
+COUNTS = dict.fromkeys(Role, ROUTING.bindings) | dict.fromkeys(
+    (Role.CALLS, Role.EVIDENCE, Role.REROUTED, Role.JOIN_PROGRESS), ROUTING.calls
+)
+INPUTS = [TopicPartition(TOPICS[role], number) for role in (Role.SNAPSHOTS, Role.CONTROL) for number in range(4)]
+PRODUCER = Producer(version="1")
+GROUP = "assay-stream-join"
+CALLS = 160
+FLEET = Fleet(servers=9, calls=CALLS, changes=5)
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Try again at once."""
+    monkeypatch.setattr(module, "_REOPENING_PAUSE_S", 0.0)
+    monkeypatch.setattr(module, "_LOOK_S", 0.005)
+    monkeypatch.setattr(view_module, "_POLL_MS", 5)
+
+
+@pytest.fixture
+def cluster() -> MemoryCluster:
+    """A fleet's lists, applied by its registries, and its calls, a third of them in partitions of other servers."""
+    return a_cluster()
+
+
+def a_cluster(*, misplaced_lists: float = 0.0) -> MemoryCluster:
+    """The same, with a share of the lists in partitions of other servers."""
+    made = MemoryCluster({TOPICS[role]: count for role, count in COUNTS.items()})
+    choose = random.Random(3)
+    shares = {Role.CALLS: 1 / 3, Role.SNAPSHOTS: misplaced_lists}
+    for role, key, value in FLEET.history():
+        is_misplaced = choose.random() < shares[role]
+        home = murmur2_partition(key, COUNTS[role])
+        made.append(TOPICS[role], choose.randrange(COUNTS[role]) if is_misplaced else home, key, value)
+    for number in range(4):
+        registry = Registry(producer=PRODUCER, partitions=4)
+        listings = [m for m in made.read(TOPICS[Role.SNAPSHOTS]) if m.partition == number]
+        outputs = [output for m in listings for output in process(registry, record_of(Role.SNAPSHOTS, m))]
+        outputs += [
+            progress(topic=TOPICS[role], partition=number, position=len(listings) if role is Role.SNAPSHOTS else 0)
+            for role in (Role.SNAPSHOTS, Role.CONTROL)
+        ]
+        for output in outputs:
+            if output.role is Role.BINDINGS:
+                made.append(TOPICS[Role.BINDINGS], number, output.key, output.value)
+    return made
+
+
+class Worker:
+    """A join worker: its view and its task."""
+
+    def __init__(self, cluster: MemoryCluster, *, is_keyed: bool = True, is_rerouting: bool = True, **settings: Any):
+        def new_join() -> Join:
+            return Join(producer=PRODUCER, view=Bindings())
+
+        self.view = BindingView(
+            new_join(),
+            clients=cluster,
+            topic=TOPICS[Role.BINDINGS],
+            partitions=4,
+            inputs=INPUTS,
+            new_join=new_join if is_keyed else None,
+        )
+        self.stage = JoinStage(
+            new_join() if is_keyed else self.view.join_of(None),
+            self.view,
+            clients=cluster,
+            topics=TOPICS,
+            latency=EvidenceLatency(lambda _since, _seconds: None, RecentObservers()),
+            routing=ROUTING if is_rerouting else None,
+            is_keyed=is_keyed,
+        )
+        self.task = StageTask(
+            Settings(poll_timeout_ms=5, **settings),
+            self.stage,
+            joining,
+            topics=TOPICS,
+            partition_counts=COUNTS,
+            clients=cluster,
+        )
+
+    async def __aenter__(self) -> Worker:
+        self.running = [asyncio.create_task(self.view.run()), asyncio.create_task(self.task.run())]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.task.stop()
+        self.view.stop()
+        await asyncio.gather(*self.running, return_exceptions=True)
+
+    async def kill(self) -> None:
+        """End it without another word."""
+        while not all(running.done() for running in self.running):
+            for running in self.running:
+                running.cancel()
+            # Again: ``asyncio.wait_for`` may swallow it where what it waits for is done in the same turn.
+            await asyncio.wait(self.running, timeout=0.1)
+
+    @property
+    def loaded(self) -> set[int]:
+        """The partitions of the bindings that it holds."""
+        return set(self.view._joins)
+
+
+async def joining(batch: Batch[Joining]) -> None:
+    """The agent."""
+    await batch.process(join_call)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for something."""
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def evidence(cluster: MemoryCluster) -> list[tuple[int, bytes]]:
+    """Partition and value of each record of evidence."""
+    return sorted((each.partition, each.value or b"") for each in cluster.read(TOPICS[Role.EVIDENCE]))
+
+
+def replayed(cluster: MemoryCluster, *, home_partitions: int | None = None) -> list[tuple[int, bytes]]:
+    """What a replay of the same logs writes; where all lists are where they belong it need not know of the mode."""
+    records = [record_of(role, m) for role in (Role.SNAPSHOTS, Role.CALLS) for m in cluster.read(TOPICS[role])]
+    outputs = replay(records, producer=PRODUCER, snapshot_partitions=4, home_partitions=home_partitions)
+    return sorted((each.partition or 0, each.value or b"") for each in outputs if each.role is Role.EVIDENCE)
+
+
+async def test_evidence_is_that_of_the_simple_mode(cluster: MemoryCluster) -> None:
+    """Byte for byte and partition for partition, origin included: verify and replay need not know of the mode."""
+    async with Worker(cluster):
+        await until(lambda: len(evidence(cluster)) >= CALLS)
+    assert evidence(cluster) == replayed(cluster)
+    copies = cluster.read(TOPICS[Role.REROUTED])
+    assert copies
+    assert all(copy.partition % 4 == murmur2_partition(copy.key or b"", 4) for copy in copies)
+
+
+async def test_lists_in_a_wrong_partition_count_for_nobody() -> None:
+    """Neither for a join that does not load them, nor for one that has them all, nor for a replay that is told."""
+    cluster = a_cluster(misplaced_lists=0.5)
+    async with Worker(cluster):
+        await until(lambda: len(evidence(cluster)) >= CALLS)
+    assert evidence(cluster) == replayed(cluster, home_partitions=4)
+    assert evidence(cluster) != replayed(cluster)
+
+
+async def test_a_kill_in_the_middle_loses_and_doubles_nothing(cluster: MemoryCluster) -> None:
+    """Copies of the killed worker that were not committed are made anew by the next owner."""
+    async with Worker(cluster, batch_records_max=8), Worker(cluster, batch_records_max=8):
+        killed = Worker(cluster, batch_records_max=8)
+        await killed.__aenter__()
+        await until(lambda: len(evidence(cluster)) >= CALLS // 4)
+        await killed.kill()
+        await until(lambda: len(evidence(cluster)) >= CALLS)
+    assert evidence(cluster) == replayed(cluster)
+
+
+async def test_a_worker_of_half_the_partitions_loads_half_of_the_servers(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a rebalance takes away is dropped after a while."""
+    monkeypatch.setattr(view_module, "KEPT_UNNEEDED_S", 0.0)
+    async with Worker(cluster) as first:
+        await until(lambda: first.loaded == {0, 1, 2, 3} and first.view.servers == FLEET.servers)
+        # By range, the first of four workers has two of eight partitions of calls.
+        async with Worker(cluster), Worker(cluster), Worker(cluster):
+            await until(lambda: first.loaded == {0, 1} and first.view.ready)
+            assert 0 < first.view.servers < FLEET.servers
+        await until(lambda: first.loaded == {0, 1, 2, 3} and first.view.servers == FLEET.servers)
+
+
+async def test_a_worker_that_keeps_some_of_its_partitions_keeps_those_of_the_same_servers(
+    cluster: MemoryCluster,
+) -> None:
+    """What it claims first needs the fewest partitions of the bindings, whichever part of it the group leaves to it."""
+    async with Worker(cluster) as worker, asyncio.timeout(10):
+        while not worker.task.ready:
+            await asyncio.sleep(0.002)
+        await worker.task.give_up()
+        assert worker.task._tasks.paused == [0, 4, 1, 5, 2, 6, 3, 7]
+
+
+async def test_offsets_that_are_lost_double_nothing(cluster: MemoryCluster) -> None:
+    """The join goes by the progress that it wrote with its evidence."""
+    async with Worker(cluster):
+        await until(lambda: len(evidence(cluster)) >= CALLS)
+    cluster._groups[GROUP].offsets.clear()
+    key, value = a_call_by(0, 0, CALLS, START, None)[1:]
+    cluster.append(TOPICS[Role.CALLS], 0, key, value)
+    async with Worker(cluster):
+        await until(lambda: len(evidence(cluster)) > CALLS)
+        await asyncio.sleep(0.1)
+    assert len(evidence(cluster)) == CALLS + 1
+
+
+async def test_going_back_to_the_simple_mode_joins_what_was_copied(cluster: MemoryCluster) -> None:
+    """And to a worker that holds everything no call is misplaced."""
+    async with Worker(cluster, batch_records_max=8):
+        await until(lambda: len(cluster.read(TOPICS[Role.REROUTED])) >= 3)
+    async with Worker(cluster, is_keyed=False):
+        await until(lambda: len(evidence(cluster)) >= CALLS)
+    assert evidence(cluster) == replayed(cluster)
+
+
+async def test_a_copy_in_a_wrong_partition_is_refused_and_goes_nowhere_else(cluster: MemoryCluster) -> None:
+    """Whoever wrote it: it would be copied for ever."""
+    key, value = a_call_by(0, 0, 1, START, None)[1:]
+    wrong = (murmur2_partition(key, 4) + 1) % 4
+    header = (FIRST_ORIGIN, b'{"offset":0,"partition":0,"timestamp_ms":0,"topic":"mcp.tools.call"}')
+    cluster.append(TOPICS[Role.REROUTED], wrong, key, value, headers=[header])
+    cluster.append(TOPICS[Role.REROUTED], wrong, key, value)
+    async with Worker(cluster):
+        await until(lambda: len(cluster.read(TOPICS[Role.REJECTED])) >= 2)
+        await until(lambda: len(evidence(cluster)) >= CALLS)
+    codes = {dict(each.headers)["error.code"] for each in cluster.read(TOPICS[Role.REJECTED])}
+    assert codes == {b"rerouted_twice", b"bad_reroute"}
+    assert evidence(cluster) == replayed(cluster)
+
+
+async def test_a_call_that_is_too_large_to_be_copied_is_refused_where_it_stands(cluster: MemoryCluster) -> None:
+    """And what comes behind it is joined."""
+    key, value = a_call_by(0, 0, CALLS, START, None)[1:]
+    wrong = (murmur2_partition(key, 4) + 1) % 4
+    header = ("filler", b"x" * DEFAULT_LIMITS.rerouted_bytes_max)
+    cluster.append(TOPICS[Role.CALLS], wrong, key, value, headers=[header])
+    cluster.append(TOPICS[Role.CALLS], wrong, key, value)
+    async with Worker(cluster):
+        await until(lambda: len(evidence(cluster)) > CALLS)
+    [rejected] = cluster.read(TOPICS[Role.REJECTED])
+    assert dict(rejected.headers)["error.code"] == b"too_large"
+
+
+async def test_a_header_of_a_producer_forges_no_origin(cluster: MemoryCluster) -> None:
+    """Only the topic of re-routed calls is believed, where only the join writes."""
+    key, value = a_call_by(0, 0, CALLS, START, None)[1:]
+    header = (FIRST_ORIGIN, b'{"offset":0,"partition":0,"timestamp_ms":0,"topic":"mcp.tools.call"}')
+    for partition in range(ROUTING.calls):
+        cluster.append(TOPICS[Role.CALLS], partition, key, value, headers=[header])
+    async with Worker(cluster):
+        await until(lambda: len(evidence(cluster)) >= CALLS + ROUTING.calls)
+    assert evidence(cluster) == replayed(cluster)
+
+
+def server_of(is_wanted: Callable[[int], bool]) -> int:
+    """The first server whose partition of the bindings is wanted."""
+    return next(number for number in range(99) if is_wanted(murmur2_partition(f"server-{number}".encode(), 4)))
+
+
+async def test_a_misplaced_call_waits_for_nothing_where_it_came(cluster: MemoryCluster) -> None:
+    """A partition whose own registry hangs passes on what belongs elsewhere."""
+    worker = Worker(cluster)
+    worker.view.need(0)
+    await worker.stage.open(0)
+    _, key, value = a_call_by(server_of(lambda home: home != 0), 0, 1, START, None)
+    cluster.append(TOPICS[Role.CALLS], 0, key, value)
+    [message] = [m for m in cluster.read(TOPICS[Role.CALLS]) if m.partition == 0][-1:]
+    ends = {TopicPartition(TOPICS[role], 0): 10**6 for role in (Role.SNAPSHOTS, Role.CONTROL)}
+    assert worker.stage.admit([record_of(Role.CALLS, message)], ends) == 1
+
+
+async def test_a_call_waits_for_its_own_registry_only(cluster: MemoryCluster) -> None:
+    """What another partition of the bindings lacks is no concern of it, even if it is not followed here."""
+    worker = Worker(cluster)
+    await worker.stage.open(0)
+    _, key, value = a_call_by(server_of(lambda home: home == 0), 0, 1, START, None)
+    cluster.append(TOPICS[Role.CALLS], 0, key, value)
+    [message] = [m for m in cluster.read(TOPICS[Role.CALLS]) if m.partition == 0][-1:]
+    records = [record_of(Role.CALLS, message)]
+    assert worker.stage.admit(records, {TopicPartition(TOPICS[Role.SNAPSHOTS], 1): 10**6}) == 1
+    assert worker.stage.admit(records, {TopicPartition(TOPICS[Role.SNAPSHOTS], 0): 10**6}) == 0
