@@ -44,9 +44,10 @@ from tests.support.fleet import Fleet
 ROLES = {role for role in Role if not TOPICS[role].of_agents} - {Role.ALERTS}
 
 
-def pass_on(_: NoState, record: Record) -> list[Output]:
-    """The ceiling of our client: a call's own bytes to the evidence topic."""
-    return [Output(role=Role.EVIDENCE, key=record.key, value=record.value, partition=record.origin.partition)]
+def pass_on(_: NoState, record: Record, *, record_bytes: int = 0) -> list[Output]:
+    """The ceiling of our client: a call's own bytes to the evidence topic, filled up to a length."""
+    value = (record.value or b"").ljust(record_bytes)
+    return [Output(role=Role.EVIDENCE, key=record.key, value=value, partition=record.origin.partition)]
 
 
 def pass_through(name: str, clients: Clients, topics: Mapping[Role, str]) -> Stage[NoState]:
@@ -143,7 +144,7 @@ async def bench(bootstrap: str, calls: int, rounds: int) -> None:
     )
     for number in range(rounds):
         count = Count()
-        raw = await run_raw(settings, f"raw-{number}", counts, count, calls)
+        raw = await run_raw(settings, f"raw-{number}", counts, count, calls, pass_on)
         join = await run_join(settings.model_copy(update={"group_prefix": f"bench-{number}"}), counts, calls)
         print(
             f"round {number + 1}: join {join.calls_per_s:,.0f} calls/s at {join.cpu_us:.1f} us CPU; "
@@ -152,10 +153,12 @@ async def bench(bootstrap: str, calls: int, rounds: int) -> None:
         )
 
 
-async def run_raw(settings: Settings, name: str, counts: dict[Role, int], count: Count, calls: int) -> Measure:
-    """Run the pass-through over all calls."""
+async def run_raw(
+    settings: Settings, name: str, counts: dict[Role, int], count: Count, calls: int, step: Step[NoState]
+) -> Measure:
+    """Run a pass-through over all calls."""
     stage = pass_through(name, KafkaClients(settings), topic_names(settings))
-    async with hosted(name, counts[Role.CALLS], pass_on) as agent:
+    async with hosted(name, counts[Role.CALLS], step) as agent:
         return await run_until([make_task(settings, stage, agent, counts, count)], count, calls)
 
 

@@ -6,6 +6,7 @@ python -m bench.bench_registry [--tools N] [--prompts N] [--rounds N]
 from __future__ import annotations
 
 import argparse
+import gc
 import time
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=300)
     parser.add_argument("--json", type=Path, help="append the result to this file")
     arguments = parser.parse_args()
+    gc.set_threshold(50_000, 50, 100)  # as the worker does
     state = EngineState(producer=Producer(version="bench"))
     new = [a_snapshot(number, arguments.tools, number, arguments.prompts) for number in range(20)]
     repeated = [

@@ -1,11 +1,11 @@
-"""How fast a replay of files is and its evidence is verified, at two lengths of the same kind of history.
+"""How fast a replay of files is and its evidence is verified, beside what any reader of the lines has to do.
 
-Each is the command itself, from its start to its end. The replay may use one core: what is told is calls per
-second of its CPU time and of the clock, and its largest resident set. ``verify`` holds the replay's evidence
-against the archive, once with one process on one core and once with a process for each core. The archive is made
+Each is the command itself, from its start to its end, in interleaved rounds. The baseline decodes each line with
+orjson, hashes it with SHA-256 and writes it with orjson again. Replay and baseline have one core; ``verify`` holds the
+replay's evidence against the archive with one process on one core, and with one for each core. The archive is made
 first, by the command's own writer.
 
-    python -m bench.bench_replay [--calls N ...] [--suffix .zst] [--folder FOLDER]
+    python -m bench.bench_replay [--calls N ...] [--rounds N] [--suffix .zst] [--folder FOLDER] [--json FILE]
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from assay_stream.files.compressed import write_archive
 from assay_stream.files.record_line import record_line
 from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import TOPIC_NAMES, Origin, Record, Role
+from bench.results import Row, write_line
+from bench.rounds import QuietCheck, compared
 from tests.support.fleet import Fleet
 
 CALL_PARTITIONS = 8
@@ -47,9 +49,9 @@ def records(calls: int) -> Iterator[Record]:
     """A fleet's history as it stands in Kafka: calls spread over their partitions."""
     offsets: Counter[tuple[Role, int]] = Counter()
     fleet = Fleet(servers=10, observers=2, calls=calls, changes=50, seed=11)
-    for role, key, value in fleet.history():
+    for number, (role, key, value) in enumerate(fleet.history()):
         is_call = role is Role.CALLS
-        spread = value[-40:] if is_call else key
+        spread = b"%d" % number if is_call else key
         partition = murmur2_partition(spread, CALL_PARTITIONS if is_call else SNAPSHOT_PARTITIONS)
         place = Origin(topic=TOPIC_NAMES[role], partition=partition, offset=offsets[role, partition])
         offsets[role, partition] += 1
@@ -69,7 +71,7 @@ def make_archive(path: Path, calls: int) -> int:
 
 
 def run(folder: Path, *arguments: str, cores: int = 1) -> Measure:
-    """Run the command in a child process that has some cores."""
+    """Run a program of this Python in a child process that has some cores."""
     started = time.perf_counter()
     pid = os.fork()
     if pid == 0:
@@ -77,55 +79,79 @@ def run(folder: Path, *arguments: str, cores: int = 1) -> Measure:
         with (folder / "out.txt").open("wb") as out:
             os.dup2(out.fileno(), 1)
             os.dup2(out.fileno(), 2)
-        os.execv(sys.executable, [sys.executable, "-m", "assay_stream", *arguments])  # noqa: S606
+        os.execv(sys.executable, [sys.executable, *arguments])  # noqa: S606
     _, status, usage = os.wait4(pid, 0)
     told = (folder / "out.txt").read_text()
-    assert status == 0, f"{arguments[0]} ended with {os.waitstatus_to_exitcode(status)}: {told}"
+    assert status == 0, f"{arguments} ended with {os.waitstatus_to_exitcode(status)}: {told}"
     return Measure(
         wall_s=time.perf_counter() - started, cpu_s=usage.ru_utime + usage.ru_stime, rss_bytes=usage.ru_maxrss * 1_024
     )
 
 
-def bench(calls: int, suffix: str, folder: Path) -> None:
+_BASELINE = """
+import hashlib, orjson, sys
+with open(sys.argv[1], "rb") as lines, open(sys.argv[2], "wb") as out:
+    for line in lines:
+        read = orjson.loads(line)
+        hashlib.sha256(line).digest()
+        out.write(orjson.dumps(read) + b"\\n")
+"""
+
+
+def bench(calls: int, arguments: argparse.Namespace, folder: Path) -> None:
     """Measure one length, and print the result."""
-    archive = folder / f"{calls}.ndjson{suffix}"
+    archive, output, copy = folder / f"{calls}.ndjson{arguments.suffix}", folder / str(calls), folder / "copy"
     size = make_archive(archive, calls)
-    output = folder / str(calls)
-    measure = run(folder, "replay", "--input", str(archive), "--output", str(output))
+    print(f"{calls:,} calls, {size / 1e6:,.0f} MB of lines, {archive.stat().st_size / 1e6:,.0f} MB file", flush=True)
     evidence = output / "evidence.ndjson"
-    assert sum(1 for _ in evidence.open("rb")) == calls
-    print(
-        f"{calls:,} calls ({size / 1e6:,.0f} MB of lines, {archive.stat().st_size / 1e6:,.0f} MB file): "
-        f"{calls / measure.cpu_s:,.0f} calls/s of CPU, {calls / measure.wall_s:,.0f} calls/s by the clock, "
-        f"{measure.rss_bytes / 1e6:,.0f} MB RSS at most",
-        flush=True,
-    )
     cores = len(os.sched_getaffinity(0))
-    for processes in sorted({1, cores}):
-        options = ("--processes", str(processes))
-        verified = run(
-            folder, "verify", "--evidence", str(evidence), "--input", str(archive), *options, cores=processes
-        )
-        print(
-            f"  verified by {processes} processes: {calls / verified.wall_s:,.0f} records/s by the clock, "
-            f"{calls / verified.cpu_s:,.0f} records/s of CPU",
-            flush=True,
-        )
-    for path in (archive, *output.iterdir()):
-        path.unlink()
+    module = ("-m", "assay_stream")
+    verify = (*module, "verify", "--evidence", str(evidence), "--input", str(archive), "--processes")
+    programs: dict[str, tuple[int, tuple[str, ...]]] = {
+        "replay": (1, (*module, "replay", "--input", str(archive), "--output", str(output), "--force")),
+        "verify": (1, (*verify, "1")),
+        f"verify by {cores} processes": (cores, (*verify, str(cores))),
+    }
+    if not arguments.suffix:
+        programs = {"baseline": (1, ("-c", _BASELINE, str(archive), str(copy))), **programs}
+    rows: dict[str, list[Row]] = {name: [] for name in programs}
+    check = QuietCheck()
+    for number in range(arguments.rounds):
+        busy = check.look()
+        for name, (allowed, command) in programs.items():
+            one = run(folder, *command, cores=allowed)
+            row: Row = {"bench": "replay", "program": name, "round": number, "calls": calls, "busy": busy}
+            row |= {"calls_per_s": calls / one.wall_s, "cpu_us": one.cpu_s / calls * 1e6}
+            row["memory_mib"] = one.rss_bytes / 2**20
+            rows[name].append(row)
+            write_line(arguments.json, row)
+            print(
+                f"round {number + 1}: {name:24} {row['calls_per_s']:9,.0f} calls/s by the clock "
+                f"{row['cpu_us']:6.1f} us CPU {row['memory_mib']:6.0f} MiB",
+                flush=True,
+            )
+        assert sum(1 for _ in evidence.open("rb")) == calls
+    print(check)
+    if "baseline" in rows:
+        for name, beside in compared(rows, "baseline").items():
+            print(f"{name:24} rate beside the baseline {beside.rate or '-'}, CPU {beside.cpu or '-'}")
+    for path in (archive, copy, *output.iterdir()):
+        path.unlink(missing_ok=True)
 
 
 def main() -> None:
     """Parse the arguments and run."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--calls", type=int, nargs="*", default=[100_000, 2_000_000])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--calls", type=int, nargs="*", default=[1_000_000])
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--suffix", choices=["", ".gz", ".zst"], default="")
     parser.add_argument("--folder", type=Path, default=None, help="Where to put the archives; some gigabytes.")
+    parser.add_argument("--json", type=Path, help="append each measure to this file, one JSON object a line")
     arguments = parser.parse_args()
     print(f"one core of {os.cpu_count()}, Python {platform.python_version()}")
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         for calls in arguments.calls:
-            bench(calls, arguments.suffix, Path(folder))
+            bench(calls, arguments, Path(folder))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """How long a worker takes to be ready, cold or after a crash, against the state it has to read.
 
 The state of a worker is the binding topic: a start after a crash reads what a first start reads. Each size gets
-topics of its own; the binding topic is written directly.
+topics of its own; the binding topic is written directly. A join is also started with local state: first without any,
+then with what that start has left.
 
     python -m bench.bench_start [--servers N ...] [--observers N] [--json FILE]
 """
@@ -12,6 +13,7 @@ import argparse
 import asyncio
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import orjson
@@ -27,6 +29,8 @@ from deploy.local.kafka import Broker
 from tests.support.deployment import Deployment
 
 _PENDING_MAX = 20_000
+_WRITTEN_S = 3.0
+"""Local state is written once a second."""
 _READY_LIMIT_S = 600.0
 _PRODUCTION = {"ASSAY_STREAM_SESSION_TIMEOUT_MS": "10000"}
 """The default again, in place of what tests run with."""
@@ -54,10 +58,10 @@ async def fill(deployment: Deployment, servers: int, observers: int) -> int:
     return count
 
 
-async def one_start(deployment: Deployment, role: str) -> dict[str, Any]:
+async def one_start(deployment: Deployment, role: str, **env: str) -> dict[str, Any]:
     """Start a worker of one role, wait until it is ready, and kill it as a crash would."""
     started_s = time.monotonic()
-    worker = deployment.start_worker("--role", role)
+    worker = deployment.start_worker("--role", role, **env)
     try:
         while (await asyncio.to_thread(worker.get, "/readyz"))[0] != 200:
             if time.monotonic() - started_s > _READY_LIMIT_S or worker.process.poll() is not None:
@@ -66,6 +70,8 @@ async def one_start(deployment: Deployment, role: str) -> dict[str, Any]:
         ready_s = time.monotonic() - started_s
         process = psutil.Process(worker.process.pid)
         times = process.cpu_times()
+        if env:
+            await asyncio.sleep(_WRITTEN_S)
         return {
             "role": role,
             "ready_s": ready_s,
@@ -82,11 +88,19 @@ async def bench(bootstrap: str, arguments: argparse.Namespace) -> None:
         deployment = Deployment(bootstrap, f"start-{servers}", env=_PRODUCTION)
         await deployment.apply_topics()
         count = await fill(deployment, servers, arguments.observers)
-        for role in ("join", "registry"):
-            found = await one_start(deployment, role)
-            line = {"bench": "start", "servers": servers, "facts": count, **found}
-            print(orjson.dumps(line).decode(), flush=True)
-            write_line(arguments.json, line)
+        with TemporaryDirectory() as folder:
+            local = {"ASSAY_STREAM_STATE_DIR": folder}
+            kinds: tuple[tuple[str, str, dict[str, str]], ...] = (
+                ("join", "", {}),
+                ("registry", "", {}),
+                ("join", ", writes local state", local),
+                ("join", ", has local state", local),
+            )
+            for role, how, env in kinds:
+                found = await one_start(deployment, role, **env)
+                line = {"bench": "start", "servers": servers, "facts": count, **found, "role": role + how}
+                print(orjson.dumps(line).decode(), flush=True)
+                write_line(arguments.json, line)
 
 
 def main() -> None:

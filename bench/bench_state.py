@@ -63,6 +63,8 @@ def one_size(servers: int, observers: int, lists: int, count: int, folder: Path 
     memory = psutil.Process().memory_info
     before_bytes = memory().rss
     fact_count, topic_bytes, load_s = _load(state, facts(servers, observers, lists))
+    unread_bytes = memory().rss - before_bytes
+    read_s = _read_all(state)
     state_bytes = memory().rss - before_bytes
     _join(state, calls(servers, observers, min(count, _WARM_UP_CALLS)))
     evenly = _join(state, calls(servers, observers, count))
@@ -73,9 +75,13 @@ def one_size(servers: int, observers: int, lists: int, count: int, folder: Path 
         "lists": servers * observers * lists,
         "facts": fact_count,
         "topic_mib": topic_bytes / 2**20,
+        "unread_mib": unread_bytes / 2**20,
         "state_mib": state_bytes / 2**20,
         "shelf_mib": 0.0 if shelf is None else shelf.size_bytes / 2**20,
         "load_us_per_fact": load_s / fact_count * 1e6,
+        "read_us_per_fact": read_s / fact_count * 1e6,
+        "load_us_per_list": (load_s + read_s) / (servers * observers * lists) * 1e6,
+        "topic_bytes_per_list": topic_bytes / (servers * observers * lists),
         "load_s": load_s,
         "call_us": evenly.cpu_us,
         "call_us_zipf": skewed.cpu_us,
@@ -97,6 +103,12 @@ def _load(state: EngineState, written: Iterable[tuple[bytes, bytes]]) -> tuple[i
         count += len(batch)
         size += sum(len(key) + len(value) for key, value in batch)
     return count, size, cpu_s
+
+
+def _read_all(state: EngineState) -> float:
+    started_s = time.process_time()
+    assert state.view.servers
+    return time.process_time() - started_s
 
 
 def _join(state: EngineState, values: Iterable[bytes]) -> Joined:

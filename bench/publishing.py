@@ -27,10 +27,10 @@ async def publish(settings: Settings, fleet: Fleet) -> int:
     size = 0
     try:
         pending = []
-        for role, key, value in fleet.history():
+        for number, (role, key, value) in enumerate(fleet.history()):
             size += len(value) if role is Role.CALLS else 0
             # Calls may carry any key; a spread one gives every partition its share.
-            call_key = key if role is Role.SNAPSHOTS else value[-40:]
+            call_key = key if role is Role.SNAPSHOTS else b"%d" % number
             pending.append(await producer.send(topics[role], key=call_key, value=value))
             if len(pending) > _PENDING_MAX:
                 await asyncio.gather(*pending)

@@ -30,7 +30,7 @@ def read_lines(folder: Path) -> list[Row]:
     Args:
         folder: where the files are.
     """
-    return [orjson.loads(line) for file in sorted(folder.glob("*.jsonl")) for line in file.open("rb")]
+    return [orjson.loads(line) for file in sorted(folder.glob("*.jsonl")) for line in file.read_bytes().splitlines()]
 
 
 def rows_of(rows: Iterable[Row], bench: str, **wanted: object) -> list[Row]:

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from itertools import accumulate
 from random import Random
 
 from assay_stream import engine
 from assay_stream.engine import EngineState
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.envelope import Producer
+from assay_stream.model.facts import Seen, decode_fact, decode_key
 from assay_stream.model.record import Origin, Record, Role
+from assay_stream.registry.ledger import Ledger
+from assay_stream.registry.packing import pack_repeats
 from tests.support.fleet import START, a_call_by, a_listing, server_name
 
 Fact = tuple[bytes, bytes]
 
 _SERVER = b'"%s"' % server_name(0).encode()
 _OBSERVER = b'"observer-0"'
-_START_US = int(START.timestamp()) * 1_000_000
-_TIME = b'"time_us":%d' % _START_US
+_ID_PREFIX = b'"00000000-'
 _HOUR_US = 3_600_000_000
 _CALLED = START + timedelta(days=30)
 """Later than the last of as many hourly lists as are kept."""
@@ -42,20 +46,39 @@ def facts(servers: int, observers: int, lists: int = 1) -> Iterator[Fact]:
     written = [(out.key, out.value) for out in outputs if out.role is Role.BINDINGS]
     shared = [(key, value) for key, value in written if key and value and _OBSERVER not in key]
     ((seen_key, seen_value),) = [(key, value) for key, value in written if key and value and _OBSERVER in key]
+    lists_of_one = list(_compacted(seen_key, seen_value, lists).items())
     for server in range(servers):
         name = b'"%s"' % server_name(server).encode()
         for key, value in shared:
             yield key.replace(_SERVER, name), value
-        of_server = seen_key.replace(_SERVER, name)
         for observer in range(observers):
-            for number in range(lists):
-                first = server * observers + observer
-                yield (
-                    of_server.replace(_OBSERVER, b'"observer-%d"' % observer).replace(b",0]", b",%d]" % number),
-                    seen_value.replace(b'"snapshot-0"', b'"%s"' % _snapshot_id(first, number).encode()).replace(
-                        _TIME, b'"time_us":%d' % (_START_US + number * _HOUR_US)
-                    ),
-                )
+            observer_name, prefix = b'"observer-%d"' % observer, b'"%08x-' % (server * observers + observer)
+            for key, value in lists_of_one:
+                yield (key.replace(_SERVER, name).replace(_OBSERVER, observer_name), value.replace(_ID_PREFIX, prefix))
+
+
+def _compacted(key: bytes, value: bytes, lists: int) -> dict[bytes, bytes]:
+    """Return what compaction leaves of the facts about an observer's lists, from the fact of its first one."""
+    first, ledger = decode_fact(decode_key(key), value), Ledger(DEFAULT_LIMITS)
+    assert isinstance(first, Seen)
+    left: dict[bytes, bytes] = {}
+    for number in range(lists):
+        seen = replace(
+            first,
+            origin=first.origin._replace(offset=number),
+            time_us=first.time_us + number * _HOUR_US,
+            snapshot_id=_snapshot_id(0, number),
+        )
+        record = Record(Role.SNAPSHOTS, seen.origin, b"", b"")
+        outputs = [ledger.publish(record, seen)]
+        outputs += pack_repeats(
+            ledger, record, ledger.bindings.server(seen.server_id).observers[seen.observer_id], seen
+        )
+        for output in outputs:
+            left.pop(output.key or b"", None)
+            if output.value is not None:
+                left[output.key or b""] = output.value
+    return left
 
 
 def calls(servers: int, observers: int, count: int, *, zipf_exponent: float | None = None) -> Iterator[bytes]:

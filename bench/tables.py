@@ -7,6 +7,7 @@ A table stands between ``<!-- table NAME: how it is made -->`` and ``<!-- end of
 
 from __future__ import annotations
 
+import argparse
 import re
 import statistics
 import sys
@@ -17,6 +18,7 @@ from typing import Any
 
 from bench.capacity import FLEETS, costs_of, needs
 from bench.results import Row, read_lines, rows_of
+from bench.rounds import QUIET_BUSY_MAX, compared
 
 _OURS = "assay-stream"
 _TABLE = re.compile(r"(<!-- table (\w+):[^>]*-->\n)(.*?)(<!-- end of table -->)", re.DOTALL)
@@ -58,18 +60,49 @@ def markdown(header: Iterable[str], body: Iterable[Iterable[object]]) -> str:
 
 
 def peers(rows: list[Row]) -> str:
-    """CPU time and rate of every program, beside ours."""
+    """Rate and CPU time of every program beside ours, in the median round and its interval."""
+    by_program = defaultdict(list)
+    for row in rows_of(rows, "peers"):
+        by_program[row["program"]].append(row)
+    if not by_program[_OURS]:
+        raise LookupError("results are missing")
+    beside = compared(by_program, _OURS)
     found = medians(rows_of(rows, "peers"), "program", "cpu_us", "calls_per_s", "memory_mib")
-    ours = found[_OURS]
     return markdown(
-        ["program", "CPU beside ours", "rate beside ours", "µs CPU per call", "calls/s", "MiB"],
+        ["program", "rate beside ours", "CPU beside ours", "calls/s", "µs CPU per call", "MiB", "rounds"],
         (
             (
                 name,
-                f"{one['cpu_us'] / ours['cpu_us']:.2f}",
-                f"{one['calls_per_s'] / ours['calls_per_s']:.2f}",
-                f"{one['cpu_us']:.1f}",
+                "1" if name == _OURS else beside[name].rate or "too few rounds",
+                "1" if name == _OURS else beside[name].cpu or "too few rounds",
                 f"{one['calls_per_s']:,.0f}",
+                f"{one['cpu_us']:.1f}",
+                f"{one['memory_mib']:.0f}",
+                len(by_program[name]),
+            )
+            for name, one in sorted(found.items(), key=lambda item: item[1]["cpu_us"])
+        ),
+    )
+
+
+def replays(rows: list[Row]) -> str:
+    """Replay and verification beside the baseline of their longest archive."""
+    of_bench = rows_of(rows, "replay")
+    longest = max((row["calls"] for row in of_bench), default=0)
+    by_program = defaultdict(list)
+    for row in of_bench:
+        if row["calls"] == longest:
+            by_program[row["program"]].append(row)
+    beside = compared(by_program, "baseline") if by_program["baseline"] else {}
+    found = medians(rows_of(of_bench, "replay", calls=longest), "program", "calls_per_s", "cpu_us", "memory_mib")
+    return markdown(
+        ["program", "rate beside the baseline", "calls/s by the clock", "µs CPU per call", "MiB"],
+        (
+            (
+                name,
+                "1" if name == "baseline" else beside[name].rate or "too few rounds",
+                f"{one['calls_per_s']:,.0f}",
+                f"{one['cpu_us']:.1f}",
                 f"{one['memory_mib']:.0f}",
             )
             for name, one in sorted(found.items(), key=lambda item: item[1]["cpu_us"])
@@ -98,15 +131,26 @@ def latency(rows: list[Row]) -> str:
 def servers(rows: list[Row]) -> str:
     """CPU time of a call and memory, against servers."""
     return markdown(
-        ["servers", "µs per call, even", "µs per call, Zipf 1.1", "state", "state after calls", "to load a fact"],
+        [
+            "servers",
+            "µs per call, even",
+            "µs per call, Zipf 1.1",
+            "state, loaded",
+            "state, read",
+            "state after calls",
+            "to load a fact",
+            "to read it",
+        ],
         (
             (
                 f"{row['servers']:,}",
                 f"{row['call_us']:.1f}",
                 f"{row['call_us_zipf']:.1f}",
+                f"{row['unread_mib']:,.1f} MiB",
                 f"{row['state_mib']:,.1f} MiB",
                 f"{row['state_mib_after_calls']:,.1f} MiB",
                 f"{row['load_us_per_fact']:.1f} µs",
+                f"{row['read_us_per_fact']:.1f} µs",
             )
             for row in rows_of(rows, "state", curve="servers")
         ),
@@ -196,7 +240,8 @@ def _rounded(value: float) -> str:
 
 
 TABLES: Mapping[str, Callable[[list[Row]], str]] = {
-    table.__name__: table for table in (peers, latency, servers, observers, registry, start, workers, costs, fleets)
+    table.__name__: table
+    for table in (peers, replays, latency, servers, observers, registry, start, workers, costs, fleets)
 }
 
 
@@ -229,9 +274,19 @@ def filled(text: str, tables: Mapping[str, str]) -> str:
 
 def main() -> None:
     """Rewrite the documents."""
-    rows = read_lines(Path(sys.argv[1]))
-    for name in sys.argv[2:]:
-        document = Path(name)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", type=Path)
+    parser.add_argument("documents", type=Path, nargs="+")
+    parser.add_argument("--loaded", action="store_true", help="take results of a machine that others used meanwhile")
+    arguments = parser.parse_args()
+    rows = read_lines(arguments.results)
+    loud = sorted({row["bench"] for row in rows if row.get("busy", 0.0) > QUIET_BUSY_MAX})
+    if loud and not arguments.loaded:
+        sys.exit(
+            f"the machine was in use while {', '.join(loud)} ran: its figures are no results. Run it again on a quiet "
+            "machine, or give --loaded"
+        )
+    for document in arguments.documents:
         document.write_text(with_tables(document.read_text(encoding="utf-8"), rows), encoding="utf-8")
 
 

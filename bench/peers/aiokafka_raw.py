@@ -1,9 +1,10 @@
-"""The ceiling of our client: the calls' own bytes to the evidence topic, through the batch task of the join."""
+"""The ceiling of our client: calls passed on to the evidence topic, through the batch task of the join."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+from functools import partial
 
 from assay_stream.config import load_settings
 from assay_stream.kafka.connection import KafkaClients
@@ -19,7 +20,8 @@ async def run() -> None:
     settings = load_settings()
     settings = settings.model_copy(update={"group_prefix": environment.group.removesuffix("-raw")})
     topics = {Role.CALLS: environment.calls_topic, Role.EVIDENCE: environment.evidence_topic}
-    async with hosted("raw", settings.call_partitions, pass_on) as agent:
+    step = partial(pass_on, record_bytes=environment.record_bytes)
+    async with hosted("raw", settings.call_partitions, step) as agent:
         await StageTask(
             settings,
             pass_through("raw", KafkaClients(settings), topics),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +20,7 @@ class Environment:
         group: consumer group, and prefix of transactional ids.
         state_dir: a folder of its own.
         version: version of assay-stream, for the envelope.
+        record_bytes: how long a pass-through makes the records that it writes; 0 for the call's own bytes.
     """
 
     bootstrap: str
@@ -28,10 +30,11 @@ class Environment:
     group: str
     state_dir: str
     version: str
+    record_bytes: int = 0
 
     def variables(self) -> dict[str, str]:
         """Return the environment variables of a child process."""
-        return {f"BENCH_{name.upper()}": value for name, value in vars(self).items()}
+        return {f"BENCH_{name.upper()}": str(value) for name, value in vars(self).items()}
 
     @classmethod
     def read(cls, variables: Mapping[str, str] = os.environ) -> Environment:
@@ -40,4 +43,5 @@ class Environment:
         Args:
             variables: the environment.
         """
-        return cls(**{name: variables[f"BENCH_{name.upper()}"] for name in cls.__dataclass_fields__})
+        given: dict[str, Any] = {name: variables[f"BENCH_{name.upper()}"] for name in cls.__dataclass_fields__}
+        return cls(**given | {"record_bytes": int(given["record_bytes"])})

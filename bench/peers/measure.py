@@ -20,6 +20,10 @@ _STALL_LIMIT_S = 60.0
 Progress = Callable[[], Awaitable[int]]
 
 
+class Stalled(Exception):  # noqa: N818 - says what happened
+    """A program made no progress."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Window:
     """What of a run counts.
@@ -65,7 +69,8 @@ async def measure(
         window: what counts.
 
     Raises:
-        AssertionError: it ended, stalled, or was done before the warm-up was over.
+        Stalled: it made no progress for too long.
+        AssertionError: it ended, or was done before the warm-up was over.
     """
     with log.open("wb") as output:
         processes = [
@@ -91,7 +96,7 @@ async def _watch(processes: list[psutil.Process], log: Path, progress: Progress,
         if sample.calls > last:
             moved_s, last = sample.wall_s, sample.calls
         elif sample.wall_s - moved_s > (_STALL_LIMIT_S if last else _START_LIMIT_S):
-            raise AssertionError(f"no progress at {last} calls; see {log}")
+            raise Stalled(f"no progress at {last} calls; see {log}")
         if first_s is None:
             first_s = sample.wall_s if sample.calls else None
             continue

@@ -21,7 +21,8 @@ class Program:
     Args:
         name: how the table calls it.
         command: what starts it; topics and names come by environment.
-        joins: whether it writes evidence; a pass-through writes the call's own bytes.
+        joins: whether it writes evidence; a pass-through writes what it reads.
+        fills_up: whether a pass-through makes its records as long as evidence.
         transactional: whether its consumer group's offsets tell exactly what was written.
         warm_up_calls: calls that do not count; a JVM compiles while it runs.
     """
@@ -29,16 +30,22 @@ class Program:
     name: str
     command: tuple[str, ...]
     joins: bool = True
+    fills_up: bool = False
     transactional: bool = True
     warm_up_calls: int = 20_000
 
 
 OURS = Program(name="assay-stream", command=(sys.executable, "-m", "assay_stream", "worker", "--role", "join"))
 
+_AIOKAFKA = (sys.executable, "-m", "bench.peers.aiokafka_raw")
+_CONFLUENT = (str(PEERS_PYTHON), "-m", "bench.peers.confluent_raw")
+
 PROGRAMS = (
     OURS,
-    Program(name="raw-aiokafka", command=(sys.executable, "-m", "bench.peers.aiokafka_raw"), joins=False),
-    Program(name="raw-confluent", command=(str(PEERS_PYTHON), "-m", "bench.peers.confluent_raw"), joins=False),
+    Program(name="raw-aiokafka", command=_AIOKAFKA, joins=False, fills_up=True),
+    Program(name="raw-aiokafka-short", command=_AIOKAFKA, joins=False),
+    Program(name="raw-confluent", command=_CONFLUENT, joins=False, fills_up=True),
+    Program(name="raw-confluent-short", command=_CONFLUENT, joins=False),
     Program(
         name="kafka-streams",
         command=(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,13 @@ from assay_stream import engine
 from assay_stream.engine import EngineState
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Record, Role
+from bench import tables
 from bench.capacity import Costs, Fleet, costs_of, needs
 from bench.peers.bindings import tools_of
 from bench.peers.compare import Comparison, compare
 from bench.peers.evidence import binding_key, evidence_of
+from bench.results import write_line
+from bench.rounds import QUIET_BUSY_MAX
 from bench.synthetic import calls, facts
 from bench.tables import TABLES, peers, with_tables
 from tests.support.fleet import Fleet as History
@@ -156,15 +160,43 @@ def test_a_document_keeps_all_but_its_tables() -> None:
     assert with_tables(made, []) == made
 
 
-def test_programs_are_told_by_the_medians_of_all_rounds() -> None:
-    """One round in which the machine was busy decides nothing."""
-    rounds = {"assay-stream": (20.0, 25.0, 90.0), "faust": (200.0, 900.0, 250.0)}
+def test_programs_are_told_by_the_ratios_of_their_rounds() -> None:
+    """One round in which the machine was busy decides nothing, and a program with one round has no interval."""
+    rounds = {"assay-stream": (20.0, 25.0, 90.0), "faust": (200.0, 250.0, 900.0), "slow": (100.0,)}
     rows = [
-        {"bench": "peers", "program": program, "cpu_us": cpu_us, "calls_per_s": 1e6 / cpu_us, "memory_mib": 1.0}
+        {
+            "bench": "peers",
+            "program": program,
+            "round": number,
+            "cpu_us": cpu_us,
+            "calls_per_s": 1e6 / cpu_us,
+            "memory_mib": 1.0,
+        }
         for program, times_us in rounds.items()
-        for cpu_us in times_us
+        for number, cpu_us in enumerate(times_us)
     ]
-    assert "| assay-stream | 1.00 | 1.00 | 25.0 | 40,000 | 1 |\n| faust | 10.00 | 0.10 | 250.0 |" in peers(rows)
+    made = peers(rows)
+    assert "| assay-stream | 1 | 1 | 40,000 | 25.0 | 1 | 3 |\n" in made
+    assert "| faust | 0.10 (0.10 to 0.10) | 10.00 (10.00 to 10.00) | 4,000 | 250.0 | 1 | 3 |\n" in made
+    assert "| slow | too few rounds | too few rounds |" in made
+
+
+def test_figures_of_a_loaded_machine_are_not_put_into_the_documents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless somebody asks for them."""
+    document = tmp_path / "page.md"
+    document.write_text("<!-- table workers: make it -->\nold\n<!-- end of table -->\n", encoding="utf-8")
+    row = {"bench": "workers", "workers": 1, "cpu_us": 10.0, "calls_per_s": 2_000.0, "busy": QUIET_BUSY_MAX + 0.01}
+    write_line(tmp_path / "results" / "a.jsonl", row)
+    arguments = ["tables", str(tmp_path / "results"), str(document)]
+    monkeypatch.setattr(sys, "argv", arguments)
+    with pytest.raises(SystemExit, match="the machine was in use while workers ran"):
+        tables.main()
+    assert "old" in document.read_text(encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", [*arguments, "--loaded"])
+    tables.main()
+    assert "| 1 | 10.0 | 2,000 |" in document.read_text(encoding="utf-8")
 
 
 def test_every_table_of_the_docs_is_one_that_can_be_made() -> None:
