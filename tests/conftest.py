@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 from collections.abc import AsyncIterator, Iterator
@@ -21,6 +22,18 @@ settings.register_profile("ci", parent=settings.get_profile("everywhere"), deran
 settings.load_profile("ci" if os.environ.get("CI") else "everywhere")
 
 install()
+
+
+def pytest_collection_finish() -> None:
+    """Take what was imported and collected out of every later garbage collection: it lives until the end."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """Let the interpreter tear down what was frozen, or extensions report leaks."""
+    gc.unfreeze()
+
 
 _numbers = itertools.count(1)
 

@@ -36,7 +36,13 @@ from tests.support.events import record_of
 from tests.support.seals import Fleet
 
 SEEDS = range(2_000, 2_012)
-LIMITS = Limits(timeline_entries_max=2, former_tools_max=3, allowance_burst_units=400_000, alerts_per_record_max=20)
+LIMITS = Limits(
+    timeline_entries_max=2,
+    seen_run_rows_min=2,
+    former_tools_max=3,
+    allowance_burst_units=400_000,
+    alerts_per_record_max=20,
+)
 """Small ones, so that histories are folded and analyses rationed."""
 PRODUCER = Producer(version="0.1.0")
 FOLDER = Path(__file__).resolve().parents[2] / "schemas"

@@ -197,6 +197,11 @@ def facts() -> list[Output]:
     log.snapshot(11, WRITE)
     for record in log.records:
         written += engine.process(state, record)
+    packing, log = EngineState(producer=PRODUCER, limits=Limits(timeline_entries_max=4, seen_run_rows_min=3)), Log()
+    for second in range(5):
+        log.snapshot(second, READ)
+    for record in log.records:
+        written += engine.process(packing, record)
     written.append(progress(topic="mcp.tools.list", partition=0, position=7))
     return [output for output in written if output.role is Role.BINDINGS]
 
@@ -359,7 +364,19 @@ def test_every_fact_is_valid_under_the_schema_of_its_kind() -> None:
             kinds.add(key[0])
             assert problems(f"assay.tool.binding.{key[0]}", orjson.loads(output.value)) == []
     assert kinds == {
-        *("tool", "catalogue", "item", "item_list", "seen", "rejection", "announcement", "pin", "horizon"),
+        *(
+            "tool",
+            "catalogue",
+            "item",
+            "item_list",
+            "seen",
+            "seen_run",
+            "run_cut",
+            "rejection",
+            "announcement",
+            "pin",
+            "horizon",
+        ),
         *("allowance", "former_tool", "progress"),
     }
 

@@ -117,11 +117,8 @@ async def watched(
             await task
 
 
-async def test_from_an_alert_to_a_call_that_passes(
-    deployment: Deployment, operated: tuple[Browser, str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A server is swapped; the open queue shows it; its diff is read, approved, and the call passes; then rejected."""
-    browser, address = operated
+async def reviewed(deployment: Deployment, browser: Browser, address: str) -> None:
+    """Block what nobody approved, and approve all that the first release offers."""
     reason = ("--reason", "as reviewed")
     await ordered(deployment, "policy", "set", "--server-id", "time", "--enforcement", "block", "--new", *reason)
     async with enforced(deployment, time_server(BEFORE)) as client:
@@ -131,6 +128,13 @@ async def test_from_an_alert_to_a_call_that_passes(
         await pinned(deployment, browser, address)
         await first_ruled(client, passed)
 
+
+async def test_from_an_alert_to_a_call_that_passes(
+    deployment: Deployment, operated: tuple[Browser, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A server is swapped; the open queue shows it; its diff is read, approved, and the call passes; then rejected."""
+    browser, address = operated
+    await reviewed(deployment, browser, address)
     await opened(browser, f"{address}/reviews")
     async with enforced(deployment, time_server(AFTER)) as client:
         await client.list_tools()
@@ -162,13 +166,7 @@ async def test_from_an_alert_to_a_call_that_passes(
 async def test_several_alerts_are_decided_at_once(deployment: Deployment, operated: tuple[Browser, str]) -> None:
     """Ticked in the queue, listed before it is done, all recorded; then every call passes."""
     browser, address = operated
-    reason = ("--reason", "as reviewed")
-    await ordered(deployment, "policy", "set", "--server-id", "time", "--enforcement", "block", "--new", *reason)
-    async with enforced(deployment, time_server(BEFORE)) as client:
-        await client.list_tools()
-        await opened(browser, f"{address}/")
-        await shows(browser, "time")
-        await pinned(deployment, browser, address)
+    await reviewed(deployment, browser, address)
     async with enforced(deployment, time_server(AFTER)) as client:
         await client.list_tools()
         await first_ruled(client, is_refused)

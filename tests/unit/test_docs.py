@@ -30,6 +30,7 @@ from assay_stream.replay.run import replay
 from assay_stream.report.drift import KIND_TITLES
 from assay_stream.schemes import fingerprint
 from tests.support import exports, gates
+from tests.support.command import run_command_text
 from tests.support.inventory import without_inventory
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -309,14 +310,8 @@ def test_the_commands_on_that_page_are_there() -> None:
     for group, name, *options in re.findall(
         r"assay-stream (pins|policy) (\w+)((?: --[a-z-]+)?)", text_of("enforce.md")
     ):
-        done = subprocess.run(
-            [sys.executable, "-m", "assay_stream", group, name, "--help"],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
-            env=os.environ | {"PYTHONPATH": str(SOURCES.parent), "COLUMNS": "200"},
-        )
+        done = run_command_text(group, name, "--help", COLUMNS="200")
+        assert done.returncode == 0, done.stderr
         assert all(option.strip() in done.stdout for option in options)
 
 
