@@ -24,6 +24,7 @@ from assay_stream.limits.core import Limits
 from assay_stream.model.agent_topic import INPUT_HEADER, PROGRESS
 from assay_stream.model.envelope import Producer
 from assay_stream.model.ingest import mark_of, write_accepted
+from assay_stream.model.join_progress import JoinProgress, write_progress
 from assay_stream.model.record import TOPIC_NAMES, Origin, Output, Record, Role
 from assay_stream.model.schemas.documents import FACT_KEY, OUTPUTS, SUFFIX
 from assay_stream.registry.ledger import progress
@@ -167,6 +168,8 @@ def written() -> dict[str, dict[bytes, Any]]:
                     found[name][orjson.dumps(content)] = content
     accepted = write_accepted([mark_of("gw-1", "urn:assay-stream:observer:gw-1", "event-1")])
     found["assay.ingest.accepted"][accepted] = orjson.loads(accepted)
+    joined = write_progress(JoinProgress(calls=1, rerouted=0))
+    found["assay.call.progress"][joined] = orjson.loads(joined)
     fleet = Fleet(2)
     for partition in (0, 1, 0):
         fleet.grow(partition, 3)

@@ -375,19 +375,19 @@ async def test_a_partition_that_alone_had_another_owner_is_opened_anew(cluster: 
 async def test_a_partition_that_fails_stops_no_other(cluster: MemoryCluster) -> None:
     """Its task alone is closed and opened again, as often as it fails."""
     publish(cluster, range(RECORDS), partition=1)
-    is_healed = False
+    failures_left = 2
 
     async def failing_in_one(batch: Batch[StateTable]) -> None:
-        if batch.partition == 1 and not is_healed:
+        nonlocal failures_left
+        if batch.partition == 1 and failures_left:
+            failures_left -= 1
             raise OSError("an agent's own")
         await batch.process(number)
 
     task = a_task(cluster, failing_in_one)
     running = asyncio.create_task(task.run())
-    await until(lambda: producers_started(cluster, 1) >= 3 and committed(cluster) == RECORDS)
-    is_healed = True
-    await until(lambda: committed(cluster, 1) == RECORDS)
-    assert producers_started(cluster, 0) == 1
+    await until(lambda: committed(cluster) == committed(cluster, 1) == RECORDS)
+    assert (producers_started(cluster, 0), producers_started(cluster, 1)) == (1, 3)
     assert written(cluster, 1) == expected()
     task.stop()
     await running
