@@ -1,7 +1,7 @@
 """A transactional producer that commits offsets as a member of its consumer group, in few round trips.
 
 1. Partitions and group are added to the transaction in one round trip.
-2. Records and offsets are sent side by side, and batches of one partition without waiting for each other's answer.
+2. Records are sent, batches of one partition without waiting for each other's answer; then offsets.
 3. The transaction is committed once all of it is acknowledged.
 
 An error leaves the transaction open until it is aborted, by the next producer of the transactional id at the latest.
@@ -86,7 +86,10 @@ class GroupProducer:
         if batches:
             added.append(self._add_partitions([TopicPartition(*place) for place in batches]))
         await _all(added)
-        await _all([self._send(batches), self._commit_offsets(offsets, member)])
+        # One after the other: the leader and the group's coordinator each ask the transaction's coordinator whether the
+        # transaction is open, and a broker with two such questions of one producer drops the first (KIP-890).
+        await self._send(batches)
+        await self._commit_offsets(offsets, member)
         await self._end(is_committed=True)
 
     async def abort(self) -> None:
