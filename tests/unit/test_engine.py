@@ -146,7 +146,15 @@ def test_progress_names_the_next_offset() -> None:
 
 
 @pytest.mark.parametrize(
-    "key", [b"[]", b'["seen","server-0"]', b'["seen","server-0","o",1]', b'["catalogue","server-0"]', b'"seen"']
+    "key",
+    [
+        b"[]",
+        b'[[],"server-0","o"]',
+        b'["seen","server-0"]',
+        b'["seen","server-0","o",1]',
+        b'["catalogue","server-0"]',
+        b'"seen"',
+    ],
 )
 def test_a_foreign_tombstone_stops_the_engine(key: bytes) -> None:
     """A tombstone whose key is no key of ours is an integrity error, as a foreign fact is."""

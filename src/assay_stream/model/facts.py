@@ -34,8 +34,6 @@ from assay_stream.model.wire import (
 )
 from assay_stream.schemes.fingerprint import Fingerprint
 
-_KEY_PARTS_MIN = 3
-
 
 def _item_subject(given: Any) -> Subject:
     subject = Subject(str(given))
@@ -379,13 +377,26 @@ def decode_key(key: bytes | None) -> FactKey:
         parts = orjson.loads(key or b"")
     except ValueError:
         raise foreign_fact() from None
-    if not isinstance(parts, list) or len(parts) < _KEY_PARTS_MIN or parts[0] not in FACTS:
+    if not isinstance(parts, list) or not parts or not isinstance(parts[0], str):
         raise foreign_fact()
+    kind = FACTS.get(parts[0])
+    if kind is None:
+        raise foreign_fact()
+    if len(parts) != kind.key_parts:
+        raise unknown_fact()
     return tuple(parts)
 
 
 def foreign_fact() -> IntegrityError:
     return IntegrityError("foreign_fact", "the binding topic holds a key that is not ours: find who writes to it")
+
+
+def unknown_fact() -> IntegrityError:
+    return IntegrityError(
+        "unknown_fact",
+        "the binding topic holds a fact this version cannot read: run the version that wrote it, "
+        "or rebuild the topic from the snapshots",
+    )
 
 
 def decode_fact(key: FactKey, value: bytes) -> Fact:
@@ -397,9 +408,5 @@ def decode_fact(key: FactKey, value: bytes) -> Fact:
     try:
         found: Fact = read_fact(key, orjson.loads(value))
     except (AttributeError, KeyError, IndexError, TypeError, ValueError):
-        raise IntegrityError(
-            "unknown_fact",
-            "the binding topic holds a fact this version cannot read: run the version that wrote it, "
-            "or rebuild the topic from the snapshots",
-        ) from None
+        raise unknown_fact() from None
     return found

@@ -86,6 +86,8 @@ class BaseFact:
     __slots__ = ()
     fact_kind: ClassVar[str]
     key_fields: ClassVar[tuple[str, ...]]
+    key_parts: ClassVar[int]
+    """How many parts each key has."""
     key: ClassVar[Callable[[Any], FactKey]]
     """Returns the key: the kind, and the fields of the key; an origin takes three places."""
 
@@ -101,6 +103,7 @@ def fact(kind: str, *key: str) -> Callable[[type[_Record]], type[_Record]]:
     def declare(cls: type[_Record]) -> type[_Record]:
         assert issubclass(cls, BaseFact)  # noqa: S101 -- a mistake in a declaration shows at import
         cls.fact_kind, cls.key_fields, FACTS[kind] = kind, key, cls
+        cls.key_parts = 1 + sum(3 if name == "origin" else 1 for name in key)
         parts = ", ".join(f"{'*' * (name == 'origin')}self.{name}" for name in key)
         cls.key = _compiled(f"def key(self): return ({kind!r}, {parts})", {})
         return cls
