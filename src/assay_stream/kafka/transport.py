@@ -203,7 +203,7 @@ def fitting(output: Output, *, bytes_max: int = REJECTED_BYTES_MAX) -> Output:
 
 
 def _size_bytes(output: Output) -> int:
-    headers = sum(len(name.encode()) + len(value) for name, value in output.headers)
+    headers = sum(len(name.encode()) + len(value or b"") for name, value in output.headers)
     return len(output.key or b"") + len(output.value or b"") + headers
 
 

@@ -210,7 +210,7 @@ def _attributes_and_data(record: Record, limits: Limits) -> dict[str, Any]:
         if attribute in attributes:
             raise InputError("duplicate_key", f"the header {name[:80]!r} appears twice: send it once")
         try:
-            attributes[attribute] = value.decode()
+            attributes[attribute] = (value or b"").decode()
         except UnicodeDecodeError:
             raise InputError("not_utf8", f"the header {name[:80]!r} is not UTF-8") from None
     attributes["data"] = decode_json(record.value, limits=limits)
@@ -220,7 +220,7 @@ def _attributes_and_data(record: Record, limits: Limits) -> dict[str, Any]:
 def is_binary(headers: Headers) -> bool:
     """Tell binary from structured mode: the content type decides (Kafka protocol binding 1.0, section 3)."""
     for name, value in headers:
-        if name == "content-type" and value.lower().startswith(b"application/cloudevents"):
+        if name == "content-type" and (value or b"").lower().startswith(b"application/cloudevents"):
             return False
     return any(name == "ce_specversion" for name, _ in headers)
 

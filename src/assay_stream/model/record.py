@@ -13,6 +13,7 @@ from assay_stream.errors import AssayStreamError, InputError
 from assay_stream.model.fields import OriginField
 
 Headers = tuple[tuple[str, bytes], ...]
+"""Names and values. Of a record that was read a value may be ``None``, as Kafka allows: read ``value or b""``."""
 
 SNAPSHOT_TYPE = "mcp.tools.list.observed"
 LIST_CHANGED_TYPE = "mcp.tools.list_changed.observed"

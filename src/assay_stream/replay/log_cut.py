@@ -207,6 +207,6 @@ def _cause(record: Record) -> str:
 def _type_of(record: Record) -> str:
     for name, value in record.headers:
         if name == "ce_type":
-            return value.decode("ascii", "replace")
+            return (value or b"").decode("ascii", "replace")
     content = read_leniently(record.value or b"")
     return str(content.get("type")) if isinstance(content, dict) else ""

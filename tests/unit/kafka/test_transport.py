@@ -7,6 +7,7 @@ import gzip
 import random
 from typing import Any
 
+import pytest
 from aiokafka import TopicPartition
 from aiokafka.structs import ConsumerRecord
 
@@ -63,6 +64,14 @@ def test_a_huge_key_fits_too() -> None:
     named = fitting(a_copy(b"", key=random.Random(1).randbytes(50_000)), bytes_max=LIMIT)
     assert named.key is None
     assert len(named.headers) == 6
+
+
+@pytest.mark.parametrize("bytes_max", [LIMIT, 50])
+def test_a_header_without_a_value_is_copied(bytes_max: int) -> None:
+    """Kafka allows null: a refused record that has one must not stop the stage that refuses it."""
+    copy = a_copy(b"x" * 100)
+    null: Any = ("trace", None)
+    assert fitting(copy._replace(headers=(null, *copy.headers)), bytes_max=bytes_max).headers[-1][0] != "trace"
 
 
 class FullLog:

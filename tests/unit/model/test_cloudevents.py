@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -110,6 +111,23 @@ def test_a_header_that_is_no_utf8_is_refused() -> None:
     """Attributes are text."""
     record = binary()
     assert code_of(record._replace(headers=(*record.headers, ("ce_x", b"\xff")))) == "not_utf8"
+
+
+@pytest.mark.parametrize("name", ["content-type", "traceparent", "ce_specversion", "ce_type", "assay-observer"])
+@pytest.mark.parametrize("role", DATA)
+def test_a_header_without_a_value_never_raises_anything_else(role: Role, name: str) -> None:
+    """Kafka allows null: a record with one must not stop the stage that reads it."""
+    for record in (structured(role), binary(role)):
+        others = tuple(header for header in record.headers if header[0] != name)
+        null: Any = (name, None)
+        with suppress(InputError):
+            read_event(record._replace(headers=(null, *others)))
+
+
+def test_a_null_content_type_is_as_good_as_none() -> None:
+    """The event is what its value says."""
+    null: Any = ("content-type", None)
+    assert read_event(structured()._replace(headers=(null,))).id == "1"
 
 
 @pytest.mark.parametrize("missing", ["specversion", "source", "id", "time"])
