@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import orjson
 
-from assay_stream.canonical.digest import canonicalize
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.partition import home_of
@@ -19,6 +18,9 @@ from assay_stream.model.record import Origin, Output, Record, Role
 
 FIRST_ORIGIN = "assay-first-origin"
 """Header of a re-routed call: topic, partition and offset of the call, and its log time in milliseconds."""
+
+_INT64_MAX = 2**63 - 1
+"""Of what is greater no record can be written, and whoever joins it would stop."""
 
 LABEL = "rerouted"
 """What re-routed calls are counted as."""
@@ -59,7 +61,9 @@ def reroute(record: Record, server_id: str, routing: Routing) -> Output:
     if size_bytes > DEFAULT_LIMITS.rerouted_bytes_max:
         text = f"a call that is not in a partition of its server may have {DEFAULT_LIMITS.rerouted_bytes_max} bytes"
         raise InputError("too_large", f"{text}, with key and headers: leave headers out, or use the key server_id")
-    first = canonicalize({**record.origin.as_json(), "timestamp_ms": record.timestamp_ms})
+    # Not by RFC 8785, whose numbers are doubles: a producer may set any time.
+    place = {**record.origin.as_json(), "timestamp_ms": record.timestamp_ms}
+    first = orjson.dumps(place, option=orjson.OPT_SORT_KEYS)
     return Output(
         role=Role.REROUTED,
         key=record.key,
@@ -88,7 +92,8 @@ def call_in(copy: Record, *, topic: str, partitions: int) -> Record:
         first = None
     match first:
         case {"topic": str(named), "partition": int(number), "offset": int(offset), "timestamp_ms": int(timestamp_ms)}:
-            if named == topic and 0 <= number < partitions and min(offset, timestamp_ms) >= 0 and type(number) is int:
+            numbers = (number, offset, timestamp_ms)
+            if named == topic and number < partitions and all(type(n) is int and 0 <= n <= _INT64_MAX for n in numbers):
                 return copy._replace(
                     role=Role.CALLS,
                     origin=Origin(topic, number, offset),

@@ -56,6 +56,14 @@ def test_a_copy_gives_the_call_back(headers: list[tuple[str, bytes]]) -> None:
     assert call_in(copy, topic=TOPIC, partitions=4) == call
 
 
+@pytest.mark.parametrize("timestamp_ms", [0, 2**53 + 1, 2**63 - 1])
+def test_a_copy_gives_any_time_back(timestamp_ms: int) -> None:
+    """A producer may set one that no double holds."""
+    call = a_call()._replace(timestamp_ms=timestamp_ms)
+    copy = copied(reroute(call, "server-1", Routing(calls=4, bindings=2)))
+    assert call_in(copy, topic=TOPIC, partitions=4) == call
+
+
 @pytest.mark.parametrize(
     "headers",
     [
@@ -68,6 +76,9 @@ def test_a_copy_gives_the_call_back(headers: list[tuple[str, bytes]]) -> None:
         ((FIRST_ORIGIN, b'{"offset":1,"partition":4,"timestamp_ms":1,"topic":"mcp.tools.call"}'),),
         ((FIRST_ORIGIN, b'{"offset":-1,"partition":0,"timestamp_ms":1,"topic":"mcp.tools.call"}'),),
         ((FIRST_ORIGIN, b'{"offset":1,"partition":true,"timestamp_ms":1,"topic":"mcp.tools.call"}'),),
+        ((FIRST_ORIGIN, b'{"offset":true,"partition":0,"timestamp_ms":1,"topic":"mcp.tools.call"}'),),
+        ((FIRST_ORIGIN, b'{"offset":9223372036854775808,"partition":0,"timestamp_ms":1,"topic":"mcp.tools.call"}'),),
+        ((FIRST_ORIGIN, b'{"offset":1,"partition":0,"timestamp_ms":9223372036854775808,"topic":"mcp.tools.call"}'),),
         ((FIRST_ORIGIN, b'{"offset":1,"partition":0,"timestamp_ms":1,"topic":"mcp.tools.call"}'), ("later", b"")),
     ],
 )
