@@ -131,7 +131,10 @@ class BindingView:
         """Have the consumer read what is needed, new partitions from their beginning; drop what is not any more."""
         self._need_changed.clear()
         since_s = time.monotonic() - KEPT_UNNEEDED_S
-        for number in [number for number, at_s in self._unneeded_since_s.items() if at_s < since_s]:
+        for number in list(self._unneeded_since_s):
+            # While another one was dropped it may have been needed again.
+            if self._unneeded_since_s.get(number, since_s) >= since_s:
+                continue
             del self._unneeded_since_s[number]
             view = self._joins.pop(number).view
             # Before anything is waited for: whoever needs it meanwhile begins anew.

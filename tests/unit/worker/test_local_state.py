@@ -17,6 +17,7 @@ from assay_stream.files.state_store import Stand, StateStore
 from assay_stream.join.processor import Join
 from assay_stream.model.envelope import Producer
 from assay_stream.model.partition import murmur2_partition
+from assay_stream.registry.state import Bindings
 from assay_stream.worker.local_state import LocalState
 from assay_stream.worker.view import BindingView
 from bench.synthetic import facts
@@ -233,17 +234,13 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_partition_that_comes_back_is_read_from_its_state(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where calls are keyed by server, partitions come and go with the calls; each has its own state."""
-    monkeypatch.setattr("assay_stream.worker.view.KEPT_UNNEEDED_S", 0.0)
-    state, fleet.read = fleet.state(), 0
+def keyed_view(fleet: Fleet, state: LocalState) -> BindingView:
+    """A view where calls are keyed by server."""
 
     def new_join() -> Join:
         return Join(producer=Producer(version="1"))
 
-    view = BindingView(
+    return BindingView(
         new_join(),
         clients=fleet.cluster,
         topic=TOPIC,
@@ -253,6 +250,15 @@ async def test_a_partition_that_comes_back_is_read_from_its_state(
         new_join=new_join,
         local=state,
     )
+
+
+async def test_a_partition_that_comes_back_is_read_from_its_state(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where calls are keyed by server, partitions come and go with the calls; each has its own state."""
+    monkeypatch.setattr("assay_stream.worker.view.KEPT_UNNEEDED_S", 0.0)
+    state, fleet.read = fleet.state(), 0
+    view = keyed_view(fleet, state)
     running = asyncio.create_task(view.run())
     for _ in range(2):
         view.need(1)
@@ -262,6 +268,37 @@ async def test_a_partition_that_comes_back_is_read_from_its_state(
         view.release(1)
         await until(lambda: not view._joins and not state._stores)
     assert fleet.read == 0
+    view.stop()
+    await running
+    state.close()
+
+
+async def test_a_partition_that_is_needed_while_another_is_dropped_is_kept(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rebalance releases several at once, and the next one asks for some of them again."""
+    monkeypatch.setattr("assay_stream.worker.view.KEPT_UNNEEDED_S", 0.0)
+    state = fleet.state()
+    view, drop = keyed_view(fleet, state), LocalState.drop
+    loop = asyncio.get_running_loop()
+
+    def drop_slowly(self: LocalState, tp: TopicPartition, bindings: Bindings) -> None:
+        asyncio.run_coroutine_threadsafe(need_other(1 - tp.partition), loop).result(10)
+        drop(self, tp, bindings)
+
+    async def need_other(number: int) -> None:
+        view.need(number)
+
+    running = asyncio.create_task(view.run())
+    for number in (0, 1):
+        view.need(number)
+    await until(lambda: view.ready)
+    monkeypatch.setattr(LocalState, "drop", drop_slowly)
+    for number in (0, 1):
+        view.release(number)
+    await until(lambda: len(view._joins) == 1)
+    await asyncio.sleep(0.05)
+    assert len(view._joins) == 1
     view.stop()
     await running
     state.close()
