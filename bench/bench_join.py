@@ -33,7 +33,7 @@ from assay_stream.model.record import TOPICS, Output, Record, Role
 from assay_stream.registry import processor
 from assay_stream.worker.channel import AgentApp, Batches, TransactionalChannel
 from assay_stream.worker.freshness import EvidenceLatency, RecentObservers
-from assay_stream.worker.join import JoinStage, join_call
+from assay_stream.worker.join import JoinStage, join_calls
 from assay_stream.worker.metrics import Metrics, PrometheusStage
 from assay_stream.worker.stages import registry_stage
 from assay_stream.worker.view import BindingView
@@ -64,15 +64,19 @@ def pass_through(name: str, clients: Clients, topics: Mapping[Role, str]) -> Sta
 
 
 @asynccontextmanager
-async def hosted(name: str, partitions: int, step: Step[Any]) -> AsyncIterator[BatchHandler]:
-    """Run an agent in a Faust application, as a worker does, and yield what takes its batches."""
+async def hosted(name: str, partitions: int, step: Any, *, of_pieces: bool = False) -> AsyncIterator[BatchHandler]:
+    """Run an agent in a Faust application, as a worker does, and yield what takes its batches.
+
+    Args:
+        step: for single records, or for pieces.
+    """
     app = AgentApp("bench", store="memory://", web_enabled=False)
     channel = TransactionalChannel(app, name=name, partitions=partitions)
 
     @app.agent(channel)
     async def agent(batches: Batches) -> None:
         async for batch in batches:
-            await batch.process(step)
+            await (batch.process_pieces(step) if of_pieces else batch.process(step))
 
     await app.start()
     try:
@@ -186,7 +190,7 @@ async def run_join(settings: Settings, counts: dict[Role, int], calls: int) -> M
         topics=topics,
         latency=EvidenceLatency(lambda _since, _seconds: None, RecentObservers()),
     )
-    async with hosted("join", counts[Role.CALLS], join_call) as agent:
+    async with hosted("join", counts[Role.CALLS], join_calls, of_pieces=True) as agent:
         measure = await run_until([make_task(settings, stage, agent, counts, count)], count, calls)
     view.stop()
     await following

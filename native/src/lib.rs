@@ -42,12 +42,30 @@ impl Reader {
 
     /// Return a plain call, or `None` where the Python path has to decide.
     fn read(&self, raw: Bound<'_, PyBytes>) -> Option<Call> {
+        let plain = read::read(raw.as_bytes(), &self.schema)?;
+        Some(self.call(raw, plain))
+    }
+
+    /// Return what `read` returns for each; other threads of Python run meanwhile.
+    fn read_many(&self, py: Python<'_>, raws: Vec<Bound<'_, PyBytes>>) -> Vec<Option<Call>> {
+        let held: Vec<&[u8]> = raws.iter().map(|raw| raw.as_bytes()).collect();
+        let schema = &*self.schema;
+        let plains: Vec<Option<Plain>> =
+            py.allow_threads(|| held.iter().map(|bytes| read::read(bytes, schema)).collect());
+        raws.into_iter()
+            .zip(plains)
+            .map(|(raw, plain)| plain.map(|plain| self.call(raw, plain)))
+            .collect()
+    }
+}
+
+impl Reader {
+    fn call(&self, raw: Bound<'_, PyBytes>, plain: Plain) -> Call {
         let (py, bytes) = (raw.py(), raw.as_bytes());
-        let plain = read::read(bytes, &self.schema)?;
         let text = |span: read::Span| PyString::new(py, text::of(bytes, span)).unbind();
         let data = |index: usize| text(plain.data[index]);
         let optional = |span: read::Span| span.is_given().then(|| text(span));
-        Some(Call {
+        Call {
             time_us: plain.time_us,
             server_id: data(self.schema.server_id),
             tool_name: data(self.schema.tool_name),
@@ -55,9 +73,9 @@ impl Reader {
             snapshot_id: optional(plain.data[self.schema.snapshot_id]),
             traceparent: optional(plain.event[self.schema.traceparent]),
             schema: self.schema.clone(),
-            raw: raw.unbind(),
+            raw: raw.clone().unbind(),
             plain,
-        })
+        }
     }
 }
 
@@ -108,37 +126,6 @@ impl Call {
     fn decision<'py>(&self, py: Python<'py>) -> Bound<'py, PyString> {
         self.text(py, self.plain.data[self.schema.decision])
     }
-
-    /// Return the whole record of evidence.
-    ///
-    /// `topic` is quoted; `producer` is the producer's fragment of the envelope; `pin` and `signature` are canonical.
-    #[pyo3(signature = (topic, partition, offset, part, pin, signature, producer))]
-    #[allow(clippy::too_many_arguments)] // as the parts of a record of evidence are many
-    fn evidence<'py>(
-        &self,
-        py: Python<'py>,
-        topic: &[u8],
-        partition: u64,
-        offset: u64,
-        part: &Bound<'py, Part>,
-        pin: &[u8],
-        signature: Option<&[u8]>,
-        producer: &[u8],
-    ) -> Bound<'py, PyBytes> {
-        let place = Place::new(topic, partition, offset);
-        let raw = self.raw.as_bytes(py);
-        let payload = evidence::payload(
-            raw,
-            &self.plain,
-            &self.schema,
-            &place,
-            part.get(),
-            pin,
-            signature,
-        );
-        let written = evidence::envelope(raw, &self.plain, &self.schema, &payload, producer);
-        PyBytes::new(py, &written)
-    }
 }
 
 /// What evidence says of the definition that was in force; all of it canonical.
@@ -168,10 +155,62 @@ impl Part {
     }
 }
 
+/// A call; its topic as a JSON text, partition and offset; what was in force; pin and signature, canonical.
+type Writing<'py> = (
+    Bound<'py, Call>,
+    Bound<'py, PyBytes>,
+    u64,
+    u64,
+    Bound<'py, Part>,
+    Bound<'py, PyBytes>,
+    Option<Bound<'py, PyBytes>>,
+);
+
+/// Return the record of evidence of each call; other threads of Python run meanwhile. `producer` is its fragment of the
+/// envelope.
+#[pyfunction]
+fn write<'py>(
+    py: Python<'py>,
+    writings: Vec<Writing<'py>>,
+    producer: &[u8],
+) -> Vec<Bound<'py, PyBytes>> {
+    let held: Vec<_> = writings
+        .iter()
+        .map(|(call, topic, partition, offset, part, pin, signature)| {
+            let call = call.get();
+            (
+                call.raw.as_bytes(py),
+                &call.plain,
+                &*call.schema,
+                topic.as_bytes(),
+                *partition,
+                *offset,
+                part.get(),
+                pin.as_bytes(),
+                signature.as_ref().map(|each| each.as_bytes()),
+            )
+        })
+        .collect();
+    let written: Vec<Vec<u8>> = py.allow_threads(|| {
+        held.iter()
+            .map(
+                |&(raw, plain, schema, topic, partition, offset, part, pin, signature)| {
+                    let place = Place::new(topic, partition, offset);
+                    let payload =
+                        evidence::payload(raw, plain, schema, &place, part, pin, signature);
+                    evidence::envelope(raw, plain, schema, &payload, producer)
+                },
+            )
+            .collect()
+    });
+    written.iter().map(|each| PyBytes::new(py, each)).collect()
+}
+
 #[pymodule]
 fn assay_stream_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<Reader>()?;
     module.add_class::<Call>()?;
-    module.add_class::<Part>()
+    module.add_class::<Part>()?;
+    module.add_function(wrap_pyfunction!(write, module)?)
 }

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from assay_stream import engine
 from assay_stream.engine import EngineState
-from assay_stream.join.processor import process
+from assay_stream.join.processor import process, process_calls
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.cloudevents import read_whole_call
 from assay_stream.model.envelope import Producer
 from assay_stream.model.native import NATIVE_CALLS, read_native
 from assay_stream.model.plain_call import read_plain
-from assay_stream.model.record import Origin, Record, Role
+from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.schemes.assay import tool as assay
 from tests.support.events import TOOL, an_event, snapshot_data
 
@@ -220,6 +220,21 @@ def test_the_extension_takes_what_python_takes(data: dict[str, Any], event: dict
     if isinstance(data.get("timing", {}).get("duration_ms"), float):
         return
     assert (read_native(value, DEFAULT_LIMITS) is None) == (read_plain(value, DEFAULT_LIMITS) is None)
+
+
+@given(st.lists(calls() | st.just(b"refused"), max_size=8), st.data())
+def test_however_calls_are_cut_into_pieces_the_same_is_written(values: list[bytes], data: st.DataObject) -> None:
+    """Plain ones, others and refused ones beside each other."""
+    join = STATE.join
+    records = [a_record(value)._replace(origin=Origin("calls", 3, offset)) for offset, value in enumerate(values)]
+    cut = data.draw(st.integers(0, len(records)))
+    written: list[list[Output]] = []
+    for piece in (records[:cut], records[cut:]):
+        ahead = join.read_ahead(piece)
+        written += process_calls(
+            join, [(record, join.read(record, call)) for record, call in zip(piece, ahead, strict=True)]
+        )
+    assert written == [process(join, record) for record in records]
 
 
 @given(st.fixed_dictionaries({}, optional=FIELDS), st.data())

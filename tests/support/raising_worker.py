@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from assay_stream.cli import main
 from assay_stream.model.record import Output, Record
 from assay_stream.worker import agents
-from assay_stream.worker.join import Joining, join_call
+from assay_stream.worker.join import Joining, join_calls
 
 
-def broken(state: Joining, record: Record) -> list[Output]:
-    """Join a call, and raise with what is in it."""
-    join_call(state, record)
-    raise ValueError(record.value)
+def broken(state: Joining, records: Sequence[Record]) -> list[Output]:
+    """Join calls, and raise with what is in one."""
+    join_calls(state, records)
+    raise ValueError(records[0].value)
 
 
 if __name__ == "__main__":
-    setattr(agents, "join_call", broken)  # noqa: B010 - it is imported there, not exported
+    setattr(agents, "join_calls", broken)  # noqa: B010 - it is imported there, not exported
     main()

@@ -4,7 +4,7 @@ The record says what was observed and by which rule it was bound. It never says 
 Arguments, results, definitions and messages never enter it: only digests, codes and identifiers do.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from msgspec import UNSET, Raw, UnsetType
@@ -13,14 +13,14 @@ from assay_stream.canonical.digest import canonicalize, compact_copy
 from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
-from assay_stream.model.cloudevents import Call, read_call
+from assay_stream.model.cloudevents import Call, read_ahead, read_call
 from assay_stream.model.envelope import STRUCTURED, Producer, envelope
 from assay_stream.model.evidence import BindingField, Scope, ToolIdentity, Unbound
 from assay_stream.model.evidence_writer import InForcePart, fields_of, write_payload
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
-from assay_stream.model.native import is_native, native_evidence, native_part
-from assay_stream.model.observation import CallProfile
+from assay_stream.model.native import NativeCall, Writing, is_native, native_part, quoted, write_native
+from assay_stream.model.observation import CallEvent, CallProfile
 from assay_stream.model.plain_call import PlainCall
 from assay_stream.model.record import Headers, Output, Record, Role, made_of
 from assay_stream.registry.as_of import Binding, bind, is_overdue, span_of
@@ -89,16 +89,23 @@ class Join:
         self.redaction = redaction
         self.call_profile: CallProfile = call_profile
 
-    def read(self, record: Record) -> Call | InputError:
+    def read(self, record: Record, ahead: NativeCall | None = None) -> Call | InputError:
         """Return the call that a record holds, or why it is refused.
 
         The answer depends on the record alone: a caller that has to wait for the registry reads the call once and
         passes it to ``process``.
+
+        Args:
+            ahead: what ``read_ahead`` returned for the record.
         """
         try:
-            return read_call(record, limits=self.limits, call_profile=self.call_profile)
+            return read_call(record, limits=self.limits, call_profile=self.call_profile, ahead=ahead)
         except InputError as error:
             return error
+
+    def read_ahead(self, records: Sequence[Record]) -> list[NativeCall | None]:
+        """Return what the extension reads of calls, ``None`` for each that it leaves to Python."""
+        return read_ahead(records, limits=self.limits, call_profile=self.call_profile)
 
     def names_known_snapshot(self, event: Call) -> bool:
         """Tell whether a call names a snapshot that is already known: later lists do not change its definition."""
@@ -120,45 +127,64 @@ def process(join: Join, record: Record, event: Call | InputError | None = None) 
     if record.role is _BINDINGS:
         join.view.take(record)
         return []
-    if event is None:
-        try:
-            event = read_call(record, limits=join.limits, call_profile=join.call_profile)
-        except InputError as error:
-            return refusal(record, error)
-    elif isinstance(event, InputError):
-        return refusal(record, event)
-    server_id, time_us = event.server_id, event.time_us
-    server = join.view.find(server_id)
-    in_force = _in_force(join, server, record, event)
-    binding = in_force.binding
-    evaluation = None
-    if server is not None and in_force.is_controlled:
-        seen = None if binding.scope is None else binding.seen
-        evaluation = pin_evaluation_of(server, seen, binding.fingerprint, event.tool_name, time_us)
-    value = _written(join, record, event, in_force, evaluation)
-    evidence = made_of(
-        Output,
-        (
-            _EVIDENCE,
-            server_id.encode(),
-            value,
-            STRUCTURED if event.traceparent is None else _headers(event.traceparent),
-            time_us // 1_000,
-            record.origin.partition,
-            in_force.label,
-        ),
-    )
-    if evaluation is None and binding.unbound is None:
-        return [evidence]
-    return [evidence, *(finding.output() for finding in _call_findings(server, record, event, binding, evaluation))]
+    (outputs,) = process_calls(join, [(record, join.read(record) if event is None else event)])
+    return outputs
 
 
-def _written(join: Join, record: Record, event: Call, in_force: _InForce, evaluation: PinEvaluation | None) -> bytes:
-    """Return the record of evidence."""
-    if is_native(event):
-        pin = _UNPINNED if evaluation is None else evaluation.pin_fragment
-        signature = None if evaluation is None else evaluation.signature_fragment
-        return native_evidence(event, record.origin, in_force.native, pin, signature, join.producer.fragment)
+def process_calls(join: Join, calls: Iterable[tuple[Record, Call | InputError]]) -> list[list[Output]]:
+    """Join calls, and return what each of them leads to. Evidence of plain calls is written for all of them at once.
+
+    Args:
+        calls: records of the calls topic, each with what ``Join.read`` returned for it.
+    """
+    found: list[list[Output]] = []
+    waiting: list[tuple[list[Output], Record, NativeCall, str]] = []
+    writings: list[Writing] = []
+    for record, event in calls:
+        if isinstance(event, InputError):
+            found.append(refusal(record, event))
+            continue
+        server = join.view.find(event.server_id)
+        in_force = _in_force(join, server, record, event)
+        binding = in_force.binding
+        evaluation = None
+        if server is not None and in_force.is_controlled:
+            seen = None if binding.scope is None else binding.seen
+            evaluation = pin_evaluation_of(server, seen, binding.fingerprint, event.tool_name, event.time_us)
+        outputs: list[Output] = []
+        if evaluation is not None or binding.unbound is not None:
+            outputs += [finding.output() for finding in _call_findings(server, record, event, binding, evaluation)]
+        found.append(outputs)
+        if is_native(event):
+            waiting.append((outputs, record, event, in_force.label))
+            writings.append(_writing(record, event, in_force, evaluation))
+        else:
+            value = _written(join, record, event, in_force, evaluation)
+            outputs.insert(0, _evidence(record, event, in_force.label, value))
+    written = write_native(writings, join.producer.fragment)
+    for (outputs, record, event, label), value in zip(waiting, written, strict=True):
+        outputs.insert(0, _evidence(record, event, label, value))
+    return found
+
+
+def _evidence(record: Record, event: Call, label: str, value: bytes) -> Output:
+    headers = STRUCTURED if event.traceparent is None else _headers(event.traceparent)
+    place = (event.time_us // 1_000, record.origin.partition)
+    return made_of(Output, (_EVIDENCE, event.server_id.encode(), value, headers, *place, label))
+
+
+def _writing(record: Record, event: NativeCall, in_force: _InForce, evaluation: PinEvaluation | None) -> Writing:
+    topic, partition, offset = record.origin
+    place = (quoted(topic), partition, offset)
+    if evaluation is None:
+        return (event, *place, in_force.native, _UNPINNED, None)
+    return (event, *place, in_force.native, evaluation.pin_fragment, evaluation.signature_fragment)
+
+
+def _written(
+    join: Join, record: Record, event: CallEvent | PlainCall, in_force: _InForce, evaluation: PinEvaluation | None
+) -> bytes:
+    """Return the record of evidence of a call that Python read."""
     fields = event.fields if isinstance(event, PlainCall) else fields_of(event.data, join.redaction)
     if evaluation is None:
         data = write_payload(fields, record.origin, in_force.part, _RAW_UNPINNED)

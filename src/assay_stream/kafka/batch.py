@@ -13,6 +13,8 @@ from assay_stream.model.record import Output, Record
 State = TypeVar("State")
 Step = Callable[[State, Record], Sequence[Output]]
 """Applies one record to a state, in place, and returns what is to be written."""
+PieceStep = Callable[[State, Sequence[Record]], Sequence[Output]]
+"""Applies some records to a state, one after the other, and returns what is to be written."""
 
 
 class BatchDropped(Exception):  # noqa: N818 - nothing went wrong: the partition has another owner
@@ -87,6 +89,18 @@ class Batch(Generic[State]):
         Raises:
             BatchDropped: the partition has another owner by now.
         """
+
+        def in_turn(state: State, piece: Sequence[Record]) -> list[Output]:
+            return [output for record in piece for output in step(state, record)]
+
+        await self.process_pieces(in_turn)
+
+    async def process_pieces(self, step: PieceStep[State]) -> None:
+        """Apply a step to some records at a time, otherwise as ``process`` does.
+
+        Raises:
+            BatchDropped: the partition has another owner by now.
+        """
         if self._dropped:
             raise BatchDropped
         self._working = self._in_thread(self._step_all, step)
@@ -100,16 +114,13 @@ class Batch(Generic[State]):
         if self._working is not None and not self._working.done():
             self._working.set_exception(BatchDropped())
 
-    def _step_all(self, step: Step[State]) -> None:
+    def _step_all(self, step: PieceStep[State]) -> None:
         records, done, until_s = self.records, self._processed or 0, time.monotonic() + self._limit_s
         first = done
         while done < len(records) and (done == first or time.monotonic() < until_s):
             piece = records[done : done + self._piece_records]
             self._on_piece(piece[0])
-            written: list[Output] = []
-            for record in piece:
-                written += step(self.state, record)
-            self.outputs.add(written)
+            self.outputs.add(step(self.state, piece))
             done += len(piece)
         self._processed = done
 

@@ -4,7 +4,7 @@ Structured mode: the value is the whole event (``content-type: application/cloud
 Binary mode: attributes in ``ce_*`` headers, the value is the data (Kafka protocol binding 1.0, section 3.2).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, cast
@@ -15,7 +15,7 @@ from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.control import CONTROL_MODELS
-from assay_stream.model.native import NativeCall, read_native
+from assay_stream.model.native import NativeCall, read_native, read_native_many
 from assay_stream.model.observation import (
     CallData,
     CallEvent,
@@ -101,21 +101,51 @@ def read_event(
     return validated
 
 
-def read_call(record: Record, *, limits: Limits = DEFAULT_LIMITS, call_profile: CallProfile = "assay") -> Call:
+def read_call(
+    record: Record,
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+    call_profile: CallProfile = "assay",
+    ahead: NativeCall | None = None,
+) -> Call:
     """Decode and validate one call, the short way where that goes.
+
+    Args:
+        ahead: what ``read_ahead`` returned for it.
 
     Raises:
         InputError: for anything else than a valid call.
     """
     if record.set_aside:
         raise set_aside_error()
-    value = record.value
-    if value is not None and call_profile == "assay" and not (record.headers and is_binary(record.headers)):
+    call: Call | None = ahead
+    if call is None and _may_go_short(record, call_profile):
+        value = record.value or b""
         call = read_native(value, limits) or read_plain(value, limits)
-        if call is not None:
-            _check_time(call.time_us, record, limits)
-            return call
-    return read_whole_call(record, limits=limits, call_profile=call_profile)
+    if call is None:
+        return read_whole_call(record, limits=limits, call_profile=call_profile)
+    _check_time(call.time_us, record, limits)
+    return call
+
+
+def read_ahead(
+    records: Sequence[Record], *, limits: Limits = DEFAULT_LIMITS, call_profile: CallProfile = "assay"
+) -> list[NativeCall | None]:
+    """Return what the extension reads of calls, ``None`` for each that it leaves to Python.
+
+    Only these are read ahead: decoded in Python a call takes many times its bytes.
+    """
+    short = [(record.value or b"") if _may_go_short(record, call_profile) else b"" for record in records]
+    return read_native_many(short, limits)
+
+
+def _may_go_short(record: Record, call_profile: CallProfile) -> bool:
+    return (
+        record.value is not None
+        and call_profile == "assay"
+        and not record.set_aside
+        and not (record.headers and is_binary(record.headers))
+    )
 
 
 def read_whole_call(

@@ -4,6 +4,7 @@ The extension holds no declaration of its own: what a call may hold is told to i
 Python path is generated from. What it does not take, ``model.plain_call`` reads.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 from types import UnionType
 from typing import Any, Final, Literal, Protocol, Union, get_args, get_origin
@@ -17,7 +18,6 @@ from assay_stream import __version__
 from assay_stream.limits.core import Limits
 from assay_stream.model.evidence_writer import CONSTANTS, DecisionFields, InForcePart, PlainTime
 from assay_stream.model.plain_call import PlainEvent, may_be_plain
-from assay_stream.model.record import Origin
 from assay_stream.schemes.assay import tool as assay
 
 try:
@@ -129,6 +129,12 @@ def _reader() -> Any:
 
 
 _READER: Final[Any] = _reader()
+Writing = tuple[NativeCall, bytes, int, int, Any, bytes, bytes | None]
+"""What a record of evidence is made of.
+
+The call; where it stands (the topic as a JSON text, partition, offset); what was in force (``native_part``); how that
+compares with its pins, and the result of checking its signature, both canonical.
+"""
 NATIVE_CALLS: Final[tuple[type, ...]] = () if _READER is None else (_extension.Call,)
 """The class of the extension's calls; none where it is not installed, or of another version."""
 
@@ -139,6 +145,14 @@ def read_native(raw: bytes, limits: Limits) -> NativeCall | None:
         return None
     call: NativeCall | None = _READER.read(raw)
     return call
+
+
+def read_native_many(raws: Sequence[bytes], limits: Limits) -> list[NativeCall | None]:
+    """Return what ``read_native`` returns for each; other threads run meanwhile."""
+    if _READER is None:
+        return [None] * len(raws)
+    calls: list[NativeCall | None] = _READER.read_many([raw if may_be_plain(raw, limits) else b"" for raw in raws])
+    return calls
 
 
 def native_part(part: InForcePart) -> Any:
@@ -154,24 +168,18 @@ def native_part(part: InForcePart) -> Any:
     )
 
 
-def native_evidence(
-    call: Any, origin: Origin, part: Any, pin: bytes, signature: bytes | None, producer: bytes
-) -> bytes:
-    """Return the record of evidence of a call that the extension read.
+def write_native(writings: Sequence[Writing], producer: bytes) -> list[bytes]:
+    """Return the record of evidence of each call; other threads run meanwhile.
 
     Args:
-        part: from ``native_part``.
-        pin: how the definition compares with its pins, canonical.
-        signature: the result of checking its signature, canonical.
         producer: the producer's part of the envelope.
     """
-    topic = _quoted(origin.topic)
-    written: bytes = call.evidence(topic, origin.partition, origin.offset, part, pin, signature, producer)
+    written: list[bytes] = _extension.write(writings, producer) if writings else []
     return written
 
 
 @lru_cache(maxsize=64)
-def _quoted(topic: str) -> bytes:
+def quoted(topic: str) -> bytes:
     return orjson.dumps(topic)
 
 

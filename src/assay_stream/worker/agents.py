@@ -1,10 +1,11 @@
 """The stages. Read this first.
 
 Each stage is a Faust agent that iterates over batches: records of one input partition, in order. ``batch.process``
-applies a pure function to each record, in a thread of its own. When the agent asks for its next batch, what it wrote,
-the state that changed and the input offsets are committed in one Kafka transaction. When it raises, all of that is
-aborted, the state is restored from its topic, and the batch comes again; after some failures in a row the worker stops
-with the agent's name and the cause. So no record is lost and none counts twice.
+applies a pure function to each record, ``batch.process_pieces`` to some records at a time, in a thread of its own.
+When the agent asks for its next batch, what it wrote, the state that changed and the input offsets are committed in
+one Kafka transaction. When it raises, all of that is aborted, the state is restored from its topic, and the batch
+comes again; after some failures in a row the worker stops with the agent's name and the cause. So no record is lost
+and none counts twice.
 
 What a stage reads and which state it keeps is declared in ``worker.stages``; the rest of the house is below:
 
@@ -18,7 +19,7 @@ from collections.abc import Mapping
 
 from assay_stream.registry import processor
 from assay_stream.worker.channel import AgentApp, Batches, TransactionalChannel
-from assay_stream.worker.join import join_call
+from assay_stream.worker.join import join_calls
 from assay_stream.worker.stages import CountingTable
 
 
@@ -34,7 +35,7 @@ def declare(app: AgentApp, channels: Mapping[str, TransactionalChannel]) -> None
     async def join(batches: Batches) -> None:
         """Calls in, evidence out, once what was observed before them is known."""
         async for batch in batches:
-            await batch.process(join_call)
+            await batch.process_pieces(join_calls)
 
     @app.agent(channels["alerts"])
     async def alerts(batches: Batches) -> None:

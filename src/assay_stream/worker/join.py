@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import orjson
@@ -16,6 +17,7 @@ from assay_stream.kafka.stage import PartitionState, Stage
 from assay_stream.kafka.transport import read_last
 from assay_stream.model.cloudevents import Call
 from assay_stream.model.join_progress import KEY, JoinProgress, read_progress, write_progress
+from assay_stream.model.native import NativeCall
 from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Origin, Output, Record, Role, rejected
 from assay_stream.registry.refusal import refusal
@@ -70,6 +72,12 @@ class Joining(PartitionState):
         except InputError as error:
             return error
 
+    def read_ahead(self, records: Sequence[Record]) -> Sequence[NativeCall | None]:
+        """Return what the extension reads of calls, ``None`` for each that is left to Python, waited or is a copy."""
+        if self.read or any(record.role is _REROUTED for record in records):
+            return [None] * len(records)
+        return self.join.read_ahead(records)
+
     def is_foreign(self, record: Record, event: Call) -> bool:
         """Tell whether a call belongs in another partition than the one it was read from."""
         rerouting = self.rerouting
@@ -88,21 +96,32 @@ class Joining(PartitionState):
         return [Output(Role.JOIN_PROGRESS, KEY, write_progress(progress), partition=names.partition)]
 
 
-def join_call(state: Joining, record: Record) -> list[Output]:
-    event = state.read.pop(record.origin, None) if state.read else None
-    call = record
-    if record.role is _REROUTED:
-        try:
-            call = state.call_of(record)
-        except InputError as error:
-            return refusal(record, error)
-    if event is None or record.set_aside:
-        event = state.join.read(call)
-    if not isinstance(event, InputError):
-        if state.rerouting is not None and state.is_foreign(record, event):
-            return [_forwarded(state, record, event)]
-        state.latency.joined(record, event)
-    return processor.process(state.join, call, event)
+def join_calls(state: Joining, records: Sequence[Record]) -> list[Output]:
+    """Join the calls of a piece, and re-route those that belong elsewhere."""
+    calls: list[tuple[Record, Call | InputError]] = []
+    others: list[tuple[int, list[Output]]] = []
+    """What is not joined, with how many calls go before it."""
+    for record, ahead in zip(records, state.read_ahead(records), strict=True):
+        event = state.read.pop(record.origin, None) if state.read else None
+        call = record
+        if record.role is _REROUTED:
+            try:
+                call = state.call_of(record)
+            except InputError as error:
+                others.append((len(calls), refusal(record, error)))
+                continue
+        if event is None or record.set_aside:
+            event = state.join.read(call, ahead)
+        if not isinstance(event, InputError):
+            if state.rerouting is not None and state.is_foreign(record, event):
+                others.append((len(calls), [_forwarded(state, record, event)]))
+                continue
+            state.latency.joined(record, event)
+        calls.append((call, event))
+    found = processor.process_calls(state.join, calls)
+    for index, outputs in reversed(others):
+        found.insert(index, outputs)
+    return list(chain.from_iterable(found))
 
 
 def _forwarded(state: Joining, record: Record, event: Call) -> Output:

@@ -28,7 +28,7 @@ from assay_stream.registry.state import Bindings
 from assay_stream.replay.run import replay
 from assay_stream.worker import view as view_module
 from assay_stream.worker.freshness import EvidenceLatency, RecentObservers
-from assay_stream.worker.join import Joining, JoinStage, join_call
+from assay_stream.worker.join import Joining, JoinStage, join_calls
 from assay_stream.worker.view import BindingView
 from tests.support.fleet import START, Fleet, a_call_by
 from tests.support.memory_cluster import MemoryCluster
@@ -140,7 +140,7 @@ class Worker:
 
 async def joining(batch: Batch[Joining]) -> None:
     """The agent."""
-    await batch.process(join_call)
+    await batch.process_pieces(join_calls)
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -19,7 +19,7 @@ from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.registry.processor import Registry, process
 from assay_stream.worker.freshness import EvidenceLatency, RecentObservers
-from assay_stream.worker.join import JoinStage, join_call
+from assay_stream.worker.join import JoinStage, join_calls
 from assay_stream.worker.stages import RegistryState, registry_stage
 from assay_stream.worker.view import BindingView
 from tests.support.fleet import START, a_call_by, a_listing
@@ -88,7 +88,7 @@ def reach(state: Join, **positions: int) -> None:
 
 def joined(stage: JoinStage, records: list[Record]) -> list[Output]:
     """What the agent writes for calls that are ready."""
-    return [output for record in records for output in join_call(stage._joining, record)]
+    return join_calls(stage._joining, records)
 
 
 ENDS = {SNAPSHOTS: 5, CONTROL: 2}
