@@ -136,7 +136,8 @@ class Deployment:
     def start_worker(self, *arguments: str, **env: str) -> Worker:
         """Start a worker process."""
         port = free_port()
-        folder = Path(".run/tests") / self.name
+        # Test processes number their deployments alike.
+        folder = Path(".run/tests", os.environ.get("PYTEST_XDIST_WORKER", ""), self.name)
         folder.mkdir(parents=True, exist_ok=True)
         log = folder / f"worker-{len(self.workers)}.log"
         with log.open("wb") as stderr:
