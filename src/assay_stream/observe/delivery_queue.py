@@ -1,0 +1,234 @@
+"""What waits for delivery: the queue, what is in hand, and the spool, in the order of its publication.
+
+The queue is first in, first out. Its last quarter is reserved for snapshots: there are many calls, and without a
+snapshot every call after it is bound wrongly or not at all, so calls alone cannot fill the queue.
+
+With a spool (``observe.spool``), what is queued goes to disk while the brokers are away, and what is left when the
+publisher is closed. Order is kept: what is in hand is older than the spool, and the spool older than the queue.
+
+What is dropped is counted by server, and the counts are queued once the brokers are there.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import time
+import uuid
+from collections import Counter, deque
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from assay_stream.observe.delivery import PublisherLimits
+from assay_stream.observe.events import Observation
+from assay_stream.observe.losses import Losses
+from assay_stream.observe.sinks import DropReason, SinkStats
+from assay_stream.observe.spool import Spool
+
+_log = logging.getLogger(__name__)
+
+_STUCK_S = 1.0
+"""A batch that waits for longer than this goes to the spool: a kill would lose it."""
+
+
+class DeliveryQueue:
+    """Keeps what one publisher has to deliver. Methods that take from it belong to the delivering thread.
+
+    Args:
+        lock: guards what both threads share. Callers of ``add``, ``stats``, ``drop_rest`` and ``is_anything_left``
+            hold it; the other methods take it.
+        spool: keeps on disk what cannot be delivered yet; closed with the queue.
+    """
+
+    def __init__(self, limits: PublisherLimits, lock: threading.Lock, spool: Spool | None) -> None:
+        self._limits = limits
+        self._lock = lock
+        self._spool = spool
+        self._queue: deque[Observation] = deque()
+        self.hand: list[Observation] = []  # what is being delivered: older than the spool and the queue
+        self.is_hand_spooled = False
+        self._hand_since_s = 0.0
+        self._is_disk_refused = False
+        self.spooled = self._spooled_bytes = 0
+        self._losses = Losses(limits.losses_max)
+        self._queue_bytes = 0
+        self._accepted = self._delivered = 0
+        self.dropped: Counter[DropReason] = Counter()
+        self._note_spool()
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    @property
+    def has_spool(self) -> bool:
+        return self._spool is not None
+
+    def stats(self, *, retries: int, connected: bool) -> SinkStats:
+        return SinkStats(
+            accepted=self._accepted,
+            delivered=self._delivered,
+            queued=len(self._queue) + len(self._own_hand()),
+            queued_bytes=self._queue_bytes,
+            spooled=self.spooled,
+            spooled_bytes=self._spooled_bytes,
+            dropped=dict(self.dropped),
+            retries=retries,
+            connected=connected,
+        )
+
+    def add(self, observation: Observation) -> DropReason | None:
+        """Queue an observation, or count it as dropped and return why."""
+        reason = self._refusal(observation)
+        if reason is None:
+            self._accepted += 1
+            self._queue.append(observation)
+            self._queue_bytes += observation.size_bytes
+        else:
+            self.dropped[reason] += 1
+            self._losses.note(observation)
+        return reason
+
+    def is_anything_left(self, *, connected: bool) -> bool:
+        """Tell whether anything waits; counts of what was dropped wait for a connection only."""
+        return bool(self._queue or self._own_hand() or self.spooled or (self._losses and connected))
+
+    def take(self) -> bool:
+        """Take the oldest observations in hand, if there are any."""
+        if self._losses:
+            self._queue_losses()
+        hand, is_spooled = self._own_hand(), False
+        if not hand and self._spool is not None and self._spool.records:
+            try:
+                hand = self._spool.head(self._limits.batch_records_max)
+            except OSError as error:
+                self._give_spool_up(error)
+            is_spooled = bool(hand)
+            self._note_spool()
+        with self._lock:
+            if not self.spooled:
+                count = min(len(self._queue), self._limits.batch_records_max - len(hand))
+                hand = [*hand, *(self._queue.popleft() for _ in range(count))]
+            self.hand, self.is_hand_spooled = hand, is_spooled
+            self._hand_since_s = time.monotonic()
+            return bool(self.hand)
+
+    def settle(
+        self, batch: Sequence[Observation], kept: list[Observation], lost: list[Observation], settled: Counter[str]
+    ) -> None:
+        """Note what became of a batch.
+
+        Args:
+            kept: what is to be tried again; it stays in hand, or in the spool.
+            lost: what was dropped.
+            settled: how many were delivered, and how many dropped by reason.
+        """
+        was_spooled = self.is_hand_spooled
+        if was_spooled and self._spool is not None:
+            try:
+                self._spool.drop(len(batch) - len(kept))
+            except OSError as error:
+                self._give_spool_up(error)
+            self._note_spool()
+        with self._lock:
+            self.hand, self.is_hand_spooled = ([] if was_spooled else kept), False
+            if not was_spooled:
+                self._queue_bytes -= sum(each.size_bytes for each in batch) - sum(each.size_bytes for each in kept)
+            self._delivered += settled["delivered"]
+            self.dropped["too_large"] += settled["too_large"]
+            self.dropped["delivery_failed"] += settled["delivery_failed"]
+            self.dropped += Counter()
+            for observation in lost:
+                self._losses.note(observation)
+
+    def to_spool(self) -> None:
+        """Take to the spool whatever is only in memory, as far as there is room: what is in hand before all others."""
+        spool = self._spool
+        if spool is None:
+            return
+        try:
+            hand = self._own_hand()
+            if hand and spool.prepend(hand):
+                # It may still be under way; then it is dropped from the spool once it is delivered.
+                spool.head(len(hand))
+                with self._lock:
+                    self.is_hand_spooled = True
+                    self._queue_bytes -= sum(each.size_bytes for each in hand)
+            while True:
+                with self._lock:
+                    chunk = list(itertools.islice(self._queue, self._limits.batch_records_max))
+                count = spool.append(chunk) if chunk else 0
+                with self._lock:
+                    for _ in range(count):
+                        self._queue_bytes -= self._queue.popleft().size_bytes
+                if not count or count < len(chunk):
+                    break
+        except OSError as error:
+            if not self._is_disk_refused:
+                _log.error("the spool takes no more: %s", error.strerror)
+            self._is_disk_refused = True
+        self._note_spool()
+
+    def is_pressing(self) -> bool:
+        """Tell whether something waits for long, or faster than it is delivered."""
+        with self._lock:
+            is_stuck = bool(self.hand) and time.monotonic() - self._hand_since_s > _STUCK_S
+            is_full = self._queue_bytes * 2 > self._limits.queue_bytes_max
+            return is_stuck or is_full or len(self._queue) * 2 > self._limits.queue_records_max
+
+    def close_spool(self) -> None:
+        """Take what is left to the spool, if there is one, and close it."""
+        if self._spool is None:
+            return
+        if self._losses:
+            self._queue_losses()
+        self.to_spool()
+        if self._spool is not None:
+            self._spool.close()
+            self._spool = None
+
+    def drop_rest(self) -> int:
+        """Drop what is only in memory, and return how many that were."""
+        left = len(self._queue) + len(self._own_hand())
+        self.dropped["delivery_failed"] += left
+        self.dropped += Counter()  # no entries of zero
+        self._queue.clear()
+        self.hand = []
+        self._queue_bytes = 0
+        return left
+
+    def _refusal(self, observation: Observation) -> DropReason | None:
+        limits, size = self._limits, observation.size_bytes
+        if size > limits.record_bytes_max:
+            return "too_large"
+        share = 0.75 if observation.kind == "call" else 1.0
+        if (
+            self._queue_bytes + size > limits.queue_bytes_max * share
+            or len(self._queue) + len(self._own_hand()) + 1 > limits.queue_records_max * share
+        ):
+            return "queue_full"
+        return None
+
+    def _queue_losses(self) -> None:
+        """Queue the counts of what was dropped, behind everything else. They take little room, whatever there is."""
+        with self._lock:
+            events = self._losses.take(lambda: str(uuid.uuid4()), datetime.now(UTC))
+            self._accepted += len(events)
+            self._queue += events
+            self._queue_bytes += sum(event.size_bytes for event in events)
+
+    def _own_hand(self) -> list[Observation]:
+        """Return what is in hand and nowhere else."""
+        return [] if self.is_hand_spooled else self.hand
+
+    def _note_spool(self) -> None:
+        spool = self._spool
+        with self._lock:
+            self.spooled, self._spooled_bytes = (0, 0) if spool is None else (spool.records, spool.size_bytes)
+            if spool is not None and spool.lost:
+                self.dropped["spool_damaged"] = spool.lost
+
+    def _give_spool_up(self, error: OSError) -> None:
+        """Go on without a disk that fails; what is on it is delivered by the next process that can read it."""
+        _log.error("the spool cannot be used any more: %s", error.strerror)
+        self._spool = None
