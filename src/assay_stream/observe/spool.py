@@ -1,9 +1,8 @@
 """A spool: observations on disk, in order, for as long as the brokers are away.
 
 A folder of segments, of which the lowest is read and the highest written, a lock, and a cursor: how far the lowest was
-delivered. A frame is the length of a record, its salted CRC-32, and the record. What a crash left unfinished at the end
-of a segment is cut; damage costs the records that it hit, and reading goes on at the next sound one. A lost cursor
-repeats records.
+delivered. A segment is a row of frames (``observe.spool_frames``). What a crash left unfinished at the end of a segment
+is cut; damage costs the records that it hit. A lost cursor repeats records.
 
 It holds what would be published and nothing else: no arguments, results or tokens.
 """
@@ -17,24 +16,16 @@ import re
 import stat
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-
-import orjson
 
 from assay_stream.errors import ConfigurationError
 from assay_stream.limits.files import SPOOL_LIMITS, SpoolLimits
 from assay_stream.observe.events import Observation
+from assay_stream.observe.spool_frames import framed, frames
 from assay_stream.text.counting import counted
 
 _log = logging.getLogger(__name__)
-
-_FRAME = struct.Struct(">II")
-_BEGIN = b'["'
-"""How the body of a frame begins."""
-
-_CHECKED_SHARE_MAX = 4
-"""How often the bytes of a segment are looked through, at most, for the next sound record behind a damaged one."""
 
 _SALT_BYTES = 4
 _CURSOR = struct.Struct(">QQI")
@@ -114,7 +105,7 @@ class Spool:
                 data = self._path(number).read_bytes()[self._read :]
             except FileNotFoundError:
                 data = b""
-            found = list(itertools.islice(_frames(data, self._salt), records_max))
+            found = list(itertools.islice(frames(data, self._salt), records_max))
             if found:
                 self._taken = [size_bytes for size_bytes, _, _ in found]
                 return [observation for _, _, observation in found]
@@ -172,7 +163,7 @@ class Spool:
         data = bytearray()
         room_bytes, count = self._bytes_max - self.size_bytes, 0
         for observation in observations:
-            frame = _framed(observation, self._salt)
+            frame = framed(observation, self._salt)
             if len(data) + len(frame) > room_bytes:
                 break
             data += frame
@@ -206,7 +197,7 @@ class Spool:
         path = self._path(number)
         data = path.read_bytes()
         end = records = damaged = 0
-        for size_bytes, damaged_before, _ in _frames(data, self._salt):
+        for size_bytes, damaged_before, _ in frames(data, self._salt):
             end += size_bytes
             records += 1
             damaged += damaged_before
@@ -233,7 +224,7 @@ class Spool:
         if number != min(self._sizes) or check != zlib.crc32(raw[:16]) or read > self._sizes[number]:
             return 0, 0
         done = end = 0
-        for size_bytes, _, _ in _frames(self._path(number).read_bytes(), self._salt):
+        for size_bytes, _, _ in frames(self._path(number).read_bytes(), self._salt):
             if end >= read:
                 break
             end += size_bytes
@@ -292,71 +283,3 @@ def _take(lock: int, folder: Path) -> None:
         raise ConfigurationError(
             "spool_in_use", f"another process uses the spool {folder}: give each process a folder of its own"
         ) from None
-
-
-def _framed(observation: Observation, salt: int) -> bytes:
-    head = [
-        observation.kind,
-        observation.timestamp_ms,
-        observation.key.decode("latin-1"),
-        [(name, value.decode("latin-1")) for name, value in observation.headers],
-    ]
-    body = orjson.dumps(head) + b"\n" + observation.value
-    return _FRAME.pack(len(body), zlib.crc32(body, salt)) + body
-
-
-def _frames(data: bytes, salt: int) -> Iterator[tuple[int, int, Observation]]:
-    """Yield each sound record with how many damaged ones stand before it, and the size of all these."""
-    start = since = 0
-    checked_bytes_max = _CHECKED_SHARE_MAX * len(data)
-    while start < len(data):
-        place, body = start, _body_at(data, start)
-        while (observation := _sound(data, place, body, salt)) is None:
-            # Its length may be damaged as well: what counts is where the next sound record begins.
-            checked_bytes_max -= len(body)
-            place = data.find(_BEGIN, place + _FRAME.size + 1) - _FRAME.size
-            if place < start or checked_bytes_max < 0:
-                return
-            body = _body_at(data, place)
-        start = place + _FRAME.size + len(body)
-        yield start - since, _between(data, since, place), observation
-        since = start
-
-
-def _body_at(data: bytes, place: int) -> bytes:
-    """Return the body of the frame at a place; nothing if there can be none."""
-    if len(data) - place < _FRAME.size:
-        return b""
-    length, _ = _FRAME.unpack_from(data, place)
-    begin = place + _FRAME.size
-    return data[begin : begin + length] if length <= len(data) - begin and data.startswith(_BEGIN, begin) else b""
-
-
-def _sound(data: bytes, place: int, body: bytes, salt: int) -> Observation | None:
-    is_sound = body and _FRAME.unpack_from(data, place)[1] == zlib.crc32(body, salt)
-    return _observation(body) if is_sound else None
-
-
-def _between(data: bytes, start: int, end: int) -> int:
-    """Count the damaged records from one place to another: one if their lengths do not say."""
-    count = 0
-    while start + _FRAME.size <= end:
-        start += _FRAME.size + _FRAME.unpack_from(data, start)[0]
-        count += 1
-    return count if start == end else 1
-
-
-def _observation(body: bytes) -> Observation | None:
-    """Return the record of a frame, unless another version or program wrote it."""
-    head, _, value = body.partition(b"\n")
-    try:
-        kind, timestamp_ms, key, headers = orjson.loads(head)
-        return Observation(
-            kind=kind,
-            key=key.encode("latin-1"),
-            value=value,
-            headers=tuple((name, text.encode("latin-1")) for name, text in headers),
-            timestamp_ms=timestamp_ms,
-        )
-    except (ValueError, TypeError, AttributeError):
-        return None
