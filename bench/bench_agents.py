@@ -23,7 +23,8 @@ from assay_stream.kafka.stage_task import StageTask
 from assay_stream.kafka.topics import apply_topics, check_topics, inspect_topics, topic_names
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Role
-from assay_stream.worker.detections import process, stages_of, upstream_of
+from assay_stream.worker.agent_stages import process
+from assay_stream.worker.detections import stages_of, upstream_of
 from bench.bench_join import hosted, run_join, run_registry
 from bench.on_broker import Count, Measure, Part, on_broker, run_until
 from bench.publishing import publish

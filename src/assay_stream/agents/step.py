@@ -4,8 +4,8 @@
    is ready when every input was read to there. It is ready sooner when every *ordered* input that was not read to there
    has come ``agent_disorder_ms`` of event time further than the record. Evidence is such an input: its partitions are
    those of the calls, and what follows from the same calls and lists is in the internal topic before it
-   (``worker.detections``). In findings and alerts, several writers meet at a pace of their own: a late event time there
-   does not mean that earlier ones have been read.
+   (``worker.agent_stages``). In findings and alerts, several writers meet at a pace of their own: a late event time
+   there does not mean that earlier ones have been read.
 2. Ready records are handled in the order of (event time, origin), together with whatever waits and comes before them.
 3. A record that comes before one already handled is late. It is handled at once: windows look at event times, so it
    counts where it belongs.

@@ -25,7 +25,8 @@ from assay_stream.kafka.topics import topic_names
 from assay_stream.kafka.upstream import UpstreamStages
 from assay_stream.model.record import Output, Role
 from assay_stream.worker import detections
-from assay_stream.worker.detections import add_agents, process, stages_of, upstream_of
+from assay_stream.worker.agent_stages import process
+from assay_stream.worker.detections import add_agents, stages_of, upstream_of
 from assay_stream.worker.host import Deadline, Host
 from tests.support.agents import a_set, evidence, found
 from tests.support.memory_cluster import MemoryCluster
