@@ -159,7 +159,7 @@ def profile_table() -> str:
 
 
 def limit_table() -> str:
-    """Return every limit with its value; the reasons stand in ``limits/core.py``."""
+    """Return every limit with its value; the reasons stand in ``limits/``."""
     return table(
         ["limit", "value"],
         ([f"`{name}`", f"{getattr(DEFAULT_LIMITS, name):,}"] for name in Limits.__dataclass_fields__),

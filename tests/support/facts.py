@@ -14,7 +14,8 @@ from assay_stream.model.control_facts import (
     Signatures,
     Signed,
 )
-from assay_stream.model.facts import Announcement, Catalogue, Rejection, Seen, ToolFact
+from assay_stream.model.definition_facts import Catalogue, ToolFact
+from assay_stream.model.facts import Announcement, Rejection, Seen
 from assay_stream.model.fields import Completeness
 from assay_stream.model.record import Origin
 from assay_stream.registry.offers import pack

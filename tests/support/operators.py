@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from hashlib import sha256
 
-from assay_stream.model.facts import ToolFact
+from assay_stream.model.definition_facts import ToolFact
 from assay_stream.registry.state import Bindings
 from tests.support import facts
 

@@ -11,8 +11,9 @@ import orjson
 import pytest
 
 from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.model.definition_facts import Catalogue
 from assay_stream.model.envelope import Producer
-from assay_stream.model.facts import Catalogue, Seen
+from assay_stream.model.facts import Seen
 from assay_stream.model.record import Role
 from assay_stream.registry.processor import Registry, process
 from assay_stream.registry.server import ServerBindings

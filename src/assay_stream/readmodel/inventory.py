@@ -18,7 +18,8 @@ from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import AssayStreamError
 from assay_stream.limits.store import STORE_ALERT_DIGESTS_MAX, STORE_ALERT_HEAD, STORE_ALERT_RECORDS_MAX
 from assay_stream.model.cloudevents import time_us_of
-from assay_stream.model.facts import Catalogue, Fact, Seen, ToolFact, decode_fact, decode_key
+from assay_stream.model.definition_facts import Catalogue, ToolFact
+from assay_stream.model.facts import Fact, Seen, decode_fact, decode_key
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.model.run_facts import RunCut, SeenRun
 from assay_stream.readmodel import lists

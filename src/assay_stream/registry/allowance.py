@@ -18,7 +18,8 @@ from hashlib import sha256
 import orjson
 
 from assay_stream.limits.core import Limits
-from assay_stream.model.facts import Allowance, Catalogue, Seen
+from assay_stream.model.definition_facts import Catalogue
+from assay_stream.model.facts import Allowance, Seen
 from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind

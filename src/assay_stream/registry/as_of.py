@@ -21,8 +21,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from assay_stream.limits.core import Limits
+from assay_stream.model.definition_facts import Catalogue
 from assay_stream.model.evidence import Scope, Unbound
-from assay_stream.model.facts import Announcement, Catalogue, Seen
+from assay_stream.model.facts import Announcement, Seen
 from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.timeline import AFTER_ALL_US, BEFORE_ALL_US, latest_of_equal
 from assay_stream.schemes.fingerprint import Fingerprint

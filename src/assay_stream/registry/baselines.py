@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.model.facts import Catalogue, ItemList, Seen
+from assay_stream.model.definition_facts import Catalogue, ItemList
+from assay_stream.model.facts import Seen
 from assay_stream.model.fields import LeftOut, Subject
 from assay_stream.model.record import Position
 from assay_stream.registry.analysis import Analysis

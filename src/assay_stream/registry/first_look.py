@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Set
 
 from assay_stream.drift.severity import Level
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.model.facts import Catalogue, Seen
+from assay_stream.model.definition_facts import Catalogue
+from assay_stream.model.facts import Seen
 from assay_stream.model.fields import ITEM_SUBJECTS
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind

@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.model.facts import Catalogue, ItemList, Seen
+from assay_stream.model.definition_facts import Catalogue, ItemList
+from assay_stream.model.facts import Seen
 from assay_stream.model.fields import Subject
 from assay_stream.registry.observations import drop_empty, take_one
 from assay_stream.registry.timeline import Timeline

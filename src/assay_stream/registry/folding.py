@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from assay_stream.model.control_facts import Discovery
-from assay_stream.model.facts import Catalogue, FormerTool, Horizon, Rejection, Seen
+from assay_stream.model.definition_facts import Catalogue, FormerTool
+from assay_stream.model.facts import Horizon, Rejection, Seen
 from assay_stream.model.fields import ITEM_SUBJECTS
 from assay_stream.model.record import Output, Record
 from assay_stream.registry.ledger import Ledger

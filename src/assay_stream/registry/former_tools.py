@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from assay_stream.model.facts import FormerTool
+from assay_stream.model.definition_facts import FormerTool
 
 
 class FormerTools:

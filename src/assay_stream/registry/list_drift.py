@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.drift.lists import renames
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.model.facts import Catalogue, Seen
+from assay_stream.model.definition_facts import Catalogue
+from assay_stream.model.facts import Seen
 from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind

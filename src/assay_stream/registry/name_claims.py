@@ -18,7 +18,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from hashlib import sha256
 
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.model.facts import Catalogue, Seen
+from assay_stream.model.definition_facts import Catalogue
+from assay_stream.model.facts import Seen
 from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding_topic import NameClaim
 from assay_stream.model.record import Origin

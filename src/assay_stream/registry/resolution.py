@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.control_facts import Discovery, KeyDecision, Pin, Policy
+from assay_stream.model.definition_facts import Catalogue
 from assay_stream.model.evidence import PinStatus
-from assay_stream.model.facts import Catalogue, Rejection, Seen
+from assay_stream.model.facts import Rejection, Seen
 from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import uid_of
 from assay_stream.model.finding_topic import Reason, Resolution

@@ -11,8 +11,9 @@ from typing import Any, NoReturn
 
 from assay_stream.errors import IntegrityError
 from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.model.definition_facts import Catalogue, ItemList
 from assay_stream.model.evidence import PinStatus
-from assay_stream.model.facts import Allowance, Announcement, Catalogue, ItemList, Rejection, Seen
+from assay_stream.model.facts import Allowance, Announcement, Rejection, Seen
 from assay_stream.model.fields import Subject
 from assay_stream.model.record import Origin
 from assay_stream.registry.controls import Controls

@@ -10,7 +10,8 @@ from dataclasses import replace
 from hashlib import blake2b
 
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.model.facts import Catalogue, Fact, ToolFact, decode_fact
+from assay_stream.model.definition_facts import Catalogue, ToolFact
+from assay_stream.model.facts import Fact, decode_fact
 from assay_stream.model.wire import FactKey
 
 _DIGEST_BYTES = 16

@@ -11,7 +11,8 @@ from assay_stream.errors import InputError
 from assay_stream.model.cloudevents import check_observer, event_time_us
 from assay_stream.model.control_facts import Signatures
 from assay_stream.model.definition import definition_record
-from assay_stream.model.facts import Announcement, Catalogue, Seen, ToolFact
+from assay_stream.model.definition_facts import Catalogue, ToolFact
+from assay_stream.model.facts import Announcement, Seen
 from assay_stream.model.fields import Subject
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind

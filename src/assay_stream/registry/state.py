@@ -11,19 +11,15 @@ from __future__ import annotations
 from assay_stream.errors import IntegrityError
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.control_facts import Signatures
+from assay_stream.model.definition_facts import Catalogue, FormerTool, ItemFact, ItemList, ToolFact
 from assay_stream.model.facts import (
     Allowance,
     Announcement,
-    Catalogue,
     Fact,
-    FormerTool,
     Horizon,
-    ItemFact,
-    ItemList,
     Progress,
     Rejection,
     Seen,
-    ToolFact,
     decode_fact,
     decode_key,
     foreign_fact,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay_stream.model.facts import ToolFact
+from assay_stream.model.definition_facts import ToolFact
 from assay_stream.model.fields import LeftOut
 from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.baselines import last_shown

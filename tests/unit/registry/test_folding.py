@@ -8,7 +8,8 @@ import pytest
 
 from assay_stream.limits.core import Limits
 from assay_stream.model.control_facts import Checked, Discovery
-from assay_stream.model.facts import Fact, ItemFact, ItemList, decode_fact, decode_key
+from assay_stream.model.definition_facts import ItemFact, ItemList
+from assay_stream.model.facts import Fact, decode_fact, decode_key
 from assay_stream.model.fields import Subject
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.registry.controls import Controls

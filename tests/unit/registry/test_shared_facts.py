@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from assay_stream.errors import IntegrityError
-from assay_stream.model.facts import Catalogue, ToolFact, encode_value
+from assay_stream.model.definition_facts import Catalogue, ToolFact
+from assay_stream.model.facts import encode_value
 from assay_stream.registry.shared_facts import SharedFacts
 from tests.support.facts import PACKED, a_catalogue, a_fingerprint, seen
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from assay_stream.model.facts import Catalogue, Fact, ToolFact
+from assay_stream.model.definition_facts import Catalogue, ToolFact
+from assay_stream.model.facts import Fact
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.registry.state import Bindings
 from assay_stream.registry.verdicts import Verdicts, changed_verdicts, verdict_key, verdicts_of

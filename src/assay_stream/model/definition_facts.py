@@ -1,0 +1,164 @@
+"""Facts of definitions: what a server offers, and the lists that it offers them in.
+
+They say nothing of who saw a list and when; ``Seen`` does (``model.facts``).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from assay_stream.model.fields import Base64, DigestText, Identifier, Micros, Natural, SchemeValue, Subject
+from assay_stream.model.wire import BaseFact, Wire, fact, pairs, rows, shared
+from assay_stream.schemes.fingerprint import Fingerprint
+
+
+def _item_subject(given: Any) -> Subject:
+    subject = Subject(str(given))
+    if subject is Subject.TOOL:
+        raise ValueError("tools have facts of their own")
+    return subject
+
+
+_ItemSubject = Annotated[Subject, Wire(Literal["prompt", "template", "instructions"], read=_item_subject)]
+
+
+@fact("tool", "server_id", "server_scoped", "full")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolFact(BaseFact):
+    """A definition seen on a server: its digest under every scheme, and of every top-level field."""
+
+    server_id: Identifier
+    server_scoped: bool
+    full: DigestText
+    schemes: Annotated[Mapping[str, str], Wire(dict[str, SchemeValue], dict)]
+    errors: Annotated[Mapping[str, str], Wire(dict[str, str], dict)]
+    fields: Annotated[Mapping[str, str], pairs(DigestText)]
+    packed: Base64
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        return Fingerprint(full=self.full, schemes=self.schemes, errors=self.errors, fields=self.fields)
+
+    @classmethod
+    def of(cls, *, server_id: str, server_scoped: bool, fingerprint: Fingerprint, packed: str) -> ToolFact:
+        return cls(
+            server_id=server_id,
+            server_scoped=server_scoped,
+            full=fingerprint.full,
+            schemes=fingerprint.schemes,
+            errors=fingerprint.errors,
+            fields=fingerprint.fields,
+            packed=packed,
+        )
+
+
+def _tools(given: list[tuple[str, str | None]]) -> dict[str, str | None]:
+    return {name: None if full is None else shared(full) for name, full in given}
+
+
+@fact("catalogue", "server_id", "digest")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalogue(BaseFact):
+    """A set of definitions: name to full digest, null where the name stood twice with two definitions.
+
+    Args:
+        digest: digest of the set, whatever its order.
+        server_scoped: whether digests of this catalogue cover the server's id.
+        tools: tool name to full digest; ``None`` where the name stood twice with different definitions.
+        ambiguous: full digests of those definitions, sorted, of each such name.
+    """
+
+    server_id: Identifier
+    digest: DigestText
+    server_scoped: bool
+    tools: Annotated[Mapping[str, str | None], pairs(DigestText | None)._replace(read=_tools)]
+    ambiguous: Annotated[
+        Mapping[str, tuple[str, ...]],
+        Wire(
+            list[tuple[str, list[DigestText]]],
+            lambda named: sorted([name, list(fulls)] for name, fulls in named.items()),
+            lambda given: {name: tuple(fulls) for name, fulls in given},
+        ),
+    ] = field(default_factory=dict)
+
+    def definitions_of(self, tool_name: str) -> tuple[str, ...]:
+        """Return full digests of what stands under a name, sorted, none where it is not listed."""
+        full = self.tools.get(tool_name)
+        return self.ambiguous.get(tool_name, ()) if full is None else (full,)
+
+    def lists(self, tool_name: str, full: str) -> bool:
+        """Tell whether a definition stands under a name, alone or among others."""
+        fulls = self.definitions_of(tool_name)
+        index = bisect_left(fulls, full)
+        return index < len(fulls) and fulls[index] == full
+
+    def definitions(self) -> Iterator[tuple[str, str]]:
+        """Yield name and full digest of every definition that has a name."""
+        for name in self.tools:
+            for full in self.definitions_of(name):
+                yield name, full
+
+
+@fact("item", "server_id", "subject", "full")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemFact(BaseFact):
+    """A prompt, a resource template or instructions seen on a server; null where it is beyond the limits.
+
+    No call is bound to these: only the registry keeps them, to find what changed.
+    """
+
+    server_id: Identifier
+    subject: _ItemSubject
+    full: DigestText
+    packed: Base64 | None
+
+
+@fact("item_list", "server_id", "subject", "digest")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemList(BaseFact):
+    """A set of prompts or of resource templates: names or URI templates, and full digests. Or the instructions.
+
+    Args:
+        digest: digest of the set, whatever its order.
+        items: name and full digest of each, sorted; a name listed twice with different definitions stands twice.
+        is_cut: whether there were more of them than are kept.
+    """
+
+    server_id: Identifier
+    subject: _ItemSubject
+    digest: DigestText
+    items: Annotated[tuple[tuple[str, str], ...], rows(tuple[str, DigestText])]
+    is_cut: bool
+
+    def by_name(self) -> dict[str, tuple[str, ...]]:
+        """Return the full digests that stood under each name."""
+        named: dict[str, list[str]] = {}
+        for name, full in self.items:
+            named.setdefault(name, []).append(full)
+        return {name: tuple(fulls) for name, fulls in named.items()}
+
+
+@fact("former_tool", "server_id", "tool_name")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormerTool(BaseFact):
+    """The last definition of a name that no list which is kept names any more.
+
+    Args:
+        server_scoped: whether its digests cover the server's id.
+        size: length of the definition, packed.
+        time_us: event time of the list that was folded away with it, microseconds since the epoch.
+    """
+
+    server_id: Identifier
+    tool_name: Identifier
+    server_scoped: bool
+    full: DigestText
+    size: Natural
+    time_us: Micros
+
+    @property
+    def place(self) -> tuple[bool, str]:
+        return self.server_scoped, self.full
