@@ -16,7 +16,7 @@ from assay_stream.kafka.topics import topic_names
 from assay_stream.limits.console import CONSOLE_LIMITS, ConsoleLimits
 from assay_stream.observe.decisions import decision_event
 from assay_stream.observe.delivery import KafkaProducer, PublisherLimits, aiokafka_producer, disconnect, send_all
-from assay_stream.observe.events import Observation
+from assay_stream.observe.observation import Observation
 
 
 class KafkaPublish:

@@ -26,7 +26,7 @@ from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.limits.serving import INGEST_LIMITS
 from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.glob import compile_glob
-from assay_stream.observe.events import Vantage
+from assay_stream.observe.observation import Vantage
 from assay_stream.schemes.yaml_text import decode_yaml
 
 TOKEN_PREFIX = "asi_"  # noqa: S105 - what every token begins with

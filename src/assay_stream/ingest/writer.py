@@ -20,7 +20,7 @@ from assay_stream.limits.serving import INGEST_LIMITS, IngestLimits
 from assay_stream.model.ingest import Mark, write_accepted
 from assay_stream.model.record import Role
 from assay_stream.observe.delivery import KafkaProducer, disconnect, is_too_large, send_all
-from assay_stream.observe.events import Observation
+from assay_stream.observe.observation import Observation
 
 _log = structlog.get_logger(__name__)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from hashlib import sha256
 
-from assay_stream.observe.events import Observation, call_event, rfc3339
+from assay_stream.observe.events import call_event, rfc3339
 from assay_stream.observe.jsonrpc import RequestKey
+from assay_stream.observe.observation import Observation
 from assay_stream.observe.open_call import OpenCall
 from assay_stream.observe.wire import WireConnection
 

@@ -10,7 +10,8 @@ from urllib.parse import quote
 from assay_stream.errors import InputError
 from assay_stream.model.cloudevents import read_event
 from assay_stream.model.record import Origin, Record
-from assay_stream.observe.events import Observation, control_event, is_unicode
+from assay_stream.observe.events import control_event
+from assay_stream.observe.observation import Observation, is_unicode
 
 
 def decision_event(

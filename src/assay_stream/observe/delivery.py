@@ -22,7 +22,7 @@ from zlib import crc32
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Role
-from assay_stream.observe.events import Observation
+from assay_stream.observe.observation import Observation
 
 if TYPE_CHECKING:
     from assay_stream.observe.publisher import ObservationPublisher

@@ -21,8 +21,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from assay_stream.observe.delivery import PublisherLimits
-from assay_stream.observe.events import Observation
 from assay_stream.observe.losses import Losses
+from assay_stream.observe.observation import Observation
 from assay_stream.observe.sinks import DropReason, SinkStats
 from assay_stream.observe.spool import Spool
 

@@ -26,7 +26,6 @@ from typing import Any
 
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.observe.events import Observation, Vantage
 from assay_stream.observe.jsonrpc import (
     BLANKS,
     BLOCKED_CODE,
@@ -41,6 +40,7 @@ from assay_stream.observe.jsonrpc import (
     params_of,
 )
 from assay_stream.observe.mcp_wire import WireObserver
+from assay_stream.observe.observation import Observation, Vantage
 from assay_stream.observe.offered import HiddenTool
 from assay_stream.observe.shown import Shown
 from assay_stream.registry.offers import content_key

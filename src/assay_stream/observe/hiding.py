@@ -20,9 +20,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from assay_stream.observe.events import Observation
 from assay_stream.observe.gate import Gate, answerable, error_of
 from assay_stream.observe.jsonrpc import BLANKS, BLOCKED_CODE, Line, is_ambiguous, listed_in, may_list, request_key
+from assay_stream.observe.observation import Observation
 from assay_stream.observe.offered import HiddenTool
 from assay_stream.observe.shown import Shown
 from assay_stream.registry.rulings import NO_VERDICT, UNREADABLE, Ruling

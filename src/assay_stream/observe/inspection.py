@@ -16,9 +16,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from assay_stream.observe.backlog import Backlog
-from assay_stream.observe.events import Observation
 from assay_stream.observe.jsonrpc import BLOCKED_CODE, NOT_RULED_ON, Direction
 from assay_stream.observe.mcp_wire import LINE_BYTES_MAX, WireObserver
+from assay_stream.observe.observation import Observation
 from assay_stream.observe.pumps import LineSplitter, write_all
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from datetime import datetime
 
 from assay_stream.errors import ConfigurationError
 from assay_stream.model.record import LOSS_TYPE, OBSERVER_HEADER
-from assay_stream.observe.events import Observation, ObservationKind, Vantage, loss_event
+from assay_stream.observe.events import loss_event
+from assay_stream.observe.observation import Observation, ObservationKind, Vantage
 
 _LOSS, _LOSS_WITHIN = LOSS_TYPE.encode(), 128
 

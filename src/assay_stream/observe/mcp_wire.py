@@ -24,7 +24,6 @@ from datetime import datetime
 from typing import Any
 
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
-from assay_stream.observe.events import Observation, Vantage
 from assay_stream.observe.jsonrpc import (
     BLANKS,
     Direction,
@@ -37,6 +36,7 @@ from assay_stream.observe.jsonrpc import (
     read_line,
     request_key,
 )
+from assay_stream.observe.observation import Observation, Vantage
 from assay_stream.observe.offered import HiddenTool, Offered
 from assay_stream.observe.wire import WireConnection, WireStats
 from assay_stream.observe.wire_calls import CallObserver

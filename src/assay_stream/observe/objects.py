@@ -24,10 +24,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from assay_stream.limits.serving import FEED_LIMITS, FeedLimits
-from assay_stream.observe.events import Observation, Vantage
 from assay_stream.observe.jsonrpc import Direction, Line, request_key
 from assay_stream.observe.mcp_wire import WireObserver
 from assay_stream.observe.object_json import bare, encoded, encoded_within, shared_members
+from assay_stream.observe.observation import Observation, Vantage
 from assay_stream.observe.prefixes import OwnName
 from assay_stream.observe.wire import WireStats
 from assay_stream.observe.wire_lists import LIST_CHANGED

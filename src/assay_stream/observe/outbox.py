@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from assay_stream.observe.events import Observation
+from assay_stream.observe.observation import Observation
 
 
 class Outbox:

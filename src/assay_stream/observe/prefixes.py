@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from assay_stream.errors import ConfigurationError
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.observe.events import Vantage
+from assay_stream.observe.observation import Vantage
 
 PrefixCode = Literal["prefix_ambiguous", "prefix_unknown"]
 

@@ -39,8 +39,8 @@ from assay_stream.observe.delivery import (
     send_all,
 )
 from assay_stream.observe.delivery_queue import DeliveryQueue
-from assay_stream.observe.events import Observation
 from assay_stream.observe.lookups import run_with_lookups
+from assay_stream.observe.observation import Observation
 from assay_stream.observe.reachability import Reachability
 from assay_stream.observe.sinks import DropReason, SinkStats
 from assay_stream.observe.spool import Spool

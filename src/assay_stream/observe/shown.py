@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.observe.events import Observation
+from assay_stream.observe.observation import Observation
 
 _NAMES_LOGGED = 5
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal, Protocol
 
 from assay_stream.errors import ConfigurationError
-from assay_stream.observe.events import Observation
+from assay_stream.observe.observation import Observation
 
 DropReason = Literal["queue_full", "too_large", "delivery_failed", "closed", "spool_damaged"]
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from assay_stream.errors import ConfigurationError
 from assay_stream.limits.files import SPOOL_LIMITS, SpoolLimits
-from assay_stream.observe.events import Observation
+from assay_stream.observe.observation import Observation
 from assay_stream.observe.spool_frames import framed, frames
 from assay_stream.text.counting import counted
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import orjson
 
-from assay_stream.observe.events import Observation
+from assay_stream.observe.observation import Observation
 
 _FRAME = struct.Struct(">II")
 _BEGIN = b'["'

@@ -23,9 +23,9 @@ from datetime import UTC, datetime
 from typing import IO, TYPE_CHECKING
 
 from assay_stream.errors import ConfigurationError
-from assay_stream.observe.events import Observation, Vantage
 from assay_stream.observe.inspection import ClientOutput, Enforcer, Watch
 from assay_stream.observe.mcp_wire import WireObserver
+from assay_stream.observe.observation import Observation, Vantage
 from assay_stream.observe.pumps import Pump
 from assay_stream.observe.sinks import Sink
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 
 from assay_stream.limits.core import Limits
-from assay_stream.observe.events import Vantage
+from assay_stream.observe.observation import Vantage
 
 
 @dataclass(slots=True, kw_only=True)

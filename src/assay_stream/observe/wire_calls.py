@@ -22,8 +22,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from assay_stream.observe.call_record import CallIds, record_of
-from assay_stream.observe.events import Decision, Observation
+from assay_stream.observe.events import Decision
 from assay_stream.observe.jsonrpc import RequestKey, meta_of, params_of, trace_of
+from assay_stream.observe.observation import Observation
 from assay_stream.observe.open_call import INPUT_METHODS, OpenCall, digest_of
 from assay_stream.observe.open_calls import HeldCalls, PendingCalls
 from assay_stream.observe.wire import WireConnection

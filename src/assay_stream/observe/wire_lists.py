@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from assay_stream.observe.events import EVENT_BYTES_MAX, Observation, RawMessage, list_changed_event, snapshot_event
+from assay_stream.observe.events import EVENT_BYTES_MAX, RawMessage, list_changed_event, snapshot_event
 from assay_stream.observe.jsonrpc import RequestKey, meta_of, trace_of
+from assay_stream.observe.observation import Observation
 from assay_stream.observe.offered import Assembly, HiddenTool, Lister, Offered, Snapshot
 from assay_stream.observe.wire import WireConnection
 

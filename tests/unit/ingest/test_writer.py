@@ -12,7 +12,7 @@ from assay_stream.ingest.window import AcceptedWindow
 from assay_stream.ingest.writer import EventWriter, NotDelivered
 from assay_stream.model.ingest import mark_of, read_accepted
 from assay_stream.model.record import TOPIC_NAMES, Role
-from assay_stream.observe.events import Observation
+from assay_stream.observe.observation import Observation
 from tests.support.ingest import a_call, until
 from tests.support.producers import FakeProducer, Sent
 

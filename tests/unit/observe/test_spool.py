@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from assay_stream.errors import ConfigurationError
 from assay_stream.limits.files import SpoolLimits
-from assay_stream.observe.events import Observation
+from assay_stream.observe.observation import Observation
 from assay_stream.observe.spool import Spool, spool_in
 
 SMALL = SpoolLimits(segment_bytes_max=300)

@@ -16,9 +16,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from assay_stream.errors import AssayStreamError
-from assay_stream.observe.events import Observation, Vantage
 from assay_stream.observe.jsonrpc import BLOCKED_CODE, NOT_RULED_ON
 from assay_stream.observe.objects import CALL, Asked, ClientView, ObjectObserver
+from assay_stream.observe.observation import Observation, Vantage
 from assay_stream.observe.sinks import Sink
 from assay_stream.observe.wire import WireStats
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.limits.serving import HttpLimits
-from assay_stream.observe.events import Observation, Vantage
 from assay_stream.observe.http.credentials import Context
 from assay_stream.observe.mcp_wire import WireObserver
+from assay_stream.observe.observation import Observation, Vantage
 from assay_stream.observe.wire import WireStats
 
 if TYPE_CHECKING:

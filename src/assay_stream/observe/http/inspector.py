@@ -23,10 +23,10 @@ from typing import Any, BinaryIO
 from assay_stream.errors import AssayStreamError
 from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.backlog import Failures
-from assay_stream.observe.events import Vantage
 from assay_stream.observe.http.credentials import Contexts
 from assay_stream.observe.http.traffic import Traffic
 from assay_stream.observe.http.watching import Inspection
+from assay_stream.observe.observation import Vantage
 from assay_stream.observe.sinks import Sink
 
 OpensSink = Callable[[], AbstractAsyncContextManager[Sink]]

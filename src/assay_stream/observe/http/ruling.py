@@ -15,10 +15,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
-from assay_stream.observe.events import Observation
 from assay_stream.observe.http.eyes import Refusal
 from assay_stream.observe.http.headers import HeaderFields, is_event_stream
 from assay_stream.observe.http.traffic import Ending, Exchange, Traffic
+from assay_stream.observe.observation import Observation
 from assay_stream.observe.shown import Shown
 
 if TYPE_CHECKING:

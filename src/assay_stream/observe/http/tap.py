@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
-from assay_stream.observe.events import Vantage
 from assay_stream.observe.http.client import Client, Http1Client, Http2Client
 from assay_stream.observe.http.eyes import Eyes
 from assay_stream.observe.http.headers import LOOPBACK, HeaderFields, is_loopback
@@ -26,6 +25,7 @@ from assay_stream.observe.http.traffic import Traffic
 from assay_stream.observe.http.upstreams import Upstream, routes
 from assay_stream.observe.http.watching import HttpWatch
 from assay_stream.observe.mcp_wire import WireObserver
+from assay_stream.observe.observation import Vantage
 from assay_stream.observe.outbox import Outbox
 from assay_stream.observe.sinks import Sink
 

@@ -22,7 +22,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
 from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
-from assay_stream.observe.events import Observation, Vantage, loss_event
+from assay_stream.observe.events import loss_event
 from assay_stream.observe.http.bodies import Body, Opaque, Unreadable, body_of, plain_body
 from assay_stream.observe.http.connections import Connection, Connections
 from assay_stream.observe.http.credentials import Context, Contexts
@@ -38,6 +38,7 @@ from assay_stream.observe.http.headers import (
 from assay_stream.observe.http.held import HeldEvents
 from assay_stream.observe.jsonrpc import Direction, Line, RequestKey, may_list, request_key
 from assay_stream.observe.mcp_wire import LINE_BYTES_MAX, WireObserver
+from assay_stream.observe.observation import Observation, Vantage
 from assay_stream.observe.shown import Shown
 from assay_stream.observe.wire import WireStats
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from assay_stream.errors import ConfigurationError
 from assay_stream.limits.serving import HTTP_LIMITS
-from assay_stream.observe.events import Vantage
+from assay_stream.observe.observation import Vantage
 
 WELL_KNOWN = ("/.well-known/oauth-protected-resource", "/.well-known/oauth-authorization-server")
 """Where clients look for how to authorise (RFC 9728, RFC 8414): the path of the endpoint follows."""

@@ -16,10 +16,10 @@ from typing import Any, Protocol
 
 from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.backlog import Backlog
-from assay_stream.observe.events import Observation
 from assay_stream.observe.http.headers import HeaderFields
 from assay_stream.observe.http.traffic import READ_FIELDS, Ending, Exchange, Traffic
 from assay_stream.observe.jsonrpc import Direction
+from assay_stream.observe.observation import Observation
 
 _NOTED_BYTES_MAX = 64 * 1_024
 """What an exchange notes before it passes it on."""

@@ -20,10 +20,10 @@ from typing import Any
 
 from assay_stream import __version__
 from assay_stream.limits.listing import LISTING_LIMITS, ListingLimits
-from assay_stream.observe.events import Observation
 from assay_stream.observe.jsonrpc import BLANKS, request_key
 from assay_stream.observe.listing.transport import ListingError, ServerRefusedError, Transport
 from assay_stream.observe.mcp_wire import WireObserver
+from assay_stream.observe.observation import Observation
 
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
 _THREAD_FROM_BYTES = 64 * 1024

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from assay_stream.errors import ConfigurationError
 from assay_stream.limits.listing import LISTING_LIMITS
-from assay_stream.observe.events import Vantage
+from assay_stream.observe.observation import Vantage
 
 _TOP = frozenset(("servers", "interval_s"))
 _FIELDS = frozenset(

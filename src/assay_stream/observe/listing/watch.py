@@ -25,12 +25,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from assay_stream.limits.listing import LISTING_LIMITS, ListingLimits
-from assay_stream.observe.events import Observation
 from assay_stream.observe.listing.conversation import Conversation
 from assay_stream.observe.listing.servers import ListedServer
 from assay_stream.observe.listing.stdio import StdioTransport
 from assay_stream.observe.listing.transport import ListingError, Transport
 from assay_stream.observe.mcp_wire import WireObserver
+from assay_stream.observe.observation import Observation
 
 if TYPE_CHECKING:
     from assay_stream.observe.http.client import Client

@@ -9,9 +9,9 @@ from typing import Literal
 
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError
-from assay_stream.observe.events import Observation
 from assay_stream.observe.logs import hangar, otlp, toolhive
 from assay_stream.observe.logs.calls import Whose
+from assay_stream.observe.observation import Observation
 from assay_stream.observe.recorded import OnError, numbered, report
 
 LogFormat = Literal["hangar", "otlp-json", "otlp-proto", "toolhive"]

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from assay_stream.observe.events import Observation
 from assay_stream.observe.logs.calls import Logged, Whose, duration_of, required_text, safe_error_code
+from assay_stream.observe.observation import Observation
 from assay_stream.observe.recorded import parse_rfc3339
 
 _CALLS = {"ToolInvocationCompleted": True, "ToolInvocationFailed": False, "ToolInvocationDenied": None}

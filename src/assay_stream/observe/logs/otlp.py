@@ -23,8 +23,8 @@ from typing import Any, Literal
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError, needing_extra
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.observe.events import Observation
 from assay_stream.observe.logs.calls import Logged, Whose, digest_of, safe_error_code
+from assay_stream.observe.observation import Observation
 
 SpanKind = Literal["server", "client"]
 

@@ -20,10 +20,10 @@ import pytest
 from assay_stream.cli.tap import sink_for
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.limits.serving import HTTP_LIMITS
-from assay_stream.observe.events import Vantage
 from assay_stream.observe.http.inspecting import InspectingProcess
 from assay_stream.observe.http.inspector import InspectionJob
 from assay_stream.observe.http.watching import Note
+from assay_stream.observe.observation import Vantage
 from assay_stream.observe.sinks import MemorySink
 from tests.support.mcp_dialogue import THE_VANTAGE
 
