@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from assay_stream.alerts.folding import RecordCounts, find, records_key, without_member
+from assay_stream.alerts.folding import find, without_member
 from assay_stream.alerts.life_cycle import apply_resolution, forgotten_us, settles_at_once, tick, write_folded
 from assay_stream.alerts.reasons import with_part
+from assay_stream.alerts.record_counts import RecordCounts, records_key
 from assay_stream.alerts.remembered import Alerts, Remembered, names_key, rules_key
 from assay_stream.alerts.shadowing import REASONS, Shadow, shadows, shadows_beyond, with_claim
 from assay_stream.alerts.triage import apply_act

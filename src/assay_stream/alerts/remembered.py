@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
-from assay_stream.alerts.folding import RECORDS
 from assay_stream.alerts.life_cycle import due_us, forgotten_us
 from assay_stream.alerts.open_alerts import OpenAlerts
 from assay_stream.alerts.reasons import Leads
+from assay_stream.alerts.record_counts import RECORDS
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.alert_state import AlertState
