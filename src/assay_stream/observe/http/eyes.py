@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from assay_stream.observe.http.exchange import Ending
 from assay_stream.observe.http.headers import HeaderFields
-from assay_stream.observe.http.traffic import Ending
 
 
 @dataclass(frozen=True, slots=True)

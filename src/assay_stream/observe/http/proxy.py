@@ -16,6 +16,7 @@ from multidict import CIMultiDict
 
 from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.http.client import Client, ResponseHead, UpstreamError
+from assay_stream.observe.http.exchange import Ending
 from assay_stream.observe.http.eyes import Blind, Eyes
 from assay_stream.observe.http.headers import (
     HeaderFields,
@@ -27,7 +28,6 @@ from assay_stream.observe.http.headers import (
     passed_on,
 )
 from assay_stream.observe.http.problems import HttpProblem, answer_of
-from assay_stream.observe.http.traffic import Ending
 from assay_stream.observe.http.upload import Holding, Upload
 from assay_stream.observe.http.upstreams import Upstream
 from assay_stream.observe.mcp_wire import LINE_BYTES_MAX

@@ -17,15 +17,16 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.events import loss_event
 from assay_stream.observe.http.bodies import Body, Opaque, Unreadable, body_of, plain_body
-from assay_stream.observe.http.connections import Connection, Connections
-from assay_stream.observe.http.credentials import Context, Contexts
+from assay_stream.observe.http.connections import Connections
+from assay_stream.observe.http.credentials import Contexts
+from assay_stream.observe.http.exchange import Ending, Exchange
 from assay_stream.observe.http.headers import (
     CHARSETS_WITH_ASCII,
     HeaderFields,
@@ -36,7 +37,7 @@ from assay_stream.observe.http.headers import (
     values_of,
 )
 from assay_stream.observe.http.held import HeldEvents
-from assay_stream.observe.jsonrpc import Direction, Line, RequestKey, may_list, request_key
+from assay_stream.observe.jsonrpc import Direction, Line, may_list
 from assay_stream.observe.mcp_wire import LINE_BYTES_MAX, WireObserver
 from assay_stream.observe.observation import Observation, Vantage
 from assay_stream.observe.shown import Shown
@@ -50,40 +51,7 @@ _VERSION = "mcp-protocol-version"
 READ_FIELDS = frozenset((SESSION, _VERSION, "authorization", "content-type", "content-encoding"))
 """The fields that are read here, unless a gate rules: all others need not be kept for it."""
 
-_OK = range(200, 300)
 _CLOSING_CANCELS = "2026-07-28"
-
-Ending = Literal["complete", "client_left", "upstream_failed"]
-
-
-@dataclass(slots=True)
-class Exchange:
-    """One request and its response.
-
-    Args:
-        number: unique in the process, from 1.
-    """
-
-    number: int
-    method: str
-    context: Context
-    session_id: str | None
-    closing_cancels: bool
-    connection: Connection
-    request: Body
-    response: Body = field(default_factory=Opaque)
-    events: HeldEvents | None = None
-    """A response that is held back event by event."""
-    status: int | None = None
-    asked: list[RequestKey] = field(default_factory=list)
-    """Requests that this exchange has to answer."""
-    greeting: tuple[Line, bytes, datetime] | None = None
-    """An ``initialize`` that waits for the session it begins."""
-
-    @property
-    def is_refused(self) -> bool:
-        """Whether the server answered with a status other than success."""
-        return self.status is not None and self.status not in _OK
 
 
 class Traffic:
@@ -167,13 +135,13 @@ class Traffic:
             if gate is None
             else isinstance(exchange.response, Opaque) or is_body_unclear(fields)
         )
-        if status in _OK and is_unclear:
+        if exchange.is_successful and is_unclear:
             # Some client may take it for messages all the same, or for others.
             exchange.response = Unreadable()
         if exchange.session_id is None and (session_id := first(fields, SESSION)) is not None:
             exchange.session_id = session_id
             exchange.connection, observations = self._connections.of(exchange.context, session_id, at)
-        if status in _OK:
+        if exchange.is_successful:
             observations += self._connections.confirm(exchange.connection, at)
         if exchange.greeting is not None:
             line, raw, asked_at = exchange.greeting
@@ -211,7 +179,7 @@ class Traffic:
             return [Shown(data or b"", self.from_server(exchange, data, at))]
         if data is None:
             return []
-        gate, events, shown = gate_of(exchange), exchange.events, []
+        gate, events, shown = exchange.gate, exchange.events, []
         self._kept_bytes -= events.kept_bytes
         for event in events.feed(data):
             if event.messages and self._says_nothing(exchange, event.messages[0]):
@@ -233,7 +201,7 @@ class Traffic:
 
     def shown_whole(self, exchange: Exchange, body: bytes, at: datetime) -> Shown:
         """Return what the client gets of a whole body: nothing if it cannot be read for certain."""
-        gate, shown = gate_of(exchange), Shown(body)
+        gate, shown = exchange.gate, Shown(body)
         for part in (body, None):
             for message in self._read(exchange, "server->client", part):
                 if self._says_nothing(exchange, message):
@@ -246,11 +214,11 @@ class Traffic:
 
     def awaits_delivery(self, exchange: Exchange) -> bool:
         """Tell whether a list was shown in an exchange that the client was not given yet."""
-        return gate_of(exchange).awaits_delivery(exchange.number)
+        return exchange.gate.awaits_delivery(exchange.number)
 
     def delivered(self, exchange: Exchange) -> list[Observation]:
         """Note that the client was given what was shown in an exchange; that yields nothing."""
-        gate_of(exchange).delivered(exchange.number)
+        exchange.gate.delivered(exchange.number)
         return []
 
     def rule(self, exchange: Exchange, body: bytes, fields: HeaderFields, at: datetime) -> Passage:
@@ -258,7 +226,7 @@ class Traffic:
 
         Whatever the headers say that it is, some server may take it for messages.
         """
-        gate = gate_of(exchange)
+        gate = exchange.gate
         encodings = values_of(fields, "content-encoding")
         if len(encodings) > 1:
             return gate.not_ruled_on(b"", at)
@@ -277,11 +245,11 @@ class Traffic:
     def doubt(self, exchange: Exchange) -> None:
         """Note that inspecting a response failed."""
         if not exchange.is_refused:
-            gate_of(exchange).doubt()
+            exchange.gate.doubt()
 
     def not_ruled_on(self, exchange: Exchange, body: bytes, at: datetime) -> Passage:
         """Hold back a request whose ruling failed."""
-        return gate_of(exchange).not_ruled_on(body, at)
+        return exchange.gate.not_ruled_on(body, at)
 
     def _contradicted(self, exchange: Exchange, raw: bytes, fields: HeaderFields) -> str | None:
         """Return the header that contradicts a message, if there is one: programs differ in which of them counts."""
@@ -300,26 +268,14 @@ class Traffic:
         """End an exchange; what it leaves unanswered is answered elsewhere, or never."""
         observer, asked = exchange.connection.observer, exchange.asked
         exchange.asked = []
-        self._kept_bytes -= exchange.request.kept_bytes + exchange.response.kept_bytes
-        exchange.request = exchange.response = Opaque()
-        if exchange.events is not None:
-            self._kept_bytes -= exchange.events.kept_bytes
-            exchange.events = None
+        self._kept_bytes -= exchange.let_go()
         if exchange.connection.gate is not None:
             exchange.connection.gate.cut_off(exchange.number)
-        failed = exchange.is_refused
-        if exchange.method == "DELETE" and exchange.status in _OK:
+        if exchange.method == "DELETE" and exchange.is_successful:
             return self._connections.end(exchange.connection, at) if exchange.session_id is not None else []
-        if exchange.session_id is not None and exchange.status in _OK:
+        if exchange.session_id is not None and exchange.is_successful:
             return [each for key in asked for each in observer.orphaned(key, at)]
-        code = "no_response"
-        if failed:
-            code = f"http_{exchange.status}"
-        elif ending == "upstream_failed":
-            code = "upstream_failed"
-        elif ending == "client_left" and exchange.closing_cancels:
-            code = "cancelled"
-        ok = False if failed else None
+        code, ok = exchange.why_unanswered(ending), False if exchange.is_refused else None
         return [each for key in asked for each in observer.unanswered(key, code, at, ok=ok)]
 
     def close(self, at: datetime) -> list[Observation]:
@@ -357,12 +313,5 @@ class Traffic:
         self, exchange: Exchange, direction: Direction, line: Line, raw: bytes, at: datetime
     ) -> list[Observation]:
         if direction == "client->server":
-            keys = (request_key(each.get("id"), exchange.number) for each in line.messages if "method" in each)
-            exchange.asked += [key for key in keys if key is not None]
+            exchange.note_asked(line)
         return exchange.connection.observer.take(direction, line, raw, at, exchange=exchange.number)
-
-
-def gate_of(exchange: Exchange) -> Gate:
-    if exchange.connection.gate is None:
-        raise RuntimeError("this traffic is only observed")
-    return exchange.connection.gate

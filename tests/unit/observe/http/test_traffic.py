@@ -14,7 +14,8 @@ from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.limits.serving import HTTP_LIMITS
 from assay_stream.observe import Observation
 from assay_stream.observe.http.credentials import Contexts
-from assay_stream.observe.http.traffic import Ending, Exchange, Traffic
+from assay_stream.observe.http.exchange import Ending, Exchange
+from assay_stream.observe.http.traffic import Traffic
 from tests.support.mcp_dialogue import START, THE_VANTAGE
 from tests.unit.observe.http.test_credentials import a_token
 
