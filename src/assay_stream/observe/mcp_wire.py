@@ -95,20 +95,20 @@ class WireObserver:
     @property
     def awaits_list(self) -> bool:
         """Whether the client asked for a list of tools that has not been answered yet."""
-        return self._lists.awaited
+        return self._lists.requests.await_tools()
 
     def awaited_lists(self, exchange: int) -> list[int | float | str]:
         """Return the ids of the requests for tools that a response in an exchange may answer; 0 stands for any."""
-        return self._lists.awaited_ids(exchange)
+        return [key[1] for key in self._lists.requests.for_tools(exchange)]
 
     def awaits_list_in(self, exchange: int) -> bool:
         """Whether a response in an exchange may be a list of tools that the client asked for."""
-        return self._lists.awaited_in(exchange)
+        return self._lists.requests.await_tools(exchange)
 
     def answers_call(self, message: Mapping[str, Any], exchange: int = 0) -> bool:
         """Tell whether a response answers a call, and no client that reads ids otherwise takes it for a list's."""
         own, keys = request_key(message.get("id")), answer_keys(message.get("id"), exchange)
-        if "method" in message or any(self._lists.awaits(key) for key in keys):
+        if "method" in message or any(key in self._lists.requests for key in keys):
             return False
         return any(self._calls.awaits(key) for key in keys if key[:2] == own)
 
@@ -218,13 +218,13 @@ class WireObserver:
         self, key: RequestKey, code: str, observed_at: datetime, *, ok: bool | None = None
     ) -> list[Observation]:
         """Note that nothing will answer a request, and return its call, if it is one; ``code`` says why."""
-        self._lists.forget(key)
+        self._lists.requests.take(key)
         self._greetings.pop(key, None)
         return self._calls.give_up(key, code, observed_at, ok=ok)
 
     def orphaned(self, key: RequestKey, observed_at: datetime) -> list[Observation]:
         """Note that an exchange ended before it answered a request, which a later exchange may answer."""
-        self._lists.orphan(key)
+        self._lists.requests.orphan(key)
         if key in self._greetings:
             del self._greetings[key]
             self._greetings[key[:2]] = None
@@ -258,7 +258,7 @@ class WireObserver:
         key = request_key(message.get("id"), exchange)
         observations: list[Observation] = []
         if key is not None:
-            self._lists.forget(key)
+            self._lists.requests.take(key)
             self._greetings.pop(key, None)
             observations += self._calls.give_up(key, "id_reused", at)
         self._lists.note_version(meta_of(params).get(_VERSION_KEY))

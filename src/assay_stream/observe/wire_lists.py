@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from assay_stream.observe.events import EVENT_BYTES_MAX, RawMessage, list_changed_event, snapshot_event
 from assay_stream.observe.jsonrpc import RequestKey, meta_of, trace_of
+from assay_stream.observe.list_requests import TOOLS, ListRequest, ListRequests
 from assay_stream.observe.observation import Observation
 from assay_stream.observe.offered import Assembly, HiddenTool, Lister, Offered, Snapshot
 from assay_stream.observe.wire import WireConnection
 
-_TOOLS = "tools/list"
 _PROMPTS = "prompts/list"
 _TEMPLATES = "resources/templates/list"
-_MEMBERS = {_TOOLS: "tools", _PROMPTS: "prompts", _TEMPLATES: "resourceTemplates"}
+_MEMBERS = {TOOLS: "tools", _PROMPTS: "prompts", _TEMPLATES: "resourceTemplates"}
 
 METHODS = frozenset(_MEMBERS)
 """The requests that are followed here."""
@@ -44,21 +43,6 @@ class _Companions(NamedTuple):
     """No text where the server's cannot be read or published: the registry must hear of that, and reject it."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Request:
-    method: str
-    base: Assembly
-    traceparent: str | None
-    doubts: int
-    """How many there were when the list was begun."""
-    answered: bool = False
-    """Whether a response came that only some clients accept as the answer."""
-
-
-def _exchange_of(key: RequestKey) -> int:
-    return key[2] if len(key) == 3 else 0
-
-
 class ListObserver:
     """Follows the lists of one connection."""
 
@@ -68,13 +52,11 @@ class ListObserver:
         """What the client was offered."""
         self._latest_doubts = 0
         self._announced_at: datetime | None = None
+        """When an announcement was published that no snapshot has followed yet."""
         self._missed: tuple[datetime, int] | None = None
         """When, and in which exchange, a line was missed, if the newest snapshot says so."""
-        """When an announcement was published that no snapshot has followed yet."""
         self._listers = {method: Lister(member, wire.limits) for method, member in _MEMBERS.items()}
-        self._pending: OrderedDict[RequestKey, _Request] = OrderedDict()
-        self._tools_asked: dict[int, dict[RequestKey, None]] = {}
-        """The requests for tools among them, by exchange; 0 for those that any exchange may answer."""
+        self.requests = ListRequests()
         self._protocol_version: str | None = None
         self._reported: Assembly | None = None
         """The tools of the latest snapshot that can be accepted."""
@@ -86,42 +68,6 @@ class ListObserver:
         """Return the id of the snapshot that a call of a time refers to."""
         latest = self.offered.snapshot
         return None if latest is None or (self._wire.retrospective and latest[1] > at) else latest[0]
-
-    def awaited_ids(self, exchange: int) -> list[int | float | str]:
-        """Return the ids of the requests for tools that a message in an exchange may answer; 0 stands for any."""
-        return [key[1] for key in self._asked(exchange)]
-
-    @property
-    def awaited(self) -> bool:
-        """Whether some client may still be waiting for a list of tools."""
-        return self.awaited_in(0)
-
-    def awaits(self, key: RequestKey) -> bool:
-        """Tell whether a request for a list waits for its answer."""
-        return key in self._pending
-
-    def awaited_in(self, exchange: int) -> bool:
-        """Tell whether a list of tools may come in an exchange; 0 stands for any."""
-        return any(True for _ in self._asked(exchange))
-
-    def _asked(self, exchange: int) -> Iterator[RequestKey]:
-        """Yield the requests for tools that a message in an exchange may answer, its own last; 0 stands for any."""
-        for number in (0, exchange) if exchange else self._tools_asked:
-            yield from self._tools_asked.get(number, ())
-
-    def _put(self, key: RequestKey, request: _Request) -> None:
-        self._pending[key] = request
-        if request.method == _TOOLS:
-            self._tools_asked.setdefault(_exchange_of(key), {})[key] = None
-
-    def _take(self, key: RequestKey) -> _Request | None:
-        request = self._pending.pop(key, None)
-        if request is not None and request.method == _TOOLS:
-            others = self._tools_asked[_exchange_of(key)]
-            del others[key]
-            if not others:
-                del self._tools_asked[_exchange_of(key)]
-        return request
 
     def note_version(self, version: object) -> None:
         """Remember the MCP revision in use; anything but a short ASCII string is ignored."""
@@ -157,20 +103,10 @@ class ListObserver:
         base = self._listers[method].request(params)
         # A list is as doubtful as its beginning: what came before the client asked for it may be obsolete.
         doubts = self._latest_doubts if params.get("cursor") is not None else self.offered.doubts
-        self._put(key, _Request(method, base, None if trace is None else trace[0], doubts))
-        if len(self._pending) > self._wire.pending_max:
-            self._take(next(iter(self._pending)))
+        self.requests.put(key, ListRequest(method, base, None if trace is None else trace[0], doubts))
+        if len(self.requests) > self._wire.pending_max:
+            self.requests.drop_oldest()
             self._wire.stats.evicted_requests += 1
-
-    def forget(self, key: RequestKey) -> None:
-        """Drop a request that nothing answers any more, or whose id another one uses now."""
-        self._take(key)
-
-    def orphan(self, key: RequestKey) -> None:
-        """Let another exchange answer the request with this id."""
-        if (request := self._take(key)) is not None:
-            self._take(key[:2])
-            self._put(key[:2], request)
 
     def response(
         self,
@@ -190,13 +126,13 @@ class ListObserver:
             exchange: in which the client gets it.
             hidden: what the client does not get of it.
         """
-        request = self._take(key)
+        request = self.requests.take(key)
         if request is None:
             return None
-        if request.method == _TOOLS and request.answered:
+        if request.method == TOOLS and request.answered:
             self.offered.doubt()
         if not same_id:
-            self._put(key, replace(request, answered=True))
+            self.requests.put(key, replace(request, answered=True))
         if "result" not in message:
             return []
         result = message["result"]
@@ -206,7 +142,7 @@ class ListObserver:
             assembly = lister.result(request.base, result, size_bytes=len(raw), hidden=hidden)
         else:
             assembly = lister.unreadable(result)
-        if request.method != _TOOLS:
+        if request.method != TOOLS:
             return self._with_companions(request.traceparent, at)
         self._reported = None
         self._wire.stats.snapshots += 1
@@ -222,7 +158,7 @@ class ListObserver:
 
     def strayed(self, keys: Collection[RequestKey]) -> None:
         """Note a list that came in another exchange than its request: a client goes by the id."""
-        if any(key[:2] in keys for key in self._asked(0)):
+        if any(key[:2] in keys for key in self.requests.for_tools(0)):
             self.offered.doubt()
 
     def changed(self, at: datetime) -> list[Observation]:
@@ -233,10 +169,8 @@ class ListObserver:
         """
         self._wire.stats.list_changes += 1
         self._reported = None
-        self._listers[_TOOLS].outdate()
-        for key in self._asked(0):
-            request = self._pending[key]
-            self._pending[key] = replace(request, base=request.base.outdated())
+        self._listers[TOOLS].outdate()
+        self.requests.outdate()
         self.offered.outdate()
         if self._announced_at is not None and at - self._announced_at < _REPEATED_AFTER:
             return []
@@ -253,8 +187,8 @@ class ListObserver:
         It may have been a pending list of tools. The registry then gets a snapshot it will reject, because a list
         too long to be seen must not leave the previous one in force. The next list recovers from that.
         """
-        asked = [self._pending[key] for key in self._asked(exchange)]
-        if asked or self.awaited:
+        asked = [self.requests.get(key) for key in self.requests.for_tools(exchange)]
+        if asked or self.requests.await_tools():
             self.offered.doubt()
         asked = [request for request in asked if not request.answered]
         # A few bytes can be such a line, and many of them come at once: one snapshot says it of all.
@@ -262,7 +196,7 @@ class ListObserver:
             return []
         self._wire.stats.snapshots += 1
         self._reported = None
-        self._listers[_TOOLS].unreadable(None)
+        self._listers[TOOLS].unreadable(None)
         observation = self._refused(_MISSED, asked[-1].traceparent, at)
         self._missed = at, exchange
         return [observation]
@@ -281,7 +215,7 @@ class ListObserver:
         """Return the tools again if something became known that did not go with them yet."""
         known = self._known_companions()
         is_news = any(new is not None and new != old for new, old in zip(known, self._companions, strict=True))
-        if self._reported is None or self.awaited or not is_news:
+        if self._reported is None or self.requests.await_tools() or not is_news:
             return []
         self._wire.stats.snapshots += 1
         return [self._snapshot(self._reported, traceparent, at)]
