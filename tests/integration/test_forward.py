@@ -49,9 +49,7 @@ class Forwarders:
 
     def run(self, *arguments: str, **env: str) -> subprocess.Popen[bytes]:
         """Start one."""
-        folder = Path(".run/tests") / self.deployment.name
-        folder.mkdir(parents=True, exist_ok=True)
-        log = folder / f"forward-{len(self.processes)}.log"
+        log = self.deployment.folder() / f"forward-{len(self.processes)}.log"
         command = [sys.executable, "-m", "assay_stream", "alerts", "forward", *arguments]
         with log.open("wb") as stderr:
             process = subprocess.Popen(

@@ -125,6 +125,12 @@ class Deployment:
         """Full topic names."""
         return topic_names(self.settings)
 
+    def folder(self) -> Path:
+        """Return where logs go; test processes number their deployments alike."""
+        folder = Path(".run/tests", os.environ.get("PYTEST_XDIST_WORKER", ""), self.name)
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
     async def apply_topics(self, *, agents: str = "") -> None:
         """Create the topics; with a name of agents, theirs, too."""
         admin = await start_admin(self.settings)
@@ -136,10 +142,7 @@ class Deployment:
     def start_worker(self, *arguments: str, **env: str) -> Worker:
         """Start a worker process."""
         port = free_port()
-        # Test processes number their deployments alike.
-        folder = Path(".run/tests", os.environ.get("PYTEST_XDIST_WORKER", ""), self.name)
-        folder.mkdir(parents=True, exist_ok=True)
-        log = folder / f"worker-{len(self.workers)}.log"
+        log = self.folder() / f"worker-{len(self.workers)}.log"
         with log.open("wb") as stderr:
             process = subprocess.Popen(
                 [sys.executable, *self.program, "worker", *arguments],
