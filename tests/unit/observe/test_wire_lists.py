@@ -41,7 +41,7 @@ def test_messages_cost_no_look_at_lists_of_something_else(monkeypatch: pytest.Mo
             raise AssertionError("searched")
 
     talk = Dialogue()
-    monkeypatch.setattr(talk.observer._lists, "_pending", Unsearched())
+    monkeypatch.setattr(talk.observer._lists.requests, "_pending", Unsearched())
     for number in range(3):
         talk.request("prompts/list", number)
     assert not talk.observer.awaits_list
