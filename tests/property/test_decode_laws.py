@@ -108,6 +108,14 @@ def test_fast_path_equals_strict_path(text: str) -> None:
     assert _outcome(decode_json, text.encode()) == _outcome(decode_json_strict, text.encode())
 
 
+@given(SPELLED, st.integers(100, 130), st.booleans())
+def test_fast_path_equals_strict_path_on_deep_text(text: str, depth: int, is_long: bool) -> None:
+    """Both paths refuse the same depth, whether a text is so long that its brackets are not counted or not."""
+    raw = b"[" * depth + text.encode() + b"]" * depth
+    raw = b'["%b",%b]' % (b"[" * 5_000, raw) if is_long else raw
+    assert _outcome(decode_json, raw) == _outcome(decode_json_strict, raw)
+
+
 @given(mutated())
 def test_fast_path_equals_strict_path_on_broken_text(raw: bytes) -> None:
     """Both paths give the same value or the same error, for text that is nearly JSON."""

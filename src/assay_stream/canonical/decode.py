@@ -10,7 +10,7 @@ import binascii
 import json
 import math
 import re
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import orjson
 
@@ -30,6 +30,9 @@ _FAST_DIGITS = 20
 """Digits of the longest integer that the fast path reads as one: 2^64 - 1."""
 _DOUBLE_DIGITS_MAX = 309
 """Digits of the largest double. Python itself does not read integers of over 4,300 digits."""
+_COUNTED_BYTES_MAX = 4_096
+_PROBED_DEPTH_MAX = 1_024
+"""Nested containers that ``orjson`` reads: it never gives a deeper value."""
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -95,11 +98,32 @@ def is_faithful(raw: bytes, limits: Limits = DEFAULT_LIMITS) -> bool:
 
 
 def _is_as_written(value: Any, text: bytes, limits: Limits) -> bool:
-    return (
-        orjson.dumps(value) == text
-        and _is_shallow(value, text, limits.depth_max)
-        and limits.integer_digits_max >= _FAST_DIGITS
-    )
+    if limits.integer_digits_max < _FAST_DIGITS:
+        return False
+    # Most texts are so short that counting brackets costs less than the lists around the value.
+    if len(text) <= _COUNTED_BYTES_MAX and text.count(b"{") + text.count(b"[") <= limits.depth_max:
+        return bool(orjson.dumps(value) == text)
+    # In as many lists as the writer takes beyond the limit, a value that is too deep is refused where it is written.
+    around = max(0, _WRITER_DEPTH_MAX - limits.depth_max)
+    for _ in range(around):
+        value = [value]
+    return bool(orjson.dumps(value) == b"%b%b%b" % (b"[" * around, text, b"]" * around))
+
+
+def _writer_depth_max() -> int:
+    """Return how many nested containers ``orjson`` writes, which is its own constant."""
+    depth = 0
+    value: list[Any] = [0]
+    while depth < _PROBED_DEPTH_MAX:
+        try:
+            orjson.dumps(value)
+        except orjson.JSONEncodeError:
+            break
+        depth, value = depth + 1, [value]
+    return depth
+
+
+_WRITER_DEPTH_MAX: Final = _writer_depth_max()
 
 
 def decode_json_strict(raw: bytes, *, limits: Limits = DEFAULT_LIMITS) -> Any:
@@ -169,22 +193,6 @@ class _Reader:
         except OverflowError:
             raise InputError("number_overflow", "an integer does not fit a double") from None
         return number
-
-
-def _is_shallow(value: Any, text: bytes, depth_max: int) -> bool:
-    if text.count(b"{") + text.count(b"[") <= depth_max:
-        return True
-    level = [value] if isinstance(value, dict | list) else []
-    for _ in range(depth_max):
-        level = [
-            child
-            for container in level
-            for child in (container.values() if type(container) is dict else container)
-            if type(child) is dict or type(child) is list
-        ]
-        if not level:
-            return True
-    return False
 
 
 def _has_lone_surrogate(root: Any) -> bool:

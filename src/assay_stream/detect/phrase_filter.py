@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from functools import cache
 from typing import Final, NamedTuple
 
 from assay_stream.detect.catalog import CATALOG
@@ -296,11 +297,17 @@ def _reach(slot: Slot) -> int:
     return slot.gap + max(map(len, slot.alternatives))
 
 
-def _atoms_of(slot: Slot) -> set[str]:
+def _atoms_of(slot: Slot) -> Set[str]:
+    return _least_common(slot.alternatives)
+
+
+@cache
+def _least_common(alternatives: tuple[tuple[str, ...], ...]) -> Set[str]:
     """One word of each alternative, the least common one."""
-    return {min(alternative, key=lambda atom: (_commonness(atom), -len(atom))) for alternative in slot.alternatives}
+    return frozenset(min(words, key=lambda atom: (_commonness(atom), -len(atom))) for words in alternatives)
 
 
+@cache
 def _commonness(atom: str) -> int:
     if not atom.endswith("*"):
         return _WEIGHTS.get(atom, 0)

@@ -49,7 +49,7 @@ def offered_by(others: OtherTools, texts: Iterable[Text]) -> OfferedNames:
     return OfferedNames(
         own=others.keys,
         itself=others.own_key,
-        parameters={text.value for text in texts if text.role is TextRole.PARAMETER or text.is_listed},
+        parameters=frozenset(text.value for text in texts if text.role is TextRole.PARAMETER or text.is_listed),
         families=others.families,
     )
 

@@ -7,8 +7,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections import Counter, OrderedDict
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -23,8 +23,10 @@ _UNITS_PER_NAME = 100
 _UNITS_PER_NAME_CHAR = 4
 _UNITS_PER_SPAN = 3
 _WORD_BITS = 32
-_CONTEXTS_KEPT = 2
-"""A definition that changed is searched as what it is and as what it was, and then in whole."""
+_CONTEXTS_KEPT_MAX = 1_024
+_CONTEXTS_PER_NAME = 2
+"""All definitions of a list that changed are searched for what is new, as what they are and as what they were, and
+then once more in whole. A list with more contexts than are kept is searched as if none had been."""
 _OWNERS_MAX = 2
 """Owners kept of one form: of two, at least one is not the definition's own name."""
 
@@ -64,22 +66,22 @@ class ToolNames:
         # A tree of word numbers: node and word to the next node, and the owners of the names that end at a node.
         self._nodes: dict[int, int] = {}
         self._ends: dict[int, tuple[list[Name], list[Name]]] = {}
-        self._contexts: deque[tuple[object, object]] = deque(maxlen=_CONTEXTS_KEPT)
+        self._contexts: OrderedDict[Hashable, object] = OrderedDict()
 
     def __bool__(self) -> bool:
         return bool(self._names)
 
-    def context(self, about: object) -> object:
+    def context(self, about: Hashable) -> object:
         """Return an object that stands for these names and what else a search depends on: the same for the same.
 
         Args:
             about: what else.
         """
-        for known, context in self._contexts:
-            if known == about:
-                return context
-        context = object()
-        self._contexts.append((about, context))
+        context = self._contexts.get(about)
+        if context is None:
+            context = self._contexts[about] = object()
+            if len(self._contexts) > min(_CONTEXTS_KEPT_MAX, _CONTEXTS_PER_NAME * (1 + len(self._names))):
+                self._contexts.popitem(last=False)
         return context
 
     @property
@@ -105,7 +107,7 @@ class ToolNames:
         chars_max = DEFAULT_LIMITS.tool_name_chars_max
         listed = [families for name in self._names if (families := families_of(name[:chars_max]))]
         counted = Counter(families[0] for families in listed)
-        two_words = {families[1] for families in listed if len(families) > 1 and counted[families[0]] > 1}
+        two_words = frozenset(families[1] for families in listed if len(families) > 1 and counted[families[0]] > 1)
         shared = [first for first, count in counted.items() if count > 1 and count * 2 >= len(self._names)]
         return {"": two_words} | {first: two_words | {first} for first in shared}
 
@@ -180,7 +182,7 @@ class OtherTools:
         families = self._names.families
         return families.get(self.own_words[0] if self.own_words else "", families[""])
 
-    def context(self, about: object) -> object:
+    def context(self, about: Hashable) -> object:
         """Return an object that stands for these tools and what else a search depends on: the same for the same."""
         return self._names.context((self.own_words, about))
 

@@ -6,12 +6,15 @@ some characters become up to eighteen.
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
 _FIRST, _END = 0xA0, 0x20000
 """Code points that can cost more: every non-starter and every long expansion is among them."""
 _HANGUL = range(0xAC00, 0xD7A4)
+_BLOCK = 32
+"""Code points that are looked at together. The range is so many times a number."""
 _EXPANSION_MIN = 4
 _RUN_MIN = 8
 _STREAM_SAFE_MAX = 30
@@ -37,8 +40,10 @@ def units_to_normalize(text: str) -> int:
 
 def without_long_runs(text: str) -> str:
     """Return a text whose runs of combining marks end after as many as stream-safe text has (UAX 15, section 13)."""
+    if text.isascii():
+        return text
     sorted_ = _characters()[1]
-    if text.isascii() or sorted_.set.isdisjoint(text):
+    if sorted_.set.isdisjoint(text):
         return text
     return sorted_.runs.sub(lambda run: run[0][:_STREAM_SAFE_MAX], text)
 
@@ -52,9 +57,7 @@ class _Characters(NamedTuple):
 def _characters() -> tuple[_Characters, _Characters]:
     """Return the characters that become many, and those whose runs are sorted."""
     expanding, sorted_ = [], []
-    for code in range(_FIRST, _END):
-        if code in _HANGUL or 0xD800 <= code < 0xE000:
-            continue
+    for code in _decomposed():
         form = unicodedata.normalize("NFKD", chr(code))
         if unicodedata.combining(form[0]):
             sorted_.append(chr(code))
@@ -64,3 +67,12 @@ def _characters() -> tuple[_Characters, _Characters]:
         _Characters(frozenset(expanding), re.compile(f"[{''.join(expanding)}]+")),
         _Characters(frozenset(sorted_), re.compile(f"[{''.join(sorted_)}]{{{_RUN_MIN},}}")),
     )
+
+
+def _decomposed() -> Iterator[int]:
+    """Yield every code point that a decomposition changes or moves, but Hangul; most blocks have none."""
+    for first in range(_FIRST, _END, _BLOCK):
+        codes = range(first, first + _BLOCK)
+        block = "".join(map(chr, codes))
+        if not unicodedata.is_normalized("NFKD", block) or any(map(unicodedata.combining, block)):
+            yield from (code for code in codes if code not in _HANGUL)

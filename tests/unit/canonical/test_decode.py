@@ -142,6 +142,16 @@ class TestDepth:
             decode(b"[" + deepest + b"]")
         assert caught.value.code == "too_deep"
 
+    @pytest.mark.parametrize(("opened", "closed"), [(b"[", b"]"), (b'{"a":', b"}")])
+    @pytest.mark.parametrize("innermost", [b"[]", b"{}", b"[1]", b'{"a":"[{"}'])
+    def test_bound_is_inclusive_in_a_long_text(self, opened: bytes, closed: bytes, innermost: bytes) -> None:
+        """The same holds beside so much else that brackets are not counted, also of an empty innermost one."""
+        beside = b'[{"a":[]}' + b',"[{"' * 1_000
+        assert decode_json(beside + b"," + opened * 125 + innermost + closed * 125 + b"]")
+        with pytest.raises(InputError) as caught:
+            decode_json(beside + b"," + opened * 126 + innermost + closed * 126 + b"]")
+        assert caught.value.code == "too_deep"
+
     @pytest.mark.parametrize("depth", [1_000, 10_000, 1_000_000])
     @pytest.mark.parametrize("close", [True, False])
     def test_far_beyond(self, depth: int, close: bool) -> None:
