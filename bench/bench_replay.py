@@ -1,9 +1,9 @@
 """How fast a replay of files is and its evidence is verified, beside what any reader of the lines has to do.
 
 Each is the command itself, from its start to its end, in interleaved rounds. The baseline decodes each line with
-orjson, hashes it with SHA-256 and writes it with orjson again. Replay and baseline have one core; ``verify`` holds the
-replay's evidence against the archive with one process on one core, and with one for each core. The archive is made
-first, by the command's own writer.
+orjson, hashes it with SHA-256 and writes it with orjson again. Replay and baseline have one core, and a replay by
+several processes has all, with one for each core; ``verify`` holds the replay's evidence against the archive alike. The
+archive is made first, by the command's own writer.
 
     python -m bench.bench_replay [--calls N ...] [--rounds N] [--suffix .zst] [--folder FOLDER] [--json FILE]
 """
@@ -107,8 +107,10 @@ def bench(calls: int, arguments: argparse.Namespace, folder: Path) -> None:
     cores = len(os.sched_getaffinity(0))
     module = ("-m", "assay_stream")
     verify = (*module, "verify", "--evidence", str(evidence), "--input", str(archive), "--processes")
+    replay = (*module, "replay", "--input", str(archive), "--output", str(output), "--force", "--processes")
     programs: dict[str, tuple[int, tuple[str, ...]]] = {
-        "replay": (1, (*module, "replay", "--input", str(archive), "--output", str(output), "--force")),
+        "replay": (1, (*replay, "1")),
+        f"replay by {cores} processes": (cores, (*replay, str(cores))),
         "verify": (1, (*verify, "1")),
         f"verify by {cores} processes": (cores, (*verify, str(cores))),
     }

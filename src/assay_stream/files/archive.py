@@ -34,6 +34,8 @@ from assay_stream.model.record import (
 
 TooLong = Callable[[InputError], None]
 """Gets the error of a line over the limit, of which only the beginning is given."""
+TakesCalls = Callable[[str, int], bool]
+"""Tells whether a reader takes the calls of a topic's partition."""
 EVENT_LINE_BYTES_MAX = DEFAULT_LIMITS.record_bytes_max + 2
 """The longest event, and the line feed behind it."""
 
@@ -47,6 +49,7 @@ _ROLE_OF_TYPE = {
 }
 _CONTROL_PREFIX = "assay.control."
 _READ = (Role.SNAPSHOTS, Role.CONTROL, Role.CALLS)
+_CALLS = Role.CALLS  # reading a member of an enum takes a call of its own
 
 
 class _PlainLine(msgspec.Struct, forbid_unknown_fields=True):
@@ -61,7 +64,9 @@ _PLAIN_LINES = msgspec.json.Decoder(_PlainLine)
 _SERVER_ID = re.compile(rb'"server_id"\s*:\s*"([^"\\]{1,4096})"')
 
 
-def read_files(paths: Iterable[Path], *, too_long: TooLong | None = None) -> Iterator[Record]:
+def read_files(
+    paths: Iterable[Path], *, too_long: TooLong | None = None, takes: TakesCalls | None = None
+) -> Iterator[Record]:
     """Yield the records of some files, one after the other, each in its order.
 
     A line of neither kind becomes a record all the same: the engine says what is wrong with it, so that it ends among
@@ -69,13 +74,15 @@ def read_files(paths: Iterable[Path], *, too_long: TooLong | None = None) -> Ite
 
     Args:
         too_long: as in ``open_archive``; such a line becomes a record that the engine refuses for its size.
+        takes: as in ``read_lines``.
 
     Raises:
         InputError: as ``open_archive``; ``bad_record_line``.
     """
     for path in paths:
         if path.name != ARCHIVE_MANIFEST:
-            yield from read_lines(open_archive(path, of=observation_lines, too_long=too_long), name=path.name)
+            lines = open_archive(path, of=observation_lines, too_long=too_long)
+            yield from read_lines(lines, name=path.name, takes=takes)
 
 
 def open_archive(
@@ -153,12 +160,15 @@ def _skip_rest(stream: BinaryIO, number: int, name: str, bytes_max: int, too_lon
     too_long(InputError("line_too_long", f"{problem} (it has {length}): only its beginning is kept"))
 
 
-def read_lines(lines: Iterable[bytes], *, name: str, roles: Collection[Role] = _READ) -> Iterator[Record]:
+def read_lines(
+    lines: Iterable[bytes], *, name: str, roles: Collection[Role] = _READ, takes: TakesCalls | None = None
+) -> Iterator[Record]:
     """Yield the records of some lines, with or without their line feeds.
 
     Args:
         name: what the origin of event lines calls their file.
         roles: what record lines may carry.
+        takes: the partitions whose calls are given; ``None`` for all.
 
     Raises:
         InputError: ``bad_record_line``.
@@ -174,6 +184,8 @@ def read_lines(lines: Iterable[bytes], *, name: str, roles: Collection[Role] = _
             pass
         else:
             timestamp_ms, place = plain.timestamp_ms, plain.origin
+            if takes is not None and role is _CALLS and not takes(place.topic, place.partition):
+                continue
             origin = made_of(Origin, (place.topic, place.partition, place.offset))
             fields = (role, origin, plain.key.encode(), plain.value.encode(), (), timestamp_ms, False, False)
             yield made_of(Record, fields)
@@ -183,7 +195,8 @@ def read_lines(lines: Iterable[bytes], *, name: str, roles: Collection[Role] = _
             continue
         record = _record(raw, Origin(topic=name, partition=0, offset=number), timestamp_ms, roles)
         timestamp_ms = record.timestamp_ms
-        yield record
+        if takes is None or record.role is not _CALLS or takes(record.origin.topic, record.origin.partition):
+            yield record
 
 
 def _record(raw: bytes, place: Origin, previous_ms: int, roles: Collection[Role]) -> Record:

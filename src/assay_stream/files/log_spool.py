@@ -68,11 +68,7 @@ class LogSpool(Spool[_LogKey]):
 
     def _begin(self, stream: _LogKey) -> StreamRows:
         if len(self._streams) >= self._logs_max:
-            raise InputError(
-                "too_many_logs",
-                f"the records name over {self._logs_max} logs (partitions of topics), last {stream[1]}/{stream[2]}: "
-                "split the archives by topic",
-            )
+            raise too_many_logs(self._logs_max, *stream[1:])
         return StreamRows()
 
     def _once(self, stream: _LogKey, rows: Iterable[SpoolRow]) -> Iterator[SpoolRow]:
@@ -93,3 +89,11 @@ class LogSpool(Spool[_LogKey]):
                 )
         if before is not None:
             yield before
+
+
+def too_many_logs(logs_max: int, topic: str, partition: int) -> InputError:
+    return InputError(
+        "too_many_logs",
+        f"the records name over {logs_max} logs (partitions of topics), last {topic}/{partition}: "
+        "split the archives by topic",
+    )

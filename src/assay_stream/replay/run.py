@@ -30,7 +30,7 @@ from assay_stream.model.record import Origin, Output, Record, Role, made_of
 from assay_stream.registry import processor
 from assay_stream.registry.processor import Registry
 from assay_stream.registry.state import Bindings
-from assay_stream.replay.order import LogPosition, Merge, Placed
+from assay_stream.replay.order import JoinedCalls, LogPosition, Merge, Placed
 
 _FINDING_TOPIC = "replay"
 _TICK_US = 60_000_000
@@ -59,6 +59,7 @@ class Replay:
         home_partitions: the same where calls were keyed by server, else ``None``: as in ``Bindings``.
         server_ids: replay the calls of these servers only; ``None`` for all.
         take_fact: gets every record of the binding topic, which is no result of a replay.
+        joined: gives the calls, joined elsewhere, in place of the spool.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Replay:
         server_ids: Collection[str] | None = None,
         alert_rules: AlertRules | None = None,
         take_fact: Callable[[Output], None] | None = None,
+        joined: JoinedCalls | None = None,
     ) -> None:
         self._producer = producer
         self._take_fact = take_fact
@@ -86,7 +88,7 @@ class Replay:
         self._state.join.view = Bindings(home_partitions=home_partitions)
         self._registries: dict[int, Registry] = {}
         self._spool = spool
-        self._merge = Merge(spool, limits=limits, call_profile=call_profile)
+        self._merge = Merge(spool, limits=limits, call_profile=call_profile, joined=joined)
         self._positions = [LogPosition()] * len(self._merge.logs)
         self._done = [0] * len(self._merge.logs)
         self._findings = 0
@@ -143,6 +145,8 @@ class Replay:
                 self._tick(time_us, outputs)
             if event is None:
                 self._follow(self._register(record), outputs)
+            elif isinstance(event, list):
+                self._follow(event, outputs)
             elif server_ids is None or _is_of(placed, server_ids):
                 written = engine.process(state, record, event)
                 if len(written) == 1:
@@ -156,6 +160,25 @@ class Replay:
         # Times may go back in the merged order: a partition keeps its own.
         self._tick(max(self._ticked_us, self._time_us), outputs)
         yield outputs
+
+    @property
+    def logs(self) -> list[Log]:
+        """The logs, as ``Placed`` numbers them."""
+        return self._merge.logs
+
+    def joined(self) -> Iterator[tuple[Placed, list[Output]]]:
+        """Yield each call in its place and what the join writes for it: evidence and findings, without alerts."""
+        server_ids, state = self._server_ids, self._state
+        for placed in self._merge.read(dict(zip(self.logs, self._positions, strict=True))):
+            event = placed.read
+            if event is None:
+                self._register(placed.record)
+            elif isinstance(event, list):
+                raise AssertionError("these calls are joined already")
+            else:
+                is_wanted = server_ids is None or _is_of(placed, server_ids)
+                written = engine.process(state, placed.record, event) if is_wanted else []
+                yield placed, written
 
     def advance_time(self, until_us: int) -> Iterator[list[Output]]:
         """Yield the alerts that a worker would write after the last record, until an event time in microseconds."""
@@ -237,7 +260,7 @@ def spooled(records: Iterable[Record]) -> LogSpool:
 
 def _is_of(placed: Placed, server_ids: Collection[str]) -> bool:
     """Tell whether a call is to one of some servers, by its key where it is refused."""
-    if placed.read is None or isinstance(placed.read, InputError):
+    if placed.read is None or isinstance(placed.read, InputError | list):
         key = placed.record.key
         return key is not None and key.decode("utf-8", "replace") in server_ids
     return placed.read.server_id in server_ids
