@@ -63,25 +63,42 @@ async def inputs_now(deployment: Deployment) -> Positions:
     return ends | {f"{prefix}-alerts": alerts}
 
 
+async def copies_now(deployment: Deployment) -> Positions:
+    """Where the copies of re-routed calls end. Markers of transactions end the topic, and are nothing to read."""
+    if deployment.settings.calls_keyed_by != "server":
+        return {}
+    ends: dict[TopicPartition, int] = {}
+    for record in await deployment.read(Role.REROUTED, settled=True):
+        topic, partition, offset = record.origin
+        ends[TopicPartition(topic, partition)] = offset + 1
+    return {f"{deployment.settings.group_prefix}-join": ends}
+
+
 async def caught_up(crew: Crew, *, limit_s: float = RECOVERY_LIMIT_S) -> float:
-    """Wait until every worker is ready and all that stands in the inputs now is worked off.
+    """Wait until every worker is ready and all that stands in the inputs now is worked off, copies of it included.
 
     Returns:
         How long it took, seconds.
     """
     started_s = time.monotonic()
     wanted: Positions | None = None
+    are_copies_due = False
     behind, told_s = "the brokers did not answer", started_s
     while time.monotonic() - started_s < limit_s:
         try:
             async with asyncio.timeout(_ANSWER_LIMIT_S):
-                wanted = wanted or await inputs_now(crew.deployment)
+                if wanted is None:
+                    wanted = await (copies_now if are_copies_due else inputs_now)(crew.deployment)
                 missing = await _missing(crew.deployment, wanted)
         except _PASSING as error:
             behind = f"the brokers did not answer: {type(error).__name__}"
         else:
             if not missing and await crew.all_ready():
-                return time.monotonic() - started_s
+                if are_copies_due:
+                    return time.monotonic() - started_s
+                # Every call is joined or copied by now.
+                are_copies_due, wanted = True, None
+                continue
             behind = f"records behind: {missing}" if missing else "not every worker is ready"
         if time.monotonic() - told_s > _TELL_S:
             told_s = time.monotonic()

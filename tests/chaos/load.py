@@ -9,10 +9,12 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 
 from assay_stream.model.record import Role
+from tests.chaos.modes import Placing
 from tests.support.deployment import Deployment
 from tests.support.fleet import Fleet
 
 _OUTAGE_LIMIT_MS = 240_000
+SERVERS = 6
 _JUNK_EVERY = 97
 _BURST_S = 0.5
 
@@ -26,12 +28,16 @@ class Load:
     Args:
         deployment: where to.
         seed: of the fleet.
+        placing: where calls go; ``None`` where their keys say it.
         calls_per_s: how fast, at most.
     """
 
-    def __init__(self, deployment: Deployment, *, seed: int, calls_per_s: int = 40) -> None:
+    def __init__(
+        self, deployment: Deployment, *, seed: int, placing: Placing | None = None, calls_per_s: int = 40
+    ) -> None:
         self._deployment = deployment
-        self._fleet = Fleet(servers=6, observers=2, calls=1_000_000, changes=20_000, seed=seed)
+        self._placing = placing
+        self._fleet = Fleet(servers=SERVERS, observers=2, calls=1_000_000, changes=20_000, seed=seed)
         self._pace_s = 1 / calls_per_s
         self._stopping = False
         self._running: asyncio.Task[None] | None = None
@@ -75,7 +81,10 @@ class Load:
                 await self._acknowledged(waiting)
                 await producer.send_and_wait(topics[role], key=key, value=value)
                 continue
-            waiting.append(await producer.send(topics[role], key=key, value=value))
+            if self._placing is not None and self._placing.is_left_out(key):
+                continue
+            partition = None if self._placing is None else self._placing.partition(key, value)
+            waiting.append(await producer.send(topics[role], key=key, value=value, partition=partition))
             if number % _JUNK_EVERY == 0:
                 waiting.append(await producer.send(topics[role], key=key, value=b'{"number":%d' % number))
             next_s = max(next_s + self._pace_s, time.monotonic() - _BURST_S)

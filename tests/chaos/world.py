@@ -6,9 +6,11 @@ import asyncio
 import itertools
 import os
 import random
+import shutil
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
@@ -17,7 +19,8 @@ from assay_stream.model.record import Role
 from deploy.local.cluster import NODES, Cluster
 from deploy.local.kafka import free_ports
 from tests.chaos.crew import Crew
-from tests.chaos.load import Load
+from tests.chaos.load import SERVERS, Load
+from tests.chaos.modes import Mode, Placing
 from tests.support.deployment import Deployment
 from tests.support.relay import Relay
 
@@ -79,6 +82,8 @@ class World:
         deployment: the topics and settings.
         crew: the workers.
         choose: makes every choice.
+        mode: how the deployment runs now.
+        placing: where calls go; ``None`` where their keys say it.
         alerts_repeated: whether a fault made the alert stage write all it had written again.
     """
 
@@ -86,6 +91,8 @@ class World:
     deployment: Deployment
     crew: Crew
     choose: random.Random
+    mode: Mode
+    placing: Placing | None
     alerts_repeated: bool = False
 
     @property
@@ -99,16 +106,23 @@ class World:
 
 
 @asynccontextmanager
-async def living_world(ground: Ground, choose: random.Random) -> AsyncIterator[tuple[World, Load]]:
+async def living_world(ground: Ground, choose: random.Random, mode: Mode) -> AsyncIterator[tuple[World, Load]]:
     """A new deployment with one worker of each role and one of all roles, under load."""
-    deployment = Deployment(ground.cluster.bootstrap, name=f"chaos-{os.getpid()}-{next(_numbers)}", env=dict(_SETTINGS))
+    name = f"chaos-{os.getpid()}-{next(_numbers)}"
+    deployment = Deployment(ground.cluster.bootstrap, name=name, env={**_SETTINGS, **mode.env})
     await deployment.apply_topics()
     await _compact_often(deployment)
-    crew = Crew(deployment)
+    folder = Path(".run/tests").resolve() / name / "workers"
+    crew = Crew(deployment, folder, keeps_state=mode.keeps_state)
     for role in ("registry", "join", "alerts", None):
         crew.hire(f"{role or 'all'}-1", role)
-    async with crew, Load(deployment, seed=choose.randrange(10**6)) as load:
-        yield World(ground=ground, deployment=deployment, crew=crew, choose=choose), load
+    seed = choose.randrange(10**6)
+    placing = Placing(servers=SERVERS, seed=seed) if mode.is_placed else None
+    try:
+        async with crew, Load(deployment, seed=seed, placing=placing) as load:
+            yield World(ground, deployment, crew, choose, mode, placing), load
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 async def _compact_often(deployment: Deployment) -> None:

@@ -1,0 +1,81 @@
+"""The modes in which a deployment may run, and how calls are placed in each."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from assay_stream.model.partition import murmur2_partition
+
+BINDINGS, CALLS = 2, 6
+"""Partitions that fit calls keyed by server: a hot server may have three of them."""
+_FITTING: Mapping[str, str] = {
+    "ASSAY_STREAM_INPUT_PARTITIONS": str(BINDINGS),
+    "ASSAY_STREAM_CALL_PARTITIONS": str(CALLS),
+}
+KEYED_ENV: Mapping[str, str] = {"ASSAY_STREAM_CALLS_KEYED_BY": "server"}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Mode:
+    """How a deployment runs.
+
+    Args:
+        env: settings of all its processes.
+        is_placed: whether calls are placed by server, but for some that are misplaced on purpose.
+        keeps_state: whether join workers keep local state.
+    """
+
+    name: str
+    env: Mapping[str, str] = field(default_factory=dict)
+    is_placed: bool = False
+    keeps_state: bool = False
+
+
+SIMPLE = Mode(name="simple")
+KEYED = Mode(name="keyed", env={**_FITTING, **KEYED_ENV}, is_placed=True, keeps_state=True)
+MIGRATING = Mode(name="migrating", env=_FITTING, is_placed=True, keeps_state=True)
+"""Simple at first, with counts that fit, until a fault migrates it."""
+MODES = {mode.name: mode for mode in (SIMPLE, KEYED, MIGRATING)}
+
+
+@dataclass
+class Placing:
+    """Where calls go: most to a hot server, spread over its partitions, and some to a wrong partition.
+
+    Args:
+        servers: how many servers the fleet has.
+        seed: of every choice.
+    """
+
+    servers: int
+    seed: int
+    hot: int = 0
+    spread: int = 1
+
+    def __post_init__(self) -> None:
+        self._choose = random.Random(self.seed)
+
+    def move(self) -> None:
+        """Make another server the hot one, and spread calls over another number of partitions."""
+        self.hot = (self.hot + self._choose.randrange(1, self.servers)) % self.servers
+        self.spread = self._choose.choice([count for count in range(1, CALLS // BINDINGS + 1) if count != self.spread])
+
+    def is_left_out(self, server_id: bytes) -> bool:
+        """Tell whether a call is not published, so that most of those that are go to the hot server."""
+        return server_id != b"server-%d" % self.hot and self._choose.random() < _LEFT_OUT
+
+    def partition(self, server_id: bytes, value: bytes) -> int:
+        """Return the partition of a call, as ``ASSAY_STREAM_CALL_SPREAD`` has it, or any."""
+        if self._choose.random() < _MISPLACED:
+            return self._choose.randrange(CALLS)
+        home = murmur2_partition(server_id, CALLS)
+        rows = CALLS // BINDINGS
+        row = (home // BINDINGS + zlib.crc32(value) % self.spread) % rows
+        return home % BINDINGS + row * BINDINGS
+
+
+_LEFT_OUT = 0.7
+_MISPLACED = 0.2
