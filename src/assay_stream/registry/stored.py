@@ -49,7 +49,7 @@ class StoredBindings(Bindings):
         cost_max: what the servers in memory may cost together, bytes of facts; one may cost more.
     """
 
-    __slots__ = ("_cost", "_cost_max", "_costs", "_kept", "stores")
+    __slots__ = ("_cost", "_cost_max", "_costs", "_kept", "_made_costs", "stores")
 
     def __init__(self, stores: Mapping[int, FactStore], *, shelf: Shelf | None = None, cost_max: int) -> None:
         super().__init__(shelf=shelf)
@@ -58,6 +58,8 @@ class StoredBindings(Bindings):
         """The servers in memory, the one asked for least recently first."""
         self._servers = self._kept
         self._costs: dict[str, int] = {}
+        self._made_costs: dict[str, int] = {}
+        """What each of them cost when it was made."""
         self._cost = 0
         self._cost_max = cost_max
         for partition in stores:
@@ -91,6 +93,9 @@ class StoredBindings(Bindings):
         self.stores[record.origin.partition].write(server_id, text, value, record.origin.offset)
         if server_id in self._kept:
             self._add_cost(server_id, _cost_of(key, text, value))
+            if self._costs[server_id] > 2 * self._made_costs[server_id]:
+                # Facts that were replaced or taken back count, too: what it costs shows when it is made anew.
+                self._drop(server_id)
         if server_id in self._kept or server_id == _OF_NO_SERVER:
             self._apply_record(key, value, record.origin.partition)
 
@@ -108,6 +113,7 @@ class StoredBindings(Bindings):
             # Half of a server must never answer.
             self._drop(server_id)
             raise
+        self._made_costs[server_id] = self._costs[server_id]
         while self._cost > self._cost_max and len(self._kept) > 1:
             self._drop(next(iter(self._kept)))
         return made
@@ -131,6 +137,7 @@ class StoredBindings(Bindings):
     def _drop(self, server_id: str) -> None:
         self._kept.pop(server_id).release()
         self._cost -= self._costs.pop(server_id)
+        self._made_costs.pop(server_id, None)
         self._holders.pop(server_id, None)
 
 

@@ -125,6 +125,21 @@ def test_the_servers_in_memory_are_bounded(make: Callable[..., StoredBindings]) 
     assert view._cost == sum(view._costs.values()) <= 30_000
 
 
+def test_what_is_replaced_again_and_again_drives_no_other_server_out(make: Callable[..., StoredBindings]) -> None:
+    """A server that lists for months costs what it holds, not what it ever held."""
+    view = make(100_000)
+    fill(view, 2)
+    for number in range(2):
+        assert view.find(f"server-{number}") is not None
+    key, value = view.stores[0].facts("server-0")[0]
+    for place in range(100, 2_000):
+        view.take(Record(Role.BINDINGS, Origin("b", 0, place), key, value))
+        if place % 100 == 0:
+            assert view.find("server-0") is not None
+    assert "server-1" in view._kept
+    assert view._cost == sum(view._costs.values()) < 100_000
+
+
 def test_dropped_servers_leave_nothing_behind(make: Callable[..., StoredBindings]) -> None:
     """Neither rows on the shelf nor answers: a process that runs for months does not grow."""
     shelf = MemoryShelf()
