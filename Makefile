@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup debian demo run test check lint types layers unit native coverage integration gateways chaos chaos-short audit lock confusables sbom fuzz bench bench-store bench-peers ratio-gate bench-replay bench-latency bench-curves bench-docs alert-quality alert-quality-docs train-scorer benign-releases schemas docs samples screenshots clean
+.PHONY: help setup debian demo run test check lint types layers unit native coverage integration gateways chaos chaos-short audit lock confusables sbom fuzz bench bench-store bench-peers ratio-gate bench-replay bench-latency bench-curves bench-fleet bench-docs alert-quality alert-quality-docs train-scorer benign-releases schemas docs samples screenshots clean
 
 help: ## Show this help.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -177,6 +177,10 @@ bench-curves: $(VENV)/.ready ## Measure what the size of a fleet costs: memory, 
 	$(BIN)/python -m bench.bench_registry --json $(RESULTS)/curves.jsonl
 	$(BIN)/python -m bench.bench_start --json $(RESULTS)/curves.jsonl
 	$(BIN)/python -m bench.bench_workers --json $(RESULTS)/curves.jsonl
+
+bench-fleet: $(VENV)/.ready ## Run a hundredth of a fleet of a million proxies, beside what its costs say (after bench-curves).
+	rm -f $(RESULTS)/fleet.jsonl
+	$(BIN)/python -m bench.bench_fleet --json $(RESULTS)/fleet.jsonl
 
 bench-docs: .bench-venv/.ready ## Put the last results of those into the tables of docs/, and draw docs/performance.png.
 	$(BENCH_BIN)/python -m bench.tables $(RESULTS) docs/performance.md docs/capacity.md

@@ -16,6 +16,8 @@ _BUSY_MAX = 0.7
 """Share of a core that a worker should be busy at the peak."""
 _REPLICAS = 3
 _DAY_S = 86_400
+_SHARING_MIN = 8
+"""Join workers where calls are keyed by server, though fewer would be busy enough."""
 _WORKER_MIB = 100.0
 """A worker without state, as it stands after its start."""
 
@@ -33,8 +35,10 @@ class Costs:
         list_bytes: memory of one more list of such an observer, with the same tools.
         shelved_list_bytes: memory of a list, with its part of its observer and server, where older ones are on disk.
         fact_us: CPU time to load one fact.
+        client_us: CPU time of a record in a worker around what the engine does with it, as of calls.
         new_ms: CPU time of a list of 50 tools that are all new.
         repeated_ms: the same, repeated.
+        repeated_small_ms: a repeated list of three tools.
     """
 
     call_us: float
@@ -45,8 +49,10 @@ class Costs:
     list_bytes: float
     shelved_list_bytes: float
     fact_us: float
+    client_us: float
     new_ms: float
     repeated_ms: float
+    repeated_small_ms: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +80,13 @@ class Fleet:
     changes_per_day: float = 1.0
 
 
-FLEETS = (Fleet(proxies=10, servers=5), Fleet(proxies=1_000, servers=100), Fleet(proxies=100_000, servers=2_000))
+MILLION = Fleet(proxies=1_000_000, servers=10_000)
+FLEETS = (
+    Fleet(proxies=10, servers=5),
+    Fleet(proxies=1_000, servers=100),
+    Fleet(proxies=100_000, servers=2_000),
+    MILLION,
+)
 
 
 def needs(fleet: Fleet, costs: Costs) -> dict[str, float]:
@@ -90,7 +102,11 @@ def needs(fleet: Fleet, costs: Costs) -> dict[str, float]:
     lists_per_s = observers * fleet.lists_per_h / 3_600
     join_cores = peak_per_s * costs.call_us / 1e6
     changed_per_s = fleet.servers * fleet.changes_per_day / _DAY_S
-    registry_cores = (lists_per_s * costs.repeated_ms + changed_per_s * costs.new_ms) / 1_000
+    client_ms = costs.client_us / 1_000
+    registry_cores = (
+        lists_per_s * (costs.repeated_ms + client_ms) + changed_per_s * (costs.new_ms + client_ms)
+    ) / 1_000
+    sharing = max(_SHARING_MIN, ceil(join_cores / _BUSY_MAX))
     first_bytes = fleet.servers * costs.server_bytes + observers * costs.observer_bytes
     further_bytes = observers * (fleet.lists_kept - 1) * costs.list_bytes
     return {
@@ -108,6 +124,10 @@ def needs(fleet: Fleet, costs: Costs) -> dict[str, float]:
         "MiB of a join worker, all lists that are kept": _WORKER_MIB + (first_bytes + further_bytes) / _KIB**2,
         "MiB of a join worker, all lists, older ones on disk": (
             _WORKER_MIB + observers * fleet.lists_kept * costs.shelved_list_bytes / _KIB**2
+        ),
+        "join workers that each load their share": sharing,
+        "MiB of each of these, all lists, older ones on disk": (
+            _WORKER_MIB + observers * fleet.lists_kept * costs.shelved_list_bytes / sharing / _KIB**2
         ),
         "s of CPU to load one list of each observer": (observers + 4 * fleet.servers) * costs.fact_us / 1e6,
     }
@@ -128,8 +148,9 @@ def costs_of(rows: Sequence[Row]) -> Costs:
     }
     curves["shelved"] = sorted(rows_of(rows, "state", curve="shelved"), key=lambda row: int(row["lists"]))
     lists = rows_of(rows, "registry", tools=50)
+    small = rows_of(rows, "registry", tools=3)
     workers = rows_of(rows, "workers", workers=1)
-    if not (lists and workers and all(len(curve) > 1 for curve in curves.values())):
+    if not (lists and small and workers and all(len(curve) > 1 for curve in curves.values())):
         raise LookupError("results are missing: make bench-curves writes them")
     largest = curves["servers"][-1]
     return Costs(
@@ -141,9 +162,31 @@ def costs_of(rows: Sequence[Row]) -> Costs:
         list_bytes=_slope(curves["lists"], "lists"),
         shelved_list_bytes=_slope(curves["shelved"], "lists"),
         fact_us=largest["load_us_per_fact"],
+        client_us=workers[-1]["cpu_us"] - largest["call_us"],
         new_ms=lists[-1]["new_ms"],
         repeated_ms=lists[-1]["repeated_ms"],
+        repeated_small_ms=small[-1]["repeated_ms"],
     )
+
+
+def expected(found: Row, costs: Costs) -> dict[str, tuple[float, float]]:
+    """Return what the costs say of a run of ``bench_fleet``, beside what was measured.
+
+    Args:
+        found: its result.
+        costs: what one of each costs.
+    """
+    observers, calls = found["observers"], found["calls"]
+    listed_s = observers * (costs.repeated_small_ms / 1_000 + costs.client_us / 1e6)
+    state_mib = (found["servers"] * costs.server_bytes + observers * costs.observer_bytes) / _KIB**2
+    return {
+        "registry, s of CPU for a repeated list of each observer": (listed_s, found["again_registry_s"]),
+        "join, s of CPU for the facts of these lists": (observers * costs.fact_us / 1e6, found["again_join_s"]),
+        "join, s of CPU for the calls": (calls * costs.call_us / 1e6, found["calls_join_s"]),
+        "join, MiB with one list of each observer": (found["empty_join_mib"] + state_mib, found["first_join_mib"]),
+        "bytes of a call in its topic": (costs.call_bytes, found["call_bytes"]),
+        "bytes of its evidence": (costs.evidence_bytes, found["evidence_bytes"]),
+    }
 
 
 def _slope(curve: list[Row], of: str) -> float:

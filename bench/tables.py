@@ -16,11 +16,12 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bench.capacity import FLEETS, costs_of, needs
+from bench.capacity import FLEETS, costs_of, expected, needs
 from bench.results import Row, read_lines, rows_of
 from bench.rounds import QUIET_BUSY_MAX, compared
 
 _OURS = "assay-stream"
+_TOLERANCE = 1.2
 _TABLE = re.compile(r"(<!-- table (\w+):[^>]*-->\n)(.*?)(<!-- end of table -->)", re.DOTALL)
 
 
@@ -235,13 +236,32 @@ def fleets(rows: list[Row]) -> str:
     )
 
 
+def simulation(rows: list[Row]) -> str:
+    """A part of the largest fleet on real workers, beside what the costs say of it."""
+    runs, known = rows_of(rows, "fleet"), costs_of(rows)
+    found = expected(runs[-1], known) if runs else {}
+    return markdown(
+        ["1:100 of a million proxies", "by the costs above", "measured", "measured / expected", "within 20 %"],
+        (
+            (
+                name,
+                _rounded(said),
+                _rounded(measured),
+                f"{measured / said:.2f}",
+                "yes" if 1 / _TOLERANCE <= measured / said <= _TOLERANCE else "**no**",
+            )
+            for name, (said, measured) in found.items()
+        ),
+    )
+
+
 def _rounded(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
 
 
 TABLES: Mapping[str, Callable[[list[Row]], str]] = {
     table.__name__: table
-    for table in (peers, replays, latency, servers, observers, registry, start, workers, costs, fleets)
+    for table in (peers, replays, latency, servers, observers, registry, start, workers, costs, fleets, simulation)
 }
 
 

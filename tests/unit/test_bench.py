@@ -13,7 +13,7 @@ from assay_stream.engine import EngineState
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Record, Role
 from bench import tables
-from bench.capacity import Costs, Fleet, costs_of, needs
+from bench.capacity import Costs, Fleet, costs_of, expected, needs
 from bench.peers.bindings import tools_of
 from bench.peers.compare import Comparison, compare
 from bench.peers.evidence import binding_key, evidence_of
@@ -96,8 +96,10 @@ COSTS = Costs(
     list_bytes=2.0**9,
     shelved_list_bytes=2.0**4,
     fact_us=10.0,
+    client_us=1_000.0,
     new_ms=100.0,
-    repeated_ms=10.0,
+    repeated_ms=9.0,
+    repeated_small_ms=4.0,
 )
 
 
@@ -109,11 +111,46 @@ def test_what_a_fleet_needs_is_worked_out_from_the_costs() -> None:
     assert found["cores of the join at the peak"] == pytest.approx(1.8)
     assert found["join workers"] == 3
     assert found["lists/s"] == pytest.approx(20)
-    assert found["cores of the registry"] == pytest.approx(20 * 0.010 + 0.01 * 0.100)
+    assert found["cores of the registry"] == pytest.approx(20 * (0.009 + 0.001) + 0.01 * (0.100 + 0.001))
     assert found["GB a day, calls and evidence, on all replicas"] == pytest.approx(7_200 * 86_400 * 3_000 * 3 / 1e9)
     one_list = 864 + 72_000 / 1_024
     assert found["MiB of a join worker, one list of each observer"] == pytest.approx(100 + one_list)
     assert found["MiB of a join worker, all lists that are kept"] == pytest.approx(100 + one_list + 72_000 * 2 / 2_048)
+
+
+def test_workers_that_each_load_their_share_divide_the_state() -> None:
+    """A process without state takes 100 MiB; of 1,024 observers with 512 lists of 16 bytes each has an eighth."""
+    found = needs(Fleet(proxies=1_024, servers=1, servers_each=1, lists_kept=512), COSTS)
+    assert found["join workers that each load their share"] == 8
+    assert found["MiB of each of these, all lists, older ones on disk"] == pytest.approx(100 + 1)
+
+
+def test_a_real_run_is_held_against_the_costs() -> None:
+    """What the costs say comes first, what was measured second."""
+    run = {
+        "servers": 2,
+        "observers": 1_000,
+        "calls": 10_000,
+        "empty_join_mib": 100.0,
+        "first_join_mib": 105.0,
+        "again_registry_s": 6.0,
+        "again_join_s": 0.02,
+        "calls_join_s": 0.4,
+        "call_bytes": 900.0,
+        "evidence_bytes": 2_100.0,
+    }
+    said, measured = ({name: pair[index] for name, pair in expected(run, COSTS).items()} for index in (0, 1))
+    assert said == pytest.approx(
+        {
+            "registry, s of CPU for a repeated list of each observer": 5.0,
+            "join, s of CPU for the facts of these lists": 0.01,
+            "join, s of CPU for the calls": 0.5,
+            "join, MiB with one list of each observer": 100 + 2 + 1_000 / 1_024,
+            "bytes of a call in its topic": 1_000.0,
+            "bytes of its evidence": 2_000.0,
+        }
+    )
+    assert list(measured.values()) == [6.0, 0.02, 0.4, 105.0, 900.0, 2_100.0]
 
 
 def test_a_fleet_that_does_little_still_has_a_worker() -> None:
@@ -125,7 +162,7 @@ def test_costs_are_the_slopes_of_the_curves() -> None:
     """What every process needs anyway is in no slope."""
 
     def point(curve: str, count: int, state_mib: float) -> dict[str, object]:
-        sizes = {"call_bytes": 1.0, "evidence_bytes": 2.0, "load_us_per_fact": 3.0}
+        sizes = {"call_bytes": 1.0, "evidence_bytes": 2.0, "load_us_per_fact": 3.0, "call_us": 2.0}
         return {"bench": "state", "curve": curve, curve: count, "state_mib": state_mib, **sizes}
 
     rows = [point(curve, 1_025, 6.0) for curve in ("observers", "lists")] + [point("servers", 11, 25.0)]
@@ -133,12 +170,14 @@ def test_costs_are_the_slopes_of_the_curves() -> None:
     rows += [point("lists", count, mib) | {"curve": "shelved"} for count, mib in ((1_024, 2.0), (2_048, 3.0))]
     rows += [
         {"bench": "registry", "tools": 50, "new_ms": 4.0, "repeated_ms": 5.0},
+        {"bench": "registry", "tools": 3, "new_ms": 1.0, "repeated_ms": 0.5},
         {"bench": "workers", "workers": 1, "cpu_us": 6.0},
     ]
     costs = costs_of(rows)
     assert (costs.server_bytes, costs.observer_bytes, costs.list_bytes) == (2 * 2**20, 2**10, 2**10)
     assert costs.shelved_list_bytes == 2**10
     assert (costs.call_us, costs.new_ms, costs.repeated_ms, costs.fact_us) == (6.0, 4.0, 5.0, 3.0)
+    assert (costs.client_us, costs.repeated_small_ms) == (4.0, 0.5)
 
 
 def test_costs_of_benches_that_were_not_run_are_not_made_up() -> None:
