@@ -35,6 +35,8 @@ CREATE TABLE facts (
 """
 _SUM_BITS = 32
 _SUM_MASK = (1 << _SUM_BITS) - 1
+_PRIMARY_CODE = 0xFF
+_CORRUPT = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _UNREADABLE = (sqlite3.Error, TypeError, ValueError, KeyError, OverflowError, MemoryError)
 
 
@@ -178,11 +180,7 @@ class StateStore:
             if count << _SUM_BITS | total & _SUM_MASK != self._index.get(server_id, 0):
                 raise ValueError
         except _UNREADABLE:
-            self.remove()
-            raise IntegrityError(
-                "state_dir_damaged",
-                f"{self._path} no longer holds what was written: look at the disk; a restart reads the binding topic",
-            ) from None
+            raise self._damaged() from None
         found |= self._pending.get(server_id, {})
         ordered = sorted((place, key, value) for key, (place, value) in found.items() if value is not None)
         return [(key, value) for _, key, value in ordered]
@@ -192,6 +190,7 @@ class StateStore:
 
         Raises:
             OperatingError: ``state_dir_failed``. Everything stays in memory, and a later commit writes it.
+            IntegrityError: ``state_dir_damaged``; the file is removed.
         """
         index = dict.fromkeys(self._pending, 0)
         puts: list[tuple[bytes, bytes, int, bytes, int]] = []
@@ -210,6 +209,9 @@ class StateStore:
         except sqlite3.Error as error:
             with suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
+            if getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE in _CORRUPT:
+                # No later attempt would do better, and facts would gather in memory for ever.
+                raise self._damaged() from None
             raise _failed(self._path.parent, str(error)) from None
         self._rows_sum = rows, total
         for server_id, packed in index.items():
@@ -289,6 +291,14 @@ class StateStore:
         self._index = {server.decode(): packed for server, packed in sums.items()}
         witnesses = tuple((offset, content) for offset, content in head["witnesses"])
         self.stand = Stand(head["offset"], head["at_ms"], witnesses)
+
+    def _damaged(self) -> IntegrityError:
+        """Remove the file, and return what says so."""
+        self.remove()
+        return IntegrityError(
+            "state_dir_damaged",
+            f"{self._path} no longer holds what was written: look at the disk; a restart reads the binding topic",
+        )
 
     def close(self) -> None:
         self._connection.close()

@@ -14,6 +14,7 @@ from assay_stream.errors import ConfigurationError, IntegrityError, OperatingErr
 from assay_stream.files.state_store import Stand, StateStore, Unusable, locked
 
 LOG = {"cluster": "c", "topic": "assay.tool.binding", "partition": 0}
+PAGE_BYTES = 8_192
 STAND = Stand(offset=40, at_ms=1_000, witnesses=((39, 7),))
 
 
@@ -148,6 +149,24 @@ def test_damage_under_a_running_process_is_named_and_the_file_removed(path: Path
     assert len(store.facts("server-0")) == 10
     with pytest.raises(IntegrityError, match="state_dir_damaged"):
         store.facts("server-1")
+    assert not path.exists()
+
+
+def test_damage_that_writing_meets_is_named_and_the_file_removed(path: Path) -> None:
+    """It is no full disk: tried again and again, facts would gather in memory."""
+    store = a_store(path)
+    put(store, *range(5_000), server="large")
+    store.commit(STAND)
+    store._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    content = bytearray(path.read_bytes())
+    for page in range(PAGE_BYTES, len(content), PAGE_BYTES):
+        content[page : page + 100] = b"\xff" * 100
+    with path.open("r+b") as file:
+        file.write(content)
+    store._connection.execute("PRAGMA shrink_memory")
+    put(store, *range(0, 5_000, 50), server="large", text=b"other")
+    with pytest.raises(IntegrityError, match="state_dir_damaged"):
+        store.commit(STAND)
     assert not path.exists()
 
 
