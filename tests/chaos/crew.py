@@ -156,7 +156,8 @@ class Crew:
                     if code == _RESTART_MAY_HELP:
                         self.restarted += 1
                         print(f"chaos:     {post.name} ended: {post.worker.reason()}", flush=True)
-                    elif code not in (0, -signal.SIGKILL):
+                    elif code not in (0, -signal.SIGKILL, -signal.SIGTERM):
+                        # SIGTERM is sent by faults only, and ends one that has only just begun to start at once.
                         self.unasked.append(f"{post.name} ended with {code}:\n{post.worker.tail()}")
                 elif time.monotonic() - ended_s[post.name] > _RESTART_PAUSE_S:
                     del ended_s[post.name]

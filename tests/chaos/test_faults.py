@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tests.chaos.modes import MIGRATING, SIMPLE, Mode
+from tests.chaos.modes import KEYED, SIMPLE, Mode
 from tests.chaos.rounds import Record, play_round
 from tests.chaos.world import Ground
 
@@ -23,14 +23,7 @@ SEED = int(os.environ.get("ASSAY_CHAOS_SEED") or 11)
             SIMPLE, ["kill -9: all roles", "frozen past the session: all roles", "SIGTERM: join"], id="workers"
         ),
         pytest.param(
-            MIGRATING,
-            [
-                "topics migrate killed at each step",
-                "local state: bytes flipped",
-                "kill -9: the active controller",
-                "a broker hangs",
-            ],
-            id="brokers",
+            KEYED, ["local state: bytes flipped", "kill -9: the active controller", "a broker hangs"], id="brokers"
         ),
     ],
 )
