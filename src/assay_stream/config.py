@@ -14,15 +14,13 @@ from assay_stream.alerts.rules import AlertRules, Pacing, severity_under
 from assay_stream.canonical.redaction import Redaction, redaction_with
 from assay_stream.drift.severity import PROFILES
 from assay_stream.errors import ConfigurationError
+from assay_stream.files.secret_file import secret_of_file
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.observation import CallProfile
 
 _SECRETS = ("ssl_keyfile_password", "sasl_password", "seal_key_password", "auth_context_key")
 """Settings that can be read from a file instead: ``<name>_file``."""
-
-SECRET_FILE_BYTES_MAX = 64 * 1_024
-"""A longer file is not a password file: the path is probably wrong."""
 
 _TOPIC_PREFIX = r"^[a-zA-Z0-9._-]{0,100}$"
 
@@ -330,31 +328,3 @@ def _secrets_of_files(settings: Settings) -> dict[str, SecretStr]:
             raise ConfigurationError("bad_setting", f"give {variable} or {variable}_FILE, not both")
         found[name] = SecretStr(secret_of_file(path, variable=f"{variable}_FILE"))
     return found
-
-
-def secret_of_file(path: Path, *, variable: str) -> str:
-    """Return the secret in a file, without its trailing line feed.
-
-    Args:
-        path: the file.
-        variable: the variable that named the file, for the error.
-
-    Raises:
-        ConfigurationError: ``bad_secret_file``.
-    """
-    try:
-        with path.open("rb") as file:
-            raw = file.read(SECRET_FILE_BYTES_MAX + 1)
-    except OSError as error:
-        raise ConfigurationError(
-            "bad_secret_file", f"{variable} names a file that cannot be read ({error.strerror}): {path}"
-        ) from None
-    try:
-        text = raw.decode("utf-8").removesuffix("\n").removesuffix("\r")
-    except UnicodeDecodeError:
-        text = ""
-    if not text or len(raw) > SECRET_FILE_BYTES_MAX or "\n" in text:
-        raise ConfigurationError(
-            "bad_secret_file", f"{variable} names a file that does not hold one line of UTF-8 text: {path}"
-        )
-    return text

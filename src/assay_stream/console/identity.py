@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from assay_stream.config import secret_of_file
 from assay_stream.console.operators import Operator
 from assay_stream.errors import ConfigurationError
+from assay_stream.files.secret_file import secret_of_file
 from assay_stream.observe.http.headers import is_loopback
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network

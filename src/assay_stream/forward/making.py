@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 from assay_stream.alerts.formats import CONTENT_TYPES, AlertFormat, render
 from assay_stream.alerts.formats.hec import to_hec
 from assay_stream.alerts.formats.messages import to_pagerduty, to_slack, to_teams
-from assay_stream.config import secret_of_file
 from assay_stream.errors import ConfigurationError
+from assay_stream.files.secret_file import secret_of_file
 from assay_stream.forward.posting import is_in_the_clear
 from assay_stream.forward.receivers import (
     Receiver,

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from assay_stream.alerts.formats import AlertView
-from assay_stream.config import secret_of_file
 from assay_stream.errors import ConfigurationError
+from assay_stream.files.secret_file import secret_of_file
 from assay_stream.forward.delivery import AttemptResult
 
 _TRANSPORTS = ("udp", "tcp", "tls")
