@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 from datetime import timedelta
 from typing import Any
 
@@ -24,14 +21,7 @@ pytestmark = pytest.mark.kafka
 
 def run(deployment: Deployment, *arguments: str) -> tuple[int, list[dict[str, Any]], str]:
     """Exit code, the JSON lines on standard output, and standard error of a command."""
-    done = subprocess.run(
-        [sys.executable, "-m", "assay_stream", *arguments],
-        env=os.environ | deployment.env,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = deployment.run(*arguments)
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
 

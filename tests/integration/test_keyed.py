@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -42,18 +39,6 @@ async def simple(broker: Broker, request: pytest.FixtureRequest) -> AsyncIterato
         made.stop_workers()
 
 
-def topics(deployment: Deployment, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """``assay-stream topics``, as an operator runs it."""
-    return subprocess.run(
-        [sys.executable, "-m", "assay_stream", *arguments],
-        env=os.environ | deployment.env | env,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-
-
 async def publish_misplaced(deployment: Deployment, fleet: Fleet) -> int:
     """Publish a fleet's history; a third of its calls under keys that say nothing of their server."""
     choose = random.Random(7)
@@ -86,7 +71,7 @@ async def evidence_of(deployment: Deployment, count: int) -> list[Record]:
 async def test_two_workers_a_kill_and_misplaced_calls_give_the_evidence_of_a_replay(simple: Deployment) -> None:
     """Nothing lost or doubled, byte for byte; `verify` finds nothing missing; both hold less than all servers."""
     fleet = Fleet(servers=40, observers=1, calls=6_000, changes=0)
-    done = topics(simple, "topics", "migrate")
+    done = simple.run("topics", "migrate")
     assert done.returncode == 0, done.stderr
     registry = simple.start_worker("--role", "registry", "--role", "alerts")
     small = {"ASSAY_STREAM_BATCH_RECORDS_MAX": "60", **KEYED}
@@ -108,7 +93,7 @@ async def test_two_workers_a_kill_and_misplaced_calls_give_the_evidence_of_a_rep
     copies = await simple_read(simple, Role.REROUTED)
     assert all(copy.origin.partition % FEW == server_partition(copy) for copy in copies)
     assert len(copies) > calls // 6
-    verified = topics(simple, "verify", "--from-kafka", "--expect", "joined")
+    verified = simple.run("verify", "--from-kafka", "--expect", "joined")
     assert verified.returncode == 0, verified.stdout + verified.stderr
     # What a rebalance took away is dropped half a minute later.
     async with asyncio.timeout(120):
@@ -136,7 +121,7 @@ async def test_a_fleet_changes_over_and_back_while_it_works(simple: Deployment) 
     for worker in (first, second):
         await worker.wait_ready()
     calls = await publish_misplaced(simple, fleet)
-    assert topics(simple, "topics", "migrate", "--disk-free-bytes", str(10**9)).returncode == 0
+    assert simple.run("topics", "migrate", "--disk-free-bytes", str(10**9)).returncode == 0
     for env in (KEYED, {}):
         for old in (first, second):
             assert await asyncio.to_thread(old.terminate) == 0
@@ -166,18 +151,16 @@ async def test_a_plan_names_each_step_and_a_migration_may_stop_anywhere(simple: 
     """What is there is kept, what is missing is created; at the end nothing is left to do."""
     await publish_misplaced(simple, Fleet(servers=5, calls=200, changes=0))
     before = by_partition(await simple.read(Role.CALLS))
-    plan = json.loads(topics(simple, "topics", "plan", "--json").stdout)
+    plan = json.loads(simple.run("topics", "plan", "--json").stdout)
     assert [step["by"] for step in plan["steps"]] == ["topics migrate", "topics migrate", "you", "you"]
     assert all(step["undo"] for step in plan["steps"])
     assert 0 < plan["calls_misplaced"] < plan["calls_looked_at"] == 200
     assert plan["disk_bytes_needed"] > 0
-    refused = topics(simple, "topics", "migrate")
+    refused = simple.run("topics", "migrate")
     assert "disk_not_known" in refused.stderr
-    refused = topics(simple, "topics", "migrate", "--disk-free-bytes", "1")
+    refused = simple.run("topics", "migrate", "--disk-free-bytes", "1")
     assert "disk_too_small" in refused.stderr
-    assert json.loads(topics(simple, "topics", "plan", "--json").stdout) == plan, (
-        "a refused migration changed something"
-    )
+    assert json.loads(simple.run("topics", "plan", "--json").stdout) == plan, "a refused migration changed something"
     # As an interruption between the two leaves it.
     keyed = Deployment(simple.bootstrap, name=simple.name, env={**COUNTS, **KEYED})
     admin = await start_admin(simple.settings)
@@ -185,20 +168,20 @@ async def test_a_plan_names_each_step_and_a_migration_may_stop_anywhere(simple: 
         await admin.create_topics([NewTopic(keyed.topics[Role.JOIN_PROGRESS], MANY, 1)])
     finally:
         await admin.close()
-    created = topics(simple, "topics", "migrate", "--disk-free-bytes", str(10**9))
+    created = simple.run("topics", "migrate", "--disk-free-bytes", str(10**9))
     assert created.stdout.count("created ") == 1, created.stderr
     assert f"created {keyed.topics[Role.REROUTED]}" in created.stdout
-    again = topics(simple, "topics", "migrate")
+    again = simple.run("topics", "migrate")
     assert "nothing to create" in again.stdout
     assert by_partition(await simple.read(Role.CALLS)) == before
-    assert "topics migrate" not in topics(keyed, "topics", "plan").stdout
+    assert "topics migrate" not in keyed.run("topics", "plan").stdout
 
 
 async def test_a_fleet_whose_producers_are_right_has_nothing_left_to_do(simple: Deployment) -> None:
     """Exit code 5, and no question about disk."""
     await publish(simple, Fleet(servers=5, calls=50, changes=0))
-    assert topics(simple, "topics", "migrate").returncode == 0
-    done = topics(simple, "topics", "plan", **KEYED)
+    assert simple.run("topics", "migrate").returncode == 0
+    done = simple.run("topics", "plan", **KEYED)
     assert done.returncode == 5
     assert "nothing to do" in done.stdout
     assert "0 of the latest 50" in done.stdout
@@ -209,15 +192,15 @@ async def test_counts_that_do_not_fit_are_refused_and_the_plan_says_what_to_do(b
     made = Deployment(broker.bootstrap, name="keyed-unfit")
     await made.apply_topics()
     try:
-        plan = topics(made, "topics", "plan")
+        plan = made.run("topics", "plan")
         assert plan.returncode == 1
         assert "ASSAY_STREAM_CALL_PARTITIONS=4" in plan.stdout
         assert "ASSAY_STREAM_TOPIC_PREFIX" in plan.stdout
         for command in (["topics", "migrate"], ["topics", "apply"]):
-            refused = topics(made, *command, **KEYED)
+            refused = made.run(*command, **KEYED)
             assert refused.returncode
             assert "partitions_do_not_fit" in refused.stderr
-        assert topics(made, "topics", "show").stdout.count("assay.call") == 0
+        assert made.run("topics", "show").stdout.count("assay.call") == 0
     finally:
         made.stop_workers()
 

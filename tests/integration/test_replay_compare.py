@@ -21,7 +21,6 @@ from assay_stream.model.cloudevents import event_time_us, read_event
 from assay_stream.model.record import Record, Role
 from assay_stream.verify.evidence import of_record
 from tests.integration.test_exactly_once import undisturbed
-from tests.integration.test_replay_kafka import run
 from tests.support.deployment import Deployment, Worker
 from tests.support.fleet import START, Fleet, Published, a_listing
 
@@ -146,7 +145,7 @@ async def at_rest(deployment: Deployment) -> None:
 async def compared(deployment: Deployment, folder: Path) -> tuple[int, list[list[str]], dict[str, Any]]:
     """Exit code, the lines that name a difference, and the summary of a replay held against the topics."""
     options = ("--from-kafka", "--compare", "--output", str(folder), "--force")
-    done = await asyncio.to_thread(run, deployment, "replay", *options)
+    done = await asyncio.to_thread(deployment.run, "replay", *options)
     summaries = [line for line in done.stderr.splitlines() if line.startswith('{"summary"')]
     assert summaries, done.stderr
     rows = [line.split() for line in done.stdout.splitlines() if not line.startswith("{")]
@@ -222,7 +221,7 @@ async def test_a_replay_of_a_disturbed_run_has_no_differences_until_something_co
 async def check_altered_copies(deployment: Deployment, folder: Path) -> None:
     """Evidence altered, taken out and put in, in copies of the topics: each is named, with exit code 1."""
     copies = folder / "copies"
-    done = await asyncio.to_thread(run, deployment, "archive", "--output", str(copies))
+    done = await asyncio.to_thread(deployment.run, "archive", "--output", str(copies))
     assert done.returncode == 0, done.stderr
     inputs = [option for path in sorted(copies.iterdir()) for option in ("--input", str(path))]
     partitions = ("--snapshot-partitions", str(deployment.settings.input_partitions))
@@ -240,7 +239,7 @@ async def check_altered_copies(deployment: Deployment, folder: Path) -> None:
         path = folder / "evidence.ndjson"
         path.write_bytes(b"".join(record_line(record) + b"\n" for record in copy()))
         options = ("--evidence", str(path), "--format", "json")
-        done = await asyncio.to_thread(run, deployment, "compare", *inputs, *partitions, *options)
+        done = await asyncio.to_thread(deployment.run, "compare", *inputs, *partitions, *options)
         rows = [row for row in map(json.loads, done.stdout.splitlines()) if row["what"] == "evidence"]
         assert done.returncode == (0 if cause is None else 1), done.stderr
         assert [(row["causes"], row["call"]) for row in rows] == [([cause], call.as_json())] * (cause is not None)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -19,18 +16,6 @@ from tests.support.deployment import Deployment
 from tests.support.fleet import Fleet
 
 pytestmark = pytest.mark.kafka
-
-
-def run(deployment: Deployment, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A command of the deployment's operator."""
-    return subprocess.run(
-        [sys.executable, "-m", "assay_stream", *arguments],
-        env=os.environ | deployment.env,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
 
 
 async def groups(deployment: Deployment) -> dict[str, object]:
@@ -70,15 +55,15 @@ async def test_a_replay_of_the_topics_gives_the_live_bytes_and_touches_no_group(
     assert worker.terminate() == 0
     before = await groups(deployment)
 
-    done = await asyncio.to_thread(run, deployment, "replay", "--from-kafka", "--output", str(tmp_path / "direct"))
+    done = await asyncio.to_thread(deployment.run, "replay", "--from-kafka", "--output", str(tmp_path / "direct"))
     assert done.returncode == 0, done.stderr
     assert by_call_partition(tmp_path / "direct" / "evidence.ndjson") == live
 
-    done = await asyncio.to_thread(run, deployment, "archive", "--output", str(tmp_path / "archive"))
+    done = await asyncio.to_thread(deployment.run, "archive", "--output", str(tmp_path / "archive"))
     assert done.returncode == 0, done.stderr
     inputs = [option for path in sorted((tmp_path / "archive").iterdir()) for option in ("--input", str(path))]
     done = await asyncio.to_thread(
-        run, deployment, "replay", *inputs, "--snapshot-partitions", "2", "--output", str(tmp_path / "files")
+        deployment.run, "replay", *inputs, "--snapshot-partitions", "2", "--output", str(tmp_path / "files")
     )
     assert done.returncode == 0, done.stderr
     for path in (tmp_path / "direct").iterdir():
@@ -86,7 +71,7 @@ async def test_a_replay_of_the_topics_gives_the_live_bytes_and_touches_no_group(
 
     shadow = Deployment(deployment.bootstrap, name=f"shadow.{deployment.name}")
     options = ("--to-kafka", "--topic-prefix", f"shadow.{deployment.name}.")
-    done = await asyncio.to_thread(run, deployment, "replay", "--from-kafka", *options)
+    done = await asyncio.to_thread(deployment.run, "replay", "--from-kafka", *options)
     assert done.returncode == 0, done.stderr
     assert by_partition(await shadow.read(Role.EVIDENCE)) == live
 
@@ -98,6 +83,6 @@ async def test_a_range_without_calls_says_so(deployment: Deployment, tmp_path: P
     """Exit code 5, and a sentence."""
     await publish(deployment, Fleet(servers=1, calls=3, changes=0))
     options = ("--from-kafka", "--from-time", "2099-01-01T00:00:00Z", "--output", str(tmp_path / "out"))
-    done = await asyncio.to_thread(run, deployment, "replay", *options)
+    done = await asyncio.to_thread(deployment.run, "replay", *options)
     assert done.returncode == 5
     assert "the selection matches no call" in done.stderr

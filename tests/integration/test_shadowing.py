@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -58,19 +55,6 @@ async def told(deployment: Deployment, count: int) -> list[dict[str, Any]]:
     return shadowed(enough)
 
 
-async def command(deployment: Deployment, *arguments: str) -> str:
-    """Standard output of ``assay-stream``."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "assay_stream", *arguments),
-        env=os.environ | deployment.env | {"COLUMNS": "100"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    out, err = await process.communicate()
-    assert process.returncode == 0, err.decode()
-    return out.decode()
-
-
 async def test_a_look_alike_of_a_server_in_another_partition(deployment: Deployment) -> None:
     """Two registries never see one another's servers; the alert names both, can be shown, and ends by approval."""
     assert murmur2_partition(HOLDER.encode(), 2) != murmur2_partition(NEWCOMER.encode(), 2)
@@ -83,10 +67,10 @@ async def test_a_look_alike_of_a_server_in_another_partition(deployment: Deploym
     assert (flat["mcp_server_id"], flat["mcp_pin_observed"]) == (NEWCOMER, HOLDER)
 
     uid = raised["finding_info"]["uid"]
-    page = await command(deployment, "alerts", "show", uid[:8])
+    page = await deployment.output_of("alerts", "show", uid[:8])
     assert "⟦U+0430" in page
     assert re.search(f"held before by +{HOLDER}\\n", page)
-    await command(deployment, "pins", "approve", "--alert", uid, "--author", "ann", "--reason", "it is ours")
+    await deployment.output_of("pins", "approve", "--alert", uid, "--author", "ann", "--reason", "it is ours")
     _, closed = await told(deployment, 2)
     assert (closed["activity_name"], closed["unmapped"]["mcp_resolved_by"]) == ("Close", "decided")
     assert await asyncio.to_thread(worker.terminate) == 0

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 from aiokafka.admin import NewTopic
@@ -25,21 +22,9 @@ def bare(broker: Broker, request: pytest.FixtureRequest) -> Deployment:
     return Deployment(broker.bootstrap, name=f"topics-{request.node.name}"[:60])
 
 
-def topics(deployment: Deployment, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """The command, run as a process with the deployment's settings."""
-    return subprocess.run(
-        [sys.executable, "-m", "assay_stream", "topics", *arguments],
-        env=os.environ | deployment.env | env,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-
 def states(deployment: Deployment, **env: str) -> dict[str, str]:
     """Name and state of every topic."""
-    shown = topics(deployment, "show", "--json", **env).stdout.splitlines()
+    shown = deployment.run("topics", "show", "--json", **env).stdout.splitlines()
     return {row["name"]: row["state"] for row in map(json.loads, shown)}
 
 
@@ -55,11 +40,11 @@ async def create(deployment: Deployment, name: str, partitions: int, **config: s
 
 def test_apply_creates_every_topic_once(bare: Deployment) -> None:
     """The first run creates what is missing and names it; the second has nothing to do."""
-    first = topics(bare, "apply")
+    first = bare.run("topics", "apply")
     assert first.returncode == 0, first.stderr
     wanted = {spec.name for spec in topic_table(bare.settings)}
     assert {line.removeprefix("created ") for line in first.stdout.splitlines()} == wanted
-    second = topics(bare, "apply")
+    second = bare.run("topics", "apply")
     assert (second.returncode, second.stdout) == (0, "nothing to do: every topic exists\n")
     assert set(states(bare).values()) == {"ok"}
 
@@ -67,33 +52,33 @@ def test_apply_creates_every_topic_once(bare: Deployment) -> None:
 def test_show_exits_1_until_every_topic_is_there(bare: Deployment) -> None:
     """Before: all missing, exit 1. After: all ok, exit 0. For people and for programs."""
     for arguments in (("show",), ("show", "--json")):
-        assert topics(bare, *arguments).returncode == 1
+        assert bare.run("topics", *arguments).returncode == 1
     assert set(states(bare).values()) == {"missing"}
-    assert topics(bare, "apply").returncode == 0
+    assert bare.run("topics", "apply").returncode == 0
     for arguments in (("show",), ("show", "--json")):
-        assert topics(bare, *arguments).returncode == 0
-    assert "missing" not in topics(bare, "show").stdout
+        assert bare.run("topics", *arguments).returncode == 0
+    assert "missing" not in bare.run("topics", "show").stdout
 
 
 def test_other_partitions_are_refused_and_left_alone(bare: Deployment) -> None:
     """apply never alters a topic: it says what differs, exits 2, and show exits 1."""
-    topics(bare, "apply")
+    bare.run("topics", "apply")
     more = {"ASSAY_STREAM_CALL_PARTITIONS": "5"}
-    done = topics(bare, "apply", **more)
+    done = bare.run("topics", "apply", **more)
     assert done.returncode == 2
     assert "topic_differs" in done.stderr
     assert f"{bare.topics[Role.CALLS]} has 3 partitions, 5 were asked for" in done.stderr
     differing = {name for name, state in states(bare, **more).items() if state == "differs"}
     assert differing == {bare.topics[role] for role in (Role.CALLS, Role.EVIDENCE, Role.CHECKPOINTS)}
-    assert topics(bare, "show", **more).returncode == 1
-    assert topics(bare, "show").returncode == 0
+    assert bare.run("topics", "show", **more).returncode == 1
+    assert bare.run("topics", "show").returncode == 0
 
 
 async def test_another_setting_is_refused_and_nothing_created(bare: Deployment) -> None:
     """A binding topic that deletes is named with both values, and the missing topics stay missing."""
     name = bare.topics[Role.BINDINGS]
     await create(bare, name, 2, **{"cleanup.policy": "delete"})
-    done = topics(bare, "apply")
+    done = bare.run("topics", "apply")
     assert done.returncode == 2
     assert "topic_differs" in done.stderr
     assert f"{name} has cleanup.policy=delete, compact was asked for" in done.stderr
@@ -106,7 +91,7 @@ async def test_a_topic_that_is_right_already_is_kept(bare: Deployment) -> None:
     """What somebody created as asked for stays, and the others are created beside it."""
     spec = next(spec for spec in topic_table(bare.settings) if spec.role is Role.EVIDENCE)
     await create(bare, spec.name, spec.partitions, **spec.config)
-    done = topics(bare, "apply")
+    done = bare.run("topics", "apply")
     assert done.returncode == 0, done.stderr
     assert f"created {spec.name}" not in done.stdout
     assert set(states(bare).values()) == {"ok"}
@@ -114,6 +99,6 @@ async def test_a_topic_that_is_right_already_is_kept(bare: Deployment) -> None:
 
 def test_deployments_with_other_prefixes_do_not_meet(bare: Deployment) -> None:
     """Topics of another prefix are other topics."""
-    topics(bare, "apply")
+    bare.run("topics", "apply")
     other = {"ASSAY_STREAM_TOPIC_PREFIX": "other.", "ASSAY_STREAM_GROUP_PREFIX": f"{bare.name}-other"}
     assert set(states(bare, **other).values()) == {"missing"}

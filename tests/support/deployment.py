@@ -139,6 +139,23 @@ class Deployment:
         finally:
             await admin.close()
 
+    def run(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+        """Run a command, as an operator does, to its end."""
+        return subprocess.run(
+            [sys.executable, "-m", "assay_stream", *arguments],
+            env=os.environ | self.env | env,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    async def output_of(self, *arguments: str) -> str:
+        """Run a command that succeeds: its standard output."""
+        done = await asyncio.to_thread(self.run, *arguments, COLUMNS="100")
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
     def start_worker(self, *arguments: str, **env: str) -> Worker:
         """Start a worker process."""
         port = free_port()
