@@ -43,6 +43,21 @@ def answering(response: bytes) -> Serve:
     return serve
 
 
+class Endless:
+    """A server that answers with a stream without end, as fast as that is read."""
+
+    def __init__(self) -> None:
+        self.sent_bytes = 0
+
+    async def __call__(self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await body_of(head, reader)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+        while True:
+            writer.write(b": " + b"x" * 65_533 + b"\n")
+            await writer.drain()
+            self.sent_bytes += 65_536
+
+
 async def body_of(head: bytes, reader: asyncio.StreamReader) -> bytes:
     """The body of a request or response, by its head."""
     fields = {

@@ -18,7 +18,17 @@ from assay_stream.observe.http.tap import Listener
 from assay_stream.observe.http.upstreams import Upstream
 from tests.support.gates import blocking
 from tests.support.http_tap import THE_VANTAGE, http_tap
-from tests.support.raw_http import LIMIT_S, a_post, a_response, answering, body_of, connect, exchange, raw_server
+from tests.support.raw_http import (
+    LIMIT_S,
+    Endless,
+    a_post,
+    a_response,
+    answering,
+    body_of,
+    connect,
+    exchange,
+    raw_server,
+)
 
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{}}}'
 LIST = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
@@ -324,25 +334,15 @@ async def test_a_client_that_leaves_is_no_failure_of_the_tap(
 
 async def test_a_slow_client_slows_the_server_down_and_fills_no_memory() -> None:
     """A server that sends without end waits for whoever reads."""
-    sent = 0
-
-    async def serve(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal sent
-        await body_of(head, reader)
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
-        while True:
-            writer.write(b": " + b"x" * 65_533 + b"\n")
-            await writer.drain()
-            sent += 65_536
-
-    async with raw_server(serve) as url, http_tap(url) as tap, asyncio.timeout(LIMIT_S):
+    endless = Endless()
+    async with raw_server(endless) as url, http_tap(url) as tap, asyncio.timeout(LIMIT_S):
         _, writer = await connect(tap.url)
         writer.write(a_post(CALL))
         before = -1
-        while sent > before or not sent:
-            before = sent
+        while endless.sent_bytes > before or not endless.sent_bytes:
+            before = endless.sent_bytes
             await asyncio.sleep(0.5)
-        assert sent < 64 * 2**20
+        assert endless.sent_bytes < 64 * 2**20
         writer.close()
     assert [call["error"] for call in tap.data("call")] == [{"code": "no_response"}]
 

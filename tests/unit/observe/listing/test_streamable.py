@@ -12,7 +12,7 @@ import pytest
 
 from assay_stream.limits.listing import LISTING_LIMITS
 from tests.support.listing import following, listed_once
-from tests.support.raw_http import Serve, a_response, answering, body_of, raw_server
+from tests.support.raw_http import Endless, Serve, a_response, answering, body_of, raw_server
 
 QUICK = replace(
     LISTING_LIMITS,
@@ -140,21 +140,11 @@ async def test_an_answer_that_is_none_is_a_failure_with_its_reason(serve: Serve,
 
 async def test_a_body_without_an_end_is_cut() -> None:
     """What is read of one connection is bounded, whatever it is."""
-    sent = 0
-
-    async def serve(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal sent
-        await body_of(head, reader)
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
-        while True:
-            writer.write(b": " + b"x" * 10_000 + b"\n")
-            await writer.drain()
-            sent += 10_000
-
-    async with raw_server(serve) as url:
+    endless = Endless()
+    async with raw_server(endless) as url:
         listing = await listed_once({"url": url}, limits=QUICK)
     assert listing.watched.failing in ("too_much", "unreadable")
-    assert sent < 20_000_000
+    assert endless.sent_bytes < 20_000_000
 
 
 async def test_a_server_says_for_how_long_its_list_holds() -> None:
