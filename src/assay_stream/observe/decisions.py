@@ -7,11 +7,12 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
+from assay_stream.canonical.decode import is_unicode
 from assay_stream.errors import InputError
 from assay_stream.model.cloudevents import read_event
 from assay_stream.model.record import Origin, Record
 from assay_stream.observe.events import control_event
-from assay_stream.observe.observation import Observation, is_unicode
+from assay_stream.observe.observation import Observation
 
 
 def decision_event(

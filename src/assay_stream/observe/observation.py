@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import quote
 
+from assay_stream.canonical.decode import is_unicode
 from assay_stream.errors import ConfigurationError
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.record import Headers, Role
@@ -85,12 +86,3 @@ class Observation:
     def size_bytes(self) -> int:
         """Its size in a queue or a request, without Kafka's framing."""
         return len(self.key) + len(self.value) + sum(len(name) + len(value) for name, value in self.headers)
-
-
-def is_unicode(text: str) -> bool:
-    """Tell whether a string can be encoded: a lone surrogate cannot."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

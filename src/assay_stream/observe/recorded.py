@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, cast
 
-from assay_stream.canonical.decode import decode_json
+from assay_stream.canonical.decode import decode_json, is_unicode
 from assay_stream.canonical.lenient import member_bytes, read_leniently
 from assay_stream.canonical.redaction import redacted_digest
 from assay_stream.errors import InputError
@@ -25,7 +25,7 @@ from assay_stream.observe.decisions import check_observation
 from assay_stream.observe.events import CallFields, call_event, observation_headers, timestamp_ms
 from assay_stream.observe.jsonrpc import Direction, trace_of
 from assay_stream.observe.mcp_wire import WireObserver
-from assay_stream.observe.observation import Observation, ObservationKind, Vantage, is_unicode
+from assay_stream.observe.observation import Observation, ObservationKind, Vantage
 from assay_stream.schemes.assay import tool as assay
 
 OnError = Callable[[InputError], None]
