@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from assay_stream.canonical.digest import canonicalize, sha256_of
+from assay_stream.drift.codes import CODES
+from assay_stream.drift.equality import Values
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.fields import ChangeDirection
 
 _CONTEXT_CHARS = 64
+_CHANGE_UNITS = 100
+_CUT_CHARS_PER_UNIT, _KEPT_CHARS_PER_UNIT = 10, 2
+_NAME_UNITS, _NAME_CHARS_PER_UNIT = 10, 8
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
@@ -148,3 +154,42 @@ def parting(one: str, other: str) -> int:
 def _cut(text: str, chars_max: int, start: int = 0) -> str:
     shown = f"{'…' if start else ''}{text[start : start + chars_max]}"
     return f"{shown}… (cut: {len(text)} characters, {sha256_of(text.encode())})"
+
+
+def changed(code: str, path: Path | str, before: Any, after: Any, values: Values) -> Change:
+    """Return a change of this code, with its values bounded.
+
+    Args:
+        code: a key of ``CODES``.
+        path: where.
+        before: the value before, or ``ABSENT``.
+        after: the value after, or ``ABSENT``.
+        values: of the comparison.
+
+    Raises:
+        WorkExhaustedError: where the budget of the comparison is used up.
+    """
+    work = values.work
+    work.spend(_CHANGE_UNITS)
+    for side in (before, after):
+        work.spend(values.units_to_write(side) if isinstance(side, dict | list) else _units_to_cut(side))
+    change = Change(code, str(path), *bounded_pair(before, after), CODES[code].direction)
+    # What is kept takes room: this bounds that too.
+    chars = len(change.path) + sum(len(side) for side in change[2:4] if isinstance(side, str))
+    work.spend(chars // _KEPT_CHARS_PER_UNIT)
+    return change
+
+
+def sorted_names(values: Values, *sides: Collection[str]) -> list[str]:
+    """Return the names of the members of some objects, sorted, each once.
+
+    Raises:
+        WorkExhaustedError: where the budget of the comparison is used up.
+    """
+    for side in sides:
+        values.work.spend(_NAME_UNITS * len(side) + sum(map(len, side)) // _NAME_CHARS_PER_UNIT)
+    return sorted(set().union(*sides))
+
+
+def _units_to_cut(value: Any) -> int:
+    return len(value) // _CUT_CHARS_PER_UNIT if isinstance(value, str) else 0

@@ -7,13 +7,12 @@ from itertools import groupby
 from typing import Any
 
 from assay_stream.canonical.digest import canonicalize
-from assay_stream.drift.change import ABSENT, Change, Path
+from assay_stream.drift.change import ABSENT, Change, Path, changed, sorted_names
 from assay_stream.drift.codes import CODES
-from assay_stream.drift.equality import Values
+from assay_stream.drift.equality import Values, same
 from assay_stream.drift.fields import compare_annotations, compare_arguments, compare_meta
 from assay_stream.drift.json_schema import compare_schemas
 from assay_stream.drift.text import compare_texts
-from assay_stream.drift.values import changed, same, sorted_names
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.work import Work, WorkExhaustedError
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Iterator
 from typing import Any, Final
 
 from assay_stream.canonical.digest import canonicalize
@@ -216,3 +217,31 @@ def _check_unicode(text: str) -> None:
         text.encode()
     except UnicodeEncodeError:
         raise InputError("lone_surrogate", "an unpaired surrogate is not valid Unicode") from None
+
+
+def same(before: Any, after: Any) -> bool:
+    """Tell whether two JSON values are equal; other than for Python, ``true`` is not 1.
+
+    For values that are looked at once. Those of one comparison have ``Values.same``.
+
+    Args:
+        before: a JSON value or ``ABSENT``.
+        after: another one.
+    """
+    if before != after:
+        return False
+    # Equal for Python: only booleans and numbers are left to tell apart.
+    waiting: list[Iterator[tuple[Any, Any]]] = [iter(((before, after),))]
+    while waiting:
+        pair = next(waiting[-1], None)
+        if pair is None:
+            waiting.pop()
+            continue
+        one, other = pair
+        if isinstance(one, dict):
+            waiting.append(zip(one.values(), map(other.__getitem__, one), strict=True))
+        elif isinstance(one, list):
+            waiting.append(zip(one, other, strict=True))
+        elif isinstance(one, bool) is not isinstance(other, bool):
+            return False
+    return True

@@ -13,10 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from assay_stream.drift.change import ABSENT, Change, Path
+from assay_stream.drift.change import ABSENT, Change, Path, changed, sorted_names
 from assay_stream.drift.equality import Values
 from assay_stream.drift.text import compare_texts
-from assay_stream.drift.values import changed, sorted_names
 
 DEFAULTS: Mapping[str, bool] = {
     "readOnlyHint": False,

@@ -19,12 +19,12 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any
 
-from assay_stream.drift.change import ABSENT, Change, Path
+from assay_stream.drift.change import ABSENT, Change, Path, changed, sorted_names
 from assay_stream.drift.equality import Values
 from assay_stream.drift.references import expand
 from assay_stream.drift.regenerated import folded, without_null
 from assay_stream.drift.text import compare_texts
-from assay_stream.drift.values import VALUE_KEYWORDS, changed, compare_values, sorted_names
+from assay_stream.drift.values import VALUE_KEYWORDS, compare_values
 
 _SAYS_NOTHING = frozenset(("$schema", "$id", "$comment", "title", "description"))
 """Keywords that confine no value."""

@@ -22,10 +22,9 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from assay_stream.drift.change import ABSENT, Change, Path, parting
+from assay_stream.drift.change import ABSENT, Change, Path, changed, parting
 from assay_stream.drift.equality import Values
 from assay_stream.drift.order import is_text_reordered
-from assay_stream.drift.values import changed
 from assay_stream.text.normalization import units_to_normalize
 from assay_stream.work import UNLIMITED, Work
 

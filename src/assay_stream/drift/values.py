@@ -7,11 +7,10 @@ Source: JSON Schema draft 2020-12, Validation, sections 6 and 9.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from assay_stream.drift.change import ABSENT, Change, Path, bounded_pair
-from assay_stream.drift.codes import CODES
+from assay_stream.drift.change import ABSENT, Change, Path, changed
 from assay_stream.drift.equality import Values
 from assay_stream.drift.order import is_reordered
 
@@ -23,80 +22,10 @@ _COUNTS = (
     ("minProperties", True), ("maxProperties", False),
 )  # fmt: skip
 _INTEGERS = frozenset(("integer",))
-_CHANGE_UNITS = 100
-_CUT_CHARS_PER_UNIT, _KEPT_CHARS_PER_UNIT = 10, 2
-_NAME_UNITS, _NAME_CHARS_PER_UNIT = 10, 8
 _LISTED_UNITS = 8
 """Units of work for one listed value or alternative, beside those of looking at it."""
 _LOWER = ("minimum", "exclusiveMinimum")
 _UPPER = ("maximum", "exclusiveMaximum")
-
-
-def same(before: Any, after: Any) -> bool:
-    """Tell whether two JSON values are equal; other than for Python, ``true`` is not 1.
-
-    For values that are looked at once. Those of one comparison have ``Values.same``.
-
-    Args:
-        before: a JSON value or ``ABSENT``.
-        after: another one.
-    """
-    if before != after:
-        return False
-    # Equal for Python: only booleans and numbers are left to tell apart.
-    waiting: list[Iterator[tuple[Any, Any]]] = [iter(((before, after),))]
-    while waiting:
-        pair = next(waiting[-1], None)
-        if pair is None:
-            waiting.pop()
-            continue
-        one, other = pair
-        if isinstance(one, dict):
-            waiting.append(zip(one.values(), map(other.__getitem__, one), strict=True))
-        elif isinstance(one, list):
-            waiting.append(zip(one, other, strict=True))
-        elif isinstance(one, bool) is not isinstance(other, bool):
-            return False
-    return True
-
-
-def changed(code: str, path: Path | str, before: Any, after: Any, values: Values) -> Change:
-    """Return a change of this code, with its values bounded.
-
-    Args:
-        code: a key of ``CODES``.
-        path: where.
-        before: the value before, or ``ABSENT``.
-        after: the value after, or ``ABSENT``.
-        values: of the comparison.
-
-    Raises:
-        WorkExhaustedError: where the budget of the comparison is used up.
-    """
-    work = values.work
-    work.spend(_CHANGE_UNITS)
-    for side in (before, after):
-        work.spend(values.units_to_write(side) if isinstance(side, dict | list) else _units_to_cut(side))
-    change = Change(code, str(path), *bounded_pair(before, after), CODES[code].direction)
-    # What is kept takes room: this bounds that too.
-    chars = len(change.path) + sum(len(side) for side in change[2:4] if isinstance(side, str))
-    work.spend(chars // _KEPT_CHARS_PER_UNIT)
-    return change
-
-
-def sorted_names(values: Values, *sides: Collection[str]) -> list[str]:
-    """Return the names of the members of some objects, sorted, each once.
-
-    Raises:
-        WorkExhaustedError: where the budget of the comparison is used up.
-    """
-    for side in sides:
-        values.work.spend(_NAME_UNITS * len(side) + sum(map(len, side)) // _NAME_CHARS_PER_UNIT)
-    return sorted(set().union(*sides))
-
-
-def _units_to_cut(value: Any) -> int:
-    return len(value) // _CUT_CHARS_PER_UNIT if isinstance(value, str) else 0
 
 
 def compare_values(path: Path | str, before: Schema, after: Schema, values: Values | None = None) -> Iterator[Change]:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from assay_stream.drift.values import compare_values, same
+from assay_stream.drift.equality import same
+from assay_stream.drift.values import compare_values
 
 CASES: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
     ({"type": "boolean"}, {"type": ["boolean", "string"]}, ["type_widened"]),
