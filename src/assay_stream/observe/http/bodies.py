@@ -1,22 +1,15 @@
 """Bodies of Streamable HTTP as JSON-RPC messages: read piece by piece, in bounded memory, without touching a byte.
 
-A body is one JSON text, or a stream of server-sent events (WHATWG HTML, section 9.2.6) whose data are JSON texts.
+A body is one JSON text, or a stream of server-sent events (``observe.http.event_stream``) whose data are JSON texts.
 """
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections.abc import Iterator
 from typing import Protocol
 
-from assay_stream.observe.jsonrpc import may_list
-
-LINE_END = re.compile(rb"\r\n|\r|\n")
-_BOM = b"\xef\xbb\xbf"
-_NAMES = (b"data", b"event")
-ODD_BREAK = re.compile(rb"[\x0b\x0c\x1c-\x1e]|\xc2\x85|\xe2\x80[\xa8\xa9]")
-"""What is no end of a line, but one to clients that split lines as Python's ``splitlines`` does."""
+from assay_stream.observe.http.event_stream import EventStream
 
 _IDENTITY = "identity"
 READABLE_ENCODINGS = frozenset(("gzip", "x-gzip", "deflate", _IDENTITY))
@@ -72,108 +65,6 @@ class JsonBody:
             yield None
         elif self._text:
             yield bytes(self._text)
-
-
-class EventStream:
-    """A stream of server-sent events; yields the data of each message event, lines joined by line feeds.
-
-    Events of another type, and one that the end of the stream cuts off, are no messages. But some clients ignore the
-    type, take the last event as whole, or find ends of lines elsewhere. So what such a client could take for a message
-    is reported as unreadable: in fields other than ``data`` and in what is no message, whatever may hold a list.
-
-    Args:
-        event_bytes_max: the longest event that is kept, with its fields' names.
-    """
-
-    def __init__(self, event_bytes_max: int) -> None:
-        self._bytes_max = event_bytes_max
-        self._begun = False
-        self._line = bytearray()
-        self._after_cr = False
-        self._event_bytes = 0
-        self._lost = False
-        self._data: bytearray | None = None
-        self._type = b""
-
-    @property
-    def kept_bytes(self) -> int:
-        return self._event_bytes if self._data is not None or self._line else 0
-
-    @property
-    def is_between(self) -> bool:
-        """Whether nothing has come of the next event."""
-        return not self._line and not self._event_bytes
-
-    def lose(self) -> None:
-        """Let go of the event whose end has not come, as of one that is too long."""
-        self._lost = True
-        self._data = None
-        self._line[1:] = b""
-
-    def feed(self, data: bytes) -> Iterator[bytes | None]:
-        if not data:
-            return
-        if self._after_cr:
-            data = data.removeprefix(b"\n")
-        start = 0
-        for end in LINE_END.finditer(data):
-            self._grow(data[start : end.start()])
-            start = end.end()
-            yield from self._line_ends()
-        self._grow(data[start:])
-        self._after_cr = data.endswith(b"\r")
-
-    def end(self) -> Iterator[bytes | None]:
-        if self._lost or any(map(may_list, (bytes(self._data or b""), bytes(self._line)))):
-            yield None
-
-    def _grow(self, part: bytes) -> None:
-        self._event_bytes += len(part)
-        if self._event_bytes > self._bytes_max:
-            self.lose()
-        if self._lost:
-            # What the line begins with still tells whether it is the blank one that ends the event.
-            part = b"" if self._line else part[:1]
-        self._line += part
-
-    def _line_ends(self) -> Iterator[bytes | None]:
-        line = bytes(self._line)
-        self._line.clear()
-        if not self._begun:
-            self._begun = True
-            line = line.removeprefix(_BOM)
-        if line:
-            if line.partition(b":")[0] != b"data" and _may_be_taken(line):
-                yield None
-            self._field(line)
-            return
-        data, kind, lost = self._data, self._type, self._lost
-        self._data, self._type, self._event_bytes, self._lost = None, b"", 0, False
-        if lost:
-            yield None
-        elif data is not None and kind in (b"", b"message"):
-            yield bytes(data)
-        elif data is not None and _may_be_taken(bytes(data)):
-            yield None
-
-    def _field(self, line: bytes) -> None:
-        name, _, value = line.partition(b":")
-        if name not in _NAMES or self._lost:
-            if name == b"" and not self._lost:
-                self._event_bytes -= min(len(line), self._event_bytes)  # comments keep a stream alive for days
-            return
-        value = value.removeprefix(b" ")
-        if name != b"data":
-            self._type = value
-        elif self._data is None:
-            self._data = bytearray(value)
-        else:
-            self._data += b"\n" + value
-
-
-def _may_be_taken(part: bytes) -> bool:
-    """Tell whether some client may take what is no message for one, or find a list in it."""
-    return ODD_BREAK.search(part) is not None or may_list(part)
 
 
 class Opaque:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from assay_stream.observe.http.bodies import LINE_END, ODD_BREAK, EventStream
+from assay_stream.observe.http.event_stream import LINE_END, ODD_BREAK, EventStream
 
 
 class HeldEvent(NamedTuple):

@@ -9,8 +9,9 @@ import asyncio
 import contextlib
 
 from assay_stream import __version__
-from assay_stream.observe.http.bodies import EventStream, Opaque, body_of
+from assay_stream.observe.http.bodies import Opaque, body_of
 from assay_stream.observe.http.client import Client, ResponseHead, UpstreamError
+from assay_stream.observe.http.event_stream import EventStream
 from assay_stream.observe.http.headers import first
 from assay_stream.observe.listing.conversation import MODERN, Conversation
 from assay_stream.observe.listing.credentials import read_credential

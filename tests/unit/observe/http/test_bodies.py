@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.observe.http.bodies import Body, EventStream, JsonBody, body_of, plain_body
+from assay_stream.observe.http.bodies import Body, JsonBody, body_of, plain_body
+from assay_stream.observe.http.event_stream import EventStream
 
 LIMIT = 100
 
