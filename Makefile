@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup debian demo run test check lint types layers unit native coverage integration gateways chaos chaos-short audit lock confusables sbom fuzz bench bench-store bench-peers ratio-gate bench-replay bench-latency bench-curves bench-fleet bench-docs alert-quality alert-quality-docs train-scorer benign-releases schemas docs samples screenshots clean
+.PHONY: help setup debian demo run test check lint types layers unit native coverage integration gateways chaos chaos-short audit lock confusables sbom fuzz bench bench-store bench-peers ratio-gate bench-replay bench-latency bench-curves bench-fleet bench-all bench-docs alert-quality alert-quality-docs train-scorer benign-releases schemas docs samples screenshots clean
 
 help: ## Show this help.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -181,6 +181,8 @@ bench-curves: $(VENV)/.ready ## Measure what the size of a fleet costs: memory, 
 bench-fleet: $(VENV)/.ready ## Run a hundredth of a fleet of a million proxies, beside what its costs say (after bench-curves).
 	rm -f $(RESULTS)/fleet.jsonl
 	$(BIN)/python -m bench.bench_fleet --json $(RESULTS)/fleet.jsonl
+
+bench-all: bench-peers bench-latency bench-replay bench-curves bench-fleet bench-docs ## All benches that docs/performance.md and docs/capacity.md show, then the tables (about 40 minutes, on a quiet machine).
 
 bench-docs: .bench-venv/.ready ## Put the last results of those into the tables of docs/, and draw docs/performance.png.
 	$(BENCH_BIN)/python -m bench.tables $(RESULTS) docs/performance.md docs/capacity.md
