@@ -67,19 +67,35 @@ def exhaust() -> None:
 FAULTS: dict[bytes, Callable[[], None]] = {b"dies": die, b"hangs": hang, b"takes-long": take_long, b"exhausts": exhaust}
 
 
+def meet_fault(record: Record) -> None:
+    """Do what a record's key names, unless the record is set aside."""
+    fault = FAULTS.get(record.key or b"")
+    if fault is not None and not record.set_aside:
+        fault()
+
+
 def faulty(process: Callable[..., list[Output]]) -> Callable[..., list[Output]]:
     """A processor that meets a fault first, where the record's key names one."""
 
     def processed(state: object, record: Record, *given: object) -> list[Output]:
-        fault = FAULTS.get(record.key or b"")
-        if fault is not None and not record.set_aside:
-            fault()
+        meet_fault(record)
         return process(state, record, *given)
+
+    return processed
+
+
+def faulty_calls(process: Callable[..., list[list[Output]]]) -> Callable[..., list[list[Output]]]:
+    """As ``faulty``, of the processor that is given some calls at a time, each with what was read of it."""
+
+    def processed(state: object, calls: list[tuple[Record, object]]) -> list[list[Output]]:
+        for record, _ in calls:
+            meet_fault(record)
+        return process(state, calls)
 
     return processed
 
 
 if __name__ == "__main__":
     registering.process = faulty(registering.process)
-    joining.process = faulty(joining.process)
+    joining.process_calls = faulty_calls(joining.process_calls)
     main()
