@@ -14,7 +14,7 @@ import orjson
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.partition import home_of
-from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.model.record import Origin, Output, Record, Role, size_bytes
 
 FIRST_ORIGIN = "assay-first-origin"
 """Header of a re-routed call: topic, partition and offset of the call, and its log time in milliseconds."""
@@ -56,9 +56,7 @@ def reroute(record: Record, server_id: str, routing: Routing) -> Output:
     Raises:
         InputError: ``too_large`` where the topic of copies would not take it.
     """
-    size_bytes = len(record.key or b"") + len(record.value or b"")
-    size_bytes += sum(len(name.encode()) + len(value or b"") for name, value in record.headers)
-    if size_bytes > DEFAULT_LIMITS.rerouted_bytes_max:
+    if size_bytes(record.key, record.value, record.headers) > DEFAULT_LIMITS.rerouted_bytes_max:
         text = f"a call that is not in a partition of its server may have {DEFAULT_LIMITS.rerouted_bytes_max} bytes"
         raise InputError("too_large", f"{text}, with key and headers: leave headers out, or use the key server_id")
     # Not by RFC 8785, whose numbers are doubles: a producer may set any time.

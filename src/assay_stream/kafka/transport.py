@@ -16,7 +16,7 @@ from assay_stream.kafka.connection import Consumer
 from assay_stream.kafka.group_protocol import GroupMember
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.partition import murmur2_partition
-from assay_stream.model.record import Origin, Output, Record, Role, made_of
+from assay_stream.model.record import Origin, Output, Record, Role, made_of, size_bytes
 
 _CLOSE_LIMIT_S = 10.0
 _ERROR_HEADERS = 5
@@ -188,23 +188,18 @@ def fitting(output: Output, *, bytes_max: int = REJECTED_BYTES_MAX) -> Output:
     Args:
         bytes_max: bytes of key, value and headers that fit.
     """
-    if _size_bytes(output) <= bytes_max:
+    if size_bytes(output.key, output.value, output.headers) <= bytes_max:
         return output
     value = output.value or b""
     # No name and no time: the same value gives the same bytes.
     packed = output._replace(
         value=gzip.compress(value, mtime=0), headers=(*output.headers, ("error.value.encoding", b"gzip"))
     )
-    if _size_bytes(packed) <= bytes_max:
+    if size_bytes(packed.key, packed.value, packed.headers) <= bytes_max:
         return packed
     why = tuple(header for header in output.headers if header[0].startswith("error."))
     omitted = ("error.value.omitted", str(sha256_of(value)).encode())
     return output._replace(key=None, value=None, headers=(*why[-_ERROR_HEADERS:], omitted))
-
-
-def _size_bytes(output: Output) -> int:
-    headers = sum(len(name.encode()) + len(value or b"") for name, value in output.headers)
-    return len(output.key or b"") + len(output.value or b"") + headers
 
 
 def _append(builder: BatchBuilder, output: Output) -> bool:

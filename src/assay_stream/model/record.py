@@ -24,6 +24,9 @@ LOSS_TYPE = "mcp.observer.loss.observed"
 OBSERVER_HEADER = "assay-observer-id"
 """Kafka header that names the observer, so that a record whose value cannot be read still has one."""
 
+_HEADER_OVERHEAD_BYTES = 10
+"""A header's two lengths are varints of up to five bytes each (KIP-98, record format v2)."""
+
 made_of = tuple.__new__
 """Makes a named tuple of its fields, all of them and in order. Its own constructor is a Python function and takes
 three times as long: this is for what is made for every call."""
@@ -140,6 +143,12 @@ class Output(NamedTuple):
 
 ERROR_HEADERS = ("error.code", "error.message", "error.topic", "error.partition", "error.offset")
 """What ``rejected`` puts behind a record's own headers, in this order."""
+
+
+def size_bytes(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+    """Return what key, value and headers of a record take in a log at most, without the record's own overhead."""
+    in_headers = sum(_HEADER_OVERHEAD_BYTES + len(name.encode()) + len(content or b"") for name, content in headers)
+    return len(key or b"") + len(value or b"") + in_headers
 
 
 def set_aside_error() -> InputError:

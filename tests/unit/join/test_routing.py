@@ -12,7 +12,7 @@ from assay_stream.join.routing import FIRST_ORIGIN, Routing, call_in, reroute
 from assay_stream.kafka.topics import topic_table
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.partition import murmur2_partition
-from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.model.record import Origin, Output, Record, Role, size_bytes
 
 TOPIC = "mcp.tools.call"
 ROUTINGS = st.builds(
@@ -92,7 +92,7 @@ def test_a_record_that_no_join_wrote_is_refused(headers: tuple[tuple[str, bytes]
 
 def test_a_call_whose_headers_fit_no_topic_is_refused() -> None:
     """Compressed it came through, and its copy would stop the partition for good."""
-    room = DEFAULT_LIMITS.rerouted_bytes_max - len(b"key" + b"value" + b"h")
+    room = DEFAULT_LIMITS.rerouted_bytes_max - size_bytes(b"key", b"value", (("h", b""),))
     routing = Routing(calls=4, bindings=2)
     largest = reroute(a_call(headers=(("h", b"x" * room),)), "server-1", routing)
     topic = next(spec for spec in topic_table(Settings(calls_keyed_by="server")) if spec.role is Role.REROUTED)
@@ -100,3 +100,10 @@ def test_a_call_whose_headers_fit_no_topic_is_refused() -> None:
     with pytest.raises(InputError) as caught:
         reroute(a_call(headers=(("h", b"x" * (room + 1)),)), "server-1", routing)
     assert caught.value.code == "too_large"
+
+
+def test_a_call_with_too_many_empty_headers_is_refused() -> None:
+    """Each takes some bytes beside its name and value: all of them together would stop the partition for good."""
+    headers = (("", b""),) * (DEFAULT_LIMITS.rerouted_bytes_max // 2)
+    with pytest.raises(InputError, match="too_large"):
+        reroute(a_call(headers=headers), "server-1", Routing(calls=4, bindings=2))

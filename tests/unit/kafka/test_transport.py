@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.structs import ConsumerRecord
 
 from assay_stream.errors import InputError
@@ -72,6 +73,13 @@ def test_a_header_without_a_value_is_copied(bytes_max: int) -> None:
     copy = a_copy(b"x" * 100)
     null: Any = ("trace", None)
     assert fitting(copy._replace(headers=(null, *copy.headers)), bytes_max=bytes_max).headers[-1][0] != "trace"
+
+
+def test_a_copy_with_many_empty_headers_fits() -> None:
+    """Each takes some bytes beside its name and value, which a topic counts."""
+    copy = a_copy(b"x" * 100)
+    fitted = fitting(copy._replace(headers=(("", b""),) * LIMIT + copy.headers), bytes_max=LIMIT)
+    assert DefaultRecordBatchBuilder.estimate_size_in_bytes(fitted.key, fitted.value, list(fitted.headers)) < LIMIT
 
 
 class FullLog:
