@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, cast
 from unittest.mock import patch
 
-from assay_stream.detect import catalog, decoders, pages, reader, search
+from assay_stream.detect import catalog, decoders, pages, reader, rule_search, search
 from assay_stream.detect.decoders import View
 from assay_stream.detect.match import Match
 from assay_stream.detect.page import Page, Visit
@@ -41,13 +41,13 @@ def _decoded_of_then(self: Any, page: Page, *, is_blob: bool) -> Iterator[Match]
     visit = self._read(page)
     if is_blob:
         seen, level = page.seen, catalog.LEVELS["encoded_text"]
-        yield Match("encoded_text", level, seen, 0, len(seen), (page.raw,), self._place)
-        yield from self._as_it_stands(visit)
+        yield Match("encoded_text", level, seen, 0, len(seen), (page.raw,), self._rules.place)
+        yield from self._rules.as_it_stands(visit)
     else:
-        yield from self._by_words(visit)
+        yield from self._rules._by_words(visit)
 
 
-_as_it_stands = reader.Reader._as_it_stands
+_as_it_stands = rule_search.RuleSearch.as_it_stands
 
 
 def _as_it_stood(self: Any, visit: Visit, *, is_raw: bool = True) -> Iterator[Match]:
@@ -58,7 +58,7 @@ _RULES: dict[str, Any] = {
     # A disguise was undone once, what was respelt was held against words alone, and a search for blobs cost more.
     "assay_stream.detect.reader.hidden_views": _views_of_then,
     "assay_stream.detect.reader.Reader._decoded": _decoded_of_then,
-    "assay_stream.detect.reader.Reader._as_it_stands": _as_it_stood,
+    "assay_stream.detect.rule_search.RuleSearch.as_it_stands": _as_it_stood,
     "assay_stream.detect.reader._TELLTALES": dict.fromkeys(reader._WHOLE_VIEWS, frozenset()),
     "assay_stream.detect.decoders._RESPELT_BLOBS": {},
     "assay_stream.detect.decoders._UNITS_PER_BLOB": 0,
@@ -114,7 +114,7 @@ def decisions_of_then() -> Iterator[None]:
         for kind in ("list_cached_long", "instructions_added", "instructions_removed", "instructions_changed"):
             cast("dict[str, str]", KIND_TITLES).pop(kind)
         phrases = _phrases_of_then()
-        for module in (reader, search):
+        for module in (rule_search, search):
             stack.enter_context(patch.object(module, "phrase_filter", lambda: phrases))
         for place, rule in _RULES.items():
             stack.enter_context(patch(place, rule))
