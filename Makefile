@@ -86,8 +86,10 @@ debian: ## Install what some tests need of Debian, as root: Prometheus and Chrom
 	apt-get install -qq --yes --no-install-recommends prometheus chromium chromium-driver
 
 # They wait more than they compute, so three processes share two cores. The folders are named since collecting all takes 20 s.
+# Those in tests/adversary measure how long neighbours wait: they are alone on the machine.
 integration: $(VENV)/.ready .schemathesis-venv/.ready ## Tests on real Kafka brokers and real MCP servers.
-	$(BIN)/python -m pytest -q -n 3 --dist worksteal --durations=15 -m "(kafka or servers) and not chaos" tests/integration tests/adversary tests/conformance
+	$(BIN)/python -m pytest -q -n 3 --dist worksteal --durations=15 -m "(kafka or servers) and not chaos" tests/integration tests/conformance
+	$(BIN)/python -m pytest -q --durations=5 -m "kafka or servers" tests/adversary
 
 GATEWAYS := fastmcp litellm contextforge
 
