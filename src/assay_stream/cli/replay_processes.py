@@ -6,15 +6,16 @@ at most. One that dies, or has not been heard of for a while, ends the replay, a
 
 import fcntl
 import os
+import pickle
+import select
 import signal
+import struct
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Any
 
 from assay_stream.cli.processes import Refusal, fork_context, refusal_of
 from assay_stream.cli.sources import Source
@@ -33,43 +34,57 @@ _LOOKS_MAX = 12
 
 _SPOOLED, _APPLIED, _JOINED, _END, _REFUSED, _ALIVE = range(6)
 """What a message is."""
-_Send = Callable[[int, Any], None]
+_Send = Callable[[int, bytes], None]
+_HEADER = struct.Struct("!BI")
+"""What a message is, and how many bytes follow."""
 
 
-@dataclass(slots=True)
 class _Child:
-    process: BaseProcess
-    pipe: Connection
-    logs: list[Log]
+    """One of the processes, and what it says."""
 
-    def messages(self) -> Iterator[tuple[int, Any]]:
+    def __init__(self, process: BaseProcess, pipe: Connection) -> None:
+        self.process, self.pipe = process, pipe
+        self.logs: list[Log] = []
+        """Its logs, as it numbers them."""
+        self._poll = select.poll()
+        self._poll.register(pipe.fileno(), select.POLLIN)
+
+    def messages(self) -> Iterator[tuple[int, bytes]]:
         """Yield what the process says until its end.
 
         Raises:
             AssayStreamError: what its share was refused for.
             OperatingError: ``process_ended``.
         """
-        looks = 0
-        while looks < _LOOKS_MAX:
-            if not self.pipe.poll(_LOOK_S):
-                looks += 1
-                continue
-            looks = 0
-            try:
-                kind, content = self.pipe.recv()
-            except (EOFError, OSError):
-                raise _ended("one of the processes ended before its work was done") from None
+        while True:
+            kind, length = _HEADER.unpack(self._read(_HEADER.size))
+            content = self._read(length)
             if kind == _REFUSED:
-                made, code, message, path = content
+                made, code, message, path = pickle.loads(content)  # noqa: S301 - written by a process of ours
                 raise made(code, message, path=path)
             if kind == _END:
                 return
             if kind != _ALIVE:
                 yield kind, content
-        raise _ended("one of the processes has not been heard of for a minute")
 
     def blocks(self) -> Iterator[bytes]:
         return (content for _, content in self.messages())
+
+    def _read(self, length: int) -> bytes:
+        # Not by the connection, which would wait for ever for the rest of a message.
+        parts, looks = [], 0
+        while length:
+            if not self._poll.poll(_LOOK_S * 1_000):
+                looks += 1
+                if looks == _LOOKS_MAX:
+                    raise _ended("one of the processes has not been heard of for a minute")
+                continue
+            part = os.read(self.pipe.fileno(), length)
+            if not part:
+                raise _ended("one of the processes ended before its work was done")
+            parts.append(part)
+            length, looks = length - len(part), 0
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 @contextmanager
@@ -114,7 +129,7 @@ def _take_read(child: _Child, spool: AppliedSpool, too_long: TooLong) -> None:
             for record in applied_in(content):
                 spool.add(record)
             continue
-        counts, cut_lines = content
+        counts, cut_lines = pickle.loads(content)  # noqa: S301 - written by a process of ours
         child.logs = [log for log, _ in counts]
         spool.note(counts)
         for code, message in cut_lines:
@@ -137,7 +152,7 @@ def _start(source: Source, share: CallShare, checkpoint: ResumePoint | None, oth
     process = context.Process(target=work, daemon=True)
     process.start()
     writer.close()
-    return _Child(process, reader, [])
+    return _Child(process, reader)
 
 
 def _work(source: Source, share: CallShare, checkpoint: ResumePoint | None, pipe: Connection) -> None:
@@ -146,28 +161,31 @@ def _work(source: Source, share: CallShare, checkpoint: ResumePoint | None, pipe
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     lock = threading.Lock()
 
-    def send(kind: int, content: Any) -> None:
+    def send(kind: int, content: bytes = b"") -> None:
         try:
             with lock:
-                pipe.send((kind, content))
+                for part in (_HEADER.pack(kind, len(content)), content):
+                    left = memoryview(part)
+                    while left:
+                        left = left[os.write(pipe.fileno(), left) :]
         except OSError:
             os._exit(1)  # nobody reads any more
 
     def show_life() -> None:
         while not done.wait(_SIGN_OF_LIFE_S):
-            send(_ALIVE, None)
+            send(_ALIVE)
 
     done = threading.Event()
     threading.Thread(target=show_life, daemon=True).start()
     try:
         _send_share(source, share, checkpoint, send)
-        send(_END, None)
+        send(_END)
     except Exception as error:  # noqa: BLE001 - the end of the process
         refusal: Refusal | None = refusal_of(error)
         if refusal is None:
             traceback.print_exc()
             os._exit(1)
-        send(_REFUSED, refusal)
+        send(_REFUSED, pickle.dumps(refusal))
     done.set()
 
 
@@ -180,7 +198,7 @@ def _send_share(source: Source, share: CallShare, checkpoint: ResumePoint | None
                 send(_APPLIED, block)
         # Every process reads all lines: one of them tells of those that were cut.
         told = [(error.code, error.message) for error in cut_lines] if share.is_first else []
-        send(_SPOOLED, ([(log, spool.count(log)) for log in made.logs], told))
+        send(_SPOOLED, pickle.dumps(([(log, spool.count(log)) for log in made.logs], told)))
         if checkpoint is not None:
             made.resume_from(checkpoint)
         for block in joined_blocks(made.joined()):

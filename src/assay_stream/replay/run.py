@@ -20,7 +20,6 @@ from assay_stream.alerts.remembered import state_json, state_of
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.engine import EngineState
-from assay_stream.errors import InputError
 from assay_stream.files.log_spool import Log, LogSpool
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
@@ -30,6 +29,7 @@ from assay_stream.model.record import Origin, Output, Record, Role, made_of
 from assay_stream.registry import processor
 from assay_stream.registry.processor import Registry
 from assay_stream.registry.state import Bindings
+from assay_stream.replay.calls import joined_calls
 from assay_stream.replay.order import JoinedCalls, LogPosition, Merge, Placed
 
 _FINDING_TOPIC = "replay"
@@ -135,24 +135,20 @@ class Replay:
 
     def steps(self) -> Iterator[list[Output]]:
         """Yield what each record leads to, record by record; the last list belongs to the end."""
-        positions, done, server_ids, state = self._positions, self._done, self._server_ids, self._state
-        for placed in self._merge.read(dict(zip(self._merge.logs, positions, strict=True))):
-            time_ms, log, offset, record, event, latest_ms = placed
+        positions, done = self._positions, self._done
+        for placed, written in self._joined():
+            time_ms, log, offset, record, _, latest_ms = placed
             outputs: list[Output] = []
             self._time_us = time_us = time_ms * 1_000
             if time_us >= self._ticked_us + _TICK_US:
                 self._ticked_us = time_us
                 self._tick(time_us, outputs)
-            if event is None:
+            if written is None:
                 self._follow(self._register(record), outputs)
-            elif isinstance(event, list):
-                self._follow(event, outputs)
-            elif server_ids is None or _is_of(placed, server_ids):
-                written = engine.process(state, record, event)
-                if len(written) == 1:
-                    outputs += written  # evidence, or the rejected copy: most calls
-                else:
-                    self._follow(written, outputs)
+            elif len(written) == 1:
+                outputs += written  # evidence, or the rejected copy: most calls
+            else:
+                self._follow(written, outputs)
             positions[log] = made_of(LogPosition, (offset, latest_ms))
             done[log] += 1
             yield outputs
@@ -168,16 +164,10 @@ class Replay:
 
     def joined(self) -> Iterator[tuple[Placed, list[Output]]]:
         """Yield each call in its place and what the join writes for it: evidence and findings, without alerts."""
-        server_ids, state = self._server_ids, self._state
-        for placed in self._merge.read(dict(zip(self.logs, self._positions, strict=True))):
-            event = placed.read
-            if event is None:
+        for placed, written in self._joined():
+            if written is None:
                 self._register(placed.record)
-            elif isinstance(event, list):
-                raise AssertionError("these calls are joined already")
             else:
-                is_wanted = server_ids is None or _is_of(placed, server_ids)
-                written = engine.process(state, placed.record, event) if is_wanted else []
                 yield placed, written
 
     def advance_time(self, until_us: int) -> Iterator[list[Output]]:
@@ -193,6 +183,11 @@ class Replay:
             outputs: list[Output] = []
             self._tick(time_us, outputs)
             yield outputs
+
+    def _joined(self) -> Iterator[tuple[Placed, list[Output] | None]]:
+        """Yield the records in order: a call with what the join writes for it, any other with ``None``."""
+        placed = self._merge.read(dict(zip(self.logs, self._positions, strict=True)))
+        return joined_calls(self._state.join, placed, self._server_ids)
 
     def _register(self, record: Record) -> list[Output]:
         """Apply a snapshot or control record and the facts of its registry; return everything else it writes."""
@@ -256,14 +251,6 @@ def spooled(records: Iterable[Record]) -> LogSpool:
         spool.close()
         raise
     return spool
-
-
-def _is_of(placed: Placed, server_ids: Collection[str]) -> bool:
-    """Tell whether a call is to one of some servers, by its key where it is refused."""
-    if placed.read is None or isinstance(placed.read, InputError | list):
-        key = placed.record.key
-        return key is not None and key.decode("utf-8", "replace") in server_ids
-    return placed.read.server_id in server_ids
 
 
 def _a_tick(time_us: int, offset: int) -> Record:
