@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable
+from datetime import timedelta
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any, NamedTuple
@@ -29,10 +30,13 @@ from assay_stream.model.record import Origin, Record, Role
 from assay_stream.registry.state import Bindings
 from bench.results import write_line
 from bench.synthetic import calls, facts
+from tests.support.fleet import START, a_listing
 
 _BATCH = 1_000
 _WARM_UP_CALLS = 20_000
 _ZIPF_EXPONENT = 1.1
+_REGISTRY_WARM_UP = 2
+"""Lists of each observer before a registry is measured."""
 
 
 class Joined(NamedTuple):
@@ -89,6 +93,44 @@ def one_size(servers: int, observers: int, lists: int, count: int, folder: Path 
         "evidence_bytes": evenly.evidence_bytes,
         "state_mib_after_calls": (memory().rss - before_bytes) / 2**20,
     }
+
+
+def one_registry(observers: int, lists: int) -> dict[str, Any]:
+    """Return what a registry of one server costs after repeated lists, as it keeps them while it works.
+
+    Args:
+        observers: how many observe the server, in turn.
+        lists: lists that each of these has seen, all the same.
+    """
+    gc.set_threshold(50_000, 50, 100)  # as the worker does
+    state = EngineState(producer=Producer(version="bench"))
+    for number in range(_REGISTRY_WARM_UP):
+        _registry_round(state, observers, number)
+    gc.collect()
+    before_bytes = psutil.Process().memory_info().rss
+    rounds = [_registry_round(state, observers, number) for number in range(_REGISTRY_WARM_UP, lists)]
+    gc.collect()
+    count = observers * (lists - _REGISTRY_WARM_UP)
+    return {
+        "observers": observers,
+        "lists": observers * lists,
+        "state_mib": (psutil.Process().memory_info().rss - before_bytes) / 2**20,
+        "us_per_list": sum(rounds) / count * 1e6,
+    }
+
+
+def _registry_round(state: EngineState, observers: int, number: int) -> float:
+    """Let each observer see the list once more, and return the CPU seconds that it took."""
+    cpu_s = 0.0
+    for observer in range(observers):
+        at = START + timedelta(seconds=number * observers + observer)
+        offset = number * observers + observer
+        _, key, value = a_listing(0, observer, 0, offset, at)
+        record = Record(Role.SNAPSHOTS, Origin("mcp.tools.list", 0, offset), key, value)
+        started_s = time.process_time()
+        engine.process(state, record)
+        cpu_s += time.process_time() - started_s
+    return cpu_s
 
 
 def _load(state: EngineState, written: Iterable[tuple[bytes, bytes]]) -> tuple[int, int, float]:
@@ -153,16 +195,23 @@ def main() -> None:
     parser.add_argument(
         "--shelved", type=int, nargs="*", default=[10, 20], help="servers of 250 observers with 512 lists, on disk"
     )
+    parser.add_argument(
+        "--registry", type=int, nargs="*", default=[8, 64, 512], help="lists of each of 100 observers, in a registry"
+    )
     parser.add_argument("--calls", type=int, default=100_000)
     parser.add_argument("--json", type=Path, help="append the result to this file")
     parser.add_argument(
         "--one", type=int, nargs=3, help="servers, observers of each and lists of these: this size only"
     )
     parser.add_argument("--shelf", type=Path, help="with --one: the folder for older lists")
+    parser.add_argument("--one-registry", type=int, nargs=2, help="observers and lists of each: this registry only")
     arguments = parser.parse_args()
     if arguments.one is not None:
         servers, observers, lists = arguments.one
         print(orjson.dumps(one_size(servers, observers, lists, arguments.calls, arguments.shelf)).decode())
+        return
+    if arguments.one_registry is not None:
+        print(orjson.dumps(one_registry(*arguments.one_registry)).decode())
         return
     sizes = [("servers", count, 2, 1) for count in arguments.servers]
     sizes += [("observers", 1_000, count, 1) for count in arguments.observers]
@@ -173,10 +222,18 @@ def main() -> None:
         command += ["--one", str(servers), str(observers), str(lists)]
         if curve == "shelved":
             command += ["--shelf", gettempdir()]
-        done = subprocess.run([sys.executable, *command], capture_output=True, check=True)
-        found = {"bench": "state", "curve": curve, **orjson.loads(done.stdout)}
-        print(orjson.dumps(found).decode(), flush=True)
-        write_line(arguments.json, found)
+        _measured(curve, command, arguments.json)
+    for count in arguments.registry:
+        command = ["-m", "bench.bench_state", "--one-registry", "100", str(count)]
+        _measured("registry", command, arguments.json)
+
+
+def _measured(curve: str, command: list[str], file: Path | None) -> None:
+    """Run one size in a child process, and write its line."""
+    done = subprocess.run([sys.executable, *command], capture_output=True, check=True)
+    found = {"bench": "state", "curve": curve, **orjson.loads(done.stdout)}
+    print(orjson.dumps(found).decode(), flush=True)
+    write_line(file, found)
 
 
 if __name__ == "__main__":

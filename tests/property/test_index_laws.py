@@ -12,9 +12,10 @@ from assay_stream.model.facts import Rejection, Seen
 from assay_stream.model.fields import Subject
 from assay_stream.model.record import Origin, Record
 from assay_stream.registry.fleet import Fleet
-from assay_stream.registry.observations import Observations
+from assay_stream.registry.observations import Observations, _Numbered, _Rows
+from assay_stream.registry.runs import Shared, shared_by
 from assay_stream.registry.server import ServerBindings
-from assay_stream.registry.timeline import AFTER_ALL_US
+from assay_stream.registry.timeline import AFTER_ALL_US, BEFORE_ALL_US
 from tests.property.test_registry_laws import LIMITS, SERVERS, a_state, histories
 
 
@@ -58,11 +59,29 @@ def test_an_index_that_was_kept_up_to_date_equals_one_that_is_built_anew(history
         assert anew.catalogues_in_force() == server.fleet.catalogues_in_force()
         server.fleet.forget_changes()
         assert vars(anew) == vars(server.fleet)
-        assert vars(Observations(observations_of(server))) == vars(server.observations)
+        assert content(Observations(observations_of(server))) == content(server.observations)
 
 
-def _last(observations: list[Seen]) -> Seen | None:
-    return observations[-1] if observations else None
+def content(index: Observations) -> dict[str, object]:
+    """All that an index holds, whatever numbers stand for it."""
+    return {name: _plain(value) for name, value in vars(index).items()}
+
+
+def _plain(value: object) -> object:
+    match value:
+        case dict():
+            return {key: _plain(each) for key, each in value.items()}
+        case _Rows():
+            positions = [value[index] for index in range(len(value))]
+            return [*zip(positions, value.since((BEFORE_ALL_US, Origin("", 0, 0))), strict=True)]
+        case _Numbered():
+            return {shared for shared in value.shared if shared is not None}
+        case _:
+            return value
+
+
+def _last(observations: list[Seen]) -> Shared | None:
+    return shared_by(observations[-1]) if observations else None
 
 
 @given(histories(), LIMITS)

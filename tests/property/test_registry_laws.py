@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import orjson
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ from assay_stream.model.envelope import Producer
 from assay_stream.model.evidence import Scope, Unbound
 from assay_stream.model.fields import ITEM_SUBJECTS
 from assay_stream.model.record import OBSERVER_HEADER, Origin, Output, Record, Role
+from assay_stream.registry import sightings
 from assay_stream.registry.as_of import Binding, bind
 from assay_stream.registry.state import Bindings
 
@@ -228,6 +230,16 @@ def test_a_restored_registry_goes_on_as_if_it_had_never_stopped(
 def test_the_same_history_gives_the_same_outputs(history: list[Record], limits: Limits) -> None:
     """Two registries that read the same records write the same records."""
     assert run(a_state(limits), history) == run(a_state(limits), history)
+
+
+@given(histories(), LIMITS)
+def test_packed_lists_give_the_same_outputs(history: list[Record], limits: Limits) -> None:
+    """To the byte: a registry finds the same in runs of two as in lists that it keeps as they are."""
+    plain = a_state(limits)
+    plain.registry.ledger.bindings._packed_lists = False
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sightings, "_ROWS_MAX", 2)
+        assert run(a_state(limits), history) == run(plain, history)
 
 
 @given(histories(announced=False), st.data())

@@ -112,15 +112,14 @@ def _is_as_written(value: Any, text: bytes, limits: Limits) -> bool:
 
 def _writer_depth_max() -> int:
     """Return how many nested containers ``orjson`` writes, which is its own constant."""
-    depth = 0
-    value: list[Any] = [0]
-    while depth < _PROBED_DEPTH_MAX:
+    value: list[Any] = []
+    for depth in range(_PROBED_DEPTH_MAX):
         try:
             orjson.dumps(value)
         except orjson.JSONEncodeError:
-            break
-        depth, value = depth + 1, [value]
-    return depth
+            return depth
+        value = [value]
+    return _PROBED_DEPTH_MAX
 
 
 _WRITER_DEPTH_MAX: Final = _writer_depth_max()

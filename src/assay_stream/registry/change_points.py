@@ -33,7 +33,7 @@ def change_points(
         names = server.observers
     else:
         # Without a control record at or after it only what was observed since is a change point.
-        names = dict.fromkeys(seen.observer_id for seen in server.observations.since(since))
+        names = server.observations.observers_since(since)
     for name in names:
         for seen, end in server.observers[name].in_force_since(since):
             if not server.in_force(seen, max(seen.time_us, since[0])):

@@ -3,50 +3,153 @@
 Without it each question takes time in the number of observers or the length of history, and both are up to whoever
 writes observations. The index follows from the observations alone: it is built on first use and kept up to date, so
 that a restart builds what was there. A process that never asks, such as a join, never builds it.
+
+An observation is a row of three numbers: its time, its offset, and which of the known ``Shared`` it has. So a list that
+repeats another adds bytes, not objects, and an answer is what the observation shares with others, not its id.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from array import array
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from assay_stream.model.facts import Rejection, Seen
 from assay_stream.model.fields import ITEM_SUBJECTS, Subject
-from assay_stream.model.record import Position
-from assay_stream.registry.timeline import back_from, position_of
+from assay_stream.model.record import Origin, Position
+from assay_stream.registry.runs import Shared, shared_by
+from assay_stream.registry.timeline import position_of
 
 _Place = tuple[str, int]
 _Key = TypeVar("_Key")
+
+
+class _Numbered:
+    """What observations share, numbered while an observation has it."""
+
+    __slots__ = ("_counts", "_free", "_numbers", "shared")
+
+    def __init__(self) -> None:
+        self.shared: list[Shared | None] = []
+        self._numbers: dict[Shared, int] = {}
+        self._counts = array("Q")
+        self._free: list[int] = []
+
+    def take(self, shared: Shared) -> int:
+        """Return the number for another observation."""
+        number = self._numbers.get(shared)
+        if number is None:
+            if self._free:
+                number = self._free.pop()
+                self.shared[number] = shared
+            else:
+                number = len(self.shared)
+                self.shared.append(shared)
+                self._counts.append(0)
+            self._numbers[shared] = number
+        self._counts[number] += 1
+        return number
+
+    def number_of(self, shared: Shared) -> int:
+        return self._numbers[shared]
+
+    def give_back(self, number: int) -> None:
+        """Forget an observation that has a number, and the number with the last of them."""
+        self._counts[number] -= 1
+        shared = self.shared[number]
+        if not self._counts[number] and shared is not None:
+            del self._numbers[shared]
+            self.shared[number] = None
+            self._free.append(number)
+
+    def at(self, number: int) -> Shared:
+        shared = self.shared[number]
+        if shared is None:
+            raise AssertionError("a row has a number that was taken for it")
+        return shared
+
+
+class _Rows:
+    """Some observations in the order of their positions."""
+
+    __slots__ = ("_kinds", "_numbered", "_offsets", "_times")
+
+    def __init__(self, numbered: _Numbered) -> None:
+        self._numbered = numbered
+        self._times = array("q")
+        self._offsets = array("q")
+        self._kinds = array("I")
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    def __getitem__(self, index: int) -> Position:
+        shared = self._numbered.at(self._kinds[index])
+        return self._times[index], Origin(shared.topic, shared.partition, self._offsets[index])
+
+    def add(self, position: Position, kind: int) -> None:
+        index = len(self)
+        if index and self[-1] > position:
+            index = bisect_left(self, position)
+        self._times.insert(index, position[0])
+        self._offsets.insert(index, position[1].offset)
+        self._kinds.insert(index, kind)
+
+    def remove(self, position: Position, kind: int) -> None:
+        index = bisect_left(self, position)
+        while self._kinds[index] != kind:
+            index += 1
+        del self._times[index], self._offsets[index], self._kinds[index]
+
+    def before(self, position: Position) -> int:
+        """Return how many stand before a position."""
+        return len(self) if not len(self) or self[-1] < position else bisect_left(self, position)
+
+    def back_from(self, position: Position) -> Iterator[Shared]:
+        """Yield those before a position, newest first."""
+        for index in reversed(range(self.before(position))):
+            yield self._numbered.at(self._kinds[index])
+
+    def since(self, position: Position) -> Iterator[Shared]:
+        """Yield those at or after a position."""
+        for index in range(self.before(position), len(self)):
+            yield self._numbered.at(self._kinds[index])
+
+    @property
+    def latest_us(self) -> int:
+        """Event time of the latest one."""
+        return self._times[-1]
 
 
 class Observations:
     """The observations of one server by anybody, in order; a position is that of an observation."""
 
     def __init__(self, observations: Iterable[Seen]) -> None:
-        self._all: list[Seen] = []
-        self._of_rights: dict[str | None, list[Seen]] = {}
-        self._stating: dict[Subject, list[Seen]] = {}
-        self._complete: dict[str, list[Seen]] = {}
-        self._of_place: dict[_Place, list[Seen]] = {}
-        self._offsets: dict[_Place, list[int]] = {}
+        self._numbered = _Numbered()
+        self._all = _Rows(self._numbered)
+        self._of_rights: dict[str | None, _Rows] = {}
+        self._stating: dict[Subject, _Rows] = {}
+        self._complete: dict[str, _Rows] = {}
+        self._of_place: dict[_Place, _Rows] = {}
+        self._offsets: dict[_Place, array[int]] = {}
         self._uses: Counter[tuple[str, str]] = Counter()
         for seen in sorted(observations, key=position_of):
             self.add(seen)
 
     def add(self, seen: Seen) -> None:
-        for entries in self._lists_of(seen):
-            if entries and entries[-1].position > seen.position:
-                insort(entries, seen, key=position_of)
-            else:
-                entries.append(seen)
-        insort(self._offsets.setdefault(seen.origin[:2], []), seen.origin.offset)
+        kind = self._numbered.take(shared_by(seen))
+        for rows in self._rows_of(seen):
+            rows.add(seen.position, kind)
+        offsets = self._offsets.setdefault(seen.origin[:2], array("q"))
+        offsets.insert(bisect_left(offsets, seen.origin.offset), seen.origin.offset)
         self._uses.update(_uses_of(seen))
 
     def remove(self, seen: Seen) -> None:
-        for entries in self._lists_of(seen):
-            del entries[bisect_left(entries, seen.position, key=position_of)]
+        kind = self._numbered.number_of(shared_by(seen))
+        for rows in self._rows_of(seen):
+            rows.remove(seen.position, kind)
         place = seen.origin[:2]
         offsets = self._offsets[place]
         del offsets[bisect_left(offsets, seen.origin.offset)]
@@ -58,6 +161,7 @@ class Observations:
             drop_empty(self._stating, subject)
         for use in _uses_of(seen):
             take_one(self._uses, use)
+        self._numbered.give_back(kind)
 
     def __len__(self) -> int:
         return len(self._all)
@@ -70,49 +174,60 @@ class Observations:
     @property
     def latest_us(self) -> int:
         """Event time of the latest observation, 0 where there is none."""
-        return self._all[-1].time_us if self._all else 0
+        return self._all.latest_us if len(self._all) else 0
 
-    def back_from(self, position: Position) -> Iterator[Seen]:
-        return back_from(self._all, position)
+    def back_from(self, position: Position) -> Iterator[Shared]:
+        """Yield what the observations before a position share with others, newest first."""
+        return self._all.back_from(position)
 
-    def back_under_rights(self, position: Position, auth_context: str | None) -> Iterator[Seen]:
-        return back_from(self._of_rights.get(auth_context, []), position)
+    def back_under_rights(self, position: Position, auth_context: str | None) -> Iterator[Shared]:
+        """Yield the same of those under some rights."""
+        return _back_from(self._of_rights.get(auth_context), position)
 
-    def back_stating(self, position: Position, subject: Subject) -> Iterator[Seen]:
-        """Yield the observations before a position that state prompts, or templates, newest first."""
-        return back_from(self._stating.get(subject, []), position)
+    def back_stating(self, position: Position, subject: Subject) -> Iterator[Shared]:
+        """Yield the same of those that state prompts, or templates."""
+        return _back_from(self._stating.get(subject), position)
 
-    def since(self, position: Position) -> Sequence[Seen]:
-        """Return the observations at or after a position."""
-        return self._all[bisect_left(self._all, position, key=position_of) :]
+    def observers_since(self, position: Position) -> Iterable[str]:
+        """Return who observed anything at or after a position, each once."""
+        return dict.fromkeys(shared.observer_id for shared in self._all.since(position))
 
     def was_shown_complete(self, catalogue: str, position: Position) -> bool:
         """Tell whether a complete list with this catalogue was observed before a position."""
-        return next(back_from(self._complete.get(catalogue, []), position), None) is not None
+        rows = self._complete.get(catalogue)
+        return rows is not None and rows[0] < position
 
     def all_before(self, rejection: Rejection) -> bool:
         """Tell whether a rejection came after every observation."""
         own = rejection.origin[:2]
         return all(
-            self._offsets[place][-1] < rejection.origin.offset
-            if place == own
-            else entries[-1].time_us <= rejection.time_us
-            for place, entries in self._of_place.items()
+            self._offsets[place][-1] < rejection.origin.offset if place == own else rows.latest_us <= rejection.time_us
+            for place, rows in self._of_place.items()
         )
 
     def uses(self, kind: str, digest: str) -> bool:
         """Tell whether an observation names a ``catalogue``, ``signatures``, or a list of a ``Subject``."""
         return (kind, digest) in self._uses
 
-    def _lists_of(self, seen: Seen) -> Iterator[list[Seen]]:
+    def _rows_of(self, seen: Seen) -> Iterator[_Rows]:
         yield self._all
-        yield self._of_rights.setdefault(seen.auth_context, [])
-        yield self._of_place.setdefault(seen.origin[:2], [])
+        yield self._made(self._of_rights, seen.auth_context)
+        yield self._made(self._of_place, seen.origin[:2])
         for subject in ITEM_SUBJECTS:
             if seen.listed(subject) is not None:
-                yield self._stating.setdefault(subject, [])
+                yield self._made(self._stating, subject)
         if seen.completeness == "complete":
-            yield self._complete.setdefault(seen.catalogue, [])
+            yield self._made(self._complete, seen.catalogue)
+
+    def _made(self, rows: dict[_Key, _Rows], key: _Key) -> _Rows:
+        found = rows.get(key)
+        if found is None:
+            found = rows[key] = _Rows(self._numbered)
+        return found
+
+
+def _back_from(rows: _Rows | None, position: Position) -> Iterator[Shared]:
+    return iter(()) if rows is None else rows.back_from(position)
 
 
 def take_one(counts: Counter[_Key], key: _Key) -> None:

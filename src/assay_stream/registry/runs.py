@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 import orjson
 
 from assay_stream.model.facts import Seen
-from assay_stream.model.fields import Completeness
+from assay_stream.model.fields import Completeness, Subject
 from assay_stream.model.record import Origin
 from assay_stream.model.run_facts import SeenRun
 
@@ -59,6 +59,16 @@ class Shared(NamedTuple):
     hidden: tuple[tuple[str, str], ...]
     attributed: bool
     rationed: bool
+
+    def listed(self, subject: Subject) -> str | None:
+        """Return the digest of what is stated beside the tools, as ``Seen.listed``."""
+        match subject:
+            case Subject.PROMPT:
+                return self.prompts
+            case Subject.TEMPLATE:
+                return self.templates
+            case _:
+                return self.instructions
 
     def seen(self, row: Row) -> Seen:
         time_us, offset, snapshot_id = row

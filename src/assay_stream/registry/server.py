@@ -81,12 +81,14 @@ class ServerBindings:
 
     Args:
         bound: the bound that the answers of many servers share.
-        packed_lists: whether observations are packed, for who asks about few of them, and is asked for snapshot ids.
+        indexed_ids: whether snapshot ids are looked up, as a join does for each call.
+        packed_lists: whether observations are packed; as they are they take more memory and give the same answers.
         shelf: where packed observations are put, ``None`` for memory.
     """
 
     __slots__ = (
         "_fleet",
+        "_is_packed",
         "_numbered",
         "_observations",
         "_shelf",
@@ -108,7 +110,12 @@ class ServerBindings:
     )
 
     def __init__(
-        self, bound: AnswerBound | None = None, *, packed_lists: bool = True, shelf: Shelf | None = None
+        self,
+        bound: AnswerBound | None = None,
+        *,
+        indexed_ids: bool = True,
+        packed_lists: bool = True,
+        shelf: Shelf | None = None,
     ) -> None:
         self.partitions: set[int] = set()
         """Partitions of the binding topic that hold facts of it: more than one where a producer misroutes."""
@@ -122,7 +129,8 @@ class ServerBindings:
         self.catalogues: dict[str, Catalogue] = {}
         self.observers: dict[str, Timeline] = {}
         self._numbered: list[Timeline] = []
-        self._snapshots = SnapshotIndex() if packed_lists else None
+        self._snapshots = SnapshotIndex() if indexed_ids else None
+        self._is_packed = packed_lists
         self._shelf = shelf
         self.endings = Endings()
         self.formers = FormerTools()
@@ -261,7 +269,7 @@ class ServerBindings:
     def timeline(self, observer_id: str) -> Timeline:
         found = self.observers.get(observer_id)
         if found is None:
-            entries = PlainSightings() if self._snapshots is None else PackedSightings(self._shelf)
+            entries = PackedSightings(self._shelf) if self._is_packed else PlainSightings()
             found = self.observers[observer_id] = Timeline(entries, len(self._numbered))
             self._numbered.append(found)
         return found
@@ -291,7 +299,7 @@ class ServerBindings:
         """Tell whether any observer was ever shown a definition under a name, as far as history is kept."""
         return self.fleet.is_known(tool_name) or tool_name in self.formers
 
-    def catalogue_of(self, seen: Seen) -> Catalogue:
+    def catalogue_of(self, seen: Seen | Shared) -> Catalogue:
         """Return the catalogue that an observation saw."""
         found = self.catalogues.get(seen.catalogue)
         return _lost("catalogue", seen.catalogue) if found is None else found

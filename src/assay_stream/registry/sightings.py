@@ -1,14 +1,14 @@
 """Observations in few bytes: an observer that sees the same again adds a row of text, not objects.
 
 The latest observation stays as it is. Older ones stand in runs (``registry.runs``); each is made anew when it is asked
-for. A join keeps its observations like this.
+for. ``PlainSightings`` are what laws hold them against.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import overload
 
 from assay_stream.model.facts import Seen
@@ -45,11 +45,15 @@ def _row_time(row: Row) -> int:
 
 
 class PlainSightings(list[Seen]):
-    """Observations as they are: for whoever looks at all of them with every record, as a registry does."""
+    """Observations as they are."""
 
     def append_rows(self, shared: Shared, rows: list[Row]) -> None:
         """Add observations that come after all others, in their order."""
         self.extend(map(shared.seen, rows))
+
+    def starting_at(self, index: int) -> Iterator[Seen]:
+        """Yield the observations from a place on."""
+        return islice(self, index, None)
 
     def index_of(self, origin: Origin) -> int | None:
         """Return the place of the observation with this origin."""
@@ -124,6 +128,15 @@ class PackedSightings:
         number, within = self._place(index)
         run = self._runs[number]
         return run.shared.seen(run.rows(self._shelf)[within])
+
+    def starting_at(self, index: int) -> Iterator[Seen]:
+        """Yield the observations from a place on."""
+        for run in self._runs:
+            if index < run.count:
+                yield from map(run.shared.seen, run.rows(self._shelf)[index:])
+            index = max(0, index - run.count)
+        if not index and self._latest is not None:
+            yield self._latest
 
     def append(self, seen: Seen) -> None:
         """Add an observation that comes after all others."""

@@ -125,6 +125,9 @@ class Timeline:
         return self._entries.named(snapshot_id)
 
     def at(self, time_us: int) -> Sequence[Seen]:
+        latest = self.latest
+        if latest is None or latest.time_us < time_us:
+            return ()
         first = bisect_left(self._entries, time_us, key=_time)
         return self._entries[first : bisect_right(self._entries, time_us, key=_time)]
 
@@ -153,7 +156,13 @@ class Timeline:
         return [seen for seen in entries if seen.position < position]
 
     def back_from(self, position: Position) -> Iterator[Seen]:
-        return back_from(self._entries, position)
+        """Yield the observations before a position, newest first."""
+        latest = self.latest
+        if latest is None or latest.position < position:
+            return self.newest_first()
+        entries = self._entries
+        before = bisect_left(entries, position, key=position_of)
+        return (entries[index] for index in reversed(range(before)))
 
     def newest_first(self) -> Iterator[Seen]:
         return reversed(self._entries)
@@ -164,14 +173,24 @@ class Timeline:
 
     def in_force_since(self, position: Position) -> Iterator[tuple[Seen, Position | None]]:
         """Yield what was in force at a position and after it, each with the position at which its force ended."""
+        latest = self.latest
+        if latest is None or latest.position <= position:
+            yield from () if latest is None else ((latest, None),)
+            return
         entries = self._entries
         first = max(0, bisect_right(entries, position, key=position_of) - 1)
-        for index in range(first, len(entries)):
-            end = entries[index + 1].position if index + 1 < len(entries) else None
-            yield entries[index], end
+        later = entries.starting_at(first)
+        seen = next(later)
+        for following in later:
+            yield seen, following.position
+            seen = following
+        yield seen, None
 
     def first_after(self, position: Position) -> Seen | None:
         """Return the earliest observation after a position."""
+        latest = self.latest
+        if latest is None or latest.position <= position:
+            return None
         index = bisect_right(self._entries, position, key=position_of)
         return self._entries[index] if index < len(self._entries) else None
 
@@ -210,13 +229,6 @@ def _triples(entries: Iterable[Seen]) -> Iterator[tuple[Seen, Seen, Seen]]:
     """Yield each entry that has neighbours between these."""
     for (older, seen), (_, newer) in pairwise(pairwise(entries)):
         yield older, seen, newer
-
-
-def back_from(entries: Sequence[Seen] | Sightings, position: Position) -> Iterator[Seen]:
-    """Yield those of some sorted observations that stand before a position, newest first."""
-    is_latest = bool(entries) and entries[-1].position < position
-    for index in reversed(range(len(entries) if is_latest else bisect_left(entries, position, key=position_of))):
-        yield entries[index]
 
 
 def _same_tools(one: Seen, other: Seen) -> bool:

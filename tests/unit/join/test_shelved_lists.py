@@ -47,7 +47,7 @@ def evidence_of(view: Bindings) -> list[bytes | None]:
 @pytest.fixture(scope="module")
 def plain() -> list[bytes | None]:
     """The evidence of a join that keeps lists as they are."""
-    return evidence_of(Bindings(keep_definitions=True))
+    return evidence_of(Bindings(packed_lists=False))
 
 
 def test_packed_lists_give_the_same_evidence(plain: list[bytes | None]) -> None:

@@ -49,7 +49,7 @@ def test_more_observers_than_an_entry_can_tell_apart_are_all_candidates(monkeypa
 
 def test_what_is_gone_is_collected() -> None:
     """Lists that come and go for ever do not make the index grow."""
-    server = ServerBindings(packed_lists=True)
+    server = ServerBindings()
     facts = [seen("alice", number, "one", offset=number) for number in range(_COUNT)]
     for number, fact in enumerate(facts):
         server.see(fact)
@@ -64,7 +64,7 @@ def test_what_is_gone_is_collected() -> None:
 def test_colliding_hashes_change_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever chose ids with one hash gets each list by its own id only."""
     monkeypatch.setattr(snapshot_index, "_first_entry", lambda _: 0)
-    server = ServerBindings(packed_lists=True)
+    server = ServerBindings()
     facts = [seen(f"observer-{number}", number, "one", offset=number) for number in range(200)]
     for fact in facts:
         server.see(fact)
