@@ -37,6 +37,13 @@ ARCHIVE_DECODED_BYTES_MAX = 64 * 1024 * 1024 * 1024
 """One archive of lines, decompressed: some fifty million records. Archives are read line by line, so this bounds
 time, not memory."""
 
+CALLS_TOGETHER_MAX = 16
+"""Calls that a replay or ``verify`` joins at a time. More gain nothing: what is written has left the caches of the
+processor before it is used."""
+
+CALLS_TOGETHER_BYTES_MAX = 1024 * 1024
+"""Bytes of these, with their evidence where there is some."""
+
 LINE_BYTES_MAX = 20 * 1024 * 1024
 """One line of an archive. The largest record of any topic has 9 MiB (an input record and the headers of its
 rejection); as a record line it takes at most twice that, in escapes or base64, and its place in the log."""

@@ -5,12 +5,11 @@ from itertools import compress
 
 from assay_stream.errors import InputError
 from assay_stream.join.processor import Join, process_calls
+from assay_stream.limits.files import CALLS_TOGETHER_BYTES_MAX, CALLS_TOGETHER_MAX
 from assay_stream.model.cloudevents import Call
 from assay_stream.model.record import Output
 from assay_stream.replay.order import Placed
 
-_TOGETHER_MAX, _TOGETHER_BYTES_MAX = 16, 1_024 * 1_024
-"""More at a time gains nothing: what is written has left the caches of the processor before it is used."""
 _Calls = list[tuple[Placed, Call | InputError]]
 
 
@@ -34,7 +33,7 @@ def joined_calls(
             continue
         calls.append((placed, event))
         size_bytes += len(placed.record.value or b"")
-        if len(calls) >= _TOGETHER_MAX or size_bytes >= _TOGETHER_BYTES_MAX:
+        if len(calls) >= CALLS_TOGETHER_MAX or size_bytes >= CALLS_TOGETHER_BYTES_MAX:
             yield from _written(join, calls, server_ids)
             calls, size_bytes = [], 0
     yield from _written(join, calls, server_ids)

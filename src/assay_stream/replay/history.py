@@ -64,9 +64,10 @@ class History:
 
     def note(self, origin: Origin) -> None:
         """Remember that there is a record at a place, whatever it carries."""
-        place = origin[:2]
-        first, last = self.ranges.get(place, (origin.offset, origin.offset))
-        self.ranges[place] = (min(first, origin.offset), max(last, origin.offset))
+        topic, number, offset = origin
+        first, last = self.ranges.get((topic, number), (offset, offset))
+        if not first <= offset < last:
+            self.ranges[topic, number] = (min(first, offset), max(last, offset))
 
 
 def history_of(read: Callable[[], Iterable[Record]], *, home_partitions: int | None = None) -> History:

@@ -18,6 +18,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from assay_stream.files.archive_manifest import PartitionPlace
+from assay_stream.limits.files import CALLS_TOGETHER_BYTES_MAX, CALLS_TOGETHER_MAX
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.verify.evidence import EvidenceSelection, Recorded
 from assay_stream.verify.pairing import CALLS, Offsets, Pairing, paired
@@ -158,11 +159,10 @@ def judged(
     """
     pairing = Pairing(CALLS) if pairing is None else pairing
     found = paired(evidence, calls, pairing, keep=coverage.asks if keep is None else keep)
-    for given, call in chain(found, pairing.rest()):
+    for pairs, given, call in _some_at_a_time(chain(found, pairing.rest())):
+        yield from verifier.check(pairs)
         judgement = None
-        if given is not None and call is not None:
-            judgement = verifier.check(given, call)
-        elif given is not None:
+        if given is not None:
             judgement = verifier.repeated(given) if pairing.is_paired(given.call) else verifier.without_call(given)
         elif call is not None and coverage.lacks(call.origin):
             expected = verifier.expected(call)
@@ -172,6 +172,25 @@ def judged(
             yield judgement
         if verifier.must_settle:
             yield from verifier.settle(applied(verifier.servers_in_doubt()))
+
+
+def _some_at_a_time(
+    found: Iterable[tuple[Recorded | None, Record | None]],
+) -> Iterator[tuple[list[tuple[Recorded, Record]], Recorded | None, Record | None]]:
+    """Yield pairs in a row together, and with them what comes alone behind them, if that ends the row."""
+    pairs: list[tuple[Recorded, Record]] = []
+    size_bytes = 0
+    for given, call in found:
+        if given is None or call is None:
+            yield pairs, given, call
+        else:
+            pairs.append((given, call))
+            size_bytes += len(given.value) + len(call.value or b"")
+            if len(pairs) < CALLS_TOGETHER_MAX and size_bytes < CALLS_TOGETHER_BYTES_MAX:
+                continue
+            yield pairs, None, None
+        pairs, size_bytes = [], 0
+    yield pairs, None, None
 
 
 def _selected(

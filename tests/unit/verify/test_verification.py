@@ -220,8 +220,7 @@ def test_a_record_of_the_log_has_its_key_time_headers_and_partition() -> None:
         (False, record._replace(headers=())),
         (False, record._replace(origin=place._replace(partition=1))),
     ):
-        judgement = verifier.check(of_record(candidate), call)
-        assert judgement is not None
+        [judgement] = verifier.check([(of_record(candidate), call)])
         assert (judgement.codes == ()) is right
         assert right or judgement.codes == ("record_differs",)
 
