@@ -29,9 +29,10 @@ from assay_stream.model.partition import home_of
 from assay_stream.model.record import Record
 from assay_stream.model.run_facts import RunCut, SeenRun
 from assay_stream.model.wire import FactKey, origin_of_key
+from assay_stream.registry.answers import AnswerBound
 from assay_stream.registry.applied_runs import apply_list, forget_list
 from assay_stream.registry.runs import Shelf
-from assay_stream.registry.server import AnswerBound, ServerBindings
+from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.shared_facts import SharedFacts, SharedValues
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay_stream.registry.server import AnswerBound, Answers
+from assay_stream.registry.answers import AnswerBound, Answers
 
 
 def test_the_bound_is_shared() -> None:
