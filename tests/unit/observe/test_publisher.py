@@ -18,6 +18,7 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
 )
 
+from assay_stream.model.record import LOSS_TYPE
 from assay_stream.observe import Observation, ObservationPublisher, PublisherLimits, Spool
 from tests.unit.observe.test_events import a_call, a_snapshot
 
@@ -32,6 +33,8 @@ class Cluster:
         self.start_faults: list[Exception] = []
         self.send_faults: list[Exception | None] = []
         self.delivery_faults: list[Exception | None] = []
+        self.spares_reports = False
+        """Whether only observations meet faults: a report of what was dropped may come between any two of them."""
         self.hangs = False
         self.hangs_sending: asyncio.Event | None = None
         self.waiting: list[Callable[[], object]] = []
@@ -68,10 +71,11 @@ class FakeProducer:
         return {0}
 
     async def send(self, topic: str, *, value: bytes, **_: Any) -> Awaitable[Any]:
-        if self.cluster.send_faults and (fault := self.cluster.send_faults.pop(0)):
+        may_fail = not (self.cluster.spares_reports and is_report(value))
+        if may_fail and self.cluster.send_faults and (fault := self.cluster.send_faults.pop(0)):
             raise fault
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if self.cluster.delivery_faults and (fault := self.cluster.delivery_faults.pop(0)):
+        if may_fail and self.cluster.delivery_faults and (fault := self.cluster.delivery_faults.pop(0)):
             future.set_exception(fault)
         else:
             self.cluster.records.append((topic, value))
@@ -99,9 +103,14 @@ def numbered_calls(count: int) -> list[Observation]:
     return [a_call(tool_name=f"tool-{number}") for number in range(count)]
 
 
+def is_report(value: bytes) -> bool:
+    """Whether a record counts what was dropped."""
+    return LOSS_TYPE.encode() in value
+
+
 def observed(cluster: Cluster) -> list[bytes]:
     """What arrived, without the counts of what was dropped."""
-    return [value for _, value in cluster.records if b"mcp.observer.loss.observed" not in value]
+    return [value for _, value in cluster.records if not is_report(value)]
 
 
 async def eventually(holds: Callable[[], bool]) -> None:
@@ -155,6 +164,7 @@ async def test_what_may_mend_is_sent_again_in_order(cluster: Cluster, fault: Exc
 
 async def test_what_kafka_finds_too_large_is_dropped_and_counted(cluster: Cluster) -> None:
     """And holds nothing up."""
+    cluster.spares_reports = True
     cluster.send_faults = [MessageSizeTooLargeError()]
     cluster.delivery_faults = [MessageSizeTooLargeError()]
     async with a_publisher(cluster) as publisher:
