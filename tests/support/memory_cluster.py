@@ -25,21 +25,10 @@ from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import IllegalGenerationError, IllegalStateError, ProducerFenced
 from aiokafka.structs import OffsetAndTimestamp
 
+from assay_stream.kafka.fetched_records import FetchedRecord
 from assay_stream.kafka.group_protocol import GroupMember
 
 Headers = Sequence[tuple[str, bytes]]
-
-
-class Message(NamedTuple):
-    """A record as a consumer gives it."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes], ...]
 
 
 class _Transaction:
@@ -53,7 +42,7 @@ class _Transaction:
 
 
 class _Entry(NamedTuple):
-    message: Message | None  # ``None`` for a marker
+    message: FetchedRecord | None  # ``None`` for a marker
     transaction: _Transaction | None
 
 
@@ -95,7 +84,7 @@ class MemoryCluster:
         """Append a record outside any transaction, and return its offset."""
         return self._append(TopicPartition(topic, partition), key, value, tuple(headers), 0, None)
 
-    def read(self, topic: str) -> list[Message]:
+    def read(self, topic: str) -> list[FetchedRecord]:
         """Return the committed records of a topic, partition by partition."""
         return [
             message for tp in self._logs if tp.topic == topic for message in self._committed(tp, self._beginnings[tp])
@@ -123,7 +112,7 @@ class MemoryCluster:
         transaction: _Transaction | None,
     ) -> int:
         log = self._logs[tp]
-        message = Message(tp.topic, tp.partition, len(log), timestamp_ms, key, value, headers)
+        message = FetchedRecord(tp.topic, tp.partition, len(log), timestamp_ms, key, value, headers)
         log.append(_Entry(message, transaction))
         self._wake()
         return message.offset
@@ -140,7 +129,7 @@ class MemoryCluster:
         log = self._logs[tp]
         return next((at for at, entry in enumerate(log) if entry.transaction and entry.transaction.is_open), len(log))
 
-    def _committed(self, tp: TopicPartition, start: int) -> Iterable[Message]:
+    def _committed(self, tp: TopicPartition, start: int) -> Iterable[FetchedRecord]:
         for entry in self._logs[tp][start : self._last_stable(tp)]:
             is_aborted = entry.transaction is not None and entry.transaction.is_aborted
             if entry.message is not None and not is_aborted:
@@ -348,7 +337,7 @@ class MemoryConsumer:
 
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
-    ) -> dict[TopicPartition, list[Message]]:
+    ) -> dict[TopicPartition, list[FetchedRecord]]:
         """Return committed records from the positions on, or nothing when the time is over."""
         wanted = partitions or tuple(tp for tp in self._assigned if tp in self._positions)
         fetched = self._fetch(wanted, max_records)
@@ -361,9 +350,9 @@ class MemoryConsumer:
 
     def _fetch(
         self, partitions: Iterable[TopicPartition], max_records: int | None
-    ) -> dict[TopicPartition, list[Message]]:
+    ) -> dict[TopicPartition, list[FetchedRecord]]:
         left = 1 << 31 if max_records is None else max_records
-        fetched: dict[TopicPartition, list[Message]] = {}
+        fetched: dict[TopicPartition, list[FetchedRecord]] = {}
         for tp in partitions:
             messages = list(self._cluster._committed(tp, self._position(tp)))
             taken = messages[:left]

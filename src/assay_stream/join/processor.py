@@ -13,7 +13,7 @@ from assay_stream.canonical.digest import canonicalize, compact_copy
 from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
-from assay_stream.model.cloudevents import Call, read_ahead, read_call
+from assay_stream.model.cloudevents import Call, read_call, read_calls
 from assay_stream.model.envelope import STRUCTURED, Producer, envelope
 from assay_stream.model.evidence import BindingField, Scope, ToolIdentity, Unbound
 from assay_stream.model.evidence_writer import InForcePart, fields_of, write_payload
@@ -89,23 +89,20 @@ class Join:
         self.redaction = redaction
         self.call_profile: CallProfile = call_profile
 
-    def read(self, record: Record, ahead: NativeCall | None = None) -> Call | InputError:
+    def read(self, record: Record) -> Call | InputError:
         """Return the call that a record holds, or why it is refused.
 
         The answer depends on the record alone: a caller that has to wait for the registry reads the call once and
         passes it to ``process``.
-
-        Args:
-            ahead: what ``read_ahead`` returned for the record.
         """
         try:
-            return read_call(record, limits=self.limits, call_profile=self.call_profile, ahead=ahead)
+            return read_call(record, limits=self.limits, call_profile=self.call_profile)
         except InputError as error:
             return error
 
-    def read_ahead(self, records: Sequence[Record]) -> list[NativeCall | None]:
-        """Return what the extension reads of calls, ``None`` for each that it leaves to Python."""
-        return read_ahead(records, limits=self.limits, call_profile=self.call_profile)
+    def read_some(self, records: Sequence[Record]) -> list[Call | InputError]:
+        """Return what ``read`` returns for each, for less."""
+        return read_calls(records, limits=self.limits, call_profile=self.call_profile)
 
     def names_known_snapshot(self, event: Call) -> bool:
         """Tell whether a call names a snapshot that is already known: later lists do not change its definition."""

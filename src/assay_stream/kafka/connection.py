@@ -11,13 +11,13 @@ from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError,
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
+from assay_stream.kafka.fetched_records import give_fetched_records
 from assay_stream.kafka.group_producer import GroupProducer
 from assay_stream.kafka.group_protocol import UNSTABLE_OFFSET_COMMIT, GroupMember, StableOffsetFetch
-from assay_stream.kafka.header_names import read_any_header_name
 from assay_stream.kafka.refusals import why_refused
 from assay_stream.limits.core import DEFAULT_LIMITS
 
-read_any_header_name()
+give_fetched_records()
 
 REQUEST_BYTES_MAX = 2 * DEFAULT_LIMITS.record_bytes_max
 """Room for the largest record and what goes with it in one request."""

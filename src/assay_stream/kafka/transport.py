@@ -9,10 +9,10 @@ from contextlib import suppress
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 from aiokafka.producer.message_accumulator import BatchBuilder
-from aiokafka.structs import ConsumerRecord
 
 from assay_stream.canonical.digest import sha256_of
 from assay_stream.kafka.connection import Consumer
+from assay_stream.kafka.fetched_records import FetchedRecord
 from assay_stream.kafka.group_protocol import GroupMember
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.partition import murmur2_partition
@@ -27,7 +27,7 @@ REJECTED_BYTES_MAX = DEFAULT_LIMITS.record_bytes_max + 512 * 1_024
 """Between the largest input and the limit of the rejected topic, which is a mebibyte above it."""
 
 
-def record_of(role: Role, message: ConsumerRecord) -> Record:
+def record_of(role: Role, message: FetchedRecord) -> Record:
     """Return the core's form of a record read from Kafka."""
     timestamp_ms = message.timestamp
     origin = made_of(Origin, (message.topic, message.partition, message.offset))

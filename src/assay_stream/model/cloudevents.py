@@ -101,25 +101,16 @@ def read_event(
     return validated
 
 
-def read_call(
-    record: Record,
-    *,
-    limits: Limits = DEFAULT_LIMITS,
-    call_profile: CallProfile = "assay",
-    ahead: NativeCall | None = None,
-) -> Call:
+def read_call(record: Record, *, limits: Limits = DEFAULT_LIMITS, call_profile: CallProfile = "assay") -> Call:
     """Decode and validate one call, the short way where that goes.
-
-    Args:
-        ahead: what ``read_ahead`` returned for it.
 
     Raises:
         InputError: for anything else than a valid call.
     """
     if record.set_aside:
         raise set_aside_error()
-    call: Call | None = ahead
-    if call is None and _may_go_short(record, call_profile):
+    call: Call | None = None
+    if call_profile == "assay" and _may_go_short(record):
         value = record.value or b""
         call = read_native(value, limits) or read_plain(value, limits)
     if call is None:
@@ -128,24 +119,32 @@ def read_call(
     return call
 
 
-def read_ahead(
+def read_calls(
     records: Sequence[Record], *, limits: Limits = DEFAULT_LIMITS, call_profile: CallProfile = "assay"
-) -> list[NativeCall | None]:
-    """Return what the extension reads of calls, ``None`` for each that it leaves to Python.
+) -> list[Call | InputError]:
+    """Return what ``read_call`` returns or raises for each. The extension reads for less what it takes."""
+    short: list[NativeCall | None] = [None] * len(records)
+    if call_profile == "assay":
+        short = read_native_many(
+            [(record.value or b"") if _may_go_short(record) else b"" for record in records], limits
+        )
+    time_max_us, future_max_ms = limits.time_max_s * 1_000_000, limits.future_max_ms
+    calls: list[Call | InputError] = []
+    for record, call in zip(records, short, strict=True):
+        if call is not None:
+            time_us, logged_ms = call.time_us, record.timestamp_ms
+            if 0 <= time_us <= time_max_us and (logged_ms <= 0 or time_us <= (logged_ms + future_max_ms) * 1_000):
+                calls.append(call)
+                continue
+        try:
+            calls.append(read_call(record, limits=limits, call_profile=call_profile))
+        except InputError as error:
+            calls.append(error)
+    return calls
 
-    Only these are read ahead: decoded in Python a call takes many times its bytes.
-    """
-    short = [(record.value or b"") if _may_go_short(record, call_profile) else b"" for record in records]
-    return read_native_many(short, limits)
 
-
-def _may_go_short(record: Record, call_profile: CallProfile) -> bool:
-    return (
-        record.value is not None
-        and call_profile == "assay"
-        and not record.set_aside
-        and not (record.headers and is_binary(record.headers))
-    )
+def _may_go_short(record: Record) -> bool:
+    return record.value is not None and not record.set_aside and not (record.headers and is_binary(record.headers))
 
 
 def read_whole_call(

@@ -17,7 +17,7 @@ from typing_extensions import TypeIs
 from assay_stream import __version__
 from assay_stream.limits.core import Limits
 from assay_stream.model.evidence_writer import CONSTANTS, DecisionFields, InForcePart, PlainTime
-from assay_stream.model.plain_call import PlainEvent, may_be_plain
+from assay_stream.model.plain_call import PlainEvent, may_be_plain, plain_bytes_max
 from assay_stream.schemes.assay import tool as assay
 
 try:
@@ -151,7 +151,10 @@ def read_native_many(raws: Sequence[bytes], limits: Limits) -> list[NativeCall |
     """Return what ``read_native`` returns for each; other threads run meanwhile."""
     if _READER is None:
         return [None] * len(raws)
-    calls: list[NativeCall | None] = _READER.read_many([raw if may_be_plain(raw, limits) else b"" for raw in raws])
+    bytes_max = plain_bytes_max(limits)
+    calls: list[NativeCall | None] = _READER.read_many(
+        [raw if len(raw) <= bytes_max and b"\\" not in raw else b"" for raw in raws]
+    )
     return calls
 
 

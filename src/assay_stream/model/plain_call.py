@@ -80,13 +80,15 @@ class PlainCall(Struct, frozen=True, gc=False):
 
 def may_be_plain(raw: bytes, limits: Limits) -> bool:
     """Tell whether the limits leave an event to the short way."""
-    return not (
-        b"\\" in raw
-        or len(raw) > limits.record_bytes_max
-        or len(raw) > limits.containers_max  # that many bytes may be too many containers: the model counts them
-        or limits.depth_max < _DEPTH
-        or limits.integer_digits_max < _DIGITS
-    )
+    return len(raw) <= plain_bytes_max(limits) and b"\\" not in raw
+
+
+def plain_bytes_max(limits: Limits) -> int:
+    """Return how many bytes an event may have that goes the short way; -1 where none does."""
+    if limits.depth_max < _DEPTH or limits.integer_digits_max < _DIGITS:
+        return -1
+    # As many bytes may be too many containers: the model counts them.
+    return min(limits.record_bytes_max, limits.containers_max)
 
 
 def read_plain(raw: bytes, limits: Limits) -> PlainCall | None:

@@ -155,7 +155,7 @@ class Verifier:
             producer=producer, view=self._history.view, redaction=self._redaction, call_profile=self._call_profile
         )
         calls = [call for _, call in pairs]
-        events = [join.read(call, ahead) for call, ahead in zip(calls, join.read_ahead(calls), strict=True)]
+        events = join.read_some(calls)
         found = process_calls(join, zip(calls, events, strict=True))
         for (evidence, call), event, outputs in zip(pairs, events, found, strict=True):
             expected = outputs[0]

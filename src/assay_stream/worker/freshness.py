@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from assay_stream.limits.metrics import EVIDENCE_LATENCY_MAX_S, OBSERVER_ALIVE_S, OBSERVERS_COUNTED_MAX
 from assay_stream.model.cloudevents import Call
-from assay_stream.model.record import Record
+from assay_stream.model.record import Origin, Record
 
 
 def now_ms() -> int:
@@ -69,36 +69,32 @@ class EvidenceLatency:
         self._observe = observe
         self._observers = observers
         self._clock_ms = clock_ms
-        self._joined: dict[int, dict[int, tuple[str, int]]] = {}
-        """By partition and offset."""
+        self._joined: dict[int, dict[Origin, tuple[str, int]]] = {}
+        """By partition."""
 
-    def joined(self, record: Record, call: Call) -> None:
-        """Note whose call a record holds and when it was observed, until its evidence is committed."""
-        _, partition, offset = record.origin
-        calls = self._joined.get(partition)
-        if calls is None:
-            calls = self._joined[partition] = {}
-        calls[offset] = (call.observer_id, call.time_us // 1_000)
+    def joined(self, calls: Sequence[tuple[Record, Call]]) -> None:
+        """Note whose calls some records of a partition hold and when they were observed, until evidence is committed.
 
-    def committed(self, records: Iterable[Record]) -> None:
-        """Measure the calls among the records whose evidence is committed now."""
+        What comes again after a failed batch takes its own place.
+        """
+        if calls:
+            noted = self._joined.setdefault(calls[0][0].origin.partition, {})
+            noted.update({record.origin: (call.observer_id, call.time_us // 1_000) for record, call in calls})
+
+    def committed(self, records: Sequence[Record]) -> None:
+        """Measure the calls among the records of a partition whose evidence is committed now."""
+        if not records:
+            return
+        noted = self._joined.get(records[0].origin.partition, {})
+        # Of a refused record nothing is noted.
+        found = [(noted.pop(record.origin, None), record.timestamp_ms) for record in records]
+        measured = [(call, logged_ms) for call, logged_ms in found if call is not None]
+        if not measured:
+            return
         now = self._clock_ms()
-        callers: set[str] = set()
-        observed: list[int] = []
-        logged: list[int] = []
-        for record in records:
-            _, partition, offset = record.origin
-            joined = self._joined.get(partition, {}).pop(offset, None)
-            if joined is None:  # refused
-                continue
-            observer_id, observed_ms = joined
-            callers.add(observer_id)
-            observed.append(now - observed_ms)
-            logged.append(now - record.timestamp_ms)
-        if observed:
-            self._observe("observed", Counter(observed))
-            self._observe("logged", Counter(logged))
-        for observer_id in callers:
+        self._observe("observed", Counter([now - observed_ms for (_, observed_ms), _ in measured]))
+        self._observe("logged", Counter([now - logged_ms for _, logged_ms in measured]))
+        for observer_id in {observer_id for (observer_id, _), _ in measured}:
             self._observers.heard(observer_id, now)
 
     def drop(self, partition: int) -> None:

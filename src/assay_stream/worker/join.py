@@ -1,7 +1,7 @@
 """The join's stage: which calls are ready, and the view of the binding topic that they are looked up in."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -17,10 +17,8 @@ from assay_stream.kafka.stage import PartitionState, Stage
 from assay_stream.kafka.transport import read_last
 from assay_stream.model.cloudevents import Call
 from assay_stream.model.join_progress import KEY, JoinProgress, read_progress, write_progress
-from assay_stream.model.native import NativeCall
 from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Origin, Output, Record, Role, rejected
-from assay_stream.registry.refusal import refusal
 from assay_stream.worker.freshness import EvidenceLatency
 from assay_stream.worker.view import BindingView
 
@@ -55,28 +53,25 @@ class Joining(PartitionState):
         self.rerouting = rerouting
         self.read: dict[Origin, Call | InputError] = {}
 
-    def call_of(self, record: Record) -> Record:
-        """Return the call that a record holds or copies.
-
-        Raises:
-            InputError: ``bad_reroute``.
-        """
-        if record.role is not _REROUTED or self.rerouting is None:
-            return record
-        return call_in(record, topic=self.rerouting.calls_topic, partitions=self.rerouting.routing.calls)
-
     def read_call(self, record: Record) -> Call | InputError:
-        """Return the call in a record, or why it is refused."""
-        try:
-            return self.join.read(self.call_of(record))
-        except InputError as error:
-            return error
+        """Return the call that a record holds or copies, or why it is refused."""
+        return self._read_one(record)[1]
 
-    def read_ahead(self, records: Sequence[Record]) -> Sequence[NativeCall | None]:
-        """Return what the extension reads of calls, ``None`` for each that is left to Python, waited or is a copy."""
+    def read_some(self, records: Sequence[Record]) -> Iterable[tuple[Record, Call | InputError]]:
+        """Yield for each record the call that it is or copies, and what ``Join.read`` returns for that."""
         if self.read or any(record.role is _REROUTED for record in records):
-            return [None] * len(records)
-        return self.join.read_ahead(records)
+            return map(self._read_one, records)
+        return zip(records, self.join.read_some(records), strict=True)
+
+    def _read_one(self, record: Record) -> tuple[Record, Call | InputError]:
+        waited = self.read.pop(record.origin, None)
+        call = record
+        if record.role is _REROUTED and self.rerouting is not None:
+            try:
+                call = call_in(record, topic=self.rerouting.calls_topic, partitions=self.rerouting.routing.calls)
+            except InputError as error:
+                return record, error
+        return call, self.join.read(call) if waited is None or record.set_aside else waited
 
     def is_foreign(self, record: Record, event: Call) -> bool:
         """Tell whether a call belongs in another partition than the one it was read from."""
@@ -99,25 +94,18 @@ class Joining(PartitionState):
 def join_calls(state: Joining, records: Sequence[Record]) -> list[Output]:
     """Join the calls of a piece, and re-route those that belong elsewhere."""
     calls: list[tuple[Record, Call | InputError]] = []
+    joined: list[tuple[Record, Call]] = []
     others: list[tuple[int, list[Output]]] = []
     """What is not joined, with how many calls go before it."""
-    for record, ahead in zip(records, state.read_ahead(records), strict=True):
-        event = state.read.pop(record.origin, None) if state.read else None
-        call = record
-        if record.role is _REROUTED:
-            try:
-                call = state.call_of(record)
-            except InputError as error:
-                others.append((len(calls), refusal(record, error)))
-                continue
-        if event is None or record.set_aside:
-            event = state.join.read(call, ahead)
+    is_keyed = state.rerouting is not None and state.rerouting.is_keyed
+    for record, (call, event) in zip(records, state.read_some(records), strict=True):
         if not isinstance(event, InputError):
-            if state.rerouting is not None and state.is_foreign(record, event):
+            if is_keyed and state.is_foreign(record, event):
                 others.append((len(calls), [_forwarded(state, record, event)]))
                 continue
-            state.latency.joined(record, event)
+            joined.append((record, event))
         calls.append((call, event))
+    state.latency.joined(joined)
     found = processor.process_calls(state.join, calls)
     for index, outputs in reversed(others):
         found.insert(index, outputs)

@@ -9,12 +9,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import structlog
-from aiokafka import ConsumerRecord, TopicPartition
+from aiokafka import TopicPartition
 
 from assay_stream.errors import OperatingError
 from assay_stream.files.shelf import ShelfFile
 from assay_stream.files.state_store import Stand, StateStore, Unusable, locked, remove, witness
 from assay_stream.kafka.connection import Consumer
+from assay_stream.kafka.fetched_records import FetchedRecord
 from assay_stream.limits.files import STATE_AGE_MAX_MS, STATE_BATCH_FACTS, STATE_CACHE_KIB, STATE_COMMIT_S, STATE_MARK_S
 from assay_stream.registry.state import Bindings
 from assay_stream.registry.stored import StoredBindings
@@ -132,7 +133,7 @@ class LocalState:
         if store is not None:
             store.close()
 
-    def applied(self, fetched: Mapping[TopicPartition, Sequence[ConsumerRecord]]) -> None:
+    def applied(self, fetched: Mapping[TopicPartition, Sequence[FetchedRecord]]) -> None:
         """Note which records were applied last."""
         for tp, messages in fetched.items():
             # Progress is written again and again, and its older records soon go: a fact may stay for years.

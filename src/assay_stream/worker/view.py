@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 import structlog
-from aiokafka import ConsumerRecord, TopicPartition
+from aiokafka import TopicPartition
 
 from assay_stream.join import processor
 from assay_stream.join.processor import Join
 from assay_stream.kafka.connection import Clients, Consumer
+from assay_stream.kafka.fetched_records import FetchedRecord
 from assay_stream.kafka.state_thread import StateThread
 from assay_stream.kafka.transport import record_of
 from assay_stream.model.facts import decode_key
@@ -210,7 +211,7 @@ class BindingView:
             if self._ends_reader is not None:
                 await self._local.note_ends(self._ends_reader)
 
-    def _apply(self, fetched: Mapping[TopicPartition, list[ConsumerRecord]]) -> None:
+    def _apply(self, fetched: Mapping[TopicPartition, list[FetchedRecord]]) -> None:
         for tp, messages in fetched.items():
             join = self._joins[tp.partition] if self._new_join is not None else self._join
             for message in messages:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
-from aiokafka.structs import ConsumerRecord
 
 from assay_stream.errors import InputError
 from assay_stream.kafka import transport as module
+from assay_stream.kafka.fetched_records import FetchedRecord
 from assay_stream.kafka.transport import fitting
 from assay_stream.model.record import Origin, Output, Record, Role, rejected
 
@@ -87,9 +87,7 @@ class FullLog:
 
     def __init__(self, partition: TopicPartition, count: int) -> None:
         self._partition = partition
-        self._messages = [
-            ConsumerRecord(partition.topic, 0, offset, 0, 0, b"k", b"v", None, 1, 1, ()) for offset in range(count)
-        ]
+        self._messages = [FetchedRecord(partition.topic, 0, offset, 0, b"k", b"v", ()) for offset in range(count)]
         self._position = 0
 
     def assign(self, partitions: list[TopicPartition]) -> None:
@@ -108,7 +106,7 @@ class FullLog:
         assert partition == self._partition
         return self._position
 
-    async def getmany(self, partition: TopicPartition, timeout_ms: int) -> dict[TopicPartition, list[ConsumerRecord]]:
+    async def getmany(self, partition: TopicPartition, timeout_ms: int) -> dict[TopicPartition, list[FetchedRecord]]:
         assert timeout_ms > 0
         chunk = self._messages[self._position : self._position + 500]
         self._position += len(chunk)

@@ -50,7 +50,7 @@ class Measured:
 
     def join(self, record: Record, **call: Any) -> None:
         """Join a call."""
-        self.latency.joined(record, cast("Call", FakeCall(**call)))
+        self.latency.joined([(record, cast("Call", FakeCall(**call)))])
 
 
 def a_record(offset: int = 0, *, timestamp_ms: int = NOW_MS - 500, partition: int = 0) -> Record:
@@ -91,7 +91,8 @@ def test_calls_of_a_partition_that_has_gone_are_not_measured_later() -> None:
     measured.join(a_record())
     measured.join(a_record(partition=1))
     measured.latency.drop(0)
-    measured.latency.committed([a_record(), a_record(partition=1)])
+    measured.latency.committed([a_record()])
+    measured.latency.committed([a_record(partition=1)])
     assert measured.found == [("observed", {2_000: 1}), ("logged", {500: 1})]
 
 

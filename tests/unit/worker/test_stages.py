@@ -11,6 +11,7 @@ from aiokafka import TopicPartition
 
 from assay_stream.config import Settings
 from assay_stream.join.processor import Join
+from assay_stream.kafka.fetched_records import FetchedRecord
 from assay_stream.kafka.topics import topic_names
 from assay_stream.kafka.transport import record_of
 from assay_stream.model.envelope import Producer
@@ -263,18 +264,9 @@ def test_the_registry_flushes_its_progress() -> None:
     assert {output.partition for output in outputs} == {0}
 
 
-class Message:
-    """What aiokafka gives for a record."""
-
-    topic, partition, offset = "t", 1, 2
-    key, value = b"k", None
-    headers = (("h", b"1"),)
-    timestamp = -1
-
-
 def test_a_record_is_what_kafka_gave() -> None:
     """Place, key, value and headers are kept; a record without a time has time 0."""
-    record = record_of(Role.CALLS, Message())
+    record = record_of(Role.CALLS, FetchedRecord("t", 1, 2, -1, b"k", None, (("h", b"1"),)))
     assert record == Record(
         role=Role.CALLS,
         origin=Origin(topic="t", partition=1, offset=2),
