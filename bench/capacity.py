@@ -34,6 +34,7 @@ class Costs:
         observer_bytes: memory of one more observer of a server, with one list.
         list_bytes: memory of one more list of such an observer, with the same tools.
         shelved_list_bytes: memory of a list, with its part of its observer and server, where older ones are on disk.
+        registry_list_bytes: memory that one more list of an observer takes in a registry, with the same tools.
         fact_us: CPU time to load one fact.
         client_us: CPU time of a record in a worker around what the engine does with it, as of calls.
         new_ms: CPU time of a list of 50 tools that are all new.
@@ -48,6 +49,7 @@ class Costs:
     observer_bytes: float
     list_bytes: float
     shelved_list_bytes: float
+    registry_list_bytes: float
     fact_us: float
     client_us: float
     new_ms: float
@@ -116,6 +118,9 @@ def needs(fleet: Fleet, costs: Costs) -> dict[str, float]:
         "join workers": max(1, ceil(join_cores / _BUSY_MAX)),
         "lists/s": lists_per_s,
         "cores of the registry": registry_cores,
+        "MiB of all registry workers, all lists that are kept": (
+            _WORKER_MIB + (first_bytes + observers * (fleet.lists_kept - 1) * costs.registry_list_bytes) / _KIB**2
+        ),
         "GB a day, calls and evidence, on all replicas": (
             calls_per_s * _DAY_S * (costs.call_bytes + costs.evidence_bytes) * _REPLICAS / 1e9
         ),
@@ -146,7 +151,8 @@ def costs_of(rows: Sequence[Row]) -> Costs:
         curve: sorted(rows_of(rows, "state", curve=curve), key=lambda row: int(row[curve]))
         for curve in ("servers", "observers", "lists")
     }
-    curves["shelved"] = sorted(rows_of(rows, "state", curve="shelved"), key=lambda row: int(row["lists"]))
+    for curve in ("shelved", "registry"):
+        curves[curve] = sorted(rows_of(rows, "state", curve=curve), key=lambda row: int(row["lists"]))
     lists = rows_of(rows, "registry", tools=50)
     small = rows_of(rows, "registry", tools=3)
     workers = rows_of(rows, "workers", workers=1)
@@ -161,6 +167,7 @@ def costs_of(rows: Sequence[Row]) -> Costs:
         observer_bytes=_slope(curves["observers"], "observers"),
         list_bytes=_slope(curves["lists"], "lists"),
         shelved_list_bytes=_slope(curves["shelved"], "lists"),
+        registry_list_bytes=_slope(curves["registry"], "lists"),
         fact_us=largest["load_us_per_fact"],
         client_us=workers[-1]["cpu_us"] - largest["call_us"],
         new_ms=lists[-1]["new_ms"],

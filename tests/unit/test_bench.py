@@ -95,6 +95,7 @@ COSTS = Costs(
     observer_bytes=2.0**10,
     list_bytes=2.0**9,
     shelved_list_bytes=2.0**4,
+    registry_list_bytes=2.0**8,
     fact_us=10.0,
     client_us=1_000.0,
     new_ms=100.0,
@@ -116,6 +117,8 @@ def test_what_a_fleet_needs_is_worked_out_from_the_costs() -> None:
     one_list = 864 + 72_000 / 1_024
     assert found["MiB of a join worker, one list of each observer"] == pytest.approx(100 + one_list)
     assert found["MiB of a join worker, all lists that are kept"] == pytest.approx(100 + one_list + 72_000 * 2 / 2_048)
+    in_registries = found["MiB of all registry workers, all lists that are kept"]
+    assert in_registries == pytest.approx(100 + one_list + 72_000 * 2 / 4_096)
 
 
 def test_workers_that_each_load_their_share_divide_the_state() -> None:
@@ -168,6 +171,7 @@ def test_costs_are_the_slopes_of_the_curves() -> None:
     rows = [point(curve, 1_025, 6.0) for curve in ("observers", "lists")] + [point("servers", 11, 25.0)]
     rows += [point(curve, 1, 5.0) for curve in ("observers", "lists", "servers")]
     rows += [point("lists", count, mib) | {"curve": "shelved"} for count, mib in ((1_024, 2.0), (2_048, 3.0))]
+    rows += [point("lists", count, mib) | {"curve": "registry"} for count, mib in ((1_024, 2.0), (2_048, 4.0))]
     rows += [
         {"bench": "registry", "tools": 50, "new_ms": 4.0, "repeated_ms": 5.0},
         {"bench": "registry", "tools": 3, "new_ms": 1.0, "repeated_ms": 0.5},
@@ -175,7 +179,7 @@ def test_costs_are_the_slopes_of_the_curves() -> None:
     ]
     costs = costs_of(rows)
     assert (costs.server_bytes, costs.observer_bytes, costs.list_bytes) == (2 * 2**20, 2**10, 2**10)
-    assert costs.shelved_list_bytes == 2**10
+    assert (costs.shelved_list_bytes, costs.registry_list_bytes) == (2**10, 2**11)
     assert (costs.call_us, costs.new_ms, costs.repeated_ms, costs.fact_us) == (6.0, 4.0, 5.0, 3.0)
     assert (costs.client_us, costs.repeated_small_ms) == (4.0, 0.5)
 
