@@ -129,10 +129,13 @@ def forwarded(deployment: SecuredDeployment) -> bytes:
         )
         try:
             asyncio.run(deployment.wait_for(Role.DEAD_LETTERS, lambda records: len(records) >= 1))
+        except AssertionError as error:
+            process.terminate()
+            error.add_note(process.communicate(timeout=40)[1].decode(errors="replace"))
+            raise
         finally:
             process.terminate()
-            said = process.communicate(timeout=40)[1]
-    return said
+        return process.communicate(timeout=40)[1]
 
 
 def test_no_secret_is_in_a_log_a_header_or_an_error(deployment: SecuredDeployment, tmp_path: Path) -> None:

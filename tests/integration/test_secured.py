@@ -102,11 +102,9 @@ def read(deployment: SecuredDeployment, role: Role, count: int) -> list[Record]:
     return asyncio.run(deployment.wait_for(role, lambda records: len(records) >= count))
 
 
-# --- the work, over the secured listener --------------------------------------------------------------------
-
-
-def test_what_a_proxy_publishes_becomes_evidence_and_alerts(deployment: SecuredDeployment, worker: Worker) -> None:
-    """Publisher, registry, join and the alert stage do the main job over SASL_SSL."""
+@pytest.fixture(scope="module")
+def evidence(deployment: SecuredDeployment, worker: Worker) -> Record:
+    """A list, a call and a list that differs, published by a proxy: the first evidence, once there is an alert, too."""
     later = START + timedelta(minutes=5)
     lines = [
         a_listing(0, 0, 0, 1, START),
@@ -116,9 +114,20 @@ def test_what_a_proxy_publishes_becomes_evidence_and_alerts(deployment: SecuredD
     stdin = b"".join(value + b"\n" for _, _, value in lines)
     done = cli(deployment, AccessRole.PROXY, "publish", "--from", "observations", "-", stdin=stdin)
     assert done.returncode == 0, done.stderr
-    [evidence] = read(deployment, Role.EVIDENCE, 1)
-    assert json.loads(evidence.value or b"")["data"]["tool_definition_digest"].startswith("sha256:")
+    joined = b'"tool_call_id":"call-0"'
+    found = asyncio.run(
+        deployment.wait_for(Role.EVIDENCE, lambda records: any(joined in (one.value or b"") for one in records))
+    )
     assert read(deployment, Role.ALERTS, 1)
+    return next(one for one in found if joined in (one.value or b""))
+
+
+# --- the work, over the secured listener --------------------------------------------------------------------
+
+
+def test_what_a_proxy_publishes_becomes_evidence_and_alerts(evidence: Record, worker: Worker) -> None:
+    """Publisher, registry, join and the alert stage do the main job over SASL_SSL."""
+    assert json.loads(evidence.value or b"")["data"]["tool_definition_digest"].startswith("sha256:")
     assert worker.process.poll() is None
 
 
@@ -194,7 +203,8 @@ def test_a_lister_publishes_with_the_grants_of_its_role(
         lister.wait()
 
 
-def test_an_operator_decides_and_an_analyst_looks(deployment: SecuredDeployment, worker: Worker) -> None:
+@pytest.mark.usefixtures("evidence")
+def test_an_operator_decides_and_an_analyst_looks(deployment: SecuredDeployment) -> None:
     """Decisions are written by the operator; whoever only reads can read all, and decide nothing."""
     rule = ["policy", "set", "--server-id", server_name(0), "--enforcement", "warn", "--reason", "test"]
     assert cli(deployment, AccessRole.OPERATOR, *rule, "--author", "o").returncode == 0
@@ -211,7 +221,8 @@ def test_an_operator_decides_and_an_analyst_looks(deployment: SecuredDeployment,
     assert cli(deployment, AccessRole.ANALYST, "alerts", "list").stdout
 
 
-def test_a_sealer_seals_and_a_forwarder_forwards(deployment: SecuredDeployment, worker: Worker, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("evidence")
+def test_a_sealer_seals_and_a_forwarder_forwards(deployment: SecuredDeployment, tmp_path: Path) -> None:
     """Both with the grants of their role alone."""
     key = tmp_path / "seal.pem"
     assert cli(deployment, AccessRole.SEALER, "seal", "keygen", "--out", str(key)).returncode == 0

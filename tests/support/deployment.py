@@ -28,6 +28,8 @@ from assay_stream.model.finding_topic import Tick
 from assay_stream.model.record import Headers, Record, Role
 
 _READY_LIMIT_S = 120.0
+_CENSUS = (Role.SNAPSHOTS, Role.CALLS, Role.BINDINGS, Role.EVIDENCE, Role.FINDINGS, Role.ALERTS, Role.REJECTED)
+"""Where records are counted when others were waited for in vain."""
 
 
 def free_port() -> int:
@@ -278,8 +280,9 @@ class Deployment:
                 if worker.process.poll() not in (None, -9, 0):
                     raise AssertionError(f"a worker ended:\n{worker.tail()}")
             if time.monotonic() > deadline:
+                there = {each.value: len(await self.read(each)) for each in _CENSUS}
                 tails = "\n".join(worker.tail() for worker in self.workers)
-                raise AssertionError(f"{role}: {len(records)} records after {limit_s} s\n{tails}")
+                raise AssertionError(f"{role}: {len(records)} records after {limit_s} s, of {there}\n{tails}")
             await asyncio.sleep(0.1)
 
 
