@@ -68,8 +68,8 @@ async def measure(bootstrap: str, calls: int, rounds: int) -> list[float]:
 def main() -> None:
     """Measure, then compare or keep."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--calls", type=int, default=60_000)
-    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--calls", type=int, default=150_000)
+    parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--keep", metavar="RELEASE", help="write the ratios down as those of this release")
     arguments = parser.parse_args()
     quiet_client_logs()

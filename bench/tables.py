@@ -12,7 +12,7 @@ import re
 import statistics
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ from bench.rounds import QUIET_BUSY_MAX, compared
 
 _OURS = "assay-stream"
 _TOLERANCE = 1.2
+_ROUNDS_MIN = 3
+"""Fewer rounds of a quiet machine are no result."""
 _TABLE = re.compile(r"(<!-- table (\w+):[^>]*-->\n)(.*?)(<!-- end of table -->)", re.DOTALL)
 
 
@@ -292,6 +294,19 @@ def filled(text: str, tables: Mapping[str, str]) -> str:
     return _TABLE.sub(lambda found: found[1] + tables.get(found[2], found[3]) + found[4], text)
 
 
+def quiet_rounds(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
+    """Return the rows of the rounds in which nobody else used the machine, and the benches of which too few are left.
+
+    Args:
+        rows: results.
+    """
+    busy = {(row["bench"], row.get("round")) for row in rows if row.get("busy", 0.0) > QUIET_BUSY_MAX}
+    quiet = [row for row in rows if (row["bench"], row.get("round")) not in busy]
+    left = {(row["bench"], row.get("round")) for row in quiet}
+    benches = sorted({bench for bench, _ in busy})
+    return quiet, [bench for bench in benches if sum(each == bench for each, _ in left) < _ROUNDS_MIN]
+
+
 def main() -> None:
     """Rewrite the documents."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -299,9 +314,9 @@ def main() -> None:
     parser.add_argument("documents", type=Path, nargs="+")
     parser.add_argument("--loaded", action="store_true", help="take results of a machine that others used meanwhile")
     arguments = parser.parse_args()
-    rows = read_lines(arguments.results)
-    loud = sorted({row["bench"] for row in rows if row.get("busy", 0.0) > QUIET_BUSY_MAX})
-    if loud and not arguments.loaded:
+    every = read_lines(arguments.results)
+    rows, loud = (every, []) if arguments.loaded else quiet_rounds(every)
+    if loud:
         sys.exit(
             f"the machine was in use while {', '.join(loud)} ran: its figures are no results. Run it again on a quiet "
             "machine, or give --loaded"

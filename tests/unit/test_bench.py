@@ -20,7 +20,7 @@ from bench.peers.evidence import binding_key, evidence_of
 from bench.results import write_line
 from bench.rounds import QUIET_BUSY_MAX
 from bench.synthetic import calls, facts
-from bench.tables import TABLES, peers, with_tables
+from bench.tables import TABLES, peers, quiet_rounds, with_tables
 from tests.support.fleet import Fleet as History
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -240,6 +240,18 @@ def test_figures_of_a_loaded_machine_are_not_put_into_the_documents(
     monkeypatch.setattr(sys, "argv", [*arguments, "--loaded"])
     tables.main()
     assert "| 1 | 10.0 | 2,000 |" in document.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("rounds", "refused"), [(4, []), (3, ["peers"])])
+def test_a_round_in_which_the_machine_was_busy_is_left_out(rounds: int, refused: list[str]) -> None:
+    """With every program of it, as long as three others are left."""
+    rows: list[dict[str, object]] = [
+        {"bench": "peers", "program": program, "round": number, "busy": 0.0}
+        for number in range(rounds)
+        for program in ("one", "other")
+    ]
+    rows[0]["busy"] = QUIET_BUSY_MAX + 0.01
+    assert quiet_rounds(rows) == (rows[2:], refused)
 
 
 def test_every_table_of_the_docs_is_one_that_can_be_made() -> None:
