@@ -1,6 +1,7 @@
-"""How long a worker takes to be ready, cold or after a crash, against the state it has to read.
+"""How long a worker takes to be ready, against the state it has to read.
 
-The state of a worker is the binding topic: a start after a crash reads what a first start reads. Each size gets
+The state of a worker is the binding topic: a start after a crash reads what a first start reads, and waits for the
+session of the worker that crashed, which is left out here: each worker stops before the next one starts. Each size gets
 topics of its own; the binding topic is written directly. A join is also started with local state: first without any,
 then with what that start has left.
 
@@ -59,7 +60,7 @@ async def fill(deployment: Deployment, servers: int, observers: int) -> int:
 
 
 async def one_start(deployment: Deployment, role: str, **env: str) -> dict[str, Any]:
-    """Start a worker of one role, wait until it is ready, and kill it as a crash would."""
+    """Start a worker of one role, wait until it is ready, and stop it."""
     started_s = time.monotonic()
     worker = deployment.start_worker("--role", role, **env)
     try:
@@ -72,12 +73,14 @@ async def one_start(deployment: Deployment, role: str, **env: str) -> dict[str, 
         times = process.cpu_times()
         if env:
             await asyncio.sleep(_WRITTEN_S)
-        return {
+        found = {
             "role": role,
             "ready_s": ready_s,
             "cpu_s": times.user + times.system,
             "memory_mib": process.memory_info().rss / 2**20,
         }
+        await asyncio.to_thread(worker.terminate)
+        return found
     finally:
         worker.kill()
 

@@ -88,7 +88,8 @@ def test_the_facts_of_a_made_up_fleet_are_those_of_its_servers() -> None:
 
 
 COSTS = Costs(
-    call_us=50.0,
+    call_us=20.0,
+    first_call_us=50.0,
     call_bytes=1_000.0,
     evidence_bytes=2_000.0,
     server_bytes=2.0**20,
@@ -97,6 +98,7 @@ COSTS = Costs(
     shelved_list_bytes=2.0**4,
     registry_list_bytes=2.0**8,
     fact_us=10.0,
+    fact_read_us=30.0,
     client_us=1_000.0,
     new_ms=100.0,
     repeated_ms=9.0,
@@ -146,7 +148,7 @@ def test_a_real_run_is_held_against_the_costs() -> None:
     assert said == pytest.approx(
         {
             "registry, s of CPU for a repeated list of each observer": 5.0,
-            "join, s of CPU for the facts of these lists": 0.01,
+            "join, s of CPU for the facts of these lists": 1.04,
             "join, s of CPU for the calls": 0.5,
             "join, MiB with one list of each observer": 100 + 2 + 1_000 / 1_024,
             "bytes of a call in its topic": 1_000.0,
@@ -165,7 +167,8 @@ def test_costs_are_the_slopes_of_the_curves() -> None:
     """What every process needs anyway is in no slope."""
 
     def point(curve: str, count: int, state_mib: float) -> dict[str, object]:
-        sizes = {"call_bytes": 1.0, "evidence_bytes": 2.0, "load_us_per_fact": 3.0, "call_us": 2.0}
+        sizes = {"call_bytes": 1.0, "evidence_bytes": 2.0, "load_us_per_fact": 3.0, "read_us_per_fact": 7.0}
+        sizes["call_us"] = 5.0 if count > 1 else 2.0
         return {"bench": "state", "curve": curve, curve: count, "state_mib": state_mib, **sizes}
 
     rows = [point(curve, 1_025, 6.0) for curve in ("observers", "lists")] + [point("servers", 11, 25.0)]
@@ -181,7 +184,8 @@ def test_costs_are_the_slopes_of_the_curves() -> None:
     assert (costs.server_bytes, costs.observer_bytes, costs.list_bytes) == (2 * 2**20, 2**10, 2**10)
     assert (costs.shelved_list_bytes, costs.registry_list_bytes) == (2**10, 2**11)
     assert (costs.call_us, costs.new_ms, costs.repeated_ms, costs.fact_us) == (6.0, 4.0, 5.0, 3.0)
-    assert (costs.client_us, costs.repeated_small_ms) == (4.0, 0.5)
+    assert (costs.client_us, costs.first_call_us, costs.fact_read_us) == (4.0, 9.0, 7.0)
+    assert costs.repeated_small_ms == 0.5
 
 
 def test_costs_of_benches_that_were_not_run_are_not_made_up() -> None:
