@@ -57,7 +57,12 @@ class WebhookServer(Serving):
             protocol_version = "HTTP/1.1"
 
             def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
+                length = int(self.headers["Content-Length"])
+                body = self.rfile.read(length)
+                if len(body) < length:
+                    # The client was killed between its headers and the end of its body: nothing was received.
+                    self.close_connection = True
+                    return
                 key = self.headers["Idempotency-Key"]
                 time.sleep(outer.delay_s)
                 status, headers = outer._judge(key, body)
