@@ -152,8 +152,10 @@ class TestFastMCP:
         assert [each["ok"] for each in seen["gateway"]].count(False) == [each["ok"] for each in seen["behind"]].count(
             False
         )
-        altered = await deployment.wait_for(Role.FINDINGS, lambda all_: TOOL in changed_tools(all_, "gateway"))
-        assert changed_tools(altered, "gateway")[TOOL] == {"$._meta.fastmcp", "$.title"}
+        # The finding is about the observer whose list reached the log last.
+        observers = ("gateway", "behind")
+        altered = await deployment.wait_for(Role.FINDINGS, lambda all_: TOOL in changed_tools(all_, *observers))
+        assert changed_tools(altered, *observers)[TOOL] == {"$._meta.fastmcp", "$.title"}
         await assert_no_secret(deployment, tmp_path)
         assert json.loads((tmp_path / "stats").read_text()) == {"delivered": CALLS + 1, "dropped": {}, "failures": {}}
 
@@ -421,10 +423,10 @@ async def server_behind_tap(deployment: Deployment) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{own}/mcp"
 
 
-def changed_tools(findings: list[Record], observer_id: str) -> dict[str, set[str]]:
-    """Where the definitions differ that an observer was shown, by tool."""
+def changed_tools(findings: list[Record], *observers: str) -> dict[str, set[str]]:
+    """Where the definitions differ that observers were shown, by tool."""
     found = [json.loads(each.value or b"{}") for each in findings]
-    changes = [each for each in found if each.get("kind") == "tool_changed" and each["observer_id"] == observer_id]
+    changes = [each for each in found if each.get("kind") == "tool_changed" and each["observer_id"] in observers]
     return {each["tool_name"]: {path for _, path, _ in each["changes"]} for each in changes}
 
 
