@@ -38,7 +38,11 @@ pub fn read(raw: &[u8], schema: &Schema) -> Option<Plain> {
     {
         return None;
     }
-    let mut cursor = Cursor { raw, at: 0 };
+    let mut cursor = Cursor {
+        raw,
+        at: 0,
+        is_printable: text::is_printable(raw),
+    };
     let mut event = vec![Span::default(); schema.event.all.len()];
     let mut data = vec![Span::default(); schema.data.all.len()];
     let mut canonical = Vec::new();
@@ -90,6 +94,8 @@ pub fn read(raw: &[u8], schema: &Schema) -> Option<Plain> {
 struct Cursor<'a> {
     raw: &'a [u8],
     at: usize,
+    /// Whether all of the call is ASCII without control characters: then no text has to be looked at for either.
+    is_printable: bool,
 }
 
 impl<'a> Cursor<'a> {
@@ -123,7 +129,7 @@ impl<'a> Cursor<'a> {
         self.at = begin + memchr::memchr(b'"', &self.raw[begin..])?;
         let span = self.since(begin);
         self.at += 1;
-        (!text::has_control(span.of(self.raw))).then_some(span)
+        (self.is_printable || !text::has_control(span.of(self.raw))).then_some(span)
     }
 
     /// Read an object: each field once, none that is not declared, all that are required.
@@ -156,9 +162,16 @@ impl<'a> Cursor<'a> {
 
     fn simple(&mut self, kind: &Kind) -> Option<Span> {
         match kind {
-            Kind::Text { low, high, class } => self
-                .text()
-                .filter(|span| text::fits(span.of(self.raw), *low, *high, *class)),
+            Kind::Text { low, high, class } => {
+                let span = self.text()?;
+                let text = span.of(self.raw);
+                let length = if self.is_printable {
+                    text.len() as u64
+                } else {
+                    text::code_points(text)
+                };
+                ((*low..=*high).contains(&length) && text::is_of(text, *class)).then_some(span)
+            }
             Kind::OneOf(texts) => self
                 .text()
                 .filter(|span| texts.iter().any(|each| each == span.of(self.raw))),

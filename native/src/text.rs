@@ -8,9 +8,9 @@ pub fn of(raw: &[u8], span: Span) -> &str {
     std::str::from_utf8(span.of(raw)).unwrap_or_default()
 }
 
-/// Tell whether a text has so many code points, all of a class.
-pub fn fits(text: &[u8], low: u64, high: u64, class: Class) -> bool {
-    let of_class = match class {
+/// Tell whether all characters of a text are of a class.
+pub fn is_of(text: &[u8], class: Class) -> bool {
+    match class {
         Class::Any => true,
         Class::Token => all(text, |byte| {
             byte.is_ascii_alphanumeric() | matches!(byte, b'_' | b':' | b'-'..=b'/')
@@ -22,11 +22,15 @@ pub fn fits(text: &[u8], low: u64, high: u64, class: Class) -> bool {
             (1..=64).contains(&text.len())
                 && all(text, |byte| is_hexadecimal(byte) | (byte == b'-'))
         }
-    };
-    of_class && (low..=high).contains(&code_points(text))
+    }
 }
 
-fn code_points(text: &[u8]) -> u64 {
+/// Tell whether all of some bytes are printable ASCII, or DEL.
+pub fn is_printable(bytes: &[u8]) -> bool {
+    all(bytes, |byte| (b' '..=0x7F).contains(&byte))
+}
+
+pub fn code_points(text: &[u8]) -> u64 {
     text.iter().map(|byte| u64::from(byte & 0xC0 != 0x80)).sum()
 }
 
