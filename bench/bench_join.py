@@ -184,11 +184,7 @@ async def run_join(settings: Settings, counts: dict[Role, int], calls: int) -> M
         await asyncio.sleep(0.05)
     count = Count()
     stage = JoinStage(
-        state,
-        view,
-        clients=clients,
-        topics=topics,
-        latency=EvidenceLatency(lambda _since, _seconds: None, RecentObservers()),
+        state, view, clients=clients, topics=topics, latency=EvidenceLatency(lambda *_: None, RecentObservers())
     )
     async with hosted("join", counts[Role.CALLS], join_calls, of_pieces=True) as agent:
         measure = await run_until([make_task(settings, stage, agent, counts, count)], count, calls)

@@ -166,8 +166,8 @@ def process_calls(join: Join, calls: Iterable[tuple[Record, Call | InputError]])
 
 def _evidence(record: Record, event: Call, label: str, value: bytes) -> Output:
     headers = STRUCTURED if event.traceparent is None else _headers(event.traceparent)
-    place = (event.time_us // 1_000, record.origin.partition)
-    return made_of(Output, (_EVIDENCE, event.server_id.encode(), value, headers, *place, label))
+    key, partition = event.server_id.encode(), record.origin.partition
+    return made_of(Output, (_EVIDENCE, key, value, headers, event.time_us // 1_000, partition, label))
 
 
 def _writing(record: Record, event: NativeCall, in_force: _InForce, evaluation: PinEvaluation | None) -> Writing:
@@ -217,11 +217,13 @@ def _in_force(join: Join, server: ServerBindings | None, record: Record, event: 
     question: tuple[str | None, str | None, str] = (None, None, tool_name)
     if server is not None:
         named = (snapshot_id, None, tool_name)
-        if snapshot_id is not None and (named in server.answers or server.names(snapshot_id)):
+        known: _InForce | None = None if snapshot_id is None else server.answers.get(named)
+        if known is not None or (snapshot_id is not None and server.names(snapshot_id)):
             question = named
-        elif observer_id in server.observers or observer_id in server.endings.own:
-            question = (None, observer_id, tool_name)
-        known: _InForce | None = server.answers.get(question)
+        else:
+            if observer_id in server.observers or observer_id in server.endings.own:
+                question = (None, observer_id, tool_name)
+            known = server.answers.get(question)
         if known is not None and known.since_us <= time_us < known.until_us and not record.hold_expired:
             return known
     if record.hold_expired and not join.names_known_snapshot(event):

@@ -18,10 +18,9 @@ from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.client import ConnectionGroup, CoordinationType
 from aiokafka.errors import KafkaError, KafkaTimeoutError, NodeNotReadyError, ProducerFenced, RequestTimedOutError
 from aiokafka.producer.message_accumulator import BatchBuilder
-from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.protocol.transaction import AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, EndTxnRequest
 
-from assay_stream.kafka.group_protocol import GroupMember, TxnOffsetCommit, by_topic
+from assay_stream.kafka.group_protocol import GroupMember, Produce, TxnOffsetCommit, by_topic
 
 Batches = Mapping[tuple[str, int], Sequence[BatchBuilder]]
 
@@ -34,7 +33,6 @@ _IN_FLIGHT_MAX = 5
 """Produce requests without an answer: brokers recognize a repeat of the last five batches of a producer."""
 _NOT_ATTEMPTED = 55
 _DUPLICATE_SEQUENCE = 46
-_ALL_REPLICAS = -1
 _FENCED = frozenset({47, 90})
 _LOADING = frozenset({14, 51})
 """The coordinator loads its log, or still ends the transaction before."""
@@ -191,8 +189,7 @@ class GroupProducer:
         free = asyncio.Semaphore(_IN_FLIGHT_MAX)
 
         async def send(chosen: Mapping[TopicPartition, bytes]) -> Mapping[TopicPartition, KafkaError | None]:
-            topics = [(topic, [(tp.partition, chosen[tp]) for tp in tps]) for topic, tps in by_topic(chosen)]
-            request = ProduceRequest(self._id, _ALL_REPLICAS, int(_LIMIT_S * 1_000), topics)
+            request = Produce(self._id, int(_LIMIT_S * 1_000), chosen)
             async with free:
                 try:
                     answer = await self._client.send(node, request)

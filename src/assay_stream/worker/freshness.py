@@ -7,10 +7,9 @@ never named.
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
-from assay_stream.limits.metrics import EVIDENCE_LATENCY_MAX_S, OBSERVER_ALIVE_S, OBSERVERS_COUNTED_MAX
+from assay_stream.limits.metrics import OBSERVER_ALIVE_S, OBSERVERS_COUNTED_MAX
 from assay_stream.model.cloudevents import Call
 from assay_stream.model.record import Origin, Record
 
@@ -52,56 +51,53 @@ class RecentObservers:
 
 
 class EvidenceLatency:
-    """Measures from a call to the commit of its evidence.
+    """Measures from a call to the commit of its evidence, for all calls of a batch at once.
 
     Args:
-        observe: takes what the time counts from, and how many calls took so many milliseconds.
+        observe: takes what times are counted from, the time now, and the times of some calls; all in milliseconds.
         observers: notes who called.
         clock_ms: the time, milliseconds since the epoch.
     """
 
     def __init__(
         self,
-        observe: Callable[[str, Mapping[int, int]], None],
+        observe: Callable[[str, int, Sequence[int]], None],
         observers: RecentObservers,
         clock_ms: Callable[[], int] = now_ms,
     ) -> None:
         self._observe = observe
         self._observers = observers
         self._clock_ms = clock_ms
-        self._joined: dict[int, dict[Origin, tuple[str, int]]] = {}
-        """By partition."""
+        self._joined_us: dict[int, dict[Origin, int]] = {}
+        """When calls were observed, by partition."""
 
     def joined(self, calls: Sequence[tuple[Record, Call]]) -> None:
-        """Note whose calls some records of a partition hold and when they were observed, until evidence is committed.
+        """Note whose calls some records of a partition hold, and when they were observed, until evidence is committed.
 
         What comes again after a failed batch takes its own place.
         """
-        if calls:
-            noted = self._joined.setdefault(calls[0][0].origin.partition, {})
-            noted.update({record.origin: (call.observer_id, call.time_us // 1_000) for record, call in calls})
+        if not calls:
+            return
+        noted_us = self._joined_us.setdefault(calls[0][0].origin.partition, {})
+        noted_us.update({record.origin: call.time_us for record, call in calls})
+        now = self._clock_ms()
+        for observer_id in {call.observer_id for _, call in calls}:
+            self._observers.heard(observer_id, now)
 
     def committed(self, records: Sequence[Record]) -> None:
         """Measure the calls among the records of a partition whose evidence is committed now."""
         if not records:
             return
-        noted = self._joined.get(records[0].origin.partition, {})
+        noted_us = self._joined_us.get(records[0].origin.partition, {})
+        found = [(noted_us.pop(record.origin, None), record.timestamp_ms) for record in records]
         # Of a refused record nothing is noted.
-        found = [(noted.pop(record.origin, None), record.timestamp_ms) for record in records]
-        measured = [(call, logged_ms) for call, logged_ms in found if call is not None]
-        if not measured:
-            return
-        now = self._clock_ms()
-        self._observe("observed", Counter([now - observed_ms for (_, observed_ms), _ in measured]))
-        self._observe("logged", Counter([now - logged_ms for _, logged_ms in measured]))
-        for observer_id in {observer_id for (observer_id, _), _ in measured}:
-            self._observers.heard(observer_id, now)
+        measured = [(time_us // 1_000, logged_ms) for time_us, logged_ms in found if time_us is not None]
+        if measured:
+            observed_ms, logged_ms = zip(*measured, strict=True)
+            now = self._clock_ms()
+            self._observe("observed", now, observed_ms)
+            self._observe("logged", now, logged_ms)
 
     def drop(self, partition: int) -> None:
         """Forget the calls of a partition that has gone: whoever has it now commits them."""
-        self._joined.pop(partition, None)
-
-
-def bounded_s(elapsed_ms: int) -> float:
-    """Return milliseconds as seconds within 0 and ``EVIDENCE_LATENCY_MAX_S``."""
-    return min(max(elapsed_ms / 1_000, 0.0), EVIDENCE_LATENCY_MAX_S)
+        self._joined_us.pop(partition, None)

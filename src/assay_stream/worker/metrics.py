@@ -2,7 +2,6 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import HistogramMetricFamily, Metric
@@ -10,11 +9,13 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from assay_stream.kafka.stage import StageMetrics
-from assay_stream.worker.freshness import bounded_s
+from assay_stream.limits.metrics import EVIDENCE_LATENCY_MAX_S
 
 _BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
-_LATENCY_BUCKETS_S = (0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3_600)
+_LATENCY_BUCKETS_S = (0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, EVIDENCE_LATENCY_MAX_S)
+_LATENCY_BUCKETS_MS = [round(bound_s * 1_000) for bound_s in _LATENCY_BUCKETS_S]
+_LATENCY_MAX_MS = _LATENCY_BUCKETS_MS[-1]
 
 
 class LatencyHistogram(Collector):  # type: ignore[misc]
@@ -26,23 +27,32 @@ class LatencyHistogram(Collector):  # type: ignore[misc]
 
     def __init__(self, name: str, text: str, sinces: Sequence[str]) -> None:
         self._name, self._text = name, text
-        self._counts = {since: [0] * (len(_LATENCY_BUCKETS_S) + 1) for since in sinces}
-        self._sums_s = dict.fromkeys(sinces, 0.0)
+        self._counts = {since: [0] * len(_LATENCY_BUCKETS_S) for since in sinces}
+        """How many calls took as long as each bound, or less."""
+        self._sums_ms = dict.fromkeys(sinces, 0)
 
-    def observe(self, since: str, calls: Mapping[int, int]) -> None:
-        """Add how many calls took so many milliseconds, each bounded as in ``bounded_s``."""
+    def observe(self, since: str, now_ms: int, times_ms: Sequence[int]) -> None:
+        """Add how long ago some times are: at least nothing, and at most ``EVIDENCE_LATENCY_MAX_S``.
+
+        Args:
+            now_ms: the time now, milliseconds since the epoch, as are the others.
+        """
+        times = sorted(times_ms)
         counts = self._counts[since]
-        for elapsed_ms, number in calls.items():
-            seconds = bounded_s(elapsed_ms)
-            counts[bisect_left(_LATENCY_BUCKETS_S, seconds)] += number
-            self._sums_s[since] += seconds * number
+        for index, bound_ms in enumerate(_LATENCY_BUCKETS_MS):
+            counts[index] += len(times) - bisect_left(times, now_ms - bound_ms)
+        first, end = bisect_left(times, now_ms - _LATENCY_MAX_MS), bisect_left(times, now_ms)
+        # What counts as longest took no longer than the last bound.
+        counts[-1] += first
+        self._sums_ms[since] += first * _LATENCY_MAX_MS + (end - first) * now_ms - sum(times[first:end])
 
     def collect(self) -> Iterable[Metric]:
         """Yield what was observed so far."""
         family = HistogramMetricFamily(self._name, self._text, labels=["since"])
         for since, counts in self._counts.items():
             bounds = [*map(floatToGoString, _LATENCY_BUCKETS_S), "+Inf"]
-            family.add_metric([since], list(zip(bounds, accumulate(counts), strict=True)), self._sums_s[since])
+            buckets = list(zip(bounds, [*counts, counts[-1]], strict=True))
+            family.add_metric([since], buckets, self._sums_ms[since] / 1_000)
         yield family
 
 

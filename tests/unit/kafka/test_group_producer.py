@@ -84,14 +84,14 @@ class Brokers:
         self.under_way_most = max(self.under_way_most, self.under_way)
         await asyncio.sleep(0)
         self.under_way -= 1
-        if name == "ProduceRequest":
+        if name == "Produce":
             return self._produced(request)
         code = self._refusal(name)
         topics = [("topic", [(0, code)])]
         return SimpleNamespace(error_code=code, errors=topics, topics=topics)
 
     def _produced(self, request: Any) -> Any:
-        topics = request._topics
+        topics = request.prepare({0: (0, 8)}).topics
         self.sent.append([batch for _, parts in topics for _, batch in parts])
         return SimpleNamespace(
             topics=[(topic, [(number, self._refusal(batch)) for number, batch in parts]) for topic, parts in topics]
@@ -126,7 +126,7 @@ async def test_a_transaction_takes_four_round_trips(brokers: Brokers) -> None:
     """Everything is added, records are sent, then offsets, then it ends."""
     await write(brokers, evidence=1, findings=1)
     assert sorted(brokers.asked[:2]) == ADDED
-    assert brokers.asked[2:] == ["ProduceRequest", "TxnOffsetCommit", "EndTxnRequest"]
+    assert brokers.asked[2:] == ["Produce", "TxnOffsetCommit", "EndTxnRequest"]
     assert brokers.sent == [[b"evidence0@0", b"findings0@0"]]
 
 

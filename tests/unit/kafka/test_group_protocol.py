@@ -1,10 +1,11 @@
-"""The requests byte by byte, as Kafka's message definitions have them (TxnOffsetCommit 3, OffsetFetch 7)."""
+"""The requests byte by byte, as Kafka's message definitions have them (TxnOffsetCommit 3, OffsetFetch 7, Produce 8)."""
 
 from __future__ import annotations
 
 from aiokafka import TopicPartition
+from aiokafka.protocol.produce import ProduceRequest_v8
 
-from assay_stream.kafka.group_protocol import GroupMember, StableOffsetFetch, TxnOffsetCommit, by_topic
+from assay_stream.kafka.group_protocol import GroupMember, Produce, StableOffsetFetch, TxnOffsetCommit, by_topic
 
 CALLS = TopicPartition("calls", 2)
 
@@ -52,6 +53,20 @@ def test_the_answer_has_offset_metadata_and_error_of_each_partition() -> None:
     )
     [(_, [part], _)] = answer.topics
     assert (part[:5], answer.error_code) == ((2, -1, 1, "", 88), 14)
+
+
+def test_batches_are_written_as_the_schema_has_them() -> None:
+    """Lengths of two bytes before names, of four before lists and batches; aiokafka writes the same from its schema."""
+    batches = {CALLS: b"second", TopicPartition("calls", 0): b"first", TopicPartition("a", 1): b""}
+    request = Produce("id", 40_000, batches).prepare({0: (0, 11)})
+    assert (request.API_KEY, request.API_VERSION, request.FLEXIBLE_VERSION) == (0, 8, False)
+    assert request.encode() == (
+        b"\x00\x02id\xff\xff\x00\x00\x9c\x40\x00\x00\x00\x02"
+        b"\x00\x01a\x00\x00\x00\x01\x00\x00\x00\x01\x00\x00\x00\x00"
+        b"\x00\x05calls\x00\x00\x00\x02"
+        b"\x00\x00\x00\x00\x00\x00\x00\x05first\x00\x00\x00\x02\x00\x00\x00\x06second"
+    )
+    assert request.encode() == ProduceRequest_v8.encode(request)
 
 
 def test_partitions_are_named_in_order() -> None:

@@ -102,7 +102,7 @@ class Worker:
             self.view,
             clients=cluster,
             topics=TOPICS,
-            latency=EvidenceLatency(lambda _since, _seconds: None, RecentObservers()),
+            latency=EvidenceLatency(lambda *_: None, RecentObservers()),
             routing=ROUTING if is_rerouting else None,
             is_keyed=is_keyed,
         )

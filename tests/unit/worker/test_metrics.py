@@ -90,13 +90,16 @@ def test_gauges_are_noted_when_the_metrics_are_read(registry: CollectorRegistry)
 def test_latencies_of_a_batch_are_observed_at_once(registry: CollectorRegistry) -> None:
     """Buckets include their upper bound, as Prometheus has it, and hold what the ones before them do."""
     metrics = Metrics(registry)
-    metrics.evidence_latency.observe("logged", {25: 3, 26: 2, 4_000_000: 1})
+    now_ms = 1_800_000_000_000
+    # The last two are of a clock that is an hour behind or more, and of one that is ahead.
+    elapsed_ms = (25, 26, 25, 26, 25, 4_000_000, -9_000_000)
+    metrics.evidence_latency.observe("logged", now_ms, [now_ms - each for each in elapsed_ms])
 
     def value(name: str, **labels: str) -> float:
         return float(
             registry.get_sample_value(f"assay_stream_evidence_latency_seconds_{name}", {"since": "logged", **labels})
         )
 
-    assert [value("bucket", le=bound) for bound in ("0.025", "0.05", "3600.0", "+Inf")] == [3, 5, 6, 6]
-    assert value("count") == 6
+    assert [value("bucket", le=bound) for bound in ("0.025", "0.05", "3600.0", "+Inf")] == [4, 6, 7, 7]
+    assert value("count") == 7
     assert value("sum") == pytest.approx(3 * 0.025 + 2 * 0.026 + 3_600)

@@ -50,7 +50,7 @@ def state() -> Join:
     return state
 
 
-NO_LATENCY = EvidenceLatency(lambda _since, _seconds: None, RecentObservers())
+NO_LATENCY = EvidenceLatency(lambda *_: None, RecentObservers())
 
 
 @pytest.fixture
