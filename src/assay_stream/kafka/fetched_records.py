@@ -68,8 +68,10 @@ class FetchedRecord(NamedTuple):
 class _PartitionRecords(fetcher.PartitionRecords):  # type: ignore[misc]
     def _consumer_record(self, tp: TopicPartition, record: Any) -> FetchedRecord:
         # No consumer of ours has a deserializer.
-        content = (record.offset, record.timestamp, record.key, record.value, tuple(record.headers))
-        return made_of(FetchedRecord, (*tp, *content))
+        topic, partition = tp
+        headers = tuple(record.headers)
+        fields = (topic, partition, record.offset, record.timestamp, record.key, record.value, headers)
+        return made_of(FetchedRecord, fields)
 
     def _unpack_records(self) -> Iterator[Any]:
         try:

@@ -29,11 +29,11 @@ REJECTED_BYTES_MAX = DEFAULT_LIMITS.record_bytes_max + 512 * 1_024
 
 def record_of(role: Role, message: FetchedRecord) -> Record:
     """Return the core's form of a record read from Kafka."""
-    timestamp_ms = message.timestamp
-    origin = made_of(Origin, (message.topic, message.partition, message.offset))
+    topic, partition, offset, timestamp_ms, key, value, headers = message
+    origin = made_of(Origin, (topic, partition, offset))
     if timestamp_ms < 0:
         timestamp_ms = 0
-    return made_of(Record, (role, origin, message.key, message.value, message.headers, timestamp_ms, False, False))
+    return made_of(Record, (role, origin, key, value, headers, timestamp_ms, False, False))
 
 
 async def read_partition(consumer: Consumer, role: Role, partition: TopicPartition) -> AsyncIterator[Record]:
