@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
@@ -16,6 +16,7 @@ from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.files.seal_files import LogName
 from assay_stream.kafka import ranges
+from assay_stream.kafka.fetched_records import FetchedRecord
 from assay_stream.kafka.ranges import KafkaLogs, LogRanges, marked, set_aside_place
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Headers, Origin, Record, Role, rejected, set_aside_error
@@ -23,18 +24,6 @@ from tests.support.seals import TOPIC, some_records
 
 SETTINGS = load_settings()
 CALLS = topic_names(SETTINGS)[Role.CALLS]
-
-
-class Message(NamedTuple):
-    """A record as a consumer gives it."""
-
-    topic: str
-    partition: int
-    offset: int
-    key: bytes
-    value: bytes
-    headers: tuple[tuple[str, bytes], ...]
-    timestamp: int
 
 
 class Broker:
@@ -86,7 +75,7 @@ class Consumer:
         found = {}
         for place, time_ms in times.items():
             later = [at for at in self._broker.offsets[place.partition] if at * 1_000 >= time_ms]
-            found[place] = Message(CALLS, place.partition, later[0], b"", b"", (), 0) if later else None
+            found[place] = FetchedRecord(CALLS, place.partition, later[0], 0, b"", b"", ()) if later else None
         return found
 
     def assign(self, places: list[TopicPartition]) -> None:
@@ -100,11 +89,11 @@ class Consumer:
         """Where it is."""
         return self._at[place]
 
-    async def getmany(self, place: TopicPartition, **_: Any) -> dict[TopicPartition, list[Message]]:
+    async def getmany(self, place: TopicPartition, **_: Any) -> dict[TopicPartition, list[FetchedRecord]]:
         """What comes next."""
         left = [at for at in self._broker.offsets[place.partition] if at >= self._at[place]][:2]
         self._at[place] = left[-1] + 1 if left else self._broker.ends[place.partition]
-        return {place: [Message(CALLS, place.partition, at, b"k", b"v%d" % at, (), at * 1_000) for at in left]}
+        return {place: [FetchedRecord(CALLS, place.partition, at, at * 1_000, b"k", b"v%d" % at, ()) for at in left]}
 
 
 SET_ASIDE = Origin(CALLS, 0, 3)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from assay_stream.config import load_settings
 from assay_stream.errors import ConfigurationError, InputError, IntegrityError, OperatingError
+from assay_stream.kafka.fetched_records import FetchedRecord
 from assay_stream.kafka.group_protocol import GroupMember
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.schemes import dsse
@@ -26,18 +27,6 @@ from tests.support.seals import KEY, KEYS, OTHER_KEY, TOPIC, a_record, checked, 
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOME = TopicPartition(TOPIC, 0)
-
-
-class Message(NamedTuple):
-    """A record as aiokafka gives it."""
-
-    topic: str
-    partition: int
-    offset: int
-    key: bytes | None
-    value: bytes | None
-    headers: Any
-    timestamp: int
 
 
 class Log:
@@ -88,14 +77,14 @@ class Log:
         """Where it ends."""
         return {HOME: self.end}
 
-    async def getmany(self, *, timeout_ms: int, max_records: int) -> dict[TopicPartition, list[Message]]:
+    async def getmany(self, *, timeout_ms: int, max_records: int) -> dict[TopicPartition, list[FetchedRecord]]:
         """Nothing for some times, then all that there is."""
         if self._quiet:
             self._quiet -= 1
             return {}
         found = [record for record in self.records if record.origin.offset >= self.position_]
         self.position_ = max(self.position_, self.end)
-        return {HOME: [Message(*r.origin, r.key, r.value, r.headers, r.timestamp_ms) for r in found]}
+        return {HOME: [FetchedRecord(*r.origin, r.timestamp_ms, r.key, r.value, r.headers) for r in found]}
 
     # The writer.
     async def open(self) -> None:
