@@ -24,6 +24,7 @@ from assay_stream.forward import forwarder as forward
 from assay_stream.forward.delivery import DELIVERED, AttemptResult, DeliveryOutcome, Schedule
 from assay_stream.forward.forwarder import Forwarder
 from assay_stream.forward.receivers import Subscription
+from assay_stream.kafka.fetched_records import FetchedRecord
 from tests.support.alerts import alert_records, finding_of
 
 PLACE = TopicPartition("assay.tool.drift", 0)
@@ -84,9 +85,7 @@ class Log:
         assert self.at is not None
         start, self.at = self.at, len(self.values)
         messages = [
-            SimpleNamespace(
-                topic=PLACE.topic, partition=0, offset=n, key=b"k", value=self.values[n], headers=(), timestamp=0
-            )
+            FetchedRecord(PLACE.topic, 0, n, 0, b"k", self.values[n], ())
             for n in range(start, len(self.values))
             if self.values[n] is not MARKER
         ]
@@ -373,12 +372,7 @@ def test_a_receiver_that_is_down_for_an_hour_gets_everything(monkeypatch: pytest
         assert log.at is not None
         start, log.at = log.at, min(len(log.values), log.at + max_records)
         fetches.append(log.at - start)
-        messages = [
-            SimpleNamespace(
-                topic=PLACE.topic, partition=0, offset=n, key=b"k", value=log.values[n], headers=(), timestamp=0
-            )
-            for n in range(start, log.at)
-        ]
+        messages = [FetchedRecord(PLACE.topic, 0, n, 0, b"k", log.values[n], ()) for n in range(start, log.at)]
         return {PLACE: messages} if messages else {}
 
     async def hour(clock: Callable[[], float]) -> None:
