@@ -243,7 +243,7 @@ class Deployment:
     async def tick(self, time_us: int) -> None:
         """Let time come this far for the alerts of every partition."""
         partitions = self.settings.input_partitions
-        producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap)
+        producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap, acks="all")
         await producer.start()
         try:
             for number in range(partitions):
