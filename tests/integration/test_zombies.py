@@ -9,7 +9,10 @@ from collections import Counter
 from datetime import timedelta
 
 import pytest
+from aiokafka import TopicPartition
 
+from assay_stream.kafka.assignor import StickyAssignor
+from assay_stream.kafka.connection import Consumer, KafkaClients
 from assay_stream.model.record import Role
 from tests.support.deployment import Deployment
 from tests.support.fleet import START, a_call_by, a_listing
@@ -44,3 +47,47 @@ async def test_a_frozen_worker_that_wakes_joins_nothing_twice(deployment: Deploy
     assert len(per_call) == CALLS
     assert set(per_call.values()) == {1}
     assert all(worker.process.poll() is None for worker in workers)
+
+
+async def dies_in_a_transaction(deployment: Deployment) -> None:
+    """Own every partition as a worker does, and end with the offsets of one in an open transaction."""
+    clients, group = KafkaClients(deployment.settings), f"{deployment.settings.group_prefix}-join"
+    calls, partitions = deployment.topics[Role.CALLS], deployment.settings.call_partitions
+    consumer: Consumer = clients.consumer(
+        group_id=group,
+        heartbeat_interval_ms=100,
+        session_timeout_ms=1_500,
+        partition_assignment_strategy=(StickyAssignor(list),),
+    )
+    consumer.subscribe([calls])
+    producers = [clients.group_producer(f"{group}-{partition}") for partition in range(partitions)]
+    await consumer.start()
+    try:
+        async with asyncio.timeout(10):
+            while len(consumer.assignment()) < partitions:
+                await consumer.getmany(timeout_ms=100)
+        for producer in producers:
+            await producer.start()
+        await producers[-1]._add_group(group)
+        await producers[-1]._commit_offsets({TopicPartition(calls, 0): (1_000, "")}, consumer.member())
+    finally:
+        for producer in producers:
+            await producer.stop()
+        await consumer.stop()
+
+
+async def test_a_worker_that_wakes_need_not_wait_for_the_transaction_of_a_dead_one(deployment: Deployment) -> None:
+    """The other had its partitions meanwhile, and died with the offsets of one in a transaction of another's id."""
+    role, key, value = a_listing(0, 0, 0, 1, START)
+    await deployment.send(role, [(key, value)])
+    calls = [a_call_by(0, 0, number, START + timedelta(seconds=1), None)[2] for number in range(80)]
+    worker = deployment.start_worker()
+    await worker.wait_ready()
+    await deployment.send(Role.CALLS, [(b"%d" % number, call) for number, call in enumerate(calls[:40])])
+    await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 40)
+    worker.process.send_signal(signal.SIGSTOP)
+    await dies_in_a_transaction(deployment)
+    await deployment.send(Role.CALLS, [(b"%d" % number, call) for number, call in enumerate(calls[40:])])
+    worker.process.send_signal(signal.SIGCONT)
+    # A quarter of the limit after which brokers end an open transaction.
+    await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 80, limit_s=15)

@@ -40,6 +40,10 @@ class GroupMember(NamedTuple):
     member_id: str = ""
     instance_id: str | None = None
 
+    def follows(self, earlier: "GroupMember") -> bool:
+        """Return whether no generation lies between the two: what this member has in both was nobody else's."""
+        return self.member_id == earlier.member_id and 0 <= self.generation - earlier.generation <= 1
+
 
 class _TxnOffsetCommitResponseV3(Response):  # type: ignore[misc]
     API_KEY = 28

@@ -85,6 +85,7 @@ class PartitionTask:
     Attributes:
         opening: which time the stage opened partitions; it is higher for those taken over later.
         committed: next offset of each of its partitions, as committed.
+        member: what commits are checked by: of the generation in which the partition was opened or kept.
         metadata: what was committed with them: the mark of an owner that has begun on records, or nothing.
         suspicion: which records the owner before this one makes suspect.
         buffered: how many records wait for the registry.
@@ -125,11 +126,6 @@ class PartitionTask:
         return 0.0 if self.running is None else self._thread.busy_s
 
     @property
-    def noted(self) -> dict[TopicPartition, tuple[int | None, str]]:
-        """What the group's committed offsets and their metadata are, unless somebody else has committed."""
-        return {tp: (None if offset < 0 else offset, self.metadata) for tp, offset in self.committed.items()}
-
-    @property
     def has_work(self) -> bool:
         """Whether it has records that need not wait."""
         return len(self._records) > self.buffered
@@ -137,7 +133,7 @@ class PartitionTask:
     def start(self, consumer: Consumer, *, records_max: int) -> None:
         """Begin, or go on after ``finish`` if that is allowed; the consumer stands where the task goes on."""
         self._consumer = consumer
-        self._member = consumer.member()
+        self.member = consumer.member()
         self._records_max = records_max
         self._thread = self._stage.thread(self.partition)
         self._records, self.buffered, self.buffered_since_s = [], 0, None
@@ -323,7 +319,7 @@ class PartitionTask:
     async def _write(self, outputs: Gathered, positions: dict[TopicPartition, int], *, metadata: str) -> None:
         writing_s = time.monotonic()
         try:
-            await self.writer.write(outputs, positions, self._member, metadata=metadata)
+            await self.writer.write(outputs, positions, self.member, metadata=metadata)
         except MAY_PASS:
             self._context.on_failure(self.partition)
             raise

@@ -3,8 +3,8 @@
 1. The order of opening is what keeps others out (``docs/adr/0003``): first the producer, which ends the transaction
    of the previous owner and fences it; then the start positions, once no open transaction has any; then the stage's
    state, from the committed end of its topic.
-2. A rebalance pauses tasks between two batches. One whose partition comes back goes on with its producer and state.
-   If it had another owner meanwhile, that one has fenced the producer: the next commit fails, and it is opened anew.
+2. A rebalance pauses tasks between two batches. One whose partition comes back with the next generation goes on with
+   its producer and state. If a generation was missed, the partition may have had another owner: it is opened anew.
 """
 
 import asyncio
@@ -69,6 +69,9 @@ class PartitionTasks:
         chosen = set(partitions)
         self._openings += 1
         try:
+            # An owner in between that has died since left a transaction open, under the id of any of its partitions.
+            outdated = [task for task in self._paused.values() if not consumer.member().follows(task.member)]
+            await self.close(0.0, [task.partition for task in outdated])
             await self._resume(consumer, [task for task in self._paused.values() if task.partition in chosen])
             await _every(self._open_task(consumer, partition) for partition in sorted(chosen - self._open.keys()))
         finally:
@@ -105,17 +108,10 @@ class PartitionTasks:
         await _every(task.writer.close() for task in tasks)
 
     async def _resume(self, consumer: Consumer, tasks: Sequence[PartitionTask]) -> None:
-        """Set the consumer to where paused tasks go on; close those that had another owner."""
+        """Set the consumer to where paused tasks go on."""
         if not tasks:
             return
         positions = {tp: offset for task in tasks for tp, offset in task.committed.items()}
-        if self._context.shared_writer is not None:
-            # The worker's producer has the transactional id of one partition only: an owner of another need not have
-            # fenced it, but has committed offsets.
-            noted = await consumer.committed_with_metadata(positions)
-            outdated = [task for task in tasks if any(noted.get(tp, (None, "")) != at for tp, at in task.noted.items())]
-            await self.close(0.0, [task.partition for task in outdated])
-            tasks = [task for task in tasks if task not in outdated]
         beginnings = await consumer.beginning_offsets(positions)
         for task in tasks:
             for tp, offset in task.committed.items():

@@ -333,7 +333,7 @@ async def test_a_partition_that_stays_over_a_rebalance_keeps_its_producer_and_st
 
 
 async def test_a_partition_that_had_another_owner_meanwhile_is_opened_anew(cluster: MemoryCluster) -> None:
-    """The task that was kept for it is fenced: its position and its state are of long ago."""
+    """The task that was kept for it missed a generation: its position and its state are of long ago."""
     old = a_task(cluster)
     running = asyncio.create_task(old.run())
     await until(lambda: committed(cluster) == RECORDS)
@@ -352,7 +352,7 @@ async def test_a_partition_that_had_another_owner_meanwhile_is_opened_anew(clust
 
 
 async def test_a_partition_that_alone_had_another_owner_is_opened_anew(cluster: MemoryCluster) -> None:
-    """Its offsets tell, where nobody has taken the transactional id that the worker's producer has."""
+    """Even where nobody has taken the transactional id that the worker's producer has."""
     publish(cluster, range(RECORDS), partition=1)
     old = a_task(cluster)
     running = asyncio.create_task(old.run())
@@ -368,6 +368,29 @@ async def test_a_partition_that_alone_had_another_owner_is_opened_anew(cluster: 
     publish(cluster, range(RECORDS + 3, RECORDS + 5), partition=1)
     await until(lambda: len(written(cluster, 1)) >= RECORDS + 5)
     assert written(cluster, 1) == expected(RECORDS + 5)
+    old.stop()
+    await running
+
+
+async def test_an_owner_in_between_that_died_in_its_transaction_holds_nothing_up(
+    cluster: MemoryCluster, shares_transactions: bool
+) -> None:
+    """What a woken worker kept is fenced like what it takes over: nobody else ends that transaction."""
+    old = a_task(cluster)
+    running = asyncio.create_task(old.run())
+    await until(lambda: committed(cluster) == RECORDS)
+    cluster.expel(old._consumer)
+    await old.give_up()
+    dead = cluster.group_producer(f"{GROUP}-{1 if shares_transactions else 0}")
+    await dead.start()
+    await dead.begin_transaction()
+    await dead.send_offsets_to_transaction({TopicPartition(INPUT, 0): (RECORDS + 1, "")}, GROUP)
+    returning: Any = old._consumer
+    await cluster._groups[GROUP].join(returning)
+    await until(lambda: not cluster._open)
+    publish(cluster, [RECORDS])
+    await until(lambda: len(written(cluster)) == RECORDS + 1)
+    assert written(cluster) == expected(RECORDS + 1)
     old.stop()
     await running
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from aiokafka import TopicPartition
 from aiokafka.protocol.produce import ProduceRequest_v8
 
@@ -76,3 +77,18 @@ def test_partitions_are_named_in_order() -> None:
         ("a", [TopicPartition("a", 3)]),
         ("b", [TopicPartition("b", 0), TopicPartition("b", 1)]),
     ]
+
+
+@pytest.mark.parametrize(
+    ("later", "follows"),
+    [
+        (GroupMember("group", 7, "member"), True),
+        (GroupMember("group", 8, "member"), True),
+        (GroupMember("group", 9, "member"), False),
+        (GroupMember("group", 8, "again"), False),
+        (GroupMember("group", -1, "member"), False),
+    ],
+)
+def test_a_membership_follows_another_where_no_generation_lies_between(later: GroupMember, follows: bool) -> None:
+    """In a generation that a member missed, what it had may have been another's."""
+    assert later.follows(GroupMember("group", 7, "member")) is follows
