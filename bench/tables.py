@@ -182,10 +182,11 @@ def observers(rows: list[Row]) -> str:
 def registry(rows: list[Row]) -> str:
     """What a list of tools costs."""
     return markdown(
-        ["tools in a list", "all new", "repeated", "new lists/s of a core", "repeated lists/s of a core"],
+        ["tools in a list", "first", "all new", "repeated", "new lists/s of a core", "repeated lists/s of a core"],
         (
             (
                 row["tools"],
+                f"{row['first_ms']:,.0f} ms",
                 f"{row['new_ms']:.2f} ms",
                 f"{row['repeated_ms']:.3f} ms",
                 f"{1_000 / row['new_ms']:,.0f}",
