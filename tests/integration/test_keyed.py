@@ -156,8 +156,6 @@ async def test_a_plan_names_each_step_and_a_migration_may_stop_anywhere(simple: 
     assert all(step["undo"] for step in plan["steps"])
     assert 0 < plan["calls_misplaced"] < plan["calls_looked_at"] == 200
     assert plan["disk_bytes_needed"] > 0
-    refused = simple.run("topics", "migrate")
-    assert "disk_not_known" in refused.stderr
     refused = simple.run("topics", "migrate", "--disk-free-bytes", "1")
     assert "disk_too_small" in refused.stderr
     assert json.loads(simple.run("topics", "plan", "--json").stdout) == plan, "a refused migration changed something"
@@ -168,7 +166,7 @@ async def test_a_plan_names_each_step_and_a_migration_may_stop_anywhere(simple: 
         await admin.create_topics([NewTopic(keyed.topics[Role.JOIN_PROGRESS], MANY, 1)])
     finally:
         await admin.close()
-    created = simple.run("topics", "migrate", "--disk-free-bytes", str(10**9))
+    created = simple.run("topics", "migrate")
     assert created.stdout.count("created ") == 1, created.stderr
     assert f"created {keyed.topics[Role.REROUTED]}" in created.stdout
     again = simple.run("topics", "migrate")

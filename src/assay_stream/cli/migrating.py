@@ -35,7 +35,7 @@ def topics_plan(bootstrap_servers: Bootstrap = None, as_json: AsJson = False) ->
 def topics_migrate(
     bootstrap_servers: Bootstrap = None,
     disk_free_bytes: Annotated[
-        int | None, typer.Option(min=0, help="Bytes free on the brokers' disks together; asked for if copies take any.")
+        int | None, typer.Option(min=0, help="Bytes free on the brokers' disks together, in place of asking them.")
     ] = None,
 ) -> None:
     """Create the topics that calls keyed by server need; no record is moved or deleted. May be repeated.

@@ -13,6 +13,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.join.routing import Routing
+from assay_stream.kafka import log_dirs
 from assay_stream.kafka.ranges import LogRanges
 from assay_stream.kafka.topics import (
     TopicSpec,
@@ -117,7 +118,7 @@ async def migrate(
     """Do what Kafka has to do; return the plan as it was, and the names of the topics created.
 
     Args:
-        disk_free_bytes: what is free on the brokers' disks, all of them together; needed where copies take any.
+        disk_free_bytes: what is free on the brokers' disks, all of them together; ``None`` to ask the brokers.
 
     Raises:
         ConfigurationError: ``partitions_do_not_fit``, ``disk_not_known``, ``disk_too_small``, and as
@@ -127,24 +128,30 @@ async def migrate(
     plan = await plan_migration(admin, settings)
     check_counts_fit(calls=plan.partitions[Role.CALLS], bindings=plan.partitions[Role.BINDINGS])
     if plan.needed_bytes and plan.missing:
-        if disk_free_bytes is None:
-            raise ConfigurationError(
-                "disk_not_known",
-                f"copies of calls may take {plan.needed_bytes} bytes: say what is free on the brokers' disks, "
-                "--disk-free-bytes",
-            )
-        if disk_free_bytes < plan.needed_bytes:
-            raise ConfigurationError(
-                "disk_too_small",
-                f"copies of calls may take {plan.needed_bytes} bytes, and {disk_free_bytes} are free: correct the "
-                "producers first, so that fewer calls are copied, or make room",
-            )
+        _check_disk(
+            plan.needed_bytes, await log_dirs.disk_free_bytes(admin) if disk_free_bytes is None else disk_free_bytes
+        )
     created = []
     for spec in plan.missing:
         await create_topics(admin, settings, [spec])
         await wait_for_topics(admin, [spec.name])
         created.append(spec.name)
     return plan, created
+
+
+def _check_disk(needed_bytes: int, free_bytes: int | None) -> None:
+    if free_bytes is None:
+        raise ConfigurationError(
+            "disk_not_known",
+            f"copies of calls may take {needed_bytes} bytes, and not every broker tells what is free on its disks, "
+            "which takes Kafka 3.3 and the right to describe the cluster: say it with --disk-free-bytes",
+        )
+    if free_bytes < needed_bytes:
+        raise ConfigurationError(
+            "disk_too_small",
+            f"copies of calls may take {needed_bytes} bytes, and {free_bytes} are free: correct the producers first, "
+            "so that fewer calls are copied, or make room",
+        )
 
 
 def keyed(settings: Settings) -> Settings:

@@ -8,7 +8,7 @@ import pytest
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
-from assay_stream.kafka import migration
+from assay_stream.kafka import log_dirs, migration
 from assay_stream.kafka.migration import CallSample, migrate, plan_migration
 from assay_stream.kafka.topics import TopicState, topic_table
 from assay_stream.model.record import Role
@@ -62,17 +62,31 @@ async def test_topics_are_created_as_the_calls_are(cluster: dict[Role, int]) -> 
     assert (await plan_migration(ADMIN, KEYED)).steps == ()
 
 
-@pytest.mark.parametrize(("free", "code"), [(None, "disk_not_known"), (1_499_999, "disk_too_small"), (1_500_000, None)])
+@pytest.mark.parametrize(
+    ("given", "told", "code"),
+    [
+        (1_499_999, 1_500_000, "disk_too_small"),
+        (1_500_000, 1_499_999, None),
+        (None, 1_499_999, "disk_too_small"),
+        (None, 1_500_000, None),
+        (None, None, "disk_not_known"),
+    ],
+)
 async def test_too_little_disk_stops_a_migration_before_it_starts(
-    cluster: dict[Role, int], monkeypatch: pytest.MonkeyPatch, free: int | None, code: str | None
+    cluster: dict[Role, int], monkeypatch: pytest.MonkeyPatch, given: int | None, told: int | None, code: str | None
 ) -> None:
-    """Half of a thousand calls once more, on three replicas."""
+    """Half of a thousand calls once more, on three replicas; what an operator says goes before what brokers tell."""
+
+    async def free_bytes(_: object) -> int | None:
+        return told
+
+    monkeypatch.setattr(log_dirs, "disk_free_bytes", free_bytes)
     misplaced(monkeypatch)
     if code is None:
-        assert (await migrate(ADMIN, SIMPLE, disk_free_bytes=free))[1]
+        assert (await migrate(ADMIN, SIMPLE, disk_free_bytes=given))[1]
         return
     with pytest.raises(ConfigurationError) as caught:
-        await migrate(ADMIN, SIMPLE, disk_free_bytes=free)
+        await migrate(ADMIN, SIMPLE, disk_free_bytes=given)
     assert caught.value.code == code
     assert Role.REROUTED not in cluster
 
