@@ -189,6 +189,7 @@ class Deployment:
         """Publish records (key, value, headers) to a role's topic, acknowledged; in a transaction as stages do."""
         producer = AIOKafkaProducer(
             bootstrap_servers=self.bootstrap,
+            acks="all",
             max_request_size=16 * 1024 * 1024,
             max_batch_size=512 * 1024,
             linger_ms=5,
