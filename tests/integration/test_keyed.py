@@ -155,10 +155,11 @@ async def test_a_plan_names_each_step_and_a_migration_may_stop_anywhere(simple: 
     assert [step["by"] for step in plan["steps"]] == ["topics migrate", "topics migrate", "you", "you"]
     assert all(step["undo"] for step in plan["steps"])
     assert 0 < plan["calls_misplaced"] < plan["calls_looked_at"] == 200
-    assert plan["disk_bytes_needed"] > 0
+    assert 0 < plan["disk_bytes_needed"] < plan.pop("disk_bytes_free")
     refused = simple.run("topics", "migrate", "--disk-free-bytes", "1")
     assert "disk_too_small" in refused.stderr
-    assert json.loads(simple.run("topics", "plan", "--json").stdout) == plan, "a refused migration changed something"
+    still = json.loads(simple.run("topics", "plan", "--json").stdout)
+    assert {name: still[name] for name in plan} == plan, "a refused migration changed something"
     # As an interruption between the two leaves it.
     keyed = Deployment(simple.bootstrap, name=simple.name, env={**COUNTS, **KEYED})
     admin = await start_admin(simple.settings)

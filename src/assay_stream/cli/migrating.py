@@ -60,6 +60,7 @@ def _as_json(plan: MigrationPlan) -> dict[str, object]:
         "calls_looked_at": plan.sample.looked_at,
         "calls_misplaced": plan.sample.misplaced,
         "disk_bytes_needed": plan.needed_bytes,
+        "disk_bytes_free": plan.free_bytes,
         "steps": [
             {"by": "topics migrate" if step.is_ours else "you", "step": step.text, "undo": step.undo}
             for step in plan.steps
@@ -75,7 +76,8 @@ def _lines(plan: MigrationPlan) -> list[str]:
         lines.append(
             f"calls in another partition than their server's: {sample.misplaced} of the latest {sample.looked_at}"
         )
-        lines.append(f"disk that copies of such calls may take, all replicas: {plan.needed_bytes} bytes")
+        free = "" if plan.free_bytes is None else f", of {plan.free_bytes} that are free"
+        lines.append(f"disk that copies of such calls may take, all replicas: {plan.needed_bytes} bytes{free}")
     for number, step in enumerate(plan.steps, start=1):
         lines.append(f"{number}. {'topics migrate' if step.is_ours else 'you'}: {step.text}")
         lines.append(f"   undo: {step.undo}")

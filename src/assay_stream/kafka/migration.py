@@ -77,6 +77,7 @@ class MigrationPlan:
         partitions: partition counts as they are, by role.
         fits: whether the topics can stay as they are.
         needed_bytes: disk that copies may take in a retention time, all replicas.
+        free_bytes: what is free on the brokers' disks; ``None`` where they do not tell, or copies take nothing.
         missing: topics to create.
         steps: what is left to do, in order.
     """
@@ -85,6 +86,7 @@ class MigrationPlan:
     fits: bool
     sample: CallSample
     needed_bytes: int
+    free_bytes: int | None
     missing: tuple[TopicSpec, ...]
     steps: tuple[Step, ...]
 
@@ -101,12 +103,14 @@ async def plan_migration(admin: AIOKafkaAdminClient, settings: Settings) -> Migr
     calls, bindings = partitions[Role.CALLS], partitions[Role.BINDINGS]
     fits = calls % bindings == 0
     sample = await _sample(settings, Routing(calls=calls, bindings=bindings)) if fits else CallSample(0, 0, 0, 0)
+    needed_bytes = sample.rerouted_bytes * settings.replication_factor
     missing = tuple(replace(states[role].spec, partitions=calls) for role in _CREATED if not partitions[role])
     return MigrationPlan(
         partitions=partitions,
         fits=fits,
         sample=sample,
-        needed_bytes=sample.rerouted_bytes * settings.replication_factor,
+        needed_bytes=needed_bytes,
+        free_bytes=await log_dirs.disk_free_bytes(admin) if needed_bytes else None,
         missing=missing if fits else (),
         steps=_steps(settings, missing, sample) if fits else _steps_beside(settings, calls, bindings),
     )
@@ -118,7 +122,7 @@ async def migrate(
     """Do what Kafka has to do; return the plan as it was, and the names of the topics created.
 
     Args:
-        disk_free_bytes: what is free on the brokers' disks, all of them together; ``None`` to ask the brokers.
+        disk_free_bytes: what is free on the brokers' disks, all of them together; ``None`` for what they tell.
 
     Raises:
         ConfigurationError: ``partitions_do_not_fit``, ``disk_not_known``, ``disk_too_small``, and as
@@ -128,9 +132,7 @@ async def migrate(
     plan = await plan_migration(admin, settings)
     check_counts_fit(calls=plan.partitions[Role.CALLS], bindings=plan.partitions[Role.BINDINGS])
     if plan.needed_bytes and plan.missing:
-        _check_disk(
-            plan.needed_bytes, await log_dirs.disk_free_bytes(admin) if disk_free_bytes is None else disk_free_bytes
-        )
+        _check_disk(plan.needed_bytes, plan.free_bytes if disk_free_bytes is None else disk_free_bytes)
     created = []
     for spec in plan.missing:
         await create_topics(admin, settings, [spec])
