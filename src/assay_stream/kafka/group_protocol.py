@@ -42,7 +42,8 @@ class GroupMember(NamedTuple):
 
     def follows(self, earlier: "GroupMember") -> bool:
         """Return whether no generation lies between the two: what this member has in both was nobody else's."""
-        return self.member_id == earlier.member_id and 0 <= self.generation - earlier.generation <= 1
+        is_known = self.generation >= 0 and self.member_id == earlier.member_id
+        return is_known and 0 <= self.generation - earlier.generation <= 1
 
 
 class _TxnOffsetCommitResponseV3(Response):  # type: ignore[misc]

@@ -3,7 +3,7 @@
 from typing import Any
 
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import IncompatibleBrokerVersion, for_code
+from aiokafka.errors import IncompatibleBrokerVersion, KafkaTimeoutError, for_code
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import Boolean, CompactArray, CompactString, Int16, Int32, Int64, Schema, TaggedFields
 
@@ -69,7 +69,9 @@ class _DescribeLogDirs(Request[_DescribeLogDirsRequestV4]):  # type: ignore[misc
 
 
 async def disk_free_bytes(admin: AIOKafkaAdminClient) -> int | None:
-    """Return what replicas that are spread evenly may take: the least that a broker has free, times the brokers.
+    """Return what replicas that are spread evenly may take: the least that a disk has free, times the disks.
+
+    Disks that share a file system count as several: brokers do not tell.
 
     Returns:
         ``None`` where a broker is older than Kafka 3.3, does not know, or may not tell us: that takes ``Describe`` on
@@ -78,19 +80,18 @@ async def disk_free_bytes(admin: AIOKafkaAdminClient) -> int | None:
     Raises:
         KafkaError: where a broker does not answer.
     """
-    free_bytes = []
+    disks: list[int] = []
     for broker in (await admin.describe_cluster())["brokers"]:
         try:
             answer = await admin._send_request_to_node(broker["node_id"], _DescribeLogDirs())
         except (IncompatibleBrokerVersion, NotImplementedError):
             return None
+        except TimeoutError:
+            raise KafkaTimeoutError(f"broker {broker['node_id']} does not answer") from None
         if answer.error_code == _FORBIDDEN:
             return None
         if answer.error_code:
             raise for_code(answer.error_code)
         # A disk that failed holds nothing: the broker works with the others.
-        disks = [usable_bytes for error_code, _, _, _, usable_bytes, _ in answer.log_dirs if not error_code]
-        if _NOT_TOLD in disks:
-            return None
-        free_bytes.append(sum(disks))
-    return min(free_bytes) * len(free_bytes) if free_bytes else None
+        disks += [usable_bytes for error_code, _, _, _, usable_bytes, _ in answer.log_dirs if not error_code]
+    return min(disks) * len(disks) if disks and _NOT_TOLD not in disks else None

@@ -91,8 +91,13 @@ class MigrationPlan:
     steps: tuple[Step, ...]
 
 
-async def plan_migration(admin: AIOKafkaAdminClient, settings: Settings) -> MigrationPlan:
+async def plan_migration(
+    admin: AIOKafkaAdminClient, settings: Settings, *, disk_free_bytes: int | None = None
+) -> MigrationPlan:
     """Return what is left to do until calls are keyed by server.
+
+    Args:
+        disk_free_bytes: what is free on the brokers' disks, all of them together; ``None`` to ask them.
 
     Raises:
         ConfigurationError: ``topic_missing``, or ``partition_count`` where a topic of ours does not fit the calls.
@@ -104,13 +109,15 @@ async def plan_migration(admin: AIOKafkaAdminClient, settings: Settings) -> Migr
     fits = calls % bindings == 0
     sample = await _sample(settings, Routing(calls=calls, bindings=bindings)) if fits else CallSample(0, 0, 0, 0)
     needed_bytes = sample.rerouted_bytes * settings.replication_factor
+    if needed_bytes and disk_free_bytes is None:
+        disk_free_bytes = await log_dirs.disk_free_bytes(admin)
     missing = tuple(replace(states[role].spec, partitions=calls) for role in _CREATED if not partitions[role])
     return MigrationPlan(
         partitions=partitions,
         fits=fits,
         sample=sample,
         needed_bytes=needed_bytes,
-        free_bytes=await log_dirs.disk_free_bytes(admin) if needed_bytes else None,
+        free_bytes=disk_free_bytes,
         missing=missing if fits else (),
         steps=_steps(settings, missing, sample) if fits else _steps_beside(settings, calls, bindings),
     )
@@ -122,17 +129,17 @@ async def migrate(
     """Do what Kafka has to do; return the plan as it was, and the names of the topics created.
 
     Args:
-        disk_free_bytes: what is free on the brokers' disks, all of them together; ``None`` for what they tell.
+        disk_free_bytes: as in ``plan_migration``.
 
     Raises:
         ConfigurationError: ``partitions_do_not_fit``, ``disk_not_known``, ``disk_too_small``, and as
             ``plan_migration``. Nothing is created then.
         OperatingError: ``topics_not_created``.
     """
-    plan = await plan_migration(admin, settings)
+    plan = await plan_migration(admin, settings, disk_free_bytes=disk_free_bytes)
     check_counts_fit(calls=plan.partitions[Role.CALLS], bindings=plan.partitions[Role.BINDINGS])
     if plan.needed_bytes and plan.missing:
-        _check_disk(plan.needed_bytes, plan.free_bytes if disk_free_bytes is None else disk_free_bytes)
+        _check_disk(plan.needed_bytes, plan.free_bytes)
     created = []
     for spec in plan.missing:
         await create_topics(admin, settings, [spec])

@@ -8,7 +8,7 @@
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Container, Coroutine, Iterable, Sequence
 
 import structlog
 from aiokafka import TopicPartition
@@ -68,17 +68,28 @@ class PartitionTasks:
         """
         chosen = set(partitions)
         self._openings += 1
+        records_max = max(self._context.settings.batch_records_max // max(len(chosen | self._open.keys()), 1), 1)
+        # An owner in between that has died since left a transaction open, under the id of any of its partitions.
+        outdated = [task for task in self._paused.values() if not consumer.member().follows(task.member)]
+        await self.close(0.0, [task.partition for task in outdated])
+        await self._resume(consumer, [task for task in self._paused.values() if task.partition in chosen])
+        self._start_tasks(consumer, records_max)
         try:
-            # An owner in between that has died since left a transaction open, under the id of any of its partitions.
-            outdated = [task for task in self._paused.values() if not consumer.member().follows(task.member)]
-            await self.close(0.0, [task.partition for task in outdated])
-            await self._resume(consumer, [task for task in self._paused.values() if task.partition in chosen])
             await _every(self._open_task(consumer, partition) for partition in sorted(chosen - self._open.keys()))
         finally:
-            records_max = max(self._context.settings.batch_records_max // max(len(self._open), 1), 1)
-            for task in self._open.values():
-                if task.running is None:
-                    task.start(consumer, records_max=records_max)
+            self._start_tasks(consumer, records_max)
+
+    def _start_tasks(self, consumer: Consumer, records_max: int) -> None:
+        for task in self._open.values():
+            if task.running is None:
+                task.start(consumer, records_max=records_max)
+
+    def keep(self, consumer: Consumer, partitions: Container[int]) -> None:
+        """Note that paused tasks of some partitions are ours in this generation, too, before they can be resumed."""
+        member = consumer.member()
+        for task in self._paused.values():
+            if task.partition in partitions and member.follows(task.member):
+                task.member = member
 
     async def pause(self, limit_s: float) -> None:
         """Let the batches in hand be committed and stop; close tasks that cannot go on from where they are."""

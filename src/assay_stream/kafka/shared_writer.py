@@ -77,11 +77,16 @@ class SharedWriter:
         self._waiting: list[_Part] = []
         self._alone: set[int] = set()
         """Partitions of a shared transaction that failed: written by themselves until that has worked."""
+        self._in_hand: dict[int, asyncio.Event] = {}
+        """Partitions in the transaction that is written now, each with what tells that it has ended."""
         self._committing: asyncio.Task[None] | None = None
         self._taking = asyncio.Lock()
 
     async def open(self, partition: int) -> None:
         """Take the transactional id of a partition: what its previous owner left open with it is ended."""
+        # A task that was dropped may have left a part that is written: its offsets are to be read after that.
+        if partition in self._in_hand:
+            await self._in_hand[partition].wait()
         superfluous: GroupProducer | None
         taker = superfluous = self._producer_of(partition)
         try:
@@ -134,6 +139,8 @@ class SharedWriter:
             parts = self._take()
             if not parts:
                 return
+            ended = asyncio.Event()
+            self._in_hand = {part.partition: ended for part in parts}
             try:
                 await self._commit(parts)
             except BaseException as error:  # noqa: BLE001 - raised in each of the tasks that wait
@@ -143,6 +150,9 @@ class SharedWriter:
                 for part in parts:
                     if not part.done.done():
                         part.done.set_result(None)
+            finally:
+                self._in_hand = {}
+                ended.set()
 
     async def _gather(self) -> None:
         """Wait a moment for partitions that have records in hand: they share a turn, and fetch together after it."""

@@ -50,6 +50,10 @@ _FETCH_PARTITIONS = 8
 _BUFFERED_READY_LIMIT_S = 5.0
 _HEARTBEAT_MS = 1_000
 """Members learn of a rebalance by heartbeat, and those that have learnt of it wait for the others."""
+_REBALANCE_LIMIT_MS = 60_000
+"""How long a group waits for a member that is alive and opens partitions. One that was not waited for would start over:
+its partitions would be opened by others, and then once more by itself. A dead member is waited for as long as a session
+lasts."""
 _POLL_INTERVAL_MS = 2**31 - 1
 """Calls may wait for the registry for ever, so a long time between two polls is no sign of death."""
 
@@ -180,6 +184,7 @@ class StageTask:
         consumer = self._consumer = self._context.clients.consumer(
             group_id=self._context.group_id,
             session_timeout_ms=self._settings.session_timeout_ms,
+            rebalance_timeout_ms=max(self._settings.session_timeout_ms, _REBALANCE_LIMIT_MS),
             heartbeat_interval_ms=min(self._settings.session_timeout_ms // 3, _HEARTBEAT_MS),
             max_poll_interval_ms=_POLL_INTERVAL_MS,
             # Brokers answer a connection in order: what else is asked waits for the fetch, and records of one partition
@@ -229,6 +234,8 @@ class StageTask:
         self._generation += 1
         self._assigned = partitions
         self._settled = True
+        if self._consumer is not None:
+            self._tasks.keep(self._consumer, partitions)
         _log.info("partitions_assigned", stage=self._stage.name, partitions=sorted(partitions))
 
     async def _turn(self, consumer: Consumer) -> None:

@@ -332,6 +332,53 @@ async def test_a_partition_that_stays_over_a_rebalance_keeps_its_producer_and_st
     await staying
 
 
+async def test_a_partition_that_stays_is_worked_on_while_others_are_opened(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To restore the state of what a worker takes over takes long where there is much."""
+    first, second = a_task(cluster), a_task(cluster)
+    running = [asyncio.create_task(task.run()) for task in (first, second)]
+    await until(lambda: first.ready and second.ready and committed(cluster) == RECORDS)
+    restored, restore = asyncio.Event(), first._stage.open
+
+    async def opened_slowly(partition: int) -> object:
+        await restored.wait()
+        return await restore(partition)
+
+    monkeypatch.setattr(first._stage, "open", opened_slowly)
+    second.stop()
+    await until(lambda: first._assigned == {0, 1})
+    publish(cluster, [RECORDS])
+    await until(lambda: committed(cluster) == RECORDS + 1)
+    assert not first.ready
+    restored.set()
+    await until(lambda: first.ready)
+    first.stop()
+    await asyncio.gather(*running)
+
+
+async def test_a_partition_that_stays_over_two_rebalances_in_a_row_is_kept(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second may come before it could be resumed after the first; it was nobody else's all the time."""
+    task = a_task(cluster)
+    running = asyncio.create_task(task.run())
+    await until(lambda: committed(cluster) == RECORDS)
+
+    async def later(*_: object) -> None:
+        await asyncio.sleep(0)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(task, "_open", later)
+        for _ in range(2):
+            await cluster._groups[GROUP]._balance()
+    publish(cluster, [RECORDS])
+    await until(lambda: committed(cluster) == RECORDS + 1)
+    assert producers_started(cluster, 0) == 1
+    task.stop()
+    await running
+
+
 async def test_a_partition_that_had_another_owner_meanwhile_is_opened_anew(cluster: MemoryCluster) -> None:
     """The task that was kept for it missed a generation: its position and its state are of long ago."""
     old = a_task(cluster)

@@ -159,6 +159,21 @@ async def test_a_transaction_that_failed_is_ended_before_the_next(world: World) 
     assert world.log == [("write", 0, [2]), ("abort", 0), ("stop", 0), ("start", 0), ("write", 0, [1])]
 
 
+async def test_a_partition_is_opened_after_what_a_dropped_task_left_in_hand(world: World) -> None:
+    """Its offsets may still be committed, and whoever opens the partition reads them next."""
+    world.free.clear()
+    dropped = asyncio.create_task(world.write(1))
+    await asyncio.sleep(0.03)
+    assert world.written() == [[1]]
+    dropped.cancel()
+    opening = asyncio.create_task(world.writer.open(1))
+    await asyncio.wait_for(world.writer.open(2), 1.0)
+    await asyncio.sleep(0.01)
+    assert not opening.done()
+    world.free.set()
+    await asyncio.wait_for(opening, 1.0)
+
+
 async def test_generations_are_not_written_together(world: World) -> None:
     """Brokers judge a transaction's offsets by one generation."""
     world.free.clear()
