@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -35,6 +35,7 @@ _PENDING_MAX = 20_000
 _LIMIT_S = 600.0
 _IDLE_S = 2.0
 _IDLE_SHARE = 0.08
+_LOOK_S = 10.0
 """Of a core: what a worker without work takes for heartbeats and fetches, and a margin."""
 _PRODUCTION = {"ASSAY_STREAM_SESSION_TIMEOUT_MS": "10000"}
 """The default again, in place of what tests run with."""
@@ -150,20 +151,30 @@ async def bench(broker: Broker, fleet: Scaled) -> Mapping[str, float]:
         found = {"servers": fleet.servers, "observers": fleet.servers * fleet.observers, "calls": fleet.calls}
         measured: dict[str, float] = {"empty_join_mib": resident_mib(join)}
 
-        async def taken(published: Iterator[Published], stage: str, role: Role) -> tuple[float, float]:
-            before = tuple(map(cpu_s, workers))
+        async def taken(doing: Awaitable[object]) -> list[float]:
+            started_s, before = time.monotonic(), [cpu_s(worker) for worker in workers]
+            await doing
+            elapsed_s = time.monotonic() - started_s
+            return [
+                cpu_s(worker) - start_s - elapsed_s * idle
+                for worker, start_s, idle in zip(workers, before, idles, strict=True)
+            ]
+
+        async def worked_off(published: Iterator[Published], stage: str, role: Role) -> None:
             await publish(deployment, published)
             await read_to_the_end(deployment, stage, role)
             await settled(workers)
-            registry_s, join_s = (cpu_s(worker) - start_s for worker, start_s in zip(workers, before, strict=True))
-            return registry_s, join_s
 
-        first = await taken(fleet.lists(0), "registry", Role.SNAPSHOTS)
+        # What polls and heartbeats take whatever is published is not what a list or a call costs.
+        idles = [0.0, 0.0]
+        idles = [idle_s / _LOOK_S for idle_s in await taken(asyncio.sleep(_LOOK_S))]
+
+        first = await taken(worked_off(fleet.lists(0), "registry", Role.SNAPSHOTS))
         measured |= {"first_registry_s": first[0], "first_join_s": first[1], "first_join_mib": resident_mib(join)}
-        again = await taken(fleet.lists(1), "registry", Role.SNAPSHOTS)
+        again = await taken(worked_off(fleet.lists(1), "registry", Role.SNAPSHOTS))
         measured |= {"again_registry_s": again[0], "again_join_s": again[1]}
         measured |= {"lists_join_mib": resident_mib(join), "registry_mib": resident_mib(registry)}
-        calls = await taken(fleet.calls_made(2), "join", Role.CALLS)
+        calls = await taken(worked_off(fleet.calls_made(2), "join", Role.CALLS))
         measured |= {"calls_join_s": calls[1], "calls_mib": resident_mib(join)}
         topics = {"call_bytes": Role.CALLS, "evidence_bytes": Role.EVIDENCE}
         sizes = _sizes(broker.data)
