@@ -152,10 +152,19 @@ class TestFastMCP:
         assert [each["ok"] for each in seen["gateway"]].count(False) == [each["ok"] for each in seen["behind"]].count(
             False
         )
-        # The finding is about the observer whose list reached the log last.
         observers = ("gateway", "behind")
-        altered = await deployment.wait_for(Role.FINDINGS, lambda all_: TOOL in changed_tools(all_, *observers))
-        assert changed_tools(altered, *observers)[TOOL] == {"$._meta.fastmcp", "$.title"}
+        listed: dict[str, str] = {}
+        for snapshot in (json.loads(each.value or b"") for each in await deployment.read(Role.SNAPSHOTS)):
+            listed.setdefault(snapshot["data"]["observer_id"], snapshot["time"])
+        first, second = listed.values()
+        if first <= second:
+            # The finding is about the observer whose list reached the log last.
+            altered = await deployment.wait_for(Role.FINDINGS, lambda all_: TOOL in changed_tools(all_, *observers))
+            assert changed_tools(altered, *observers)[TOOL] == {"$._meta.fastmcp", "$.title"}
+        else:
+            # The older list came late, and there is none before it that it could differ from.
+            findings = await deployment.wait_for(Role.FINDINGS, lambda all_: "observer_added" in kinds_of(all_))
+            assert "tool_changed" not in kinds_of(findings)
         await assert_no_secret(deployment, tmp_path)
         assert json.loads((tmp_path / "stats").read_text()) == {"delivered": CALLS + 1, "dropped": {}, "failures": {}}
 
@@ -428,6 +437,11 @@ def changed_tools(findings: list[Record], *observers: str) -> dict[str, set[str]
     found = [json.loads(each.value or b"{}") for each in findings]
     changes = [each for each in found if each.get("kind") == "tool_changed" and each["observer_id"] in observers]
     return {each["tool_name"]: {path for _, path, _ in each["changes"]} for each in changes}
+
+
+def kinds_of(findings: list[Record]) -> set[str]:
+    """What is found."""
+    return {json.loads(each.value or b"{}").get("kind") for each in findings}
 
 
 async def refusal_of(client: Client) -> Any:
