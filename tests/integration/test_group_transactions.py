@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.errors import IllegalGenerationError, ProducerFenced
+from aiokafka.errors import IllegalGenerationError, NotLeaderForPartitionError, ProducerFenced
 
 from assay_stream.kafka.connection import Consumer, KafkaClients
 from assay_stream.kafka.group_producer import GroupProducer
-from assay_stream.kafka.group_protocol import GroupMember
+from assay_stream.kafka.group_protocol import GroupMember, Produce
 from assay_stream.model.record import Role
 from tests.support.deployment import Deployment
 
@@ -77,6 +77,26 @@ async def test_records_of_several_partitions_and_their_offsets_are_one_transacti
         assert [[value for at, value in found if at == partition] for partition in range(3)] == [numbers * 2] * 3
         noted = await consumer.committed_with_metadata(offsets(deployment, 0))
         assert noted == offsets(deployment, 8)
+
+
+async def test_batches_behind_a_first_one_that_was_not_taken_are_not_taken_in_its_place(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that has just become the leader knows nothing of a producer and takes whatever it sends first."""
+    async with a_member(deployment) as consumer, a_producer(deployment) as producer:
+        send = producer._client.send
+        refused: list[object] = []
+
+        async def refused_once(node: int, request: object, **more: object) -> object:
+            if isinstance(request, Produce) and not refused:
+                refused.append(request)
+                raise NotLeaderForPartitionError
+            return await send(node, request, **more)
+
+        monkeypatch.setattr(producer._client, "send", refused_once)
+        await producer.write(batches(deployment, producer, count=12), offsets(deployment, 7), consumer.member())
+        assert refused
+    assert await evidence(deployment) == [(0, b"%d" % number) for number in range(12)]
 
 
 async def test_a_past_generation_writes_nothing(deployment: Deployment) -> None:

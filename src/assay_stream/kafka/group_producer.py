@@ -1,7 +1,8 @@
 """A transactional producer that commits offsets as a member of its consumer group, in few round trips.
 
 1. Partitions and group are added to the transaction in one round trip.
-2. Records are sent, batches of one partition without waiting for each other's answer; then offsets.
+2. Records are sent, batches of one partition without waiting for each other's answer once the first was taken; then
+   offsets.
 3. The transaction is committed once all of it is acknowledged.
 
 An error leaves the transaction open until it is aborted, by the next producer of the transactional id at the latest.
@@ -53,6 +54,8 @@ class GroupProducer:
         self._client = producer.client
         self._sender = producer._sender
         self._state = producer._txn_manager
+        self._begun: set[TopicPartition] = set()
+        """Partitions whose leader knows the producer: of others it takes whatever comes first as their first batch."""
 
     async def start(self) -> None:
         """Fence the previous producer of the transactional id, and end what it left open."""
@@ -166,7 +169,10 @@ class GroupProducer:
         if leaders.keys() & {None, -1}:
             return kafka_errors.LeaderNotAvailableError()
         answers = await asyncio.gather(
-            *(self._send_to(node, {tp: left[tp] for tp in tps}) for node, tps in leaders.items())
+            *(
+                self._send_to(node, {tp: left[tp] if tp in self._begun else left[tp][:1] for tp in tps})
+                for node, tps in leaders.items()
+            )
         )
         first_error: KafkaError | None = None
         for tp, outcomes in (item for answer in answers for item in answer.items()):
@@ -174,6 +180,8 @@ class GroupProducer:
             taken = next((index for index, error in enumerate(outcomes) if error is not None), len(outcomes))
             if taken < len(outcomes):
                 first_error = first_error or outcomes[taken]
+            if taken:
+                self._begun.add(tp)
             left[tp] = left[tp][taken:]
             if not left[tp]:
                 del left[tp]
@@ -187,16 +195,14 @@ class GroupProducer:
         if not await self._client.ready(node):
             return {tp: [NodeNotReadyError()] for tp in batches}
         free = asyncio.Semaphore(_IN_FLIGHT_MAX)
+        refused: set[TopicPartition] = set()
 
-        async def send(chosen: Mapping[TopicPartition, bytes]) -> Mapping[TopicPartition, KafkaError | None]:
-            request = Produce(self._id, int(_LIMIT_S * 1_000), chosen)
+        async def send(batch_of: Mapping[TopicPartition, bytes]) -> Mapping[TopicPartition, KafkaError | None]:
             async with free:
-                try:
-                    answer = await self._client.send(node, request)
-                except KafkaError as error:
-                    return dict.fromkeys(chosen, error)
-            codes = {TopicPartition(topic, part[0]): part[1] for topic, parts in answer.topics for part in parts}
-            return {tp: None if codes[tp] in (0, _DUPLICATE_SEQUENCE) else _error_of(codes[tp]) for tp in chosen}
+                chosen = {tp: batch for tp, batch in batch_of.items() if tp not in refused}
+                outcome = await self._produce(node, chosen) if chosen else {}
+                refused.update(tp for tp, error in outcome.items() if error is not None)
+                return outcome
 
         # Tasks begin in the order in which they were made, and a connection keeps that of what is written to it.
         rounds = range(max(len(each) for each in batches.values()))
@@ -205,6 +211,16 @@ class GroupProducer:
             for tp, error in answer.items():
                 outcomes[tp].append(error)
         return outcomes
+
+    async def _produce(
+        self, node: int, batch_of: Mapping[TopicPartition, bytes]
+    ) -> Mapping[TopicPartition, KafkaError | None]:
+        try:
+            answer = await self._client.send(node, Produce(self._id, int(_LIMIT_S * 1_000), batch_of))
+        except KafkaError as error:
+            return dict.fromkeys(batch_of, error)
+        codes = {TopicPartition(topic, part[0]): part[1] for topic, parts in answer.topics for part in parts}
+        return {tp: None if codes[tp] in (0, _DUPLICATE_SEQUENCE) else _error_of(codes[tp]) for tp in batch_of}
 
 
 def _codes(topics: Iterable[Any]) -> list[int]:

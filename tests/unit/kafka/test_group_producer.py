@@ -17,7 +17,7 @@ from assay_stream.kafka.group_protocol import GroupMember
 
 MEMBER = GroupMember("group", 7, "member")
 OFFSETS = {TopicPartition("calls", 0): (5, "")}
-CONCURRENT, NOT_LEADER, OUT_OF_SEQUENCE, DUPLICATE, FORBIDDEN = 51, 6, 45, 46, 29
+CONCURRENT, NOT_LEADER, NOT_REPLICATED, OUT_OF_SEQUENCE, DUPLICATE, FORBIDDEN = 51, 6, 20, 45, 46, 29
 ADDED = ["AddOffsetsToTxnRequest", "AddPartitionsToTxnRequest"]
 
 
@@ -175,6 +175,21 @@ async def test_batches_of_a_partition_follow_each_other_without_waiting(brokers:
     await write(brokers, evidence=12)
     assert brokers.sent == [[b"evidence%d@%d" % (number, 10 * number)] for number in range(12)]
     assert 2 <= brokers.under_way_most <= 6
+
+
+async def test_nothing_follows_the_first_batch_of_a_partition_before_it_is_taken(brokers: Brokers) -> None:
+    """A leader that has nothing of a producer yet would take the second one for the first."""
+    brokers.refusals = {b"evidence0@0": [NOT_LEADER]}
+    await write(brokers, evidence=3)
+    assert brokers.sent == [[b"evidence0@0"], [b"evidence0@0"], [b"evidence1@10"], [b"evidence2@20"]]
+
+
+async def test_no_more_is_sent_behind_a_batch_than_lets_brokers_recognize_its_repeat(brokers: Brokers) -> None:
+    """They may have written it without enough replicas, and what follows it too: they know the last five again."""
+    brokers.refusals = {b"evidence1@10": [NOT_REPLICATED, DUPLICATE]}
+    await write(brokers, evidence=12)
+    numbers = [int(name.removeprefix(b"evidence").partition(b"@")[0]) for (name,) in brokers.sent]
+    assert numbers == [0, 1, 2, 3, 4, 5, *range(1, 12)]
 
 
 @pytest.mark.parametrize("outcome", [NOT_LEADER, KafkaConnectionError()])
