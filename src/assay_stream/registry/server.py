@@ -192,14 +192,11 @@ class ServerBindings:
     def unsee(self, observer_id: str, origin: Origin) -> None:
         """Remove an observation."""
         timeline = self.observers.get(observer_id)
-        seen = timeline.remove(origin) if timeline else None
-        if seen is None:
+        if timeline is None or (seen := timeline.remove(origin)) is None:
             return
         self.answers.clear()
-        if self._snapshots is not None and self._snapshots.remove_one():
-            self._snapshots.renew(
-                (name, timeline.number) for timeline in self._numbered for name in timeline.snapshot_ids()
-            )
+        if self._snapshots is not None:
+            self._snapshots.remove(seen.snapshot_id, timeline.number)
         if self._observations is not None:
             self._observations.remove(seen)
         if self._fleet is not None:

@@ -59,10 +59,6 @@ class PlainSightings(list[Seen]):
         """Return the place of the observation with this origin."""
         return next((index for index, seen in enumerate(self) if seen.origin == origin), None)
 
-    def snapshot_ids(self) -> Iterator[str]:
-        """Yield the snapshot ids of all observations."""
-        return (seen.snapshot_id for seen in self)
-
     def named(self, snapshot_id: str) -> Iterator[Seen]:
         """Yield the observations with this snapshot id, in their order."""
         return (seen for seen in self if seen.snapshot_id == snapshot_id)
@@ -218,13 +214,6 @@ class PackedSightings:
         rows = run.rows(self._shelf)
         within = bisect_right(rows, time_us, key=_row_time)
         return run.shared.seen(rows[within - 1]), rows[within][0] if within < len(rows) else until_us
-
-    def snapshot_ids(self) -> Iterator[str]:
-        """Yield the snapshot ids of all observations."""
-        for run in self._runs:
-            yield from (row[2] for row in run.rows(self._shelf))
-        if self._latest is not None:
-            yield self._latest.snapshot_id
 
     def named(self, snapshot_id: str) -> Iterator[Seen]:
         """Yield the observations with this snapshot id, in their order."""

@@ -1,91 +1,140 @@
-"""Which observers of a server may have seen a snapshot id: eight bytes for each observation.
+"""Which observers of a server may have seen a snapshot id: four bytes for an observation, eight on a large server.
 
 An entry is a part of the id's hash and a part of the observer's number. It names candidates, never an answer: whoever
-asks looks into their timelines. So neither colliding hashes nor entries of observations that are gone change what is
-found, and the hash may differ from process to process.
+asks looks into their timelines. So colliding hashes do not change what is found, and the hash may differ from process
+to process.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
-_NUMBER_BITS = 24
-_NUMBERS = 1 << _NUMBER_BITS
-_HASHES = 1 << (64 - _NUMBER_BITS)
-_RECENT_MIN = 64
-_RECENT_PART = 16
-"""One part in as many of the entries waits to be sorted in among the others: inserting moves that part alone."""
-_STALE_PART = 8
-"""One part in as many of the entries may stand for observations that are gone before all are collected anew."""
+_SHORT_NUMBERS = 1 << 8
+"""Observers that an entry of four bytes tells apart. It has 24 bits left for the hash."""
+_SHORT_MAX = 1 << 20
+"""Entries of four bytes: with more, one id in sixteen would name an observer that has not seen it."""
+_LONG_NUMBERS = 1 << 24
+_RECENT_MAX = 64
+_GROWTH = 4
+"""A run is at least as many times as long as the next: adding copies an entry a few times, asking looks into few."""
+_RUN_MAX = 1 << 19
+"""Entries of a run: longer ones are not merged, which would keep the worker from all else for too long."""
+_MERGED_AS_LIST_MAX = 16_384
+"""Entries that are merged as objects, which takes less time and 40 bytes for each."""
 
 
 class SnapshotIndex:
     """The index of one server. Observers are numbered from 0."""
 
-    __slots__ = ("_entries", "_recent", "_stale")
+    __slots__ = ("_long", "_short")
 
     def __init__(self) -> None:
-        self._entries = array("Q")
-        self._recent = array("Q")
-        self._stale = 0
+        self._short = _Table("I", _SHORT_NUMBERS)
+        self._long: _Table | None = None
 
     def __len__(self) -> int:
-        return len(self._entries) + len(self._recent)
+        return len(self._short) + (0 if self._long is None else len(self._long))
 
     def add(self, snapshot_ids: Sequence[str], number: int) -> None:
         """Add observations of one observer."""
-        entries = [_first_entry(name) | number % _NUMBERS for name in snapshot_ids]
-        if len(entries) == 1:
-            insort(self._recent, entries[0])
-        else:
-            self._recent = array("Q", sorted([*self._recent, *entries]))
-        if len(self._recent) > max(_RECENT_MIN, len(self._entries) // _RECENT_PART):
-            self._entries = _merged(self._entries, self._recent)
-            self._recent = array("Q")
+        if number < _SHORT_NUMBERS and len(self._short) + len(snapshot_ids) <= _SHORT_MAX:
+            self._short.add(snapshot_ids, number)
+            return
+        if self._long is None:
+            self._long = _Table("Q", _LONG_NUMBERS)
+        self._long.add(snapshot_ids, number)
 
-    def remove_one(self) -> bool:
-        """Count an observation that is gone, and tell whether it is time to ``renew``."""
-        self._stale += 1
-        return self._stale > max(_RECENT_MIN, len(self) // _STALE_PART)
+    def remove(self, snapshot_id: str, number: int) -> None:
+        """Remove an observation that was added."""
+        # Two ids that are one in the long table are one in the short table too, but not the other way round.
+        if self._long is None or not self._long.remove(snapshot_id, number):
+            self._short.remove(snapshot_id, number)
 
-    def renew(self, named: Iterable[tuple[str, int]]) -> None:
-        """Collect the entries anew from all observations, given as snapshot id and observer's number."""
-        self._entries = array("Q", sorted(_first_entry(name) | number % _NUMBERS for name, number in named))
-        self._recent = array("Q")
-        self._stale = 0
-
-    def candidates(self, snapshot_id: str, observers: int) -> Iterator[int]:
-        """Yield the numbers of the observers that may have seen a snapshot id, in order.
+    def candidates(self, snapshot_id: str, observers: int) -> list[int]:
+        """Return the numbers of the observers that may have seen a snapshot id, in order.
 
         Args:
             observers: how many there are.
         """
-        first = _first_entry(snapshot_id)
-        numbers = {entry - first for entries in (self._entries, self._recent) for entry in _range(entries, first)}
-        for number in sorted(numbers):
-            yield from range(number, observers, _NUMBERS)
+        numbers = self._short.numbers(snapshot_id)
+        if self._long is not None:
+            for number in self._long.numbers(snapshot_id):
+                numbers.update(range(number, observers, _LONG_NUMBERS))
+        return sorted(numbers)
 
 
-def _merged(entries: array[int], recent: array[int]) -> array[int]:
-    """Return sorted entries with others among them, copied piece by piece: as objects they would take 40 bytes each."""
-    merged, begin = array("Q"), 0
-    for entry in recent:
-        end = bisect_left(entries, entry, begin)
-        merged.extend(entries[begin:end])
-        merged.append(entry)
-        begin = end
-    merged.extend(entries[begin:])
-    return merged
+class _Table:
+    """Entries of one width, in sorted runs; the last run takes what is added.
+
+    Args:
+        typecode: of an entry, as ``array`` has it.
+        numbers: how many observers an entry tells apart.
+    """
+
+    __slots__ = ("_hashes", "_numbers", "_runs", "_typecode")
+
+    def __init__(self, typecode: str, numbers: int) -> None:
+        self._typecode = typecode
+        self._numbers = numbers
+        self._hashes = (1 << 8 * array(typecode).itemsize) // numbers
+        self._runs = [array(typecode)]
+
+    def __len__(self) -> int:
+        return sum(map(len, self._runs))
+
+    def add(self, snapshot_ids: Sequence[str], number: int) -> None:
+        """Add observations of one observer."""
+        entries = [self._first(name) + number % self._numbers for name in snapshot_ids]
+        if len(entries) == 1:
+            insort(self._runs[-1], entries[0])
+        else:
+            self._runs[-1] = array(self._typecode, sorted([*self._runs[-1], *entries]))
+        if len(self._runs[-1]) < _RECENT_MAX:
+            return
+        while len(self._runs) > 1:
+            longer, shorter = self._runs[-2:]
+            if len(longer) >= _GROWTH * len(shorter) or len(longer) + len(shorter) > _RUN_MAX:
+                break
+            self._runs[-2:] = [self._merged(longer, shorter)]
+        self._runs.append(array(self._typecode))
+
+    def remove(self, snapshot_id: str, number: int) -> bool:
+        """Remove one entry, and tell whether there was one."""
+        entry = self._first(snapshot_id) + number % self._numbers
+        for run in reversed(self._runs):
+            index = bisect_left(run, entry)
+            if index < len(run) and run[index] == entry:
+                del run[index]
+                return True
+        return False
+
+    def numbers(self, snapshot_id: str) -> set[int]:
+        """Return the numbers, modulo those an entry tells apart, that stand beside a snapshot id's hash."""
+        first, found = self._first(snapshot_id), set()
+        for run in self._runs:
+            index = bisect_left(run, first)
+            while index < len(run) and run[index] < first + self._numbers:
+                found.add(run[index] - first)
+                index += 1
+        return found
+
+    def _first(self, snapshot_id: str) -> int:
+        return _hash(snapshot_id) % self._hashes * self._numbers
+
+    def _merged(self, longer: array[int], shorter: array[int]) -> array[int]:
+        if len(longer) + len(shorter) <= _MERGED_AS_LIST_MAX:
+            return array(self._typecode, sorted(longer + shorter))
+        merged, begin = array(self._typecode), 0
+        for entry in shorter:
+            end = bisect_left(longer, entry, begin)
+            merged.extend(longer[begin:end])
+            merged.append(entry)
+            begin = end
+        merged.extend(longer[begin:])
+        return merged
 
 
-def _range(entries: array[int], first: int) -> Iterator[int]:
-    index = bisect_left(entries, first)
-    while index < len(entries) and entries[index] < first + _NUMBERS:
-        yield entries[index]
-        index += 1
-
-
-def _first_entry(snapshot_id: str) -> int:
-    return (hash(snapshot_id) % _HASHES) << _NUMBER_BITS
+def _hash(snapshot_id: str) -> int:
+    return hash(snapshot_id)

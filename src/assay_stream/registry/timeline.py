@@ -117,9 +117,6 @@ class Timeline:
         """Take what it has on a shelf off it; the timeline is not used any more."""
         self._entries.release()
 
-    def snapshot_ids(self) -> Iterator[str]:
-        return self._entries.snapshot_ids()
-
     def named(self, snapshot_id: str) -> Iterator[Seen]:
         """Yield the observations with this snapshot id, in their order."""
         return self._entries.named(snapshot_id)
