@@ -31,8 +31,10 @@ def _small_parts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(sightings, "_ROWS_MAX", 4)
     for name, rows in (("_SHELVED_ROWS", 2), ("_SHELVED_ROWS_MAX", 8), ("_MADE_ONE", 2), ("_NEAR_END", 1)):
         monkeypatch.setattr(sightings, name, rows)
-    monkeypatch.setattr(snapshot_index, "_RECENT_MIN", 2)
-    monkeypatch.setattr(snapshot_index, "_first_entry", lambda name: len(name) << 24)
+    monkeypatch.setattr(snapshot_index, "_RECENT_MAX", 2)
+    monkeypatch.setattr(snapshot_index, "_SHORT_NUMBERS", 2)
+    monkeypatch.setattr(snapshot_index, "_SHORT_MAX", 6)
+    monkeypatch.setattr(snapshot_index, "_hash", len)
 
 
 USUAL = st.sampled_from([True] * 7 + [False])
