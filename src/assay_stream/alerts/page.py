@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from assay_stream.alerts.formats.view import AlertView, time_text
 from assay_stream.alerts.index import AlertRow, Life
@@ -12,7 +11,8 @@ from assay_stream.alerts.story import AlertStory
 from assay_stream.drift.definition_diff import PlaceDiff
 from assay_stream.model.alert_state import UNNAMED_OBSERVER
 from assay_stream.text.counting import counted
-from assay_stream.text.visible import LineSpan, Style, shown, spans_of
+from assay_stream.text.lines import LineSpan, PageLine, Style
+from assay_stream.text.visible import shown, spans_of
 from assay_stream.text.word_diff import Piece
 
 _OBSERVERS_MAX = 20
@@ -25,20 +25,6 @@ _ACTS = {
 }
 _SHORT_CHARS = 60
 _ENDS = {"gone": ("⟦-", "-⟧"), "come": ("⟦+", "+⟧")}
-
-
-class PageLine(NamedTuple):
-    """One line, which may be wrapped.
-
-    Args:
-        gutter: what stands before it, and before each line it is wrapped into.
-        spans: what it says.
-        wraps: whether it may be wrapped: what is to be copied may not.
-    """
-
-    gutter: str
-    spans: tuple[LineSpan, ...]
-    wraps: bool = True
 
 
 def severity_style(severity_id: int) -> Style:

@@ -15,7 +15,7 @@ from assay_stream.alerts.life_cycle import apply_resolution, forgotten_us, settl
 from assay_stream.alerts.reasons import with_part
 from assay_stream.alerts.record_counts import RecordCounts, records_key
 from assay_stream.alerts.remembered import Alerts, Remembered, names_key, rules_key
-from assay_stream.alerts.shadowing import REASONS, Shadow, shadows, shadows_beyond, with_claim
+from assay_stream.alerts.shadowing import Shadow, shadows, shadows_beyond, with_claim
 from assay_stream.alerts.triage import apply_act
 from assay_stream.model.alert_state import AlertState
 from assay_stream.model.finding import Finding
@@ -29,7 +29,7 @@ from assay_stream.model.finding_topic import (
     Tick,
     decode_entry,
 )
-from assay_stream.model.kinds import Kind
+from assay_stream.model.kinds import SHADOWING_REASONS, Kind
 from assay_stream.model.record import Origin, Output, Record, set_aside_error
 from assay_stream.model.suppression import ANY_SERVER, SuppressionRule
 from assay_stream.registry.refusal import refusal
@@ -189,7 +189,7 @@ class _Step:
         if stored.get("left_out"):
             # It may have been left out before; if no alert was raised for it, nothing ends.
             about = claim.server_id, claim.tool_name, claim.full
-            ended |= {Shadow(*about, reason) for reason in REASONS}
+            ended |= {Shadow(*about, reason) for reason in SHADOWING_REASONS}
         if new["left_out"] > stored.get("left_out", 0):
             self._alerts.names_left_out = new["left_out"]
             after = shadows_beyond(new, claim) | after

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from assay_stream.alerts.shadowing import SAME_NAME
 from assay_stream.drift import Change
 from assay_stream.drift.severity import DEFAULT_PROFILE, Level, SeverityProfile, assess, covers
 from assay_stream.model.fields import ChangeDirection
 from assay_stream.model.finding import Finding
-from assay_stream.model.kinds import KINDS, Kind
+from assay_stream.model.kinds import KINDS, SAME_NAME, Kind
 from assay_stream.schemes.assay.manifest import action_class
 
 _SECOND_US = 1_000_000

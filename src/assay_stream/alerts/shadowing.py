@@ -21,13 +21,8 @@ from typing import Any, NamedTuple
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.finding import Finding, uid_of
 from assay_stream.model.finding_topic import NameClaim
-from assay_stream.model.kinds import Kind
+from assay_stream.model.kinds import CONFUSABLE_NAME, SAME_NAME, SHADOWING_REASONS, TAKEN_NAME, Kind
 from assay_stream.registry.name_claims import share_names
-
-CONFUSABLE_NAME = "confusable_name"
-TAKEN_NAME = "taken_name"
-SAME_NAME = "same_name"
-REASONS = (CONFUSABLE_NAME, TAKEN_NAME, SAME_NAME)
 
 _Entry = Mapping[str, Any]
 
@@ -76,7 +71,7 @@ def shadow_of(claim: NameClaim, uid: str) -> Shadow | None:
 
 def shadows_of(claim: NameClaim) -> Iterator[Shadow]:
     """Yield everything that an alert about this claim can be about."""
-    for reason in REASONS:
+    for reason in SHADOWING_REASONS:
         yield Shadow(claim.server_id, claim.tool_name, claim.full, reason)
 
 

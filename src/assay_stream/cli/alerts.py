@@ -25,8 +25,6 @@ from assay_stream.kafka.lookup import read_records
 from assay_stream.model.record import Role
 from assay_stream.readmodel.rows import AlertFilter
 
-alerts_app = typer.Typer(help="Triage, export, forward and suppress alerts.", no_args_is_help=True)
-
 ServerFilter = Annotated[str | None, typer.Option(help="Only alerts about this server.")]
 Since = Annotated[int | None, time_option("Only alerts of this time or later.")]
 SeverityFilter = Annotated[

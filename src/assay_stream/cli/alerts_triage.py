@@ -46,9 +46,6 @@ def reopen(uid: Uid, by: Deciding, file: AlertFile = None) -> None:
     _do("reopen", uid, by, file)
 
 
-COMMANDS = (acknowledge, assign, comment, close, reopen)
-
-
 def _do(act: AlertAct, uid: str, by: Deciding, file: AlertFile, assignee: str | None = None) -> None:
     refused: list[str] = []
     index = index_of(file, by.bootstrap_servers, refused, uid)

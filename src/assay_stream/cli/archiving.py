@@ -23,7 +23,7 @@ from assay_stream.files.aside import PREFIX, Aside, locked_folder
 from assay_stream.files.compressed import write_archive
 from assay_stream.files.failures import writing_to
 from assay_stream.files.record_line import record_line
-from assay_stream.kafka import lookup
+from assay_stream.kafka import ends as log_ends
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Record, Role
 
@@ -60,7 +60,7 @@ def archive(
     settings = command_settings(bootstrap_servers=bootstrap_servers)
     selection = ranges.selection()
     # Before the ends are noted: whatever the join had committed is then in the files.
-    joined = asyncio.run(lookup.committed_offsets(settings, "join"))
+    joined = asyncio.run(log_ends.committed_offsets(settings, "join"))
     source = make_source(None, True, selection, settings)
     wanted = {Role(chosen) for chosen in topics or list(ArchivedRole)}
     source = replace(source, ends={role: ends for role, ends in (source.ends or {}).items() if role in wanted})

@@ -8,13 +8,14 @@ import orjson
 
 from assay_stream.alerts.formats.view import read_alert
 from assay_stream.alerts.index import AlertIndex, ReviewState, short_uids
-from assay_stream.alerts.page import PageLine, change_of, severity_style
+from assay_stream.alerts.page import change_of, severity_style
 from assay_stream.alerts.story import story_of
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.cli.output import Painter
 from assay_stream.model.record import Role
 from assay_stream.text.counting import counted
-from assay_stream.text.visible import LineSpan, shown
+from assay_stream.text.lines import LineSpan, PageLine
+from assay_stream.text.visible import shown
 
 TOLD = (Role.EVIDENCE, Role.ALERTS, Role.DEFINITIONS)
 """The records that a story is told from."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.models import CommandInfo
 
 from assay_stream.canonical.decode import decode_json
 from assay_stream.cli.files import read_input, tools_in
@@ -63,6 +64,9 @@ def check(
         typer.echo("These checks cover form only. They do not say what a tool does.")
     if not reports or counts[CheckStatus.FAIL.value]:
         raise typer.Exit(1)
+
+
+former_check = CommandInfo("conformance", callback=check, hidden=True)
 
 
 def _as_json(report: ToolReport) -> dict[str, Any]:

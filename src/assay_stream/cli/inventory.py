@@ -16,7 +16,7 @@ from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import DigestValue, Page, Paging
 from assay_stream.report.rows import time_text
 from assay_stream.text.escaping import visible
-from assay_stream.text.visible import LineSpan
+from assay_stream.text.lines import LineSpan
 
 servers_app = typer.Typer(help="List observed servers.", no_args_is_help=True)
 tools_app = typer.Typer(help="List tools with their definitions, pins and calls.", no_args_is_help=True)

@@ -16,9 +16,8 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-from assay_stream.alerts.page import PageLine
 from assay_stream.text.escaping import csv_cell, json_text, visible
-from assay_stream.text.visible import LineSpan, Style
+from assay_stream.text.lines import LineSpan, PageLine, Style
 
 CELL_CHARACTERS_MAX = 44
 """Characters of one cell. A digest keeps its algorithm and twelve digits; JSON has it whole."""

@@ -12,7 +12,7 @@ import typer
 from assay_stream.cli.deciding import known_bindings
 from assay_stream.cli.options import AsJson, Bootstrap, Inputs, ServerId, grouped, time_option
 from assay_stream.cli.output import RowFormat, print_rows
-from assay_stream.cli.rules import Enforcement, PolicyTool, Unknown
+from assay_stream.cli.rules import Enforcement, PolicyTool, Unknown, policy_app
 from assay_stream.cli.shared import on_kafka, say
 from assay_stream.cli.sources import make_source
 from assay_stream.config import Settings, command_settings
@@ -45,6 +45,7 @@ class Calls:
     bootstrap_servers: Bootstrap = None
 
 
+@policy_app.command()
 @grouped
 def plan(
     server_id: ServerId,

@@ -14,8 +14,8 @@ from aiokafka.admin import AIOKafkaAdminClient
 from assay_stream.config import Settings
 from assay_stream.errors import InputError
 from assay_stream.kafka.connection import start_admin
+from assay_stream.kafka.ends import note_ends
 from assay_stream.kafka.following import new_records
-from assay_stream.kafka.lookup import note_ends
 from assay_stream.model.record import Record, Role
 from assay_stream.text.escaping import visible
 

@@ -20,7 +20,8 @@ from assay_stream.errors import InputError
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Record, Role
 from assay_stream.text.escaping import visible
-from assay_stream.text.visible import LineSpan, shown
+from assay_stream.text.lines import LineSpan
+from assay_stream.text.visible import shown
 
 _HEAD = ("uid", "severity", "kind", "server", "tool", "count", "seen by", "first seen", "last seen", "status")
 _SERVER, _TOOL = 3, 4

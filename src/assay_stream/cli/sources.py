@@ -16,6 +16,7 @@ from assay_stream.errors import ConfigurationError
 from assay_stream.files.archive import TakesCalls, TooLong, read_files
 from assay_stream.files.failures import reading
 from assay_stream.files.log_spool import LogSpool
+from assay_stream.kafka import ends as log_ends
 from assay_stream.kafka import lookup
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.replay.order import JoinedCalls
@@ -203,7 +204,7 @@ def make_source(
     if from_kafka == bool(files):
         raise ConfigurationError("no_source", "give either files (--input) or --from-kafka")
     if from_kafka:
-        ends = asyncio.run(lookup.note_ends(settings, lookup.READ)) if ends is None else ends
+        ends = asyncio.run(log_ends.note_ends(settings, log_ends.READ)) if ends is None else ends
         snapshot_partitions = len(ends[Role.SNAPSHOTS])
     return Source(
         files=tuple(files or ()),

@@ -15,7 +15,8 @@ from assay_stream.cli.shared import collecting_seldom, on_kafka, say
 from assay_stream.cli.sources import make_source
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import InputError
-from assay_stream.kafka.lookup import note_ends, read_records
+from assay_stream.kafka.ends import note_ends
+from assay_stream.kafka.lookup import read_records
 from assay_stream.limits.store import STORE_BATCH_RECORDS
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel import schema

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer.core import TyperCommand
+from typer.models import CommandInfo
 
 from assay_stream.cli.options import Bootstrap, VantageOptions, grouped
 from assay_stream.cli.shared import InertFormatter
@@ -190,3 +191,6 @@ async def sink_for(output: Path | None, bootstrap: str | None, *, command: str =
         if dropped:
             reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(sink.stats.dropped.items()))
             print(f"assay-stream {command}: dropped {counted(dropped, 'observation')}: {reasons}", file=sys.stderr)
+
+
+tap_command = CommandInfo("tap", cls=TapCommand, callback=tap, context_settings={"allow_interspersed_args": False})

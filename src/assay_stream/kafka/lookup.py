@@ -7,13 +7,12 @@ from contextlib import suppress
 from typing import Any
 
 import orjson
-from aiokafka.errors import KafkaError
 
 from assay_stream.alerts.shadowing import shadows_of
 from assay_stream.config import Settings
 from assay_stream.errors import InputError
 from assay_stream.join.routing import call_in
-from assay_stream.kafka.connection import broker_unreachable, start_admin
+from assay_stream.kafka.ends import READ, committed_offsets, note_ends
 from assay_stream.kafka.ranges import Ends, LogRanges
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.finding import Finding
@@ -28,15 +27,12 @@ from assay_stream.report.timeline import Dated, alert_about, changes, finding_ab
 from assay_stream.report.trace import Sought, Trace, add_consequences, call_of
 from assay_stream.verify.evidence import of_record
 
-READ = (Role.CALLS, Role.SNAPSHOTS, Role.CONTROL)
-"""What a replay reads, calls first: whatever a call rests on is then in the range of its topic."""
 TRACED_MAX = 1_000
 """Calls of one trace that are shown."""
 
 _WRITTEN = (Role.FINDINGS, Role.CHANGES, Role.ALERTS)
 _CANDIDATES_MAX = 5
 _UID_PREFIX = re.compile("[0-9a-f]{6,64}")
-_ATTEMPTS_MAX = 5
 _SETTLE_LOOKS_MAX = 20
 _SETTLE_PAUSE_S = 0.25
 """A transaction that is being committed ends within milliseconds; one that hangs has no committed offsets."""
@@ -199,22 +195,6 @@ async def _record_at(logs: LogRanges, role: Role, origin: Origin, topic: str) ->
     return None
 
 
-async def note_ends(settings: Settings, roles: Collection[Role], *, isolation_level: str = "read_committed") -> Ends:
-    """Return where the topics of some roles end now.
-
-    Args:
-        isolation_level: whether records of open transactions count (``read_uncommitted``).
-
-    Raises:
-        ConfigurationError: ``topic_missing``.
-        OperatingError: ``broker_unreachable``.
-    """
-    ordered = sorted(roles, key=lambda role: READ.index(role) if role in READ else len(READ))
-    names = topic_names(settings)
-    async with LogRanges(settings, ordered, isolation_level=isolation_level) as logs:
-        return {role: {n: logs.bounds[names[role], n][1] for n in logs.partitions(role)} for role in ordered}
-
-
 async def joined_ends(settings: Settings) -> Ends:
     """Return where the input topics end now, of calls no further than their evidence is committed.
 
@@ -269,27 +249,6 @@ async def _joined(settings: Settings) -> dict[tuple[str, int], int]:
                         ).origin
                         calls[topic, number_of] = min(offset, calls.get((topic, number_of), offset))
     return committed | calls
-
-
-async def committed_offsets(settings: Settings, stage: str) -> dict[tuple[str, int], int]:
-    """Return how far ``registry``, ``join`` or ``alerts`` has come, by topic and partition, where it has committed.
-
-    Raises:
-        OperatingError: ``broker_unreachable``.
-    """
-    for attempt in range(_ATTEMPTS_MAX):
-        admin = await start_admin(settings)
-        try:
-            found = await admin.list_consumer_group_offsets(f"{settings.group_prefix}-{stage}")
-            return {tuple(place): committed.offset for place, committed in found.items() if committed.offset >= 0}
-        except KafkaError as error:
-            # The coordinator is another broker, or moves: a busy one is not ready at the first attempt.
-            if attempt == _ATTEMPTS_MAX - 1:
-                raise broker_unreachable(settings, error) from None
-            await asyncio.sleep(1.0)
-        finally:
-            await admin.close()
-    raise AssertionError("unreachable")
 
 
 async def read_ranges(settings: Settings, ends: Ends, selection: Selection) -> AsyncIterator[Record]:

@@ -50,6 +50,12 @@ class Kind(StrEnum):
     OBSERVATIONS_LOST = "observations_lost"
 
 
+CONFUSABLE_NAME = "confusable_name"
+TAKEN_NAME = "taken_name"
+SAME_NAME = "same_name"
+SHADOWING_REASONS = (CONFUSABLE_NAME, TAKEN_NAME, SAME_NAME)
+"""Why a name is called shadowed."""
+
 INVENTORY = frozenset({Kind.FIRST_LOOK, Kind.OBSERVER_ADDED})
 """Kinds that say who is new, and nothing about a change or a call."""
 

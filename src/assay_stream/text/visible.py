@@ -9,11 +9,9 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
-from typing import Literal, NamedTuple
 
+from assay_stream.text.lines import LineSpan, Style
 from assay_stream.text.words import other_forms, plain_form
-
-Style = Literal["", "title", "dim", "grave", "warn", "mark", "gone", "come"]
 
 _UNSEEN_CATEGORIES = frozenset(("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs"))
 _UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0\U00016fe4\U0001d159")
@@ -44,18 +42,6 @@ _CONTROLS = {
 _WORD = re.compile(r"[^\W\d_]+")
 _FOREIGN = re.compile("[\u0370-\u03ff\u0400-\u052f]")
 _LATIN = re.compile("[A-Za-z]")
-
-
-class LineSpan(NamedTuple):
-    """A piece of a line.
-
-    Args:
-        text: what a terminal may be given.
-        style: how it is to look.
-    """
-
-    text: str
-    style: Style = ""
 
 
 def is_unseen(character: str) -> bool:

@@ -14,6 +14,7 @@ from assay_stream.cli.app import app
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.files.archive import read_files
+from assay_stream.kafka import ends as log_ends
 from assay_stream.kafka import lookup
 from assay_stream.model.record import TOPIC_NAMES, Record, Role
 from assay_stream.replay.selection import Selection
@@ -41,8 +42,8 @@ def _topics(monkeypatch: pytest.MonkeyPatch) -> None:
         assert stage == "join"
         return {("mcp.tools.call", 0): 2, ("elsewhere", 0): 9}
 
-    monkeypatch.setattr(lookup, "committed_offsets", committed_offsets)
-    monkeypatch.setattr(lookup, "note_ends", note_ends)
+    monkeypatch.setattr(log_ends, "committed_offsets", committed_offsets)
+    monkeypatch.setattr(log_ends, "note_ends", note_ends)
     monkeypatch.setattr(lookup, "read_ranges", read_ranges)
 
 

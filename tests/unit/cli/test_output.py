@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from assay_stream.alerts.page import PageLine
 from assay_stream.cli.output import (
     CELL_CHARACTERS_MAX,
     Colour,
@@ -26,7 +25,7 @@ from assay_stream.cli.output import (
     print_summary,
 )
 from assay_stream.cli.shared import InertFormatter
-from assay_stream.text.visible import LineSpan
+from assay_stream.text.lines import LineSpan, PageLine
 
 HOSTILE = ["\x1b[2J", "\x07", "a\nb", "a\rb", "\u202eevil", "\u2066x", "\x9b31m", "\u200b", "\x7f"]
 

@@ -10,7 +10,7 @@ from assay_stream.cli.sources import RangeOptions, make_source
 from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.files.record_line import record_line
-from assay_stream.kafka import lookup
+from assay_stream.kafka import ends as log_ends
 from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.record import Record, Role
 from assay_stream.replay.selection import Selection
@@ -77,10 +77,10 @@ def test_topics_are_read_as_far_as_was_noted(monkeypatch: pytest.MonkeyPatch) ->
     """Their partitions are counted there, and brokers and prefix decide what is read."""
 
     async def note(_: Settings, roles: object) -> dict[Role, dict[int, int]]:
-        assert roles == lookup.READ
+        assert roles == log_ends.READ
         return ENDS
 
-    monkeypatch.setattr(lookup, "note_ends", note)
+    monkeypatch.setattr(log_ends, "note_ends", note)
     source = make_source(None, True, Selection(), SETTINGS, snapshot_partitions=9)
     assert (source.partitions, source.ends) == (3, ENDS)
     assert source.what()["bootstrap_servers"] == SETTINGS.bootstrap_servers

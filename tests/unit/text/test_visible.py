@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from assay_stream.text.visible import LineSpan, is_unseen, shown, spans_of
+from assay_stream.text.lines import LineSpan
+from assay_stream.text.visible import is_unseen, shown, spans_of
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from assay_stream.cli.app import app
-from assay_stream.cli.groups import TASKS
+from assay_stream.cli.commands import TASKS
 
 
 def help_of(*command: str) -> str:
