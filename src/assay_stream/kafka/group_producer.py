@@ -1,8 +1,8 @@
 """A transactional producer that commits offsets as a member of its consumer group, in few round trips.
 
 1. Partitions and group are added to the transaction in one round trip.
-2. Records are sent, batches of one partition without waiting for each other's answer once the first was taken; then
-   offsets.
+2. Records are sent: the producer's first batch to a partition is awaited, later ones do not wait for each other's
+   answers. Then offsets.
 3. The transaction is committed once all of it is acknowledged.
 
 An error leaves the transaction open until it is aborted, by the next producer of the transactional id at the latest.
@@ -12,7 +12,7 @@ generation.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import aiokafka.errors as kafka_errors
 from aiokafka import AIOKafkaProducer, TopicPartition
@@ -23,6 +23,7 @@ from aiokafka.protocol.transaction import AddOffsetsToTxnRequest, AddPartitionsT
 
 from assay_stream.kafka.group_protocol import GroupMember, Produce, TxnOffsetCommit, by_topic
 
+_T = TypeVar("_T")
 Batches = Mapping[tuple[str, int], Sequence[BatchBuilder]]
 
 _LIMIT_S = 40.0
@@ -55,7 +56,11 @@ class GroupProducer:
         self._sender = producer._sender
         self._state = producer._txn_manager
         self._begun: set[TopicPartition] = set()
-        """Partitions whose leader knows the producer: of others it takes whatever comes first as their first batch."""
+        """Partitions whose leader knows the producer. One that does not would take any batch as the first.
+
+        A leader forgets a producer that it has not heard of for a day (``producer.id.expiration.ms``): the transaction
+        is done again if the first batch after that is refused.
+        """
 
     async def start(self) -> None:
         """Fence the previous producer of the transactional id, and end what it left open."""
@@ -162,30 +167,32 @@ class GroupProducer:
         return sealed
 
     async def _send_once(self, left: dict[TopicPartition, list[bytes]]) -> KafkaError | None:
-        """Send batches, drop from ``left`` what is acknowledged, and return why something is not."""
+        """Send batches, drop from ``left`` what is acknowledged, and return why something is not.
+
+        Of several errors it is one after which nothing can be sent again, if there is one.
+        """
         leaders: dict[int, list[TopicPartition]] = {}
         for tp in left:
             leaders.setdefault(self._client.cluster.leader_for_partition(tp), []).append(tp)
         if leaders.keys() & {None, -1}:
             return kafka_errors.LeaderNotAvailableError()
-        answers = await asyncio.gather(
-            *(
-                self._send_to(node, {tp: left[tp] if tp in self._begun else left[tp][:1] for tp in tps})
-                for node, tps in leaders.items()
-            )
+        answers = await _all(
+            self._send_to(node, {tp: left[tp] if tp in self._begun else left[tp][:1] for tp in tps})
+            for node, tps in leaders.items()
         )
-        first_error: KafkaError | None = None
+        worst: KafkaError | None = None
         for tp, outcomes in (item for answer in answers for item in answer.items()):
             # What follows a batch that was not taken is out of sequence.
             taken = next((index for index, error in enumerate(outcomes) if error is not None), len(outcomes))
-            if taken < len(outcomes):
-                first_error = first_error or outcomes[taken]
+            error = outcomes[taken] if taken < len(outcomes) else None
+            if error is not None and (worst is None or worst.retriable):
+                worst = error
             if taken:
                 self._begun.add(tp)
             left[tp] = left[tp][taken:]
             if not left[tp]:
                 del left[tp]
-        return first_error
+        return worst
 
     async def _send_to(
         self, node: int, batches: Mapping[TopicPartition, list[bytes]]
@@ -207,7 +214,7 @@ class GroupProducer:
         # Tasks begin in the order in which they were made, and a connection keeps that of what is written to it.
         rounds = range(max(len(each) for each in batches.values()))
         sent = [{tp: each[index] for tp, each in batches.items() if index < len(each)} for index in rounds]
-        for answer in await asyncio.gather(*(send(chosen) for chosen in sent)):
+        for answer in await _all(send(chosen) for chosen in sent):
             for tp, error in answer.items():
                 outcomes[tp].append(error)
         return outcomes
@@ -231,8 +238,11 @@ def _error_of(code: int) -> KafkaError:
     return ProducerFenced() if code in _FENCED else kafka_errors.for_code(code)()
 
 
-async def _all(steps: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Run steps side by side; when all have ended, raise the first error there was."""
+async def _all(steps: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
+    """Run steps side by side; when all have ended, return their results, or raise the first error there was."""
+    results: list[_T] = []
     for result in await asyncio.gather(*steps, return_exceptions=True):
         if isinstance(result, BaseException):
             raise result
+        results.append(result)
+    return results

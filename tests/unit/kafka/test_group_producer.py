@@ -213,6 +213,14 @@ async def test_a_batch_that_brokers_refuse_is_raised(brokers: Brokers) -> None:
     assert "EndTxnRequest" not in brokers.asked
 
 
+async def test_what_is_refused_for_good_is_raised_although_something_else_may_be_sent_again(brokers: Brokers) -> None:
+    """Of one partition or another, in whatever order."""
+    brokers.refusals = {b"evidence0@0": [NOT_LEADER], b"findings0@0": [FORBIDDEN]}
+    with pytest.raises(TopicAuthorizationFailedError):
+        await write(brokers, evidence=1, findings=1)
+    assert len(brokers.sent) == 1
+
+
 async def test_a_member_without_a_generation_sends_nothing(brokers: Brokers) -> None:
     """Brokers take offsets without one from anybody."""
     with pytest.raises(IllegalGenerationError):
