@@ -14,15 +14,16 @@ from collections.abc import Sequence
 _SHORT_NUMBERS = 1 << 8
 """Observers that an entry of four bytes tells apart. It has 24 bits left for the hash."""
 _SHORT_MAX = 1 << 20
-"""Entries of four bytes: with more, one id in sixteen would name an observer that has not seen it."""
+"""The most entries of four bytes: with more, one id in sixteen would name an observer that has not seen it."""
 _LONG_NUMBERS = 1 << 24
 _RECENT_MAX = 64
 _GROWTH = 4
-"""A run is at least as many times as long as the next: adding copies an entry a few times, asking looks into few."""
+"""Runs are merged until each is this many times as long as the next: an entry is copied a few times, and few runs are
+searched."""
 _RUN_MAX = 1 << 19
-"""Entries of a run: longer ones are not merged, which would keep the worker from all else for too long."""
+"""No merge makes a longer run: it would keep the worker from all else for too long."""
 _MERGED_AS_LIST_MAX = 16_384
-"""Entries that are merged as objects, which takes less time and 40 bytes for each."""
+"""Entries that are merged as objects, which takes less time but 40 bytes for each."""
 
 
 class SnapshotIndex:
@@ -48,7 +49,7 @@ class SnapshotIndex:
 
     def remove(self, snapshot_id: str, number: int) -> None:
         """Remove an observation that was added."""
-        # Two ids that are one in the long table are one in the short table too, but not the other way round.
+        # Ids that share an entry of the long table share one of the short table as well, but not vice versa.
         if self._long is None or not self._long.remove(snapshot_id, number):
             self._short.remove(snapshot_id, number)
 
@@ -73,13 +74,15 @@ class _Table:
         numbers: how many observers an entry tells apart.
     """
 
-    __slots__ = ("_hashes", "_numbers", "_runs", "_typecode")
+    __slots__ = ("_hashes", "_lengths", "_numbers", "_runs", "_typecode")
 
     def __init__(self, typecode: str, numbers: int) -> None:
         self._typecode = typecode
         self._numbers = numbers
         self._hashes = (1 << 8 * array(typecode).itemsize) // numbers
         self._runs = [array(typecode)]
+        self._lengths: list[int] = []
+        """Of each run but the last: how long it was when it was made."""
 
     def __len__(self) -> int:
         return sum(map(len, self._runs))
@@ -98,20 +101,25 @@ class _Table:
             if len(longer) >= _GROWTH * len(shorter) or len(longer) + len(shorter) > _RUN_MAX:
                 break
             self._runs[-2:] = [self._merged(longer, shorter)]
+            self._lengths.pop()
+        self._lengths.append(len(self._runs[-1]))
         self._runs.append(array(self._typecode))
 
     def remove(self, snapshot_id: str, number: int) -> bool:
         """Remove one entry, and tell whether there was one."""
         entry = self._first(snapshot_id) + number % self._numbers
-        for run in reversed(self._runs):
+        for number in reversed(range(len(self._runs))):
+            run = self._runs[number]
             index = bisect_left(run, entry)
             if index < len(run) and run[index] == entry:
                 del run[index]
+                if number < len(self._lengths) and len(run) <= self._lengths[number] // 2:
+                    self._make_smaller(number)
                 return True
         return False
 
     def numbers(self, snapshot_id: str) -> set[int]:
-        """Return the numbers, modulo those an entry tells apart, that stand beside a snapshot id's hash."""
+        """Return the numbers of observers, modulo those an entry tells apart, that have an entry with the id's hash."""
         first, found = self._first(snapshot_id), set()
         for run in self._runs:
             index = bisect_left(run, first)
@@ -123,9 +131,22 @@ class _Table:
     def _first(self, snapshot_id: str) -> int:
         return _hash(snapshot_id) % self._hashes * self._numbers
 
-    def _merged(self, longer: array[int], shorter: array[int]) -> array[int]:
-        if len(longer) + len(shorter) <= _MERGED_AS_LIST_MAX:
-            return array(self._typecode, sorted(longer + shorter))
+    def _make_smaller(self, number: int) -> None:
+        """Give back the room of a run that has lost half of its entries: merge it with a neighbour, or copy it."""
+        for first in (number, number - 1):
+            pair = self._runs[first : first + 2]
+            if 0 <= first < len(self._lengths) - 1 and sum(map(len, pair)) <= _RUN_MAX:
+                merged = self._merged(*pair)
+                self._runs[first : first + 2] = [merged]
+                self._lengths[first : first + 2] = [len(merged)]
+                return
+        self._runs[number] = self._runs[number][:]
+        self._lengths[number] = len(self._runs[number])
+
+    def _merged(self, one: array[int], other: array[int]) -> array[int]:
+        if len(one) + len(other) <= _MERGED_AS_LIST_MAX:
+            return array(self._typecode, sorted(one + other))
+        shorter, longer = sorted((one, other), key=len)
         merged, begin = array(self._typecode), 0
         for entry in shorter:
             end = bisect_left(longer, entry, begin)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from array import array
+from sys import getsizeof
 
 import pytest
 from hypothesis import given
@@ -111,6 +112,19 @@ def test_an_entry_is_copied_a_few_times_however_many_there_are(monkeypatch: pyte
         index.add([f"{observer}-{number}" for number in range(64)], observer)
     assert len(index._long or ()) > 300_000
     assert copied < 16 * len(index)
+
+
+def test_entries_that_come_and_go_leave_no_runs_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest lists of a server that the whole fleet uses go while new ones come: its long runs drain."""
+    monkeypatch.setattr(snapshot_index, "_RUN_MAX", 1_024)
+    table = _Table("Q", 4)
+    for number in range(50_000):
+        table.add([f"snapshot-{number}"], 1)
+        if number >= _COUNT:
+            assert table.remove(f"snapshot-{number - _COUNT}", 1)
+    assert len(table) == _COUNT
+    assert len(table._runs) < 16
+    assert sum(map(getsizeof, table._runs)) < 3 * 8 * _COUNT
 
 
 def test_more_observers_than_an_entry_can_tell_apart_are_all_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
