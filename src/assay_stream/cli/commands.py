@@ -1,7 +1,7 @@
 """Which commands there are, and where each stands.
 
-A module is imported when its command is asked for: a tap stands before every server of an agent, and must neither hold
-up its start nor take memory for what other commands do.
+A module is imported when its command is asked for: a tap stands in front of every server of an agent, and must neither
+hold up its start nor take memory for what other commands do.
 """
 
 from collections.abc import Iterator, Mapping
@@ -60,7 +60,7 @@ TASKS: Mapping[str, Mapping[str, str]] = {
         "schemapin": "schemapin:schemapin_app",
     },
 }
-"""By task, as ``--help`` lists them, the most used first: a command and its place, a module here and a name in it."""
+"""By task, in the order of ``--help``, the most used first: each command, with the module here and the name in it."""
 
 _FORMER = {"conformance": "handshake:former_check"}
 _PLACES = {name: place for places in TASKS.values() for name, place in places.items()} | _FORMER
@@ -74,7 +74,7 @@ class Sentences(TyperGroup):
         """Write the commands in the order in which they were added."""
         self._section(ctx, formatter, "Commands", self.list_commands(ctx))
 
-    def _section(self, ctx: Any, formatter: Any, title: str, names: Iterator[str] | list[str]) -> None:
+    def _section(self, ctx: Any, formatter: Any, title: str, names: list[str]) -> None:
         commands = [(name, command) for name in names if (command := self.get_command(ctx, name)) is not None]
         rows = [(name, each.get_short_help_str(_SENTENCE_CHARS_MAX)) for name, each in commands if not each.hidden]
         if rows:
@@ -102,7 +102,7 @@ class _Commands(Mapping[str, Any]):
 
 
 def _command_at(place: str, name: str) -> Any:
-    """Return the command of a function, of a group, or of what a module says about its command."""
+    """Make the command of a function, a Typer group or a ``CommandInfo``."""
     module, _, attribute = place.partition(":")
     with needing_extra("cli"):
         found = getattr(import_module(f"assay_stream.cli.{module}"), attribute)
@@ -126,6 +126,10 @@ class Tasks(Sentences):
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - the base class's parameter
         """Return the names of all commands; none of them is imported for it."""
         return list(self.commands)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - the base class's parameter
+        """Return a command, ``None`` if there is none of this name; what goes wrong in its module is raised."""
+        return self.commands[cmd_name] if cmd_name in _PLACES else None
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands of each task."""

@@ -1,4 +1,4 @@
-"""``assay-stream seal``: its commands beside those of ``sealing``."""
+"""``assay-stream seal``: the commands that ``sealing`` does not declare itself."""
 
 from assay_stream.cli import seal_checking, seal_proofs
 from assay_stream.cli.sealing import seal_app as seal_app

@@ -1,4 +1,4 @@
-"""Lines of a page for a terminal: what they say, and how it is to look."""
+"""Lines of a page for a terminal: what they say, and how they are to look."""
 
 from typing import Literal, NamedTuple
 

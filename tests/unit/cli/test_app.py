@@ -22,7 +22,7 @@ EXTRAS = ("aiohttp", "argon2", "faust", "grpc", "h2", "jinja2", "joserfc", "prom
 
 
 def test_no_command_needs_an_extra_to_start() -> None:
-    """``cli`` alone is enough to ask each what it does, the demo of the README first."""
+    """The extra ``cli`` is enough for the help of every command, the demo of the README first."""
     blocked = f"import sys; sys.modules.update(dict.fromkeys({EXTRAS!r}))"
     code = f"{blocked}; from assay_stream.cli.app import app; app(['--help'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -31,7 +31,7 @@ def test_no_command_needs_an_extra_to_start() -> None:
 
 
 def test_a_command_imports_what_it_needs_alone() -> None:
-    """A tap stands before every server of an agent: the rules, detection and the state of a worker are not its own."""
+    """A tap stands in front of every server of an agent: rules, detection and a worker's state are no part of it."""
     code = "import sys; from assay_stream.cli.app import app; app(['tap', '--help'], standalone_mode=False)"
     done = subprocess.run(
         [sys.executable, "-c", f"{code}; print(*sys.modules, sep='\\n', file=sys.stderr)"],

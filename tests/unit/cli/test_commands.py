@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
+from assay_stream.cli import commands
 from assay_stream.cli.app import app
 from assay_stream.cli.commands import TASKS
 
@@ -39,6 +40,16 @@ def test_the_most_used_commands_come_first() -> None:
     """Of alerts: what a person looks with, then what they decide."""
     text = help_of("alerts")
     assert text.index("  list ") < text.index("  show ") < text.index("  suppress ") < text.index("  forward ")
+
+
+def test_a_command_whose_module_fails_is_not_called_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where what it raises is a ``KeyError``, as looking for a name does."""
+    monkeypatch.setitem(commands._PLACES, "demo", "demo:no_such_name")
+    with pytest.raises(AttributeError, match="no_such_name"):
+        CliRunner().invoke(app, ["demo"], catch_exceptions=False)
+    monkeypatch.setattr(commands, "import_module", {}.__getitem__)
+    with pytest.raises(KeyError):
+        CliRunner().invoke(app, ["demo"], catch_exceptions=False)
 
 
 def test_a_former_name_is_not_listed() -> None:
