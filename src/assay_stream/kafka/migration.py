@@ -143,7 +143,7 @@ async def migrate(
     created = []
     for spec in plan.missing:
         await create_topics(admin, settings, [spec])
-        await wait_for_topics(admin, [spec.name])
+        await wait_for_topics(admin, settings, [spec])
         created.append(spec.name)
     return plan, created
 

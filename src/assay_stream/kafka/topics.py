@@ -10,12 +10,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import KafkaTimeoutError
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
-from assay_stream.kafka.connection import start_admin
+from assay_stream.kafka.connection import reading_consumer, start_admin
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.record import TOPICS, Role
 
@@ -136,9 +138,8 @@ async def apply_topics(admin: AIOKafkaAdminClient, settings: Settings, *, agents
     missing = [state.spec for state in states if not state.partitions]
     if missing:
         await create_topics(admin, settings, missing)
-    names = [spec.name for spec in missing]
-    await wait_for_topics(admin, names)
-    return names
+    await wait_for_topics(admin, settings, missing)
+    return [spec.name for spec in missing]
 
 
 async def create_topics(admin: AIOKafkaAdminClient, settings: Settings, specs: Iterable[TopicSpec]) -> None:
@@ -155,16 +156,34 @@ async def create_topics(admin: AIOKafkaAdminClient, settings: Settings, specs: I
     )
 
 
-async def wait_for_topics(admin: AIOKafkaAdminClient, names: list[str]) -> None:
-    """Wait until a broker lists the topics: it answers before it has heard of them itself."""
+async def wait_for_topics(admin: AIOKafkaAdminClient, settings: Settings, specs: Iterable[TopicSpec]) -> None:
+    """Wait until topics can be used: brokers say that they are created before they list them and lead their partitions.
+
+    Raises:
+        OperatingError: ``topics_not_created``.
+    """
+    places = [TopicPartition(spec.name, number) for spec in specs for number in range(spec.partitions)]
     limit_s = time.monotonic() + _CREATION_LIMIT_S
-    while missing := sorted(set(names) - set(await admin.list_topics())):
+    while missing := sorted({place.topic for place in places} - set(await admin.list_topics())):
         if time.monotonic() > limit_s:
-            raise OperatingError(
-                "topics_not_created",
-                f"the brokers accepted the request but do not list {', '.join(missing)}: see their logs, then repeat",
-            )
+            raise _not_created("do not list", missing)
         await asyncio.sleep(_CREATION_LOOK_S)
+    if not places:
+        return
+    consumer = reading_consumer(settings)
+    await consumer.start()
+    try:
+        async with asyncio.timeout(limit_s - time.monotonic()):
+            await consumer.end_offsets(places)
+    except (TimeoutError, KafkaTimeoutError):
+        raise _not_created("do not serve all partitions of", sorted({place.topic for place in places})) from None
+    finally:
+        await consumer.stop()
+
+
+def _not_created(what: str, names: Iterable[str]) -> OperatingError:
+    text = f"the brokers accepted the request but {what} {', '.join(names)}: see their logs, then repeat"
+    return OperatingError("topics_not_created", text)
 
 
 def check_topics(states: list[TopicState], needed: set[Role]) -> dict[Role, int]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
+from aiokafka import TopicPartition
 from aiokafka.admin import NewTopic
 
 from assay_stream.config import Settings
@@ -161,12 +164,56 @@ class SlowCluster:
         self.topics = [topic.name for topic in topics]
 
 
-async def test_topics_are_applied_once_a_broker_tells_of_them() -> None:
+class Asked:
+    """A consumer whose brokers lead the partitions that it asks about after some time.
+
+    Attributes:
+        places: what it asked about.
+        is_open: whether it is connected.
+    """
+
+    def __init__(self, after_s: float = 0.0) -> None:
+        self._after_s = after_s
+        self.places: list[TopicPartition] = []
+        self.is_open = False
+
+    def __call__(self, settings: Settings) -> Asked:
+        assert settings is SETTINGS
+        return self
+
+    async def start(self) -> None:
+        self.is_open = True
+
+    async def end_offsets(self, places: list[TopicPartition]) -> dict[TopicPartition, int]:
+        await asyncio.sleep(self._after_s)
+        self.places = places
+        return dict.fromkeys(places, 0)
+
+    async def stop(self) -> None:
+        self.is_open = False
+
+
+async def test_topics_are_applied_once_brokers_tell_of_them_and_lead_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that starts right behind must find them."""
-    cluster = SlowCluster(looks=3)
+    cluster, asked = SlowCluster(looks=3), Asked()
+    monkeypatch.setattr(module, "reading_consumer", asked)
     applied = await apply_topics(cluster, SETTINGS, agents=AGENTS)
     assert sorted(applied) == sorted(topic_names(SETTINGS, agents=AGENTS).values())
     assert cluster.looks < 0
+    specs = topic_table(SETTINGS, agents=AGENTS)
+    assert sorted(asked.places) == sorted((spec.name, number) for spec in specs for number in range(spec.partitions))
+    assert not asked.is_open
+
+
+async def test_topics_that_nobody_leads_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It names them, and ends within the same limit."""
+    asked = Asked(after_s=60)
+    monkeypatch.setattr(module, "_CREATION_LIMIT_S", 0.05)
+    monkeypatch.setattr(module, "reading_consumer", asked)
+    with pytest.raises(OperatingError, match=r"do not serve all partitions of .*p\.mcp\.tools\.list") as caught:
+        await apply_topics(SlowCluster(looks=0), SETTINGS)
+    assert caught.value.code == "topics_not_created"
+    assert not asked.is_open
 
 
 async def test_topics_that_nobody_tells_of_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
