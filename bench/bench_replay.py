@@ -1,9 +1,8 @@
 """How fast a replay of files is and its evidence is verified, beside what any reader of the lines has to do.
 
 Each is the command itself, from its start to its end, in interleaved rounds. The baseline decodes each line with
-orjson, hashes it with SHA-256 and writes it with orjson again. Replay and baseline have one core, and a replay by
-several processes has all, with one for each core; ``verify`` holds the replay's evidence against the archive alike. The
-archive is made first, by the command's own writer.
+orjson, hashes it with SHA-256 and writes it with orjson again. Each has one core; ``verify`` checks the replay's
+evidence against the archive. The archive is made first, by the command's own writer.
 
     python -m bench.bench_replay [--calls N ...] [--rounds N] [--suffix .zst] [--folder FOLDER] [--json FILE]
 """
@@ -70,12 +69,12 @@ def make_archive(path: Path, calls: int) -> int:
     return size
 
 
-def run(folder: Path, *arguments: str, cores: int = 1) -> Measure:
-    """Run a program of this Python in a child process that has some cores."""
+def run(folder: Path, *arguments: str) -> Measure:
+    """Run a program of this Python in a child process that has one core."""
     started = time.perf_counter()
     pid = os.fork()
     if pid == 0:
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])
         with (folder / "out.txt").open("wb") as out:
             os.dup2(out.fileno(), 1)
             os.dup2(out.fileno(), 2)
@@ -104,24 +103,19 @@ def bench(calls: int, arguments: argparse.Namespace, folder: Path) -> None:
     size = make_archive(archive, calls)
     print(f"{calls:,} calls, {size / 1e6:,.0f} MB of lines, {archive.stat().st_size / 1e6:,.0f} MB file", flush=True)
     evidence = output / "evidence.ndjson"
-    cores = len(os.sched_getaffinity(0))
     module = ("-m", "assay_stream")
-    verify = (*module, "verify", "--evidence", str(evidence), "--input", str(archive), "--processes")
-    replay = (*module, "replay", "--input", str(archive), "--output", str(output), "--force", "--processes")
-    programs: dict[str, tuple[int, tuple[str, ...]]] = {
-        "replay": (1, (*replay, "1")),
-        f"replay by {cores} processes": (cores, (*replay, str(cores))),
-        "verify": (1, (*verify, "1")),
-        f"verify by {cores} processes": (cores, (*verify, str(cores))),
+    programs: dict[str, tuple[str, ...]] = {
+        "replay": (*module, "replay", "--input", str(archive), "--output", str(output), "--force"),
+        "verify": (*module, "verify", "--evidence", str(evidence), "--input", str(archive)),
     }
     if not arguments.suffix:
-        programs = {"baseline": (1, ("-c", _BASELINE, str(archive), str(copy))), **programs}
+        programs = {"baseline": ("-c", _BASELINE, str(archive), str(copy)), **programs}
     rows: dict[str, list[Row]] = {name: [] for name in programs}
     check = QuietCheck()
     for number in range(arguments.rounds):
         busy = check.look()
-        for name, (allowed, command) in programs.items():
-            one = run(folder, *command, cores=allowed)
+        for name, command in programs.items():
+            one = run(folder, *command)
             row: Row = {"bench": "replay", "program": name, "round": number, "calls": calls, "busy": busy}
             row |= {"calls_per_s": calls / one.wall_s, "cpu_us": one.cpu_s / calls * 1e6}
             row["memory_mib"] = one.rss_bytes / 2**20

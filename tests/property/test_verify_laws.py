@@ -16,7 +16,7 @@ from assay_stream.model.record import Record, Role
 from assay_stream.replay.history import history_of
 from assay_stream.schemes.assay import tool as assay
 from assay_stream.verify.evidence import Recorded
-from assay_stream.verify.judging import WHOLE, Share, judgements
+from assay_stream.verify.judging import judgements
 from assay_stream.verify.pairing import CALLS, Pairing
 from assay_stream.verify.verification import Judgement, RecordStatus, Verifier
 from tests.property.test_replay_laws import FLEETS, LOGS, Drawn, drawn_log, handed_in, in_time, live, logged
@@ -67,22 +67,6 @@ def test_what_came_late_is_told_and_nothing_else(drawn: list[Drawn], choose: ran
         gives_the_same = expected[judgement.evidence.call] == judgement.evidence.value
         assert judgement.status is (RecordStatus.HOLDS if gives_the_same else RecordStatus.LATE)
         assert bool(judgement.left_out) is not gives_the_same
-
-
-@given(LOGS, st.randoms(use_true_random=False), st.integers(1, 4))
-def test_shares_come_to_what_the_whole_comes_to(drawn: list[Drawn], choose: random.Random, count: int) -> None:
-    """Each record of evidence falls to one share, with the judgement that it has without any."""
-    records = drawn_log(drawn)
-    values = [*written(shuffled(records, choose)), b"{}"]
-    evidence = [Recorded(f"line {number}", value) for number, value in enumerate([*values, *values[:2]])]
-
-    def judged(share: Share) -> list[tuple[str, RecordStatus, tuple[str, ...]]]:
-        verifier = Verifier(history_of(lambda: records))
-        found = judgements(verifier, evidence, lambda: records, share=share)
-        return [(one.evidence.where, one.status, one.codes) for one in found]
-
-    shared = [one for number in range(count) for one in judged(Share(number, count))]
-    assert sorted(shared) == sorted(judged(WHOLE))
 
 
 def members(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

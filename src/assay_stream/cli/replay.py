@@ -2,8 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,7 +22,6 @@ from assay_stream.cli.options import (
 )
 from assay_stream.cli.output import print_json
 from assay_stream.cli.progress import Meter
-from assay_stream.cli.replay_processes import joined_by_processes
 from assay_stream.cli.shared import NOTHING_FOUND, collecting_seldom, noting_interrupts, say
 from assay_stream.cli.sources import RangeOptions, Source, joined_source, make_source
 from assay_stream.errors import ConfigurationError, InputError
@@ -33,9 +31,8 @@ from assay_stream.files.log_spool import LogSpool
 from assay_stream.kafka.shadow import shadow_topics, write_shadow
 from assay_stream.model.observation import CallProfile
 from assay_stream.model.record import Role
-from assay_stream.replay.order import JoinedCalls
 from assay_stream.replay.results import LEFTOVERS, PROGRESS_FILE, Results, Tally, noted_ends
-from assay_stream.replay.run import Replay, ResumePoint
+from assay_stream.replay.run import Replay
 from assay_stream.replay.selection import Selection
 from assay_stream.text.counting import counted
 
@@ -72,14 +69,6 @@ def replay(
     ] = False,
     evidence: EvidenceFiles = None,
     alerts: AlertFiles = None,
-    processes: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="How many processes join the calls of the files, each those of its own partitions; one more merges "
-            "them. Each keeps all lists and decisions in memory. The same bytes for any number.",
-        ),
-    ] = 1,
 ) -> None:
     """Replay recorded observations through the engine, into files or into topics beside the live ones.
 
@@ -92,10 +81,6 @@ def replay(
         raise ConfigurationError(
             "no_destination", "give a folder (--output) or --to-kafka; --resume and --force need a folder"
         )
-    if processes > 1 and (output is None or from_kafka or compare):
-        raise ConfigurationError(
-            "bad_option", "--processes shares a replay of files: use it with --input and --output, without --compare"
-        )
     if output is not None and not (resume and (output / PROGRESS_FILE).exists()):
         hint = "continue with --resume, " if (output / PROGRESS_FILE).exists() else ""
         refuse_filled_folder(output, force=force, leftovers=LEFTOVERS, hint=hint)
@@ -107,7 +92,7 @@ def replay(
     if ends is None and compare and from_kafka:
         ends = joined_source(settings).ends
     source = make_source(inputs, from_kafka, selection, settings, snapshot_partitions=snapshot_partitions, ends=ends)
-    job = _Job(source=source, meter=Meter(progress), processes=processes)
+    job = _Job(source=source, meter=Meter(progress))
     if output is None:
         with collecting_seldom():
             _into_topics(job, topic_prefix)
@@ -142,7 +127,6 @@ def _check_comparison(
 class _Job:
     source: Source
     meter: Meter
-    processes: int = 1
     cut_lines: list[InputError] = field(default_factory=list)
     """Lines of which only the beginning could be read; they are rejected records of the replay."""
 
@@ -166,24 +150,14 @@ class _Job:
     def spool(self) -> LogSpool:
         return self.source.spool(meter=self.meter, too_long=self.cut_lines.append)
 
-    @contextmanager
-    def read(self, checkpoint: ResumePoint | None) -> Iterator[tuple[LogSpool, JoinedCalls | None]]:
-        """Give what is to be replayed, and where several processes share the work, the calls as they join them."""
-        if self.processes == 1:
-            with self.spool() as spool:
-                yield spool, None
-            return
-        with joined_by_processes(self.source, self.processes, checkpoint, self.cut_lines.append) as shared:
-            yield shared
-
 
 def _into_files(job: _Job, folder: Path, *, resume: bool, then: Callable[[LogSpool, Replay], None]) -> None:
     with writing_to(folder):
         results = Results(folder, job.what(), ends=job.source.ends)
         checkpoint = results.resume() if resume else None
-    with results, job.read(checkpoint) as (spool, joined):
+    with results, job.spool() as spool:
         with writing_to(folder):
-            made = job.source.replay(spool, joined=joined)
+            made = job.source.replay(spool)
             if checkpoint is None:
                 results.start()
             else:

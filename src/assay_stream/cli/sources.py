@@ -13,13 +13,12 @@ from assay_stream.cli.options import ServerIds, time_option
 from assay_stream.cli.progress import Meter
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
-from assay_stream.files.archive import TakesCalls, TooLong, read_files
+from assay_stream.files.archive import TooLong, read_files
 from assay_stream.files.failures import reading
 from assay_stream.files.log_spool import LogSpool
 from assay_stream.kafka import ends as log_ends
 from assay_stream.kafka import lookup
 from assay_stream.model.record import Origin, Output, Record, Role
-from assay_stream.replay.order import JoinedCalls
 from assay_stream.replay.run import Replay
 from assay_stream.replay.selection import OFFSETS_METAVAR, Selection, offsets_of
 
@@ -97,18 +96,8 @@ class Source:
             inputs.append([str(path), stat.st_size, stat.st_mtime_ns])
         return what | {"inputs": inputs}
 
-    def read(
-        self,
-        take: RecordSink,
-        *,
-        meter: Meter | None = None,
-        too_long: TooLong | None = None,
-        takes: TakesCalls | None = None,
-    ) -> None:
+    def read(self, take: RecordSink, *, meter: Meter | None = None, too_long: TooLong | None = None) -> None:
         """Hand every selected record to ``take``.
-
-        Args:
-            takes: of files: which calls to read, all by default.
 
         Raises:
             InputError: where a file cannot be read.
@@ -131,26 +120,22 @@ class Source:
             asyncio.run(read_topics(self.ends))
             return
         narrows, wants = self.selection.narrows, self.selection.wants
-        for record in read_files(self.files, too_long=too_long, takes=takes):
+        for record in read_files(self.files, too_long=too_long):
             if not narrows or wants(record):
                 note(record)
 
-    def spool(
-        self, *, meter: Meter | None = None, too_long: TooLong | None = None, takes: TakesCalls | None = None
-    ) -> LogSpool:
+    def spool(self, *, meter: Meter | None = None, too_long: TooLong | None = None) -> LogSpool:
         """Return every selected record in order, in a spool for the caller to close."""
         spool = LogSpool()
         try:
-            self.read(spool.add, meter=meter, too_long=too_long, takes=takes)
+            self.read(spool.add, meter=meter, too_long=too_long)
             spool.finish()
         except BaseException:
             spool.close()
             raise
         return spool
 
-    def replay(
-        self, spool: LogSpool, *, take_fact: Callable[[Output], None] | None = None, joined: JoinedCalls | None = None
-    ) -> Replay:
+    def replay(self, spool: LogSpool, *, take_fact: Callable[[Output], None] | None = None) -> Replay:
         """Return the replay of what ``spool`` returned, under the operator's settings."""
         return Replay(
             spool,
@@ -163,7 +148,6 @@ class Source:
             server_ids=self.selection.server_ids or None,
             alert_rules=self.settings.alert_rules(),
             take_fact=take_fact,
-            joined=joined,
         )
 
     def derived(self) -> Iterator[Record]:

@@ -1,7 +1,6 @@
 """``assay-stream verify``: evidence recomputed from the logs it refers to."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -12,7 +11,6 @@ import typer
 from assay_stream.cli.compare import evidence_in
 from assay_stream.cli.options import EvidenceFiles, Format, FromKafka, Inputs, SettingsOptions, grouped, time_option
 from assay_stream.cli.output import RowFormat, cell, json_line, print_line, print_summary
-from assay_stream.cli.processes import Tell, in_processes
 from assay_stream.cli.shared import NOTHING_FOUND, collecting_seldom, say
 from assay_stream.config import Settings
 from assay_stream.errors import InputError
@@ -22,7 +20,7 @@ from assay_stream.kafka import lookup
 from assay_stream.kafka.verification import verified
 from assay_stream.replay.history import history_of
 from assay_stream.verify.evidence import EvidenceSelection
-from assay_stream.verify.judging import WHOLE, Coverage, Expect, Read, Share, Summary, judgements
+from assay_stream.verify.judging import Coverage, Expect, Read, Summary, judgements
 from assay_stream.verify.verification import Judgement, RecordStatus, Verifier, late_only
 
 
@@ -56,14 +54,6 @@ def verify(
     ] = Expect.JOINED,
     strict: Annotated[bool, typer.Option("--strict", help="Late input makes a record wrong.")] = False,
     every: Annotated[bool, typer.Option("--all", help="Also show the records that hold.")] = False,
-    processes: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="How many processes share the calls. Each keeps all lists and decisions in memory; with several, "
-            "rows come in no particular order.",
-        ),
-    ] = 1,
     target: Format = RowFormat.TABLE,
 ) -> None:
     """Recompute evidence from the calls, snapshots and decisions it refers to, and find calls without evidence.
@@ -75,20 +65,7 @@ def verify(
         raise InputError("bad_option", "give --from-kafka, or files: --evidence FILE --input FILE")
     settings, selection = given.settings(), EvidenceSelection(**asdict(selecting))
     read = partial(read_files, inputs or [])
-
-    def check(share: Share, tell: Tell) -> Summary:
-        rows = _Rows(target, tell, strict=strict, every=every)
-        coverage = Coverage(expect, joined)
-        if verifier is None:
-            _from_kafka(settings, selection, producer or (), share, coverage, rows)
-        else:
-            recorded, before = evidence_in(evidence or ()), Counter(verifier.written_by)
-            for judgement in judgements(verifier, recorded, read, selection=selection, share=share, coverage=coverage):
-                rows.show(judgement)
-            # One process may take several shares, and its verifier goes on counting.
-            rows.summary.note_producers(Counter(verifier.written_by) - before)
-        rows.summary.pending = coverage.pending
-        return rows.summary
+    rows = _Rows(target, strict=strict, every=every)
 
     with collecting_seldom():
         # Before any evidence is read: what the join commits later need not be in it.
@@ -96,12 +73,18 @@ def verify(
         joined = archived.joined
         if from_kafka and expect is Expect.JOINED:
             joined = asyncio.run(lookup.joined_offsets(settings))
-        # Made before the processes part, so that snapshots and decisions are read once.
-        verifier = None if from_kafka else _verifier(read, settings, producer or (), archived)
-        summary = Summary()
-        for one in in_processes(check, processes, print_line) if processes > 1 else [check(WHOLE, print_line)]:
-            summary.add(one)
-    _end(summary, target)
+        coverage = Coverage(expect, joined)
+        if from_kafka:
+            _from_kafka(settings, selection, producer or (), coverage, rows)
+        else:
+            verifier = _verifier(read, settings, producer or (), archived)
+            for judgement in judgements(
+                verifier, evidence_in(evidence or ()), read, selection=selection, coverage=coverage
+            ):
+                rows.show(judgement)
+            rows.summary.note_producers(verifier.written_by)
+    rows.summary.pending = coverage.pending
+    _end(rows.summary, target)
 
 
 def _verifier(read: Read, settings: Settings, producers: Collection[str], archived: ArchivedOffsets) -> Verifier:
@@ -115,7 +98,6 @@ class _Rows:
     """Prints judgements as they come, so that a year of evidence needs no memory, and counts them."""
 
     target: RowFormat
-    tell: Tell
     strict: bool
     every: bool
     summary: Summary = field(default_factory=Summary)
@@ -126,7 +108,7 @@ class _Rows:
         if judgement.status is RecordStatus.HOLDS and not self.every:
             return
         row = judgement.as_json()
-        self.tell(json_line(row) if self.target is RowFormat.JSON else _line(row))
+        print_line(json_line(row) if self.target is RowFormat.JSON else _line(row))
 
 
 def _end(summary: Summary, target: RowFormat) -> None:
@@ -154,15 +136,10 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def _from_kafka(
-    settings: Settings,
-    selection: EvidenceSelection,
-    producers: Collection[str],
-    share: Share,
-    coverage: Coverage,
-    rows: _Rows,
+    settings: Settings, selection: EvidenceSelection, producers: Collection[str], coverage: Coverage, rows: _Rows
 ) -> None:
     written_by: Mapping[str, int] = {}
-    found = verified(settings, selection, producers=producers, share=share, coverage=coverage)
+    found = verified(settings, selection, producers=producers, coverage=coverage)
     for verifier, judgement in found:
         written_by = verifier.written_by
         rows.show(judgement)

@@ -34,8 +34,6 @@ from assay_stream.model.record import (
 
 TooLong = Callable[[InputError], None]
 """Gets the error of a line over the limit, of which only the beginning is given."""
-TakesCalls = Callable[[str, int], bool]
-"""Tells whether a reader takes the calls of a topic's partition."""
 EVENT_LINE_BYTES_MAX = DEFAULT_LIMITS.record_bytes_max + 2
 """The longest event, and the line feed behind it."""
 
@@ -49,7 +47,6 @@ _ROLE_OF_TYPE = {
 }
 _CONTROL_PREFIX = "assay.control."
 _READ = (Role.SNAPSHOTS, Role.CONTROL, Role.CALLS)
-_CALLS = Role.CALLS  # reading a member of an enum takes a call of its own
 
 
 class _PlainLine(msgspec.Struct, forbid_unknown_fields=True):
@@ -64,9 +61,7 @@ _PLAIN_LINES = msgspec.json.Decoder(_PlainLine)
 _SERVER_ID = re.compile(rb'"server_id"\s*:\s*"([^"\\]{1,4096})"')
 
 
-def read_files(
-    paths: Iterable[Path], *, too_long: TooLong | None = None, takes: TakesCalls | None = None
-) -> Iterator[Record]:
+def read_files(paths: Iterable[Path], *, too_long: TooLong | None = None) -> Iterator[Record]:
     """Yield the records of some files, one after the other, each in its order.
 
     A line of neither kind becomes a record all the same: the engine says what is wrong with it, so that it ends among
@@ -74,7 +69,6 @@ def read_files(
 
     Args:
         too_long: as in ``open_archive``; such a line becomes a record that the engine refuses for its size.
-        takes: as in ``read_lines``.
 
     Raises:
         InputError: as ``open_archive``; ``bad_record_line``.
@@ -82,7 +76,7 @@ def read_files(
     for path in paths:
         if path.name != ARCHIVE_MANIFEST:
             lines = open_archive(path, of=observation_lines, too_long=too_long)
-            yield from read_lines(lines, name=path.name, takes=takes)
+            yield from read_lines(lines, name=path.name)
 
 
 def open_archive(
@@ -160,15 +154,12 @@ def _skip_rest(stream: BinaryIO, number: int, name: str, bytes_max: int, too_lon
     too_long(InputError("line_too_long", f"{problem} (it has {length}): only its beginning is kept"))
 
 
-def read_lines(
-    lines: Iterable[bytes], *, name: str, roles: Collection[Role] = _READ, takes: TakesCalls | None = None
-) -> Iterator[Record]:
+def read_lines(lines: Iterable[bytes], *, name: str, roles: Collection[Role] = _READ) -> Iterator[Record]:
     """Yield the records of some lines, with or without their line feeds.
 
     Args:
         name: what the origin of event lines calls their file.
         roles: what record lines may carry.
-        takes: the partitions whose calls are given; ``None`` for all.
 
     Raises:
         InputError: ``bad_record_line``.
@@ -184,8 +175,6 @@ def read_lines(
             pass
         else:
             timestamp_ms, place = plain.timestamp_ms, plain.origin
-            if takes is not None and role is _CALLS and not takes(place.topic, place.partition):
-                continue
             origin = made_of(Origin, (place.topic, place.partition, place.offset))
             fields = (role, origin, plain.key.encode(), plain.value.encode(), (), timestamp_ms, False, False)
             yield made_of(Record, fields)
@@ -195,8 +184,7 @@ def read_lines(
             continue
         record = _record(raw, Origin(topic=name, partition=0, offset=number), timestamp_ms, roles)
         timestamp_ms = record.timestamp_ms
-        if takes is None or record.role is not _CALLS or takes(record.origin.topic, record.origin.partition):
-            yield record
+        yield record
 
 
 def _record(raw: bytes, place: Origin, previous_ms: int, roles: Collection[Role]) -> Record:

@@ -10,7 +10,7 @@ from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.record import Record, Role
 from assay_stream.replay.history import History
 from assay_stream.verify.evidence import EvidenceSelection, Recorded, of_record
-from assay_stream.verify.judging import WHOLE, Coverage, Expect, Share, judged
+from assay_stream.verify.judging import Coverage, Expect, judged
 from assay_stream.verify.pairing import CALLS, Pairing
 from assay_stream.verify.verification import Judgement, Verifier
 
@@ -22,7 +22,6 @@ def verified(
     selection: EvidenceSelection,
     *,
     producers: Collection[str] = (),
-    share: Share = WHOLE,
     coverage: Coverage | None = None,
 ) -> Iterator[tuple[Verifier, Judgement]]:
     """Yield the judgement on each selected record of the evidence topic, and on each call without one; and who gave it.
@@ -56,7 +55,7 @@ def verified(
             producers=producers,
         )
         for number in logs.ranges.partitions(Role.EVIDENCE):
-            if selection.partition not in (None, number) or number % share.of != share.number:
+            if selection.partition not in (None, number):
                 continue
             place = (topic_names(settings)[Role.CALLS], number)
             part = _Partition(logs, verifier, selection, coverage, place)
@@ -113,7 +112,7 @@ class _Partition:
             for evidence in given:
                 is_here, is_wanted = self._pairing.takes(evidence), self._selection.wants(evidence)
                 # What is not selected does not cover a call that is: it may have been altered to escape the selection.
-                self._coverage.note(evidence.call if is_here else None, shared=is_wanted)
+                self._coverage.note(evidence.call if is_here else None, selected=is_wanted)
                 if is_wanted:
                     wanted.append(evidence)
             offsets = [one.call.offset for one in wanted if one.call is not None and self._pairing.takes(one)]

@@ -26,10 +26,10 @@ def joined_calls(
     size_bytes = 0
     for placed in merged:
         event = placed.read
-        if event is None or isinstance(event, list):
+        if event is None:
             yield from _written(join, calls, server_ids)
             calls, size_bytes = [], 0
-            yield placed, event
+            yield placed, None
             continue
         calls.append((placed, event))
         size_bytes += len(placed.record.value or b"")

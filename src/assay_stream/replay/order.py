@@ -19,7 +19,7 @@ from __future__ import annotations
 import heapq
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import takewhile
 from typing import NamedTuple
@@ -32,7 +32,7 @@ from assay_stream.limits.core import Limits
 from assay_stream.limits.files import HELD_BYTES_MAX
 from assay_stream.model.cloudevents import Call, event_time_us, is_binary, read_call, read_event
 from assay_stream.model.observation import CallProfile, SnapshotEvent
-from assay_stream.model.record import Headers, Output, Record, Role, made_of
+from assay_stream.model.record import Headers, Record, Role, made_of
 
 REFUSED_AHEAD_MAX = 256
 """Refused calls of one partition that wait for the time of those behind them."""
@@ -60,7 +60,7 @@ class Placed(NamedTuple):
     Args:
         time_ms: event time at which it is applied, milliseconds since the epoch.
         log: number of its log in ``Merge.logs``.
-        read: for a call: the event, or why it is refused; or what the join wrote, where that was done elsewhere.
+        read: for a call: the event, or why it is refused.
         latest_ms: as in ``Position``.
     """
 
@@ -68,26 +68,15 @@ class Placed(NamedTuple):
     log: int
     offset: int
     record: Record
-    read: Call | InputError | list[Output] | None
+    read: Call | InputError | None
     latest_ms: int
 
 
-JoinedCalls = Callable[[Mapping[Log, int]], list[Iterator[Placed]]]
-"""Gives calls that were joined elsewhere, each stream in order, for the numbers of their logs."""
-
-
 class Merge:
-    """Everything in a finished spool, in the order stated at the top of this module.
+    """Everything in a finished spool, in the order stated at the top of this module."""
 
-    Args:
-        joined: gives the calls, in place of the spool.
-    """
-
-    def __init__(
-        self, spool: LogSpool, *, limits: Limits, call_profile: CallProfile, joined: JoinedCalls | None = None
-    ) -> None:
+    def __init__(self, spool: LogSpool, *, limits: Limits, call_profile: CallProfile) -> None:
         self._spool = spool
-        self._joined = joined
         self._limits = limits
         self._call_profile: CallProfile = call_profile
         self.logs = sorted(spool.logs(), key=lambda log: (_RANK[log.role], log.topic, log.partition))
@@ -101,10 +90,7 @@ class Merge:
             if log.role is Role.CALLS
             else self._applied(number, log, after.get(log, _START).offset)
             for number, log in enumerate(self.logs)
-            if self._joined is None or log.role is not Role.CALLS
         ]
-        if self._joined is not None:
-            streams += self._joined({log: number for number, log in enumerate(self.logs)})
         # Log and offset tell any two records apart: nothing behind them is compared.
         return heapq.merge(*streams) if len(streams) > 1 else iter(streams[0] if streams else ())
 

@@ -30,7 +30,7 @@ from assay_stream.registry import processor
 from assay_stream.registry.processor import Registry
 from assay_stream.registry.state import Bindings
 from assay_stream.replay.calls import joined_calls
-from assay_stream.replay.order import JoinedCalls, LogPosition, Merge, Placed
+from assay_stream.replay.order import LogPosition, Merge
 
 _FINDING_TOPIC = "replay"
 _TICK_US = 60_000_000
@@ -59,7 +59,6 @@ class Replay:
         home_partitions: the same where calls were keyed by server, else ``None``: as in ``Bindings``.
         server_ids: replay the calls of these servers only; ``None`` for all.
         take_fact: gets every record of the binding topic, which is no result of a replay.
-        joined: gives the calls, joined elsewhere, in place of the spool.
     """
 
     def __init__(
@@ -75,7 +74,6 @@ class Replay:
         server_ids: Collection[str] | None = None,
         alert_rules: AlertRules | None = None,
         take_fact: Callable[[Output], None] | None = None,
-        joined: JoinedCalls | None = None,
     ) -> None:
         self._producer = producer
         self._take_fact = take_fact
@@ -88,7 +86,7 @@ class Replay:
         self._state.join.view = Bindings(home_partitions=home_partitions)
         self._registries: dict[int, Registry] = {}
         self._spool = spool
-        self._merge = Merge(spool, limits=limits, call_profile=call_profile, joined=joined)
+        self._merge = Merge(spool, limits=limits, call_profile=call_profile)
         self._positions = [LogPosition()] * len(self._merge.logs)
         self._done = [0] * len(self._merge.logs)
         self._findings = 0
@@ -136,8 +134,10 @@ class Replay:
     def steps(self) -> Iterator[list[Output]]:
         """Yield what each record leads to, record by record; the last list belongs to the end."""
         positions, done = self._positions, self._done
-        for placed, written in self._joined():
-            time_ms, log, offset, record, _, latest_ms = placed
+        placed = self._merge.read(dict(zip(self._merge.logs, positions, strict=True)))
+        for (time_ms, log, offset, record, _, latest_ms), written in joined_calls(
+            self._state.join, placed, self._server_ids
+        ):
             outputs: list[Output] = []
             self._time_us = time_us = time_ms * 1_000
             if time_us >= self._ticked_us + _TICK_US:
@@ -157,19 +157,6 @@ class Replay:
         self._tick(max(self._ticked_us, self._time_us), outputs)
         yield outputs
 
-    @property
-    def logs(self) -> list[Log]:
-        """The logs, as ``Placed`` numbers them."""
-        return self._merge.logs
-
-    def joined(self) -> Iterator[tuple[Placed, list[Output]]]:
-        """Yield each call in its place and what the join writes for it: evidence and findings, without alerts."""
-        for placed, written in self._joined():
-            if written is None:
-                self._register(placed.record)
-            else:
-                yield placed, written
-
     def advance_time(self, until_us: int) -> Iterator[list[Output]]:
         """Yield the alerts that a worker would write after the last record, until an event time in microseconds."""
         pacing = self._state.alerts.rules.pacing
@@ -183,11 +170,6 @@ class Replay:
             outputs: list[Output] = []
             self._tick(time_us, outputs)
             yield outputs
-
-    def _joined(self) -> Iterator[tuple[Placed, list[Output] | None]]:
-        """Yield the records in order: a call with what the join writes for it, any other with ``None``."""
-        placed = self._merge.read(dict(zip(self.logs, self._positions, strict=True)))
-        return joined_calls(self._state.join, placed, self._server_ids)
 
     def _register(self, record: Record) -> list[Output]:
         """Apply a snapshot or control record and the facts of its registry; return everything else it writes."""

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 from assay_stream.files.archive_manifest import PartitionPlace
 from assay_stream.limits.files import CALLS_TOGETHER_BYTES_MAX, CALLS_TOGETHER_MAX
@@ -25,25 +25,6 @@ from assay_stream.verify.pairing import CALLS, Offsets, Pairing, paired
 from assay_stream.verify.verification import Judgement, RecordStatus, Verifier
 
 Read = Callable[[], Iterable[Record]]
-
-
-class Share(NamedTuple):
-    """One of several equal parts of all calls, for one of several processes: ``number``, from 0, of ``of``."""
-
-    number: int
-    of: int
-
-    @property
-    def is_first(self) -> bool:
-        """Whether it is the part that gets what belongs to no call."""
-        return self.number == 0
-
-    def has(self, call: Origin) -> bool:
-        """Tell whether a call is in this part; one partition is shared as well as many are."""
-        return (call[1] + call[2]) % self.of == self.number
-
-
-WHOLE = Share(0, 1)
 
 
 class Expect(StrEnum):
@@ -75,11 +56,11 @@ class Coverage:
     def asks(self) -> bool:
         return self.expect is not Expect.NONE
 
-    def note(self, call: Origin | None, *, shared: bool = True) -> None:
+    def note(self, call: Origin | None, *, selected: bool = True) -> None:
         """Note that there is evidence of a call.
 
         Args:
-            shared: whether the evidence is selected, and its call in the share of this process.
+            selected: whether the evidence is selected; other evidence only shows how far the join has come.
         """
         if call is None or not self.asks:
             return
@@ -88,7 +69,7 @@ class Coverage:
             self._shown[place] = call.offset + 1
         else:
             self._out_of_order.add(place)
-        if shared:
+        if selected:
             self._seen.add(call)
 
     def lacks(self, call: Origin) -> bool:
@@ -113,7 +94,6 @@ def judgements(
     read: Read,
     *,
     selection: EvidenceSelection = EvidenceSelection(),  # noqa: B008 - frozen
-    share: Share = WHOLE,
     pairing: Pairing[Record] | None = None,
     coverage: Coverage | None = None,
 ) -> Iterator[Judgement]:
@@ -121,12 +101,11 @@ def judgements(
 
     Args:
         read: gives the records of the archives afresh each time.
-        share: which calls to judge; the first share gets the evidence that names none.
         coverage: which calls must have evidence; ``None`` for none.
     """
     coverage = Coverage(Expect.NONE) if coverage is None else coverage
-    selected = _selected(evidence, selection, share, coverage)
-    calls = (record for record in read() if record.role is Role.CALLS and share.has(record.origin))
+    selected = _selected(evidence, selection, coverage)
+    calls = (record for record in read() if record.role is Role.CALLS)
 
     def applied(servers: set[str]) -> Iterator[Record]:
         keys = {name.encode() for name in servers}
@@ -193,17 +172,13 @@ def _some_at_a_time(
     yield pairs, None, None
 
 
-def _selected(
-    evidence: Iterable[Recorded], selection: EvidenceSelection, share: Share, coverage: Coverage
-) -> Iterator[Recorded]:
+def _selected(evidence: Iterable[Recorded], selection: EvidenceSelection, coverage: Coverage) -> Iterator[Recorded]:
     wants_all = selection == EvidenceSelection()
     for given in evidence:
-        call = given.call
         is_wanted = wants_all or selection.wants(given)
-        # Before asking for the share: all evidence shows how far the join has come. What is not selected does not
-        # cover a call that is: it may be evidence of that call, altered to escape the selection.
-        coverage.note(call, shared=is_wanted and call is not None and share.has(call))
-        if is_wanted and (share.is_first if call is None else share.has(call)):
+        # What is not selected does not cover a call that is: it may have been altered to escape the selection.
+        coverage.note(given.call, selected=is_wanted)
+        if is_wanted:
             yield given
 
 
@@ -224,12 +199,6 @@ class Summary:
 
     def note_producers(self, written_by: Mapping[str, int]) -> None:
         self._producers.update(written_by)
-
-    def add(self, other: Summary) -> None:
-        self._statuses.update(other._statuses)
-        self._codes.update(other._codes)
-        self._producers.update(other._producers)
-        self.pending += other.pending
 
     def as_json(self) -> dict[str, Any]:
         """Return the counts: by status, by code, of pending calls, and by claimed writer."""

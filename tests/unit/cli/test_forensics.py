@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import signal
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from assay_stream.cli.app import app
-from assay_stream.cli.processes import in_processes
-from assay_stream.errors import InputError, OperatingError
+from assay_stream.errors import InputError
 from assay_stream.files.record_line import record_line
 from assay_stream.model.record import Role
-from assay_stream.verify.judging import Share
 from tests.support.events import SERVER, TOOL, Story
 
 OTHER = {**TOOL, "description": "\x1b[2J\u202eAnother one"}
@@ -116,54 +110,10 @@ def test_options_that_do_not_go_together_are_refused(arguments: tuple[str, ...])
     assert result.exception.code == "bad_option"
 
 
-def test_several_processes_find_what_one_finds(files: Path) -> None:
-    """The same rows in any order, the same summary, the same exit code."""
-    alter(files, b'"decision":"allow"', b'"decision":"deny"')
-    one, three = (held(files, "verify", "--all", "--format", "json", "--processes", count) for count in ("1", "3"))
-    assert sorted(three.stdout.splitlines()) == sorted(one.stdout.splitlines())
-    assert len(one.stdout.splitlines()) == 3
-    assert (three.exit_code, three.stderr) == (one.exit_code, one.stderr)
-    assert one.exit_code == 1
-
-
-def test_one_process_that_takes_several_shares_counts_each_writer_once(
-    files: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A pool gives a share to whichever process is free."""
-
-    def one_after_the_other(work: Callable[[Share, Callable[[str], None]], Any], count: int, tell: Any) -> list[Any]:
-        return [work(Share(number, count), tell) for number in range(count)]
-
-    one = held(files, "verify", "--format", "json")
-    monkeypatch.setattr("assay_stream.cli.verify.in_processes", one_after_the_other)
-    assert held(files, "verify", "--format", "json", "--processes", "3").stderr == one.stderr
-
-
-def test_what_one_of_several_processes_is_refused_for_is_told_once(files: Path) -> None:
-    """As a process alone would be: with its own code and message."""
-    (files / "in.ndjson").write_bytes(b'{"origin": {}, "role": "calls"}\n')
-    result = held(files, "verify", "--processes", "2")
-    assert isinstance(result.exception, InputError)
-    assert result.exception.code == "bad_record_line"
-
-
-def test_a_process_that_is_killed_is_told() -> None:
-    """Half of a job passes for no whole one."""
-
-    def work(share: Share, _tell: object) -> int:
-        if share.number == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return 0
-
-    with pytest.raises(OperatingError) as caught:
-        in_processes(work, 2, print)
-    assert caught.value.code == "process_ended"
-
-
-def test_standard_input_is_read_by_every_process(files: Path) -> None:
-    """It is kept in a file as long as they run."""
+def test_evidence_is_read_from_standard_input(files: Path) -> None:
+    """It is kept in a file while the command runs."""
     given = (files / "evidence.ndjson").read_bytes()
-    arguments = ["verify", "--evidence", "-", "--input", str(files / "in.ndjson"), "--processes", "2"]
+    arguments = ["verify", "--evidence", "-", "--input", str(files / "in.ndjson")]
     result = CliRunner().invoke(app, arguments, input=given)
     assert result.exit_code == 0, result.output
     assert json.loads(result.stderr)["summary"]["records"] == 3
