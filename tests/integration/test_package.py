@@ -16,7 +16,7 @@ pytestmark = pytest.mark.servers
 ROOT = Path(__file__).resolve().parents[2]
 CAPTURE = ROOT / "tests/data/captures/mcp-server-time@2026.10.19.tools_list.json"
 PIP = ["-m", "pip", "--quiet", "--disable-pip-version-check"]
-NOT_IN_BASE = ("cryptography", "faust", "httpx", "jsonschema", "msgspec", "rich", "typer", "yaml")
+NOT_IN_BASE = ("aiohttp", "cryptography", "faust", "jsonschema", "msgspec", "rich", "typer", "yaml")
 
 
 def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -16,7 +16,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 import yaml
 
@@ -68,7 +68,7 @@ class Prometheus:
 
     def get(self, path: str, **parameters: str) -> Any:
         """Answer of its API."""
-        return httpx.get(f"{self._url}{path}", params=parameters, timeout=5).raise_for_status().json()["data"]
+        return httpx2.get(f"{self._url}{path}", params=parameters, timeout=5).raise_for_status().json()["data"]
 
     def returns_data(self, query: str) -> bool:
         """Whether a query gives a number."""
@@ -114,7 +114,7 @@ async def until(is_so: Any, process: subprocess.Popen[bytes]) -> None:
         try:
             if await asyncio.to_thread(is_so):
                 return
-        except httpx.HTTPError:
+        except httpx2.HTTPError:
             pass  # not listening yet
         await asyncio.sleep(0.2)
     raise AssertionError(f"not so after {LIMIT_S} s")
@@ -149,7 +149,7 @@ async def test_every_rule_and_panel_returns_data_on_a_live_worker(deployment: De
         [*store[:3], "console", *store[5:], "--listen", f"127.0.0.1:{page_port}", "--web-port", str(console_port)]
     )
     # Asked while it has no store: a page that failed.
-    await until(lambda: httpx.get(f"http://127.0.0.1:{page_port}/").status_code == 503, looking)
+    await until(lambda: httpx2.get(f"http://127.0.0.1:{page_port}/").status_code == 503, looking)
     filling = subprocess.Popen([*store, "--web-port", str(store_port)], env=os.environ | deployment.env)
     ports = worker.web_port, store_port, console_port
     async with ending(filling), ending(looking), scraping(ports, tmp_path) as prometheus:

@@ -14,7 +14,7 @@ from typing import Any
 from assay_stream.limits.listing import LISTING_LIMITS, ListingLimits
 from assay_stream.limits.serving import HTTP_LIMITS
 from assay_stream.observe import MemorySink, Vantage
-from assay_stream.observe.http.client import Http1Client
+from assay_stream.observe.http.client import Client
 from assay_stream.observe.listing.servers import ListedServer, listed_servers
 from assay_stream.observe.listing.watch import ListWatch, Watched
 
@@ -58,7 +58,7 @@ def servers(*entries: dict[str, Any]) -> list[ListedServer]:
 @asynccontextmanager
 async def watching(listed: Sequence[ListedServer], limits: ListingLimits = LISTING_LIMITS) -> AsyncIterator[Listing]:
     """A watch that has not begun."""
-    sink, client = MemorySink(), Http1Client(HTTP_LIMITS, ssl.create_default_context())
+    sink, client = MemorySink(), Client(HTTP_LIMITS, ssl.create_default_context())
     try:
         yield Listing(ListWatch(listed, publish=sink.publish, client=client, limits=limits), sink)
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -13,7 +14,7 @@ LIMIT_S = 20.0
 
 
 @asynccontextmanager
-async def raw_server(serve: Serve) -> AsyncIterator[str]:
+async def raw_server(serve: Serve, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
     """A server that reads the head of each request and lets a function do the rest: its URL."""
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -25,9 +26,9 @@ async def raw_server(serve: Serve) -> AsyncIterator[str]:
                     break
         writer.close()
 
-    server = await asyncio.start_server(connected, "127.0.0.1", 0, limit=2**20)
+    server = await asyncio.start_server(connected, "127.0.0.1", 0, limit=2**20, ssl=tls)
     try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+        yield f"http{'' if tls is None else 's'}://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
     finally:
         server.close()
 

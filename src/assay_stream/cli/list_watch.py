@@ -81,10 +81,10 @@ def list_watch(
 async def _once(
     servers: Sequence[ListedServer], tls: ssl.SSLContext, output: Path | None, bootstrap: str | None
 ) -> Sequence[Watched]:
-    with needing_extra("tap"):
-        from assay_stream.observe.http.client import Http1Client
-        from assay_stream.observe.listing.watch import ListWatch
-    client = Http1Client(HTTP_LIMITS, tls)
+    from assay_stream.observe.http.client import Client
+    from assay_stream.observe.listing.watch import ListWatch
+
+    client = Client(HTTP_LIMITS, tls)
     try:
         async with sink_for(output, bootstrap, command="list-watch") as sink:
             watch = ListWatch(servers, publish=sink.publish, client=client)

@@ -16,7 +16,7 @@ import typer
 from assay_stream.cli.options import VantageOptions
 from assay_stream.cli.shared import say
 from assay_stream.config import Settings
-from assay_stream.errors import ConfigurationError, InputError, needing_extra
+from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.observe import Sink
 from assay_stream.schemes.yaml_text import decode_yaml
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from assay_stream.observe.http.tap import Listener
     from assay_stream.observe.http.upstreams import Upstream
 
-_EXTRA = "tap"
 _SWITCH_INTERVAL_S = 0.0005
 
 
@@ -44,7 +43,6 @@ class HttpOptions:
     upstreams_file: Annotated[
         Path | None, typer.Option("--upstreams", help="With --listen: a YAML file of several servers.")
     ] = None
-    http2: Annotated[bool, typer.Option("--http2", help="Speak HTTP/2 to servers that offer it.")] = False
     upstream_ca: Annotated[
         Path | None, typer.Option(help="CA certificates used to verify the servers. Default: the system's.")
     ] = None
@@ -72,10 +70,10 @@ class HttpOptions:
         """Return the servers behind the tap.
 
         Raises:
-            ConfigurationError: ``bad_upstream``, ``extra_missing``.
+            ConfigurationError: ``bad_upstream``.
         """
-        with needing_extra(_EXTRA):
-            from assay_stream.observe.http.upstreams import Upstream, listed_upstreams, routes
+        from assay_stream.observe.http.upstreams import Upstream, listed_upstreams, routes
+
         if self.upstreams_file is not None:
             if self.upstream is not None or server_id is not None:
                 raise ConfigurationError("bad_upstream", "give either --upstreams, or --server-id and --upstream")
@@ -94,8 +92,8 @@ class HttpOptions:
         Raises:
             ConfigurationError: ``cannot_listen``, ``bad_upstream`` for files of certificates that cannot be used.
         """
-        with needing_extra(_EXTRA):
-            from assay_stream.observe.http.tap import Listener
+        from assay_stream.observe.http.tap import Listener
+
         host, port = address_of(self.listen or "")
         key = settings.auth_context_key
         options: dict[str, Any] = {}
@@ -111,7 +109,6 @@ class HttpOptions:
             port=port,
             hosts=frozenset(name.lower() for name in self.allow_host or ()),
             origins=frozenset(self.allow_origin or ()),
-            http2=self.http2,
             context_key=b"" if key is None else key.get_secret_value().encode(),
             **options,
         )

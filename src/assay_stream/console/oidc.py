@@ -9,12 +9,12 @@ import json
 import re
 import secrets
 import ssl
-from base64 import urlsafe_b64encode
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-import httpx
+import aiohttp
 from cryptography.fernet import Fernet, InvalidToken
 from joserfc import jwt
 from joserfc.errors import JoseError
@@ -25,6 +25,7 @@ from assay_stream.console.throttle import Throttle
 from assay_stream.console.ways import Admitted, is_name, may_not_look
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.limits.console import CONSOLE_LIMITS, ConsoleLimits
+from assay_stream.observe.http.client import open_session, read_body
 
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519")
 """With a key that only the provider has: no shared secret, and not none."""
@@ -67,7 +68,8 @@ class OidcWay:
         self._new_token = new_token
         self._fernet = Fernet(key or Fernet.generate_key())
         self._limits = limits
-        self._http = httpx.AsyncClient(timeout=limits.provider_limit_s, verify=_trust(table), follow_redirects=False)
+        self._tls = _trust(table)
+        self._session: aiohttp.ClientSession | None = None
         self._metadata: dict[str, Any] = {}
         self._metadata_us = 0
         self._failed: tuple[OperatingError, int] | None = None
@@ -145,7 +147,8 @@ class OidcWay:
 
     async def aclose(self) -> None:
         """Close the connections to the provider."""
-        await self._http.aclose()
+        if self._session is not None:
+            await self._session.close()
 
     def _admitted(self, claims: Mapping[str, Any]) -> Admitted:
         name, groups = claims.get(self._table.name_claim), claims.get(self._table.groups_claim, [])
@@ -194,15 +197,15 @@ class OidcWay:
             "code_verifier": verifier,
             "client_id": self._table.client_id,
         }
-        basic: dict[str, Any] = {}
+        headers = {}
         if self._secret is not None:
             methods = metadata.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
             if "client_secret_basic" in methods:
                 quoted = [urlencode({"": each})[1:] for each in (self._table.client_id, self._secret)]
-                basic = {"auth": httpx.BasicAuth(*quoted)}
+                headers["Authorization"] = f"Basic {b64encode(':'.join(quoted).encode()).decode()}"
             else:
                 data["client_secret"] = self._secret
-        token = (await self._asked("POST", metadata["token_endpoint"], data=data, **basic)).get("id_token")
+        token = (await self._asked("POST", metadata["token_endpoint"], data=data, headers=headers)).get("id_token")
         if not isinstance(token, str):
             raise _failing("it gave no ID token")
         return token
@@ -258,22 +261,24 @@ class OidcWay:
             InputError: ``sign_in_refused`` where it refuses what it was sent.
             OperatingError: ``provider_failing``.
         """
-        body = b""
+        if self._session is None:  # it needs a running loop
+            headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
+            timeout = aiohttp.ClientTimeout(total=self._limits.provider_limit_s)
+            self._session = open_session(self._tls, timeout, headers=headers, trust_env=True)
         try:
-            async with self._http.stream(method, address, headers={"Accept": "application/json"}, **given) as answer:
-                async for more in answer.aiter_bytes():
-                    body += more
-                    if len(body) > self._limits.provider_bytes_max:
-                        raise _failing(f"it answers more than {self._limits.provider_bytes_max} bytes")
-            found = json.loads(body) if answer.status_code == 200 else None
-        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            async with self._session.request(method, address, allow_redirects=False, **given) as answer:
+                body = await read_body(answer, self._limits.provider_bytes_max)
+            if len(body) > self._limits.provider_bytes_max:
+                raise _failing(f"it answers more than {self._limits.provider_bytes_max} bytes")
+            found = json.loads(body) if answer.status == 200 else None
+        except (aiohttp.ClientError, OSError) as error:
             raise _failing(f"it does not answer ({type(error).__name__})") from None
         except (ValueError, RecursionError):
             raise _failing("its answer is not JSON") from None
-        if method == "POST" and answer.status_code in (400, 401, 403):
+        if method == "POST" and answer.status in (400, 401, 403):
             raise _refused("the provider does not take its code: it was used before, or the client's secret is wrong")
         if not isinstance(found, dict):
-            raise _failing(f"it answers with status {answer.status_code}")
+            raise _failing(f"it answers with status {answer.status}")
         return found
 
     def _now_s(self) -> int:

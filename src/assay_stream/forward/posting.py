@@ -1,18 +1,19 @@
 """Posts to one address over HTTP, bounded in time and in what is read of an answer.
 
-Redirections are not followed, proxy variables are not used, and certificates are always checked.
+Certificates are always checked.
 """
 
-import asyncio
 import ssl
 import time
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-import httpx
+import aiohttp
+from yarl import URL
 
 from assay_stream import __version__
 from assay_stream.forward.delivery import AttemptResult, DeliveryOutcome, http_answer
+from assay_stream.observe.http.client import open_session, read_body
 
 _ANSWER_BYTES_MAX = 65_536
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -41,42 +42,34 @@ class Poster:
     """
 
     def __init__(self, *, headers: dict[str, str], timeout_s: float, tls: ssl.SSLContext | bool) -> None:
-        self.timeout_s = timeout_s
-        self._client = httpx.AsyncClient(
-            headers={"User-Agent": f"assay-stream/{__version__}"} | headers,
-            timeout=timeout_s,
-            verify=tls,
-            follow_redirects=False,
-            trust_env=False,
-        )
+        self._headers = {"User-Agent": f"assay-stream/{__version__}", "Accept-Encoding": "identity"} | headers
+        self._timeout = aiohttp.ClientTimeout(total=timeout_s)
+        self._tls = tls
+        self._session: aiohttp.ClientSession | None = None
 
     async def post(self, url: str, content: bytes, headers: dict[str, str] | None = None) -> HttpAnswer:
         """Post, and return what came back; failures outside this process are answers too."""
         try:
-            # httpx bounds every wait for bytes; this bounds their sum.
-            async with asyncio.timeout(self.timeout_s):
-                return await self._exchange(url, content, headers)
-        except (TimeoutError, httpx.TimeoutException):
+            return await self._exchange(url, content, headers)
+        except TimeoutError:
             return _unavailable("timeout")
-        except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
-            # A name that no encoding of host names takes is a UnicodeError.
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            # A name that no encoding of host names takes is a ValueError.
             return _unavailable(type(error).__name__)
 
     async def _exchange(self, url: str, content: bytes, headers: dict[str, str] | None) -> HttpAnswer:
-        async with self._client.stream("POST", url, content=content, headers=headers) as response:
-            result = http_answer(
-                response.status_code, retry_after=response.headers.get("retry-after"), now_s=time.time()
-            )
-            body = b""
+        if self._session is None:  # it needs a running loop
+            self._session = open_session(self._tls, self._timeout, headers=self._headers)
+        address = URL(url, encoded=url.isascii())  # one that is signed must arrive as it was given
+        async with self._session.post(address, data=content, headers=headers, allow_redirects=False) as response:
+            result = http_answer(response.status, retry_after=response.headers.get("retry-after"), now_s=time.time())
             # A short answer is read to its end, so that the connection can be used again.
-            async for chunk in response.aiter_raw():
-                body += chunk
-                if len(body) > _ANSWER_BYTES_MAX:
-                    break
-            return HttpAnswer(result=result, status=response.status_code, body=body[:_ANSWER_BYTES_MAX])
+            body = await read_body(response, _ANSWER_BYTES_MAX)
+            return HttpAnswer(result=result, status=response.status, body=body[:_ANSWER_BYTES_MAX])
 
     async def close(self) -> None:
-        await self._client.aclose()
+        if self._session is not None:
+            await self._session.close()
 
 
 def place_of(url: str) -> str:

@@ -17,13 +17,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-import httpx
+import aiohttp
+from yarl import URL
 
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.control import DISCOVERY_TYPE
 from assay_stream.observe.events import control_event
+from assay_stream.observe.http.client import open_session, read_body
 from assay_stream.observe.observation import Observation, Vantage
 from assay_stream.schemes.schemapin.discovery import parse_revocations, parse_well_known
 from assay_stream.schemes.schemapin.verification import SchemaPinErrorCode
@@ -93,23 +95,19 @@ async def fetch_well_known(
     allowed = well_known_url(revocation_domain or domain)
     context = _tls_context(ca_file)
     try:
-        async with (
-            asyncio.timeout(timeout_s),
-            # No proxies, no .netrc: the environment of the process must not change what is seen.
-            httpx.AsyncClient(verify=context, trust_env=False, timeout=timeout_s) as client,
-        ):
-            raw = await visit.get(client)
+        async with asyncio.timeout(timeout_s), open_session(context, aiohttp.ClientTimeout(total=timeout_s)) as session:
+            raw = await visit.get(session)
             found = _judged(domain, visit.url, raw, limits)
             endpoint = None if found.error_code else parse_well_known(found.document or {}).revocation_endpoint
             if endpoint is None:
                 return found
             visit = _Visit(_on_host(allowed, endpoint), limits.discovery_bytes_max)
-            raw = await visit.get(client)
+            raw = await visit.get(session)
             return _with_revocations(found, visit.url, raw, limits)
     except _TooLargeError:
         detail = f"the document has more than {limits.discovery_bytes_max} bytes"
         return _invalid(domain, visit.url, None, detail)
-    except (_FailedError, TimeoutError, httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+    except (_FailedError, TimeoutError, aiohttp.ClientError, OSError, UnicodeError) as error:
         return Fetched(
             domain=domain,
             url=visit.url,
@@ -154,24 +152,22 @@ class _Visit:
         self.url = url
         self._bytes_max = bytes_max
 
-    async def get(self, client: httpx.AsyncClient) -> bytes:
+    async def get(self, session: aiohttp.ClientSession) -> bytes:
         # Any other encoding would have to be decoded before its length is known.
         headers = {"accept": "application/json", "accept-encoding": "identity"}
         for _ in range(REDIRECTS_MAX + 1):
-            async with client.stream("GET", self.url, headers=headers) as response:
-                if response.status_code in _REDIRECTS:
+            async with session.get(URL(self.url), headers=headers, allow_redirects=False) as response:
+                if response.status in _REDIRECTS:
                     self.url = _redirected(self.url, response.headers.get("location", ""))
                     continue
-                if response.status_code != 200:
-                    raise _FailedError(f"the host answered with status {response.status_code}")
+                if response.status != 200:
+                    raise _FailedError(f"the host answered with status {response.status}")
                 if response.headers.get("content-encoding", "identity").lower() != "identity":
                     raise _FailedError("the host answered in an encoding that was not requested")
-                body = bytearray()
-                async for chunk in response.aiter_raw():
-                    body += chunk
-                    if len(body) > self._bytes_max:
-                        raise _TooLargeError
-                return bytes(body)
+                body = await read_body(response, self._bytes_max)
+                if len(body) > self._bytes_max:
+                    raise _TooLargeError
+                return body
         raise _FailedError(f"the host redirects more than {REDIRECTS_MAX} times")
 
 
@@ -182,7 +178,7 @@ def _redirected(url: str, location: str) -> str:
         raise _FailedError("the host redirects to an invalid address")
     if not _is_same_host(there, url):
         raise _FailedError("the host redirects elsewhere: only redirects within the same host over https are followed")
-    return str(there.copy_with(fragment=None))
+    return str(there.with_fragment(None))
 
 
 def _on_host(allowed: str, endpoint: str) -> str:
@@ -193,30 +189,27 @@ def _on_host(allowed: str, endpoint: str) -> str:
             "the revocation endpoint is not an https address on the host that may serve it: "
             "check the document, then name the host with --revocation-domain"
         )
-    return str(there.copy_with(fragment=None))
+    return str(there.with_fragment(None))
 
 
-def _address(text: str, base: str | None = None) -> httpx.URL | None:
-    if not text or len(text) > _URL_CHARS_MAX:
+def _address(text: str, base: str | None = None) -> URL | None:
+    if not text or len(text) > _URL_CHARS_MAX or not text.isprintable():
         return None
     try:
-        there = httpx.URL(text) if base is None else httpx.URL(base).join(text)
-    except httpx.InvalidURL:
+        there = URL(text) if base is None else URL(base).join(URL(text))
+    except ValueError:
         return None
-    return None if there.userinfo else there
+    return None if there.user or there.password else there
 
 
-def _is_same_host(there: httpx.URL, url: str) -> bool:
-    here = httpx.URL(url)
-    # httpx drops the default port, so that equal ports compare equal.
+def _is_same_host(there: URL, url: str) -> bool:
+    here = URL(url)
     return (there.scheme, there.host, there.port) == ("https", here.host, here.port)
 
 
 def _tls_context(ca_file: Path | None) -> ssl.SSLContext:
-    if ca_file is None:
-        return httpx.create_ssl_context(trust_env=False)
     try:
-        return ssl.create_default_context(cafile=str(ca_file))
+        return ssl.create_default_context(cafile=ca_file)
     except OSError:
         raise ConfigurationError("bad_tls_file", f"{ca_file} contains no CA certificates in PEM format") from None
 
@@ -224,13 +217,10 @@ def _tls_context(ca_file: Path | None) -> ssl.SSLContext:
 def _reason(error: Exception, timeout_s: float) -> str:
     if isinstance(error, _FailedError):
         return str(error)
-    if isinstance(error, TimeoutError | httpx.TimeoutException):
+    if isinstance(error, TimeoutError):
         return f"no complete answer within {timeout_s:g} s"
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return f"the host's certificate is not valid: {cause.verify_message}"
-        cause = cause.__cause__ or cause.__context__
+    if isinstance(error.__cause__, ssl.SSLCertVerificationError):
+        return f"the host's certificate is not valid: {error.__cause__.verify_message}"
     # The library's messages may quote what the host sent.
     return f"the request failed: {type(error).__name__}"
 

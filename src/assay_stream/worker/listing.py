@@ -13,7 +13,7 @@ from assay_stream.kafka.connection import connection_options
 from assay_stream.kafka.topics import topic_names
 from assay_stream.limits.serving import HTTP_LIMITS
 from assay_stream.model.record import Role
-from assay_stream.observe.http.client import Http1Client
+from assay_stream.observe.http.client import Client
 from assay_stream.observe.listing.servers import ListedServer
 from assay_stream.observe.listing.watch import ListWatch
 from assay_stream.observe.publisher import ObservationPublisher
@@ -70,7 +70,7 @@ class ListingPart:
             spool=spool_in(self._settings.spool, mib_max=self._settings.spool_mib_max),
         )
         publisher.start()
-        client = Http1Client(HTTP_LIMITS, self._tls)
+        client = Client(HTTP_LIMITS, self._tls)
         self.sink = publisher
         self.watch = ListWatch(self._servers, publish=publisher.publish, client=client)
         running, stopping = asyncio.create_task(self.watch.run()), asyncio.create_task(self._stopping.wait())

@@ -15,6 +15,7 @@ from joserfc.jwk import OctKey
 from assay_stream.console.door import Door
 from assay_stream.limits.console import CONSOLE_LIMITS, ConsoleLimits
 from tests.support.console import a_store, text_of
+from tests.support.deployment import free_port
 from tests.support.oidc import CLIENT_ID, NOW_S, SECRET, Provider, a_key, a_provider
 from tests.support.readmodel import NOW_US, history
 from tests.unit.console.test_door import cookies_of, served, shown
@@ -284,6 +285,20 @@ async def test_what_a_provider_answers_is_bounded(fleet: Path, monkeypatch: pyte
         provider.metadata["padding"] = "x" * CONSOLE_LIMITS.provider_bytes_max
         async with client.get("/sign-in/start", allow_redirects=False) as got:
             assert (got.status, "bytes" in await got.text()) == (503, True)
+
+
+@pytest.mark.parametrize("direct", ["127.0.0.1", "other.example"])
+async def test_a_provider_is_asked_through_the_proxy_of_the_environment(
+    fleet: Path, monkeypatch: pytest.MonkeyPatch, direct: str
+) -> None:
+    """A console inside a network may reach it in no other way."""
+    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setenv("NO_PROXY", direct)
+    async with (
+        with_provider(fleet, monkeypatch) as (client, _, _),
+        client.get("/sign-in/start", allow_redirects=False) as got,
+    ):
+        assert got.status == (303 if direct == "127.0.0.1" else 503)
 
 
 @pytest.mark.parametrize("answer", [(200, b"{}"), (500, b"{}"), (200, b'{"id_token": 7}')])

@@ -153,7 +153,7 @@ def test_a_receiver_can_be_given_time(secret: str, given: object, timeout_s: flo
     """YAML's numbers are read as texts."""
     (one,) = read(slack(secret, timeout_s=given))
     assert isinstance(one.receiver, MessageService)
-    assert one.receiver._poster.timeout_s == timeout_s
+    assert one.receiver._poster._timeout.total == timeout_s
 
 
 def test_two_receivers_cannot_share_a_position(secret: str) -> None:

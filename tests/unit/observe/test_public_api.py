@@ -9,7 +9,7 @@ import pytest
 
 import assay_stream.observe
 
-BLOCKED = ("cryptography", "faust", "httpx", "jsonschema", "msgspec", "rich", "structlog", "typer", "yaml")
+BLOCKED = ("aiohttp", "cryptography", "faust", "jsonschema", "msgspec", "rich", "structlog", "typer", "yaml")
 
 
 def without_extras(code: str) -> subprocess.CompletedProcess[str]:

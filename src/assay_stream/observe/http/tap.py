@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
-from assay_stream.observe.http.client import Client, Http1Client, Http2Client
+from assay_stream.observe.http.client import Client
 from assay_stream.observe.http.eyes import Eyes
 from assay_stream.observe.http.headers import LOOPBACK, HeaderFields, is_loopback
 from assay_stream.observe.http.inspecting import InspectingProcess
@@ -45,7 +45,6 @@ class Listener:
         tls: with a certificate; without it the tap speaks plain HTTP.
         hosts: further names in ``Host`` that are served. On a loopback address only loopback names are, by default.
         origins: pages that may use the tap, beside its own origin.
-        http2: whether to speak HTTP/2 to servers that offer it.
         upstream_tls: whom to trust as a server.
         context_key: key of the hashes that name authorisation contexts; a random one if it is empty.
     """
@@ -55,7 +54,6 @@ class Listener:
     tls: ssl.SSLContext | None = None
     hosts: frozenset[str] = frozenset()
     origins: frozenset[str] = frozenset()
-    http2: bool = False
     upstream_tls: ssl.SSLContext | None = None
     context_key: bytes = b""
 
@@ -117,7 +115,7 @@ async def run_http_tap(
     def eyes(upstream: Upstream, method: str, fields: HeaderFields) -> Eyes:
         return inspector.opened(upstream.path, method, fields)
 
-    client = _client(listener, limits)
+    client = Client(limits, listener.upstream_tls or ssl.create_default_context())
     proxy = Proxy(
         by_path,
         client,
@@ -149,11 +147,6 @@ def _gates(rule: Rule, hide: bool) -> Callable[[Vantage, WireObserver], Gate]:
 
     # Shared by all sessions with a server: most of them are given the same list.
     return functools.partial(gate_class(hide), rule=rule, over_http=True, digested=fingerprints_kept())
-
-
-def _client(listener: Listener, limits: HttpLimits) -> Client:
-    tls = listener.upstream_tls or ssl.create_default_context()
-    return Http2Client(limits, tls) if listener.http2 else Http1Client(limits, tls)
 
 
 def _report(inspector: HttpWatch | HttpEnforcer | InspectingProcess, proxy: Proxy) -> None:
