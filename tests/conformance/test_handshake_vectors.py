@@ -1,4 +1,4 @@
-"""Handshake: events, digests and envelopes, held against the published vectors."""
+"""Handshake: events and envelopes, held against the published vectors."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 
-from assay_stream.canonical.redaction_rules import RULES
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.schemes.handshake import digest, htc
 from assay_stream.schemes.handshake import event as handshake
-from assay_stream.schemes.handshake.digest import args_digest, canonical_form
+from assay_stream.schemes.handshake import htc
 from assay_stream.schemes.handshake.event import check_tool_call
 
 VECTORS = json.loads(
@@ -91,29 +89,6 @@ def test_the_published_text_requires_four_fields() -> None:
     for name in event:
         less = {key: value for key, value in event.items() if key != name}
         assert refusal(less, profile=handshake.PUBLISHED) == ("missing_field", f"$.{name}")
-
-
-@pytest.mark.parametrize("case", VECTORS["args_hash_vectors"], ids=lambda case: json.dumps(case["args"]))
-def test_the_digest_of_arguments(case: dict[str, Any]) -> None:
-    """Canonical form with its line feed, and the bare digest over it; it is not the JCS digest."""
-    assert canonical_form(case["args"]).decode() == case["canonical_with_trailing_newline"]
-    assert args_digest(case["args"]) == case["sha256_hex"] != case["jcs_sha256_hex"]
-
-
-def test_the_patterns_of_redaction_have_handshake_s_ids() -> None:
-    """Each pattern id of Handshake has a rule and a replacement of the published shape, and no other has."""
-    ids = set(VECTORS["redaction"]["pattern_ids"])
-    assert {rule.id for rule in RULES} == digest._REPLACEMENTS.keys() == ids
-    shape = VECTORS["redaction"]["replacement"]
-    for id_, replacement in digest._REPLACEMENTS.items():
-        category = digest._CATEGORIES[id_]
-        assert replacement == shape.replace("<category>", category).replace("<pattern id>", id_)
-
-
-def test_redaction_looks_at_values_only() -> None:
-    """A value under a key called password stays, and so does a key that looks like a secret."""
-    value = {"password": "correct horse", "AKIAIOSFODNN7EXAMPLE": 1}
-    assert canonical_form(value) == b'{"AKIAIOSFODNN7EXAMPLE":1,"password":"correct horse"}\n'
 
 
 @pytest.mark.parametrize(

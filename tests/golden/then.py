@@ -81,10 +81,11 @@ _RULES: dict[str, Any] = {
 
 def _phrases_of_then() -> PhraseFilter:
     """The phrases as they were; which stand where decides what a search costs, and so what is left of an allowance."""
-    pairs = []
+    pairs: list[tuple[str, str]] = []
     for name in tomllib.loads((catalog.DATA / "lists.toml").read_text(encoding="utf-8"))["phrase_files"]:
         older = CHANGES.parent / "phrases" / f"{name}.toml"
-        pairs += catalog.phrases_in(older if older.exists() else catalog.DATA / "phrases" / f"{name}.toml")
+        file = older if older.exists() else catalog.DATA / "phrases" / f"{name}.toml"
+        pairs += catalog._written_out(file.name, catalog._read(file, catalog._Phrases))
     return PhraseFilter(PhraseBook(pairs))
 
 

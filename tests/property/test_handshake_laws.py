@@ -18,7 +18,6 @@ from semver import Version
 from assay_stream.errors import InputError
 from assay_stream.schemes.handshake.conformance import check_tools
 from assay_stream.schemes.handshake.contract import Contract, contract, contract_drift
-from assay_stream.schemes.handshake.digest import args_digest, canonical_form, redact_text
 from assay_stream.schemes.handshake.event import FIELDS, PROFILES, check_tool_call
 from assay_stream.schemes.handshake.htc import SCHEMA, validate_envelope
 from assay_stream.schemes.semver import parse_version
@@ -90,52 +89,6 @@ def refusal(action: Callable[[], object]) -> InputError | None:
     except InputError as error:
         return error
     return None
-
-
-def shuffled(value: Any, draw: st.DataObject) -> Any:
-    """The same value with the members of every object in another order."""
-    if isinstance(value, dict):
-        names = draw.draw(st.permutations(list(value)))
-        return {name: shuffled(value[name], draw) for name in names}
-    if isinstance(value, list):
-        return [shuffled(item, draw) for item in value]
-    return value
-
-
-@given(JSON, st.data())
-def test_the_order_of_keys_does_not_change_the_digest(value: Any, data: st.DataObject) -> None:
-    """Two spellings of one value have one digest."""
-    assert args_digest(shuffled(value, data)) == args_digest(value)
-
-
-@given(JSON)
-def test_the_canonical_form_is_json_of_the_same_value(value: Any) -> None:
-    """Read back it is the value with its texts redacted; it is ASCII, and one line."""
-    form = canonical_form(value)
-
-    def redacted(part: Any) -> Any:
-        if isinstance(part, str):
-            return redact_text(part)
-        if isinstance(part, dict):
-            return {name: redacted(item) for name, item in part.items()}
-        return [redacted(item) for item in part] if isinstance(part, list) else part
-
-    assert json.loads(form) == redacted(value)
-    assert form.isascii()
-    assert form.count(b"\n") == 1
-
-
-@given(ANYTHING)
-def test_the_digest_raises_nothing_but_input_errors(value: Any) -> None:
-    """Whatever is given, there is a digest of 64 digits or an error of ours."""
-    error = refusal(lambda: args_digest(value))
-    assert error is None or error.code in {"not_canonicalizable", "lone_surrogate", "too_deep"}
-
-
-@given(TEXTS)
-def test_redacting_twice_changes_nothing(text: str) -> None:
-    """What stands in place of a secret is no secret."""
-    assert redact_text(redact_text(text)) == redact_text(text)
 
 
 def is_error_object(verdict: dict[str, Any]) -> bool:

@@ -16,8 +16,7 @@ from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.schemes import hangar, yaml_text
 from assay_stream.schemes.mcptrust import hashes as mcptrust
-from assay_stream.schemes.mcptrust import signature
-from assay_stream.schemes.mcptrust.drift import CODE, PUBLISHED, check_result, drift
+from assay_stream.schemes.mcptrust.drift import check_result, drift
 from assay_stream.schemes.mcptrust.lock import lock
 from assay_stream.schemes.mcptrust.lockfile import new_lockfile_v3, read_lockfile, write_lockfile
 from assay_stream.schemes.pin_files import PinFormat, read_pins, write_pins
@@ -30,7 +29,6 @@ DIGESTS: dict[str, Callable[[Any], Any]] = {
     "mcptrust.input_schema_hash": mcptrust.input_schema_hash,
     "mcptrust.risk_level": mcptrust.risk_level,
     "mcptrust.v1": mcptrust.go_canonical,
-    "mcptrust.v2": signature.canonical_v2,
 }
 FORMATS: tuple[PinFormat, ...] = ("mcptrust", "hangar", "assay", "native")
 
@@ -135,10 +133,9 @@ def test_a_form_that_is_known_already_changes_nothing(tool: dict[str, Any]) -> N
 
 @given(TOOLS, TOOLS)
 def test_canonical_forms_are_json_of_the_same_value(one: dict[str, Any], other: dict[str, Any]) -> None:
-    """Equal forms mean equal values, as doubles: neither form of MCPTrust loses anything else."""
-    for form in (mcptrust.go_canonical, signature.canonical_v2):
-        assert _doubles(json.loads(form(one))) == _doubles(one)
-        assert (form(one) == form(other)) <= (_doubles(one) == _doubles(other))
+    """Equal forms mean equal values, as doubles: MCPTrust's form loses nothing else."""
+    assert _doubles(json.loads(mcptrust.go_canonical(one))) == _doubles(one)
+    assert (mcptrust.go_canonical(one) == mcptrust.go_canonical(other)) <= (_doubles(one) == _doubles(other))
 
 
 def _doubles(value: Any) -> Any:
@@ -173,11 +170,10 @@ def test_drift_turns_round(before: dict[str, Any], after: dict[str, Any]) -> Non
     added = sorted((item.type.removesuffix("_ADDED"), item.identifier) for item in there if "_ADDED" in item.type)
     removed = sorted((item.type.removesuffix("_REMOVED"), item.identifier) for item in back if "_REMOVED" in item.type)
     assert added == removed
-    for table in (CODE, PUBLISHED):
-        found = check_result(there, server="s", lockfile="l", severities=table)
-        summary = found["summary"]
-        assert summary["total"] == len(found["drift"]) == sum(summary.values()) - summary["total"]
-        assert (found["outcome"] == "FAIL") == (summary["critical"] > 0)
+    found = check_result(there, server="s", lockfile="l")
+    summary = found["summary"]
+    assert summary["total"] == len(found["drift"]) == sum(summary.values()) - summary["total"]
+    assert (found["outcome"] == "FAIL") == (summary["critical"] > 0)
 
 
 @given(_entries(), st.sampled_from(FORMATS), st.sampled_from([None, "s"]))
@@ -206,7 +202,6 @@ def test_nothing_but_our_errors_escapes_from_files(raw: bytes) -> None:
     """Any bytes give pins or an error of ours, in every format."""
     for kind in FORMATS:
         _outcome(partial(read_pins, format=kind, server_id=None), raw)
-    _outcome(lambda content: signature.verify_lockfile_signature(b"{}", content, raw), raw)
 
 
 @given(st.text("{}[]:,-\"'&*!|># \n\tab1~<", max_size=40))

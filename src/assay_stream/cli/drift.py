@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
+import orjson
 import typer
 
 from assay_stream.canonical.decode import decode_json
@@ -13,6 +14,8 @@ from assay_stream.drift.severity import DEFAULT_PROFILE, PROFILES, Level
 from assay_stream.errors import InputError
 from assay_stream.report.drift import NOTHING, RecordedLists, drift_findings, read_offer
 from assay_stream.report.drift_formats import as_json, as_lines, as_sarif
+from assay_stream.report.peer_drift import PEERS
+from assay_stream.text.escaping import json_text
 
 SeverityProfileName = Literal["soc", "mcptrust", "mcptrust-code", "assay-p60", "strict"]
 LevelName = Literal["informational", "low", "medium", "high", "critical"]
@@ -29,18 +32,30 @@ def drift(
     output_format: Annotated[
         Literal["table", "json", "sarif"], typer.Option("--format", help="What to print.")
     ] = "table",
+    peer: Annotated[
+        Literal["p60", "mcptrust"] | None,
+        typer.Option("--as", help="Compare as Assay's manifest drift or MCPTrust's check does, and print its JSON."),
+    ] = None,
 ) -> None:
     """Compare two recordings of a server's tools by meaning, or judge one as a server's first list.
 
     Each file holds a Tool object, a tools/list result, the JSON-RPC response around one, a snapshot event, or a
     manifest of tools, prompts, resource templates and instructions; `-` is standard input. Without BEFORE.json, or
-    where it holds no item, all of the later recording is new. Exit code 0: nothing reaches --fail-on. 1: something
-    does. 2: the input cannot be read.
+    where it holds no item, all of the later recording is new. With --as, BEFORE.json may be the peer's own baseline, a
+    declared manifest or a lockfile, and --profile and --format mean nothing. Exit code 0: nothing reaches --fail-on. 1:
+    something does. 2: the input cannot be read.
     """
     *earlier, after = recordings
     if len(earlier) > 1:
         raise InputError("bad_option", "give one recording, or two")
     before = earlier[0] if earlier else None
+    if peer is not None:
+        if before is None:
+            raise InputError("bad_option", "--as compares two recordings: give both")
+        with named_in_errors(f"{before} or {after}"):
+            report, fails = PEERS[peer](read_input(before), read_input(after), str(before), Level.parse(fail_on))
+        print_line(json_text(orjson.dumps(report).decode()))
+        raise typer.Exit(int(fails))
     was, now = NOTHING if before is None else _read(before, may_be_blank=True), _read(after)
     try:
         findings = drift_findings(was, now, profile=PROFILES[profile])

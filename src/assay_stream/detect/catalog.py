@@ -168,15 +168,6 @@ def load(data: Traversable = DATA) -> Catalog:
     )
 
 
-def phrases_in(file: Traversable) -> list[tuple[str, str]]:
-    """Return the phrases of one file under their rules, with classes of words written out.
-
-    Raises:
-        ConfigurationError: as ``load``.
-    """
-    return list(_written_out(file.name, _read(file, _Phrases)))
-
-
 @contextmanager
 def reading(file: str) -> Iterator[None]:
     """Turn what goes wrong within the block into an error that names the data file.

@@ -139,15 +139,6 @@ class Texts:
         return [text for texts in self._new for text in texts if (text.role, text.value) not in known]
 
 
-def texts_of(definition: Mapping[str, Any], work: Work) -> list[Text]:
-    """Return the texts of a definition in their order.
-
-    Raises:
-        WorkExhaustedError: where the budget does not suffice.
-    """
-    return list(Texts(definition, work))
-
-
 def _texts_in(field: str, content: Any, work: Work) -> list[Text]:
     found: list[Text] = []
     pending: list[tuple[Place, str, Any, bool]] = [((None, field), field, content, False)]

@@ -172,7 +172,7 @@ def _mcptrust_sees(change: Change) -> bool:
     return bool(before) and normalized_hash(before) != normalized_hash(after)
 
 
-_PEER_LEVELS = {
+MCPTRUST_LEVELS = {
     drift.McpTrustSeverity.INFO: Level.INFORMATIONAL,
     drift.McpTrustSeverity.MODERATE: Level.MEDIUM,
     drift.McpTrustSeverity.CRITICAL: Level.CRITICAL,
@@ -188,7 +188,7 @@ _INSTRUCTIONS = ("instructions_added", "instructions_removed", "instructions_cha
 
 def _mcptrust(name: str, explanation: str) -> SeverityProfile:
     table = {
-        change: _PEER_LEVELS[severity] if severity is not None else None
+        change: MCPTRUST_LEVELS[severity] if severity is not None else None
         for change, severity in ((each, drift.PROFILES[name].get(each)) for each in drift.DifferenceKind)
     }
     both = {change: (level, level) for change, level in table.items()}

@@ -28,7 +28,7 @@ from assay_stream.model.fields import (
 from assay_stream.model.kinds import Kind
 from assay_stream.model.observation import Reported
 from assay_stream.model.wire import Wire, record_model, write_record
-from assay_stream.schemes.assay import pins as assay_pins
+from assay_stream.schemes.assay.tool import TOOL_DRIFT, TOOL_UNOBSERVED
 from assay_stream.schemes.hangar import Action
 from assay_stream.schemes.schemapin.canonical import Mode
 
@@ -93,8 +93,8 @@ class PinResult:
         if not (self.scheme and self.scheme.startswith("assay.")):
             return None
         if self.status is PinStatus.UNOBSERVED:
-            return assay_pins.TOOL_UNOBSERVED
-        return assay_pins.TOOL_DRIFT if self.status in (PinStatus.MISMATCH, PinStatus.REJECTED) else None
+            return TOOL_UNOBSERVED
+        return TOOL_DRIFT if self.status in (PinStatus.MISMATCH, PinStatus.REJECTED) else None
 
 
 _PinField = record_model(PinResult, reason_code=Literal["P_TOOL_DRIFT", "P_TOOL_UNOBSERVED"] | None)

@@ -28,7 +28,7 @@ from assay_stream.work import Work, WorkExhaustedError
 
 Item = Mapping[str, Any]
 
-_LISTS = {
+LISTS = {
     Subject.TOOL: "tools",
     Subject.PROMPT: "prompts",
     Subject.TEMPLATE: "resourceTemplates",
@@ -130,7 +130,7 @@ def read_offer(content: Any) -> RecordedLists:
 
 def _read_lists(content: dict[str, Any], path: str) -> RecordedLists:
     lists = {}
-    for subject, name in _LISTS.items():
+    for subject, name in LISTS.items():
         if name in content:
             read = _read_instructions if subject is Subject.INSTRUCTIONS else _read_list
             lists[subject] = read(content[name], f"{path}.{name}")
@@ -186,7 +186,7 @@ def drift_findings(
             try:
                 drifts = compare_lists(was, now, subject=subject, complete=complete, work=work)
             except InputError as error:
-                path = f"$.{_LISTS[subject]}{error.path.removeprefix('$')}"
+                path = f"$.{LISTS[subject]}{error.path.removeprefix('$')}"
                 raise InputError(error.code, error.message, path=path) from None
             # Prompts, templates and instructions may speak of everything that the server offers.
             names = _names(now if subject is Subject.TOOL else chain(*after.lists.values()), work)

@@ -181,3 +181,23 @@ def test_options_that_do_not_exist_exit_2(drift: Any) -> None:
     done = run_command("drift", "/missing.json", "/missing.json")
     assert done.returncode == 2
     assert b"unreadable_file" in done.stderr
+
+
+@pytest.mark.parametrize(("peer", "told"), [("p60", "mcp_tool_added"), ("mcptrust", "TOOL_ADDED")])
+def test_a_peer_reports_in_its_own_words(drift: Any, peer: str, told: str) -> None:
+    """As JSON; the exit code goes by --fail-on, and bad input is named with the files."""
+    before, after = {"tools": [TOOL]}, {"tools": [TOOL, {"name": "new\u202e"}]}
+    done = drift(before, after, "--as", peer, "--fail-on", "medium")
+    assert (done.returncode, told in done.stdout, "\u202e" in done.stdout) == (1, True, False)
+    json.loads(done.stdout)
+    assert drift(before, before, "--as", peer).returncode == 0
+    wrong = drift(before, b"[]", "--as", peer)
+    assert (wrong.returncode, "not_a_tool" in wrong.stderr, "after.json" in wrong.stderr) == (2, True, True)
+
+
+def test_a_peer_compares_two_recordings(tmp_path: Path) -> None:
+    """One alone is none of theirs."""
+    path = tmp_path / "list.json"
+    path.write_text(json.dumps({"tools": []}))
+    done = run_command_text("drift", str(path), "--as", "p60")
+    assert (done.returncode, "bad_option" in done.stderr) == (2, True)

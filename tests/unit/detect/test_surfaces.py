@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from assay_stream.detect import surfaces
-from assay_stream.detect.surfaces import Text, TextRole, name_words, required_of
+from assay_stream.detect.surfaces import Text, TextRole, Texts, name_words, required_of
 from assay_stream.work import UNLIMITED, Work
 
 
 def texts_of(definition: Mapping[str, Any]) -> list[Text]:
     """The texts of a definition, whatever they cost."""
-    return surfaces.texts_of(definition, Work(UNLIMITED))
+    return list(Texts(definition, Work(UNLIMITED)))
 
 
 def test_parameters_are_told_from_other_names() -> None:

@@ -1,17 +1,18 @@
 """Assay manifests (P60): digests of whole tool lists, and the records that declare and observe them.
 
 A manifest is the set of tools that one server lists. An *observed* manifest is what an observer saw, a *declared*
-one is the baseline an operator set. ``assay_manifest_drift`` compares them. Source: Rul1an/assay,
-docs/reference/mcp-manifest-drift.md.
+one is the baseline an operator set. ``manifest_drift`` compares them. Records are read strictly, and unknown fields of
+them ignored. Source: Rul1an/assay, docs/reference/mcp-manifest-drift.md.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from assay_stream.canonical.digest import Digest, jcs_digest
 from assay_stream.errors import InputError
 from assay_stream.schemes.assay.tool import Tool, first_present, name_of
+from assay_stream.schemes.members import Members
 
 MANIFEST_PROJECTION = "assay.mcp_manifest_projection.v0"
 """The id of the projection that manifest drift compares; the manifest digest covers it."""
@@ -79,18 +80,6 @@ def manifest_field_digests(tool: Tool) -> dict[str, Digest]:
     }
 
 
-def manifest_digest(tools: Iterable[Tool]) -> Digest:
-    """Return the digest of a whole manifest, whatever its order.
-
-    Raises:
-        InputError: ``tool_name_missing``, or ``ambiguous_tool_name``: Assay gives no digest then.
-    """
-    digests = [(name_of(tool), manifest_tool_digest(tool)) for tool in tools]
-    if len(dict(digests)) != len(digests):
-        raise InputError("ambiguous_tool_name", "two tools of the manifest have the same name")
-    return digest_of_entries(digests)
-
-
 def digest_of_entries(entries: Iterable[tuple[str, Digest]]) -> Digest:
     """Return the digest of a manifest from the names and digests of its tools."""
     # Code point order is UTF-8 byte order, which is how Rust sorts text.
@@ -122,18 +111,6 @@ class ManifestTool:
     privileged: bool
     field_digests: Mapping[str, Digest] | None = None
 
-    def as_json(self) -> dict[str, Any]:
-        entry: dict[str, Any] = {
-            "name": self.name,
-            "tool_digest": str(self.digest),
-            "privileged": self.privileged,
-            "privilege_classification": "classified" if self.privileged else "unclassified",
-            "action_class": action_class(self.name),
-        }
-        if self.field_digests is not None:
-            entry["field_digests"] = {name: str(digest) for name, digest in self.field_digests.items()}
-        return entry
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedManifest:
@@ -158,20 +135,6 @@ class ObservedManifest:
             return None
         return digest_of_entries((tool.name, tool.digest) for tool in self.tools)
 
-    def as_json(self) -> dict[str, Any]:
-        digest = self.digest()
-        observed = {
-            "manifest_digest": None if digest is None else str(digest),
-            "canonicalization": self.canonicalization,
-            "tool_count": len(self.tools),
-            "privileged_tool_count": sum(tool.privileged for tool in self.tools),
-            "tools_list_observed": self.status != "not_observed",
-            "tools_list_complete": self.completeness,
-            "tool_digests": [tool.as_json() for tool in self.tools],
-        }
-        server = {"id": self.server_id}
-        return {"schema": OBSERVED_SCHEMA, "status": self.status, "server": server, "observed": observed}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredManifest:
@@ -185,15 +148,6 @@ class DeclaredManifest:
     digest: Digest
     tools: tuple[ManifestTool, ...]
     canonicalization: str = MANIFEST_PROJECTION
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "schema": DECLARED_SCHEMA,
-            "server": {"id": self.server_id},
-            "canonicalization": self.canonicalization,
-            "manifest_digest": str(self.digest),
-            "tools": [tool.as_json() for tool in self.tools],
-        }
 
 
 def observe_manifest(server_id: str, tools: Iterable[Tool] | None, completeness: Completeness) -> ObservedManifest:
@@ -238,3 +192,52 @@ def has_duplicates(tools: Iterable[ManifestTool]) -> bool:
     """Tell whether a name stands twice."""
     names = [tool.name for tool in tools]
     return len(set(names)) < len(names)
+
+
+def read_observed(record: Any) -> ObservedManifest:
+    """Return the manifest of an ``assay.mcp_manifest_observed.v0`` record.
+
+    Raises:
+        InputError: ``wrong_type``, ``missing_field``, ``unknown_value`` or ``bad_digest``, with its path.
+    """
+    whole = Members(record)
+    whole.one_of("schema", (OBSERVED_SCHEMA,))
+    status: ManifestStatus = whole.one_of("status", get_args(ManifestStatus))
+    observed = whole.object("observed")
+    completeness: Completeness = observed.one_of("tools_list_complete", get_args(Completeness))
+    return ObservedManifest(
+        server_id=whole.object("server").take("id", str),
+        status=status if observed.take("tools_list_observed", bool) else "not_observed",
+        completeness=completeness,
+        tools=tuple(map(_tool, observed.objects("tool_digests"))),
+        canonicalization=observed.take("canonicalization", str),
+    )
+
+
+def read_declared(record: Any) -> DeclaredManifest:
+    """Return the manifest of an ``assay.declared_mcp_manifest.v0`` record.
+
+    Raises:
+        InputError: ``wrong_type``, ``missing_field``, ``unknown_value`` or ``bad_digest``, with its path.
+    """
+    whole = Members(record)
+    whole.one_of("schema", (DECLARED_SCHEMA,))
+    return DeclaredManifest(
+        server_id=whole.object("server").take("id", str),
+        digest=whole.digest("manifest_digest"),
+        tools=tuple(map(_tool, whole.objects("tools"))),
+        canonicalization=whole.take("canonicalization", str),
+    )
+
+
+def _tool(entry: Members) -> ManifestTool:
+    digests = None
+    if entry.rest.get("field_digests") is not None:
+        listed = entry.object("field_digests")
+        digests = {field: listed.digest(field) for field in MANIFEST_FIELDS}
+    return ManifestTool(
+        name=entry.take("name", str),
+        digest=entry.digest("tool_digest"),
+        privileged=entry.take("privileged", bool),
+        field_digests=digests,
+    )

@@ -17,10 +17,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from assay_stream.canonical.digest import Digest
 from assay_stream.schemes.assay.manifest import (
     MANIFEST_FIELDS,
-    MANIFEST_PROJECTION,
     DeclaredManifest,
     ManifestTool,
     ObservedManifest,
@@ -29,9 +27,6 @@ from assay_stream.schemes.assay.manifest import (
 )
 
 ManifestSeverity = Literal["low", "medium", "high"]
-
-PROFILE = "assay-p60"
-"""Name of the severity profile below."""
 
 SEVERITIES: Mapping[str, tuple[ManifestSeverity, ManifestSeverity]] = {
     "tool_added": ("medium", "high"),
@@ -56,14 +51,7 @@ REASON_CODES: Mapping[str, tuple[str, str]] = {
 }
 """What changed, and the reason code for an unclassified and for a privileged tool."""
 
-DECLARED_DIGEST_MISMATCH = "declared_manifest_digest_mismatch"
-DECLARED_AMBIGUOUS = "declared_mcp_manifest_ambiguous"
-BASELINE_CONFLICT = "declared_manifest_baseline_conflict"
-SERVER_MISMATCH = "mcp_manifest_server_mismatch"
-CANONICALIZATION_MISMATCH = "mcp_manifest_canonicalization_mismatch"
-NOT_OBSERVED = "inconclusive_manifest_not_observed"
-PARTIAL_OBSERVATION = "inconclusive_manifest_partial_observation"
-OBSERVATION_AMBIGUOUS = "mcp_manifest_observation_ambiguous"
+_PARTIAL_OBSERVATION = "inconclusive_manifest_partial_observation"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,11 +91,9 @@ class ManifestDrift:
     inconclusive: tuple[str, ...] = ()
 
 
-def compare_manifests(
-    declared: DeclaredManifest, observed: ObservedManifest, *, coarse_digest: Digest | None = None
-) -> ManifestDrift:
+def compare_manifests(declared: DeclaredManifest, observed: ObservedManifest) -> ManifestDrift:
     """Hold an observed manifest against a declared one."""
-    obstacle = _obstacle(declared, observed, coarse_digest)
+    obstacle = _obstacle(declared, observed)
     if obstacle is not None:
         return ManifestDrift(inconclusive=(obstacle,))
     before = {tool.name: tool for tool in declared.tools}
@@ -117,40 +103,20 @@ def compare_manifests(
     for name in sorted(before.keys() | after.keys()):
         findings.extend(_differences(name, before.get(name), after.get(name), complete=complete))
     untold = not complete and not before.keys() <= after.keys()
-    return ManifestDrift(findings=tuple(findings), inconclusive=(PARTIAL_OBSERVATION,) if untold else ())
+    return ManifestDrift(findings=tuple(findings), inconclusive=(_PARTIAL_OBSERVATION,) if untold else ())
 
 
-def manifest_verdict(baseline: Digest, observed: ObservedManifest) -> str:
-    """Return Assay's verdict where no more than a manifest digest was declared (P60c).
-
-    ``no_finding`` and ``no_finding_with_coverage_warning`` say that two digests are equal, and nothing more.
-    """
-    if observed.status == "not_observed":
-        return NOT_OBSERVED
-    if observed.completeness == "partial":
-        return PARTIAL_OBSERVATION
-    if observed.canonicalization != MANIFEST_PROJECTION:
-        return CANONICALIZATION_MISMATCH
-    digest = observed.digest()
-    if digest is None:
-        return "manifest_observation_ambiguous"
-    if digest != baseline:
-        return "pending_tool_manifest_review"
-    return "no_finding" if observed.completeness == "complete" else "no_finding_with_coverage_warning"
-
-
-def _obstacle(declared: DeclaredManifest, observed: ObservedManifest, coarse_digest: Digest | None) -> str | None:
+def _obstacle(declared: DeclaredManifest, observed: ObservedManifest) -> str | None:
     obstacles = (
         (
             digest_of_entries((tool.name, tool.digest) for tool in declared.tools) != declared.digest,
-            DECLARED_DIGEST_MISMATCH,
+            "declared_manifest_digest_mismatch",
         ),
-        (has_duplicates(declared.tools), DECLARED_AMBIGUOUS),
-        (coarse_digest is not None and coarse_digest != declared.digest, BASELINE_CONFLICT),
-        (observed.server_id != declared.server_id, SERVER_MISMATCH),
-        (observed.canonicalization != declared.canonicalization, CANONICALIZATION_MISMATCH),
-        (observed.status == "not_observed", NOT_OBSERVED),
-        (observed.status == "ambiguous" or has_duplicates(observed.tools), OBSERVATION_AMBIGUOUS),
+        (has_duplicates(declared.tools), "declared_mcp_manifest_ambiguous"),
+        (observed.server_id != declared.server_id, "mcp_manifest_server_mismatch"),
+        (observed.canonicalization != declared.canonicalization, "mcp_manifest_canonicalization_mismatch"),
+        (observed.status == "not_observed", "inconclusive_manifest_not_observed"),
+        (observed.status == "ambiguous" or has_duplicates(observed.tools), "mcp_manifest_observation_ambiguous"),
     )
     return next((code for stands, code in obstacles if stands), None)
 

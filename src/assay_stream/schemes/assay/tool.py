@@ -34,6 +34,12 @@ only.
 
 _CLUSTER_DIGEST = re.compile(CLUSTER_DIGEST)
 
+TOOL_DRIFT = "P_TOOL_DRIFT"
+"""Assay's reason code for a call to a tool whose identity is not the pinned one."""
+
+TOOL_UNOBSERVED = "P_TOOL_UNOBSERVED"
+"""Assay's reason code for a call to a pinned tool of which no observation is in force."""
+
 # Unicode White_Space, which is what Rust's str::trim takes. Python's str.strip() also takes U+001C..U+001F.
 _WHITE_SPACE = (
     "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
@@ -73,11 +79,6 @@ def definition_digest(tool: Tool, *, server_id: str | None) -> Digest:
         InputError: as ``definition_projection``.
     """
     return jcs_digest(definition_projection(tool, server_id=server_id))
-
-
-def definition_cluster(digest: Digest) -> dict[str, str]:
-    """Return the whole tool definition cluster."""
-    return {"tool_definition_digest": str(digest), **CLUSTER_CONSTANTS}
 
 
 def check_definition_cluster(payload: Mapping[str, Any]) -> str | None:

@@ -1,1 +1,1 @@
-"""MCPTrust (mcptrust/mcptrust): hashes of tools and risk levels, lockfiles and their signatures, drift."""
+"""MCPTrust (mcptrust/mcptrust): hashes of tools and risk levels, lockfiles, drift."""

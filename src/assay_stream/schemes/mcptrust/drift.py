@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Any
 
-from assay_stream.errors import InputError
 from assay_stream.schemes.mcptrust.hashes import normalized_hash
 from assay_stream.schemes.mcptrust.lock import Lock, Lockfile
 from assay_stream.schemes.mcptrust.lock import lock as lock_of
@@ -22,18 +21,6 @@ class McpTrustSeverity(IntEnum):
 
     def __str__(self) -> str:
         return self.name.lower()
-
-    @classmethod
-    def parse(cls, text: str) -> McpTrustSeverity:
-        """Return the severity of this name.
-
-        Raises:
-            InputError: ``unknown_value``.
-        """
-        for severity in cls:
-            if str(severity) == text:
-                return severity
-        raise InputError("unknown_value", "must be critical, moderate or info")
 
 
 class DifferenceKind(StrEnum):
@@ -54,29 +41,28 @@ class DifferenceKind(StrEnum):
 
 
 _INFO, _MODERATE, _CRITICAL = McpTrustSeverity
-_TABLE: tuple[tuple[DifferenceKind, str, str | None, McpTrustSeverity | None, McpTrustSeverity], ...] = (
-    (DifferenceKind.TOOL_ADDED, "TOOL_ADDED", "tool_added", _CRITICAL, _CRITICAL),
-    (DifferenceKind.TOOL_REMOVED, "TOOL_REMOVED", "tool_removed", _CRITICAL, _INFO),
-    (DifferenceKind.TOOL_DESCRIPTION, "TOOL_CHANGED", "description_changed", _MODERATE, _INFO),
-    (DifferenceKind.TOOL_SCHEMA, "TOOL_CHANGED", "schema_changed", _CRITICAL, _CRITICAL),
-    (DifferenceKind.TOOL_RISK, "TOOL_RISK_LEVEL_CHANGED", "risk_level_changed", None, _CRITICAL),
-    (DifferenceKind.PROMPT_ADDED, "PROMPT_ADDED", None, _CRITICAL, _CRITICAL),
-    (DifferenceKind.PROMPT_REMOVED, "PROMPT_REMOVED", None, _CRITICAL, _CRITICAL),
-    (DifferenceKind.PROMPT_ARGUMENTS, "PROMPT_ARGS_CHANGED", None, _CRITICAL, _INFO),
-    (DifferenceKind.PROMPT_DESCRIPTION, "PROMPT_DESC_CHANGED", None, _MODERATE, _INFO),
-    (DifferenceKind.TEMPLATE_ADDED, "TEMPLATE_ADDED", None, _CRITICAL, _CRITICAL),
-    (DifferenceKind.TEMPLATE_REMOVED, "TEMPLATE_REMOVED", None, _CRITICAL, _CRITICAL),
-    (DifferenceKind.TEMPLATE_CHANGED, "TEMPLATE_CHANGED", None, _CRITICAL, _INFO),
+_TABLE: tuple[tuple[DifferenceKind, str, McpTrustSeverity | None, McpTrustSeverity], ...] = (
+    (DifferenceKind.TOOL_ADDED, "TOOL_ADDED", _CRITICAL, _CRITICAL),
+    (DifferenceKind.TOOL_REMOVED, "TOOL_REMOVED", _CRITICAL, _INFO),
+    (DifferenceKind.TOOL_DESCRIPTION, "TOOL_CHANGED", _MODERATE, _INFO),
+    (DifferenceKind.TOOL_SCHEMA, "TOOL_CHANGED", _CRITICAL, _CRITICAL),
+    (DifferenceKind.TOOL_RISK, "TOOL_RISK_LEVEL_CHANGED", None, _CRITICAL),
+    (DifferenceKind.PROMPT_ADDED, "PROMPT_ADDED", _CRITICAL, _CRITICAL),
+    (DifferenceKind.PROMPT_REMOVED, "PROMPT_REMOVED", _CRITICAL, _CRITICAL),
+    (DifferenceKind.PROMPT_ARGUMENTS, "PROMPT_ARGS_CHANGED", _CRITICAL, _INFO),
+    (DifferenceKind.PROMPT_DESCRIPTION, "PROMPT_DESC_CHANGED", _MODERATE, _INFO),
+    (DifferenceKind.TEMPLATE_ADDED, "TEMPLATE_ADDED", _CRITICAL, _CRITICAL),
+    (DifferenceKind.TEMPLATE_REMOVED, "TEMPLATE_REMOVED", _CRITICAL, _CRITICAL),
+    (DifferenceKind.TEMPLATE_CHANGED, "TEMPLATE_CHANGED", _CRITICAL, _INFO),
 )
-"""Each change with its drift type in a v3 check and for a v2 lockfile, which covers tools alone, and with the severity
-that MCPTrust's code assigns and the one that it publishes.
+"""Each change with its drift type in a v3 check, the severity that MCPTrust's code assigns, and the one that it
+publishes.
 
 A v3 check has no type for the risk level; that name is ours, and the code reports no change of it there. What is
 published is silent on prompts and templates that come or go: there the code's severities stand.
 """
 
-_TYPES_V3 = {change: name for change, name, *_ in _TABLE}
-_TYPES_V2 = {change: name for change, _, name, *_ in _TABLE if name is not None}
+_TYPES = {change: name for change, name, *_ in _TABLE}
 CODE: Mapping[DifferenceKind, McpTrustSeverity] = {
     change: found for change, *_, found, _ in _TABLE if found is not None
 }
@@ -103,7 +89,7 @@ class DriftItem:
     @property
     def type(self) -> str:
         """The drift type as a v3 check prints it."""
-        return _TYPES_V3[self.change]
+        return _TYPES[self.change]
 
 
 def drift(before: Lock, after: Lockfile) -> tuple[DriftItem, ...]:
@@ -126,26 +112,11 @@ def drift(before: Lock, after: Lockfile) -> tuple[DriftItem, ...]:
     return tuple(sorted(items, key=lambda item: (item.type, item.identifier)))
 
 
-def drift_v2(items: Iterable[DriftItem]) -> list[dict[str, str]]:
-    """Return drift as MCPTrust has it for a v2 lockfile: tools alone, sorted by type and name."""
-    found = [
-        {"ToolName": item.identifier, "DriftType": _TYPES_V2[item.change], "OldValue": item.old, "NewValue": item.new}
-        for item in items
-        if item.change in _TYPES_V2
-    ]
-    return sorted(found, key=lambda each: (each["DriftType"], each["ToolName"]))
-
-
 def check_result(
-    items: Sequence[DriftItem],
-    *,
-    server: str,
-    lockfile: str,
-    severities: Mapping[DifferenceKind, McpTrustSeverity] = PUBLISHED,
-    fail_on: McpTrustSeverity = McpTrustSeverity.CRITICAL,
+    items: Sequence[DriftItem], *, server: str, lockfile: str, fail_on: McpTrustSeverity = McpTrustSeverity.CRITICAL
 ) -> dict[str, Any]:
-    """Return drift as a v3 check reports it; the messages are our own words."""
-    reported = [(item, severities[item.change]) for item in items if item.change in severities]
+    """Return drift as a v3 check reports it, with the severities of its code; the messages are our own words."""
+    reported = [(item, CODE[item.change]) for item in items if item.change in CODE]
     counts = {
         str(severity): sum(found is severity for _, found in reported)
         for severity in sorted(McpTrustSeverity, reverse=True)

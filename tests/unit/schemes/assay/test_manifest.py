@@ -15,15 +15,14 @@ SEARCH = {"name": "search", "description": "finds", "inputSchema": {"type": "obj
 
 def test_duplicate_names() -> None:
     """A list with one name twice is ambiguous: no digest, even where both are equal."""
-    with pytest.raises(InputError) as caught:
-        manifest.manifest_digest([{"name": "t"}, {"name": "t"}])
-    assert caught.value.code == "ambiguous_tool_name"
+    observed = manifest.observe_manifest("s", [{"name": "t"}, {"name": "t"}], "complete")
+    assert (observed.status, len(observed.tools), observed.digest()) == ("ambiguous", 2, None)
 
 
 def test_a_tool_without_a_name() -> None:
     """A list with a tool that has no name has no digest."""
     with pytest.raises(InputError) as caught:
-        manifest.manifest_digest([{"name": "t"}, {}])
+        manifest.observe_manifest("s", [{"name": "t"}, {}], "complete")
     assert caught.value.code == "tool_name_missing"
 
 
@@ -32,7 +31,7 @@ def test_names_are_sorted_as_utf_8() -> None:
     tools = [{"name": "\U0001f600"}, {"name": "\uff3a"}]
     listed = [{"name": tool["name"], "tool_digest": str(manifest.manifest_tool_digest(tool))} for tool in tools[::-1]]
     wanted = jcs_digest({"projection": manifest.MANIFEST_PROJECTION, "tools": listed})
-    assert manifest.manifest_digest(tools) == manifest.manifest_digest(iter(tools)) == wanted
+    assert manifest.observe_manifest("s", tools, "complete").digest() == wanted
 
 
 def test_absent_is_null() -> None:
@@ -73,21 +72,12 @@ def test_annotations_do_not_decide_privilege(hint: Any) -> None:
     assert [tool.privileged for tool in observed.tools] == [True]
 
 
-def test_an_ambiguous_list_keeps_its_tools_and_has_no_digest() -> None:
-    """A name that stands twice takes the manifest digest away and nothing else."""
-    observed = manifest.observe_manifest("s", [SEARCH, SEARCH | {"description": "other"}], "complete")
-    record = observed.as_json()
-    assert (record["status"], record["observed"]["manifest_digest"]) == ("ambiguous", None)
-    assert record["observed"]["tool_count"] == 2
-
-
 def test_what_was_not_observed_is_a_state_of_its_own() -> None:
     """No list is not an empty list: it is of unknown completeness and has no digest."""
     missing = manifest.observe_manifest("s", None, "complete")
     empty = manifest.observe_manifest("s", [], "complete")
     assert (missing.status, missing.completeness, missing.digest()) == ("not_observed", "unknown", None)
-    assert missing.as_json()["observed"]["tools_list_observed"] is False
-    assert empty.digest() == manifest.manifest_digest([])
+    assert empty.digest() == manifest.digest_of_entries([])
 
 
 def test_digests_of_another_projection_add_up_to_nothing() -> None:

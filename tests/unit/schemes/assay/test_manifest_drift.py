@@ -17,7 +17,7 @@ from assay_stream.schemes.assay.manifest import (
     declare_manifest,
     observe_manifest,
 )
-from assay_stream.schemes.assay.manifest_drift import REASON_CODES, SEVERITIES, compare_manifests, manifest_verdict
+from assay_stream.schemes.assay.manifest_drift import REASON_CODES, SEVERITIES, compare_manifests
 
 PLAIN = {"name": "search", "description": "finds", "inputSchema": {"type": "object"}}
 PRIVILEGED = {"name": "github.add_deploy_key", "description": "adds"}
@@ -124,20 +124,6 @@ def test_obstacles_end_the_comparison() -> None:
     for before, after, code in cases:
         drift = compare_manifests(before, after)
         assert (drift.findings, drift.inconclusive) == ((), (code,))
-
-
-def test_two_baselines_must_agree() -> None:
-    """A manifest digest declared elsewhere that is not the baseline's leaves two truths, so none."""
-    was = declared(PLAIN)
-    assert compare_manifests(was, seen(PLAIN), coarse_digest=was.digest).inconclusive == ()
-    drift = compare_manifests(was, seen(PLAIN), coarse_digest=Digest("0" * 64))
-    assert drift.inconclusive == ("declared_manifest_baseline_conflict",)
-
-
-def test_a_digest_of_another_projection_has_no_verdict() -> None:
-    """A list under another projection is not judged, however complete it is."""
-    other = dataclasses.replace(seen(PLAIN), canonicalization="v9")
-    assert manifest_verdict(declared(PLAIN).digest, other) == "mcp_manifest_canonicalization_mismatch"
 
 
 def test_tables_cover_the_same_changes() -> None:

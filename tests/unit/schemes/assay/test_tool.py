@@ -189,4 +189,6 @@ class TestDefinitionCluster:
     def test_written_cluster_is_accepted(self) -> None:
         """The cluster that is written for a digest is whole and gives the digest back."""
         digest = Digest("0" * 64)
-        assert assay.check_definition_cluster(assay.definition_cluster(digest)) == str(digest)
+        assert assay.check_definition_cluster(
+            {"tool_definition_digest": str(digest), **assay.CLUSTER_CONSTANTS}
+        ) == str(digest)

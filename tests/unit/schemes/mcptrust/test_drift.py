@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from assay_stream.errors import InputError
 from assay_stream.schemes.mcptrust.drift import (
     CODE,
     PROFILES,
@@ -16,7 +15,6 @@ from assay_stream.schemes.mcptrust.drift import (
     McpTrustSeverity,
     check_result,
     drift,
-    drift_v2,
 )
 from assay_stream.schemes.mcptrust.lock import Lock, lock
 
@@ -28,9 +26,8 @@ BEFORE: dict[str, Any] = {"tools": [READ], "prompts": [PROMPT], "resourceTemplat
 
 def _severities(after: dict[str, Any], profile: str) -> dict[str, str]:
     items = drift(lock(BEFORE), BEFORE | after)
-    found = check_result(items, server="s", lockfile="l", severities=PROFILES[profile])
-    assert found["summary"]["total"] == len(found["drift"])
-    return {item["type"]: item["severity"] for item in found["drift"]}
+    table = PROFILES[profile]
+    return {item.type: str(table[item.change]) for item in items if item.change in table}
 
 
 @pytest.mark.parametrize(
@@ -92,42 +89,26 @@ def test_a_prompt_locked_without_description_is_free_to_get_one() -> None:
     assert drift(lock(before), BEFORE) == ()
 
 
-def test_a_risk_level_that_changes_is_drift_of_a_v2_lockfile() -> None:
-    """With both levels as values."""
+def test_a_risk_level_that_changes_is_drift() -> None:
+    """With both levels as values; a check of MCPTrust's code does not report it."""
     items = drift(lock(BEFORE), BEFORE | {"tools": [READ | {"description": "Runs and kills."}]})
-    assert drift_v2(items)[-1] == {
-        "ToolName": "read",
-        "DriftType": "risk_level_changed",
-        "OldValue": "LOW",
-        "NewValue": "HIGH",
-    }
+    [risk] = [item for item in items if item.change is DifferenceKind.TOOL_RISK]
+    assert (risk.identifier, risk.old, risk.new) == ("read", "LOW", "HIGH")
+    found = check_result(items, server="s", lockfile="l")
+    assert [item["type"] for item in found["drift"]] == ["TOOL_CHANGED"]
 
 
 @pytest.mark.parametrize(
-    ("severity", "failing"),
+    ("change", "failing"),
     [
-        (McpTrustSeverity.INFO, {"info"}),
-        (McpTrustSeverity.MODERATE, {"info", "moderate"}),
-        (McpTrustSeverity.CRITICAL, {"info", "moderate", "critical"}),
+        (DifferenceKind.TOOL_DESCRIPTION, {"info", "moderate"}),
+        (DifferenceKind.TOOL_ADDED, {"info", "moderate", "critical"}),
     ],
 )
-def test_the_outcome_goes_by_the_least_severity(severity: McpTrustSeverity, failing: set[str]) -> None:
+def test_the_outcome_goes_by_the_least_severity(change: DifferenceKind, failing: set[str]) -> None:
     """A check fails where anything is as severe as asked for, or more."""
-    items = [DriftItem(change=DifferenceKind.TOOL_ADDED, identifier="t")]
-    for name in ("info", "moderate", "critical"):
-        found = check_result(
-            items,
-            server="s",
-            lockfile="l",
-            severities={DifferenceKind.TOOL_ADDED: severity},
-            fail_on=McpTrustSeverity.parse(name),
-        )
-        assert found["failOn"] == name
-        assert found["outcome"] == ("FAIL" if name in failing else "PASS")
-
-
-def test_an_unknown_severity_is_refused() -> None:
-    """The error lists the severities."""
-    with pytest.raises(InputError) as caught:
-        McpTrustSeverity.parse("safe")
-    assert caught.value.code == "unknown_value"
+    items = [DriftItem(change=change, identifier="t")]
+    for severity in McpTrustSeverity:
+        found = check_result(items, server="s", lockfile="l", fail_on=severity)
+        assert found["failOn"] == str(severity)
+        assert found["outcome"] == ("FAIL" if str(severity) in failing else "PASS")
