@@ -64,7 +64,7 @@ def _observed(content: Any, server_id: str) -> ObservedManifest:
 
 
 def mcptrust_report(before: bytes, after: bytes, baseline: str, fail_on: Level) -> Report:
-    """Compare two servers' lists as a v3 check of MCPTrust does.
+    """Compare two states of a server's lists as a v3 check of MCPTrust does.
 
     Args:
         baseline: name of the earlier file.
