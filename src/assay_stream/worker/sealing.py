@@ -29,7 +29,7 @@ from assay_stream.kafka.stage import StageMetrics
 from assay_stream.kafka.topics import topic_names
 from assay_stream.kafka.transport import record_of
 from assay_stream.model.record import Output, Role
-from assay_stream.schemes import dsse
+from assay_stream.schemes import ed25519
 from assay_stream.seal.checkpoint import encode, sealed
 from assay_stream.worker.host import Host, PartitionCounts, run_host
 from assay_stream.worker.metrics import PrometheusStage
@@ -58,7 +58,7 @@ class SealPlan:
     """
 
     key: Ed25519PrivateKey
-    trusted: dsse.Keys
+    trusted: ed25519.Keys
     every_records: int
     every_s: float
     log_name: str
@@ -259,7 +259,7 @@ class Sealer:
             await close_ranges(parts)
             raise
         self._ranges = parts
-        _log.info("sealing", partitions=self._partitions, key_id=dsse.key_id(self._plan.key.public_key()))
+        _log.info("sealing", partitions=self._partitions, key_id=ed25519.key_id(self._plan.key.public_key()))
 
     async def _go_on(self, consumer: Consumer, parts: dict[int, OpenRange]) -> None:
         """Go to the first record of each partition that is not sealed."""

@@ -18,7 +18,7 @@ from assay_stream.errors import ConfigurationError, InputError, IntegrityError, 
 from assay_stream.kafka.fetched_records import FetchedRecord
 from assay_stream.kafka.group_protocol import GroupMember
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.schemes import dsse
+from assay_stream.schemes import ed25519
 from assay_stream.seal.checkpoint import decode
 from assay_stream.worker import open_ranges, sealing
 from assay_stream.worker.sealing import Sealer, SealPlan
@@ -145,7 +145,7 @@ async def seal(
     monkeypatch: pytest.MonkeyPatch,
     *,
     key: Ed25519PrivateKey = KEY,
-    trusted: dsse.Keys = KEYS,
+    trusted: ed25519.Keys = KEYS,
     every_records: int = 3,
 ) -> None:
     """Seal what the log holds."""
@@ -185,7 +185,7 @@ async def test_the_next_run_goes_on_where_the_last_ended(monkeypatch: pytest.Mon
 async def test_a_new_key_continues_a_chain_that_it_is_told_to_trust(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without being told it ends, and writes nothing."""
     log = Log(some_records(0, 1), checkpoints_of(some_records(0)))
-    own = dsse.keys_of([OTHER_KEY.public_key()])
+    own = ed25519.keys_of([OTHER_KEY.public_key()])
     with pytest.raises(InputError, match=r"checkpoint_not_continued.*seal_key_unknown.*--also-trust"):
         await seal(log, monkeypatch, key=OTHER_KEY, trusted=own)
     assert len(log.values) == 1
