@@ -23,7 +23,6 @@ from assay_stream import __version__
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, IntegrityError, OperatingError
 from assay_stream.kafka.connection import Clients, Consumer, KafkaClients
-from assay_stream.kafka.group_protocol import GroupMember
 from assay_stream.kafka.refusals import explained
 from assay_stream.kafka.stage import StageMetrics
 from assay_stream.kafka.topics import topic_names
@@ -237,7 +236,7 @@ class Sealer:
         writing_s = time.monotonic()
         gathered = part.writer.gather()
         gathered.add([output])
-        await part.writer.write(gathered, sealed_to, GroupMember(self._group_id))
+        await part.writer.write(gathered, sealed_to, self._group_id)
         self._metrics.transaction(time.monotonic() - writing_s)
         self._metrics.batch(len(part.leaves), {output.label: 1}, seconds=time.monotonic() - started_s)
         part.before, part.leaves = checkpoint, []

@@ -16,7 +16,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from assay_stream.config import load_settings
 from assay_stream.errors import ConfigurationError, InputError, IntegrityError, OperatingError
 from assay_stream.kafka.fetched_records import FetchedRecord
-from assay_stream.kafka.group_protocol import GroupMember
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.schemes import ed25519
 from assay_stream.seal.checkpoint import decode
@@ -102,12 +101,12 @@ class Log:
         """What takes the outputs."""
         return Kept()
 
-    async def write(self, gathered: Kept, offsets: Mapping[TopicPartition, int], group: GroupMember) -> None:
+    async def write(self, gathered: Kept, offsets: Mapping[TopicPartition, int], group_id: str) -> None:
         """Keep it, or fail."""
         if self.errors:
             raise self.errors.pop(0)
         [output] = gathered.outputs
-        assert (output.role, output.partition, group.group_id) == (Role.CHECKPOINTS, 0, "assay-stream-seal")
+        assert (output.role, output.partition, group_id) == (Role.CHECKPOINTS, 0, "assay-stream-seal")
         assert output.value is not None
         self.values.append(output.value)
         self.committed.append(offsets[HOME])
