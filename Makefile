@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # Tests and benches start many processes: none of them should have to compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup debian demo run test check lint types layers unit native coverage integration gateways chaos chaos-short audit lock confusables sbom fuzz bench bench-store bench-peers ratio-gate bench-replay bench-latency bench-curves bench-fleet bench-all bench-docs alert-quality alert-quality-docs train-scorer benign-releases schemas docs samples screenshots clean
+.PHONY: help setup debian demo run test check lint types layers size unit native coverage integration gateways chaos chaos-short audit lock confusables sbom fuzz bench bench-store bench-peers ratio-gate bench-replay bench-latency bench-curves bench-fleet bench-all bench-docs alert-quality alert-quality-docs train-scorer benign-releases schemas docs samples screenshots clean
 
 help: ## Show this help.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -42,7 +42,7 @@ run: $(VENV)/.ready ## The same, and keep Kafka, the worker and a console runnin
 
 test: check unit integration ## Set everything up, run the whole test suite.
 
-check: lint types layers ## Style, types and layers.
+check: lint types layers size ## Style, types, layers and budgets of lines.
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .
@@ -53,6 +53,9 @@ types: $(VENV)/.ready
 
 layers: $(VENV)/.ready
 	$(BIN)/lint-imports
+
+size: $(VENV)/.ready ## Lines of each package beside its budget (deploy/size.toml).
+	$(BIN)/python deploy/size.py
 
 unit: $(VENV)/.native ## Tests that need no broker and no server.
 	$(BIN)/python -m pytest -q -n logical --dist worksteal --durations=15 -m "not kafka and not servers"

@@ -193,7 +193,7 @@ def run(keep: bool, record: Path | None) -> int:
             where_next(STORE)
             return 0
         pages = f"http://127.0.0.1:{free_port(CONSOLE_PORT)}/"
-        with step("start the console and the process that fills its store"):
+        with step("start the console, which fills its store"):
             listen = ("--listen", pages.removeprefix("http://").rstrip("/"))
             command = ("console", "--fill", "--store", str(STORE), *listen)
             shown = stack.enter_context(running("console", *command, env=env, ready=f"{pages}health"))

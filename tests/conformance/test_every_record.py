@@ -30,7 +30,7 @@ from assay_stream.model.schemas.documents import FACT_KEY, OUTPUTS, SUFFIX
 from assay_stream.registry.ledger import progress
 from assay_stream.seal.checkpoint import encode
 from tests.golden.histories import History
-from tests.golden.stages import records_of
+from tests.golden.outputs import records_of
 from tests.support.agents import a_set
 from tests.support.controls import a_control
 from tests.support.events import record_of

@@ -1,139 +1,124 @@
-"""What the command line makes of an archive: every output under a name of its own.
+"""What replay and the stages make of a random history: every output, so that a change of any byte shows.
 
-Nothing but commands and files is used, so that the same outputs can be made with any version.
+python -m tests.golden.outputs                     # write the digests that test_histories.py compares with
+python -m tests.golden.outputs FOLDER FIRST END    # write the outputs themselves: diff -r two checkouts' folders
 """
 
 from __future__ import annotations
 
-import contextlib
+import base64
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+import sys
+from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import orjson
-import pyarrow.parquet
 
-from tests.golden.changes import as_today
-from tests.support.command import run_command
+from assay_stream import engine
+from assay_stream.engine import EngineState
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.replay.run import replay
+from tests.golden.histories import History
 
-Outputs = dict[str, bytes]
-LATER = "2027-06-01T00:00:00Z"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scenario:
-    """An archive, and how it is looked at.
-
-    Args:
-        name: of its folder.
-        arguments: options of every replay.
-        env: settings.
-        servers: of which reports are made.
-        exports: whether alerts and evidence are exported.
-        variants: further replays, by name: options and settings.
-    """
-
-    name: str
-    arguments: tuple[str, ...] = ()
-    env: dict[str, str] = field(default_factory=dict)
-    servers: tuple[str, ...] = ()
-    exports: bool = True
-    variants: dict[str, tuple[tuple[str, ...], dict[str, str]]] = field(default_factory=dict)
+DIGESTS = Path(__file__).parents[1] / "data" / "golden" / "digests.json"
+HISTORIES = range(60)
+"""Seeds of the histories whose digests are kept."""
+_DIGEST_CHARS = 16
+_STEPS = 40
+_PRODUCER = Producer(version="golden")
 
 
-def replayed(
-    archive: Path, arguments: Sequence[str] = (), env: dict[str, str] | None = None, *, prefix: str = "replay"
-) -> Outputs:
-    """What a replay writes and prints; the working folder gets its results.
-
-    Args:
-        archive: the input.
-        arguments: further options.
-        env: settings.
-        prefix: folder of the results.
-    """
-    command = ("replay", "--input", archive.name, "--output", prefix, *arguments)
-    outputs = {f"{prefix}/summary.json": printed(*command, env=env)}
-    assert Path(prefix).is_dir(), f"{archive.name}: {command} failed"
-    for path in sorted(Path(prefix).iterdir()):
-        outputs[f"{prefix}/{path.name}"] = path.read_bytes()
-    return outputs
+def outputs_of(seed: int) -> dict[str, bytes]:
+    """The outputs of one history by name: of a replay, and of stages that get each record as it was published."""
+    history = History(seed, _STEPS)
+    records, partitions = list(records_of(history.content())), history.archive.partitions
+    lines: dict[str, list[bytes]] = {}
+    for output in replay(records, producer=_PRODUCER, snapshot_partitions=partitions):
+        lines.setdefault(f"replay/{output.role.value}", []).append(_line(output))
+    for output in _staged(records, partitions):
+        lines.setdefault(f"stages/{output.role.value}", []).append(_line(output))
+    return {"archive": history.content()} | {name: b"".join(written) for name, written in lines.items()}
 
 
-def reported(scenario: Scenario, archive: Path) -> Iterator[tuple[str, bytes]]:
-    """Every report and export of a replay whose results stand in the folder ``replay``."""
-    recorded = ("--evidence", "replay/evidence.ndjson", "--input", archive.name)
-    partitions = scenario.arguments if "--snapshot-partitions" in scenario.arguments else ()
-    alerts = ("--input", "replay/alerts.ndjson")
-    yield (
-        "compare.json",
-        printed(
-            "compare", *recorded, "--alerts", "replay/alerts.ndjson", *partitions, "--format", "json", env=scenario.env
-        ),
+def digests_of(seed: int) -> dict[str, str]:
+    """The beginning of each output's SHA-256."""
+    return {name: sha256(content).hexdigest()[:_DIGEST_CHARS] for name, content in sorted(outputs_of(seed).items())}
+
+
+def records_of(lines: bytes) -> Iterator[Record]:
+    """The records of record lines."""
+    for content in map(orjson.loads, lines.splitlines()):
+        yield Record(
+            role=Role(content["role"]),
+            origin=Origin(**content["origin"]),
+            key=_bytes(content, "key"),
+            value=_bytes(content, "value"),
+            headers=tuple((name, value.encode()) for name, value in content["headers"]),
+            timestamp_ms=content["timestamp_ms"],
+            set_aside=content.get("set_aside", False),
+        )
+
+
+def _staged(records: list[Record], partitions: int) -> Iterator[Output]:
+    """Yield what a registry for each partition, a join and the alerts write, record by record."""
+    registries = [EngineState(producer=_PRODUCER, snapshot_partitions=partitions) for _ in range(partitions)]
+    join, alerts = (EngineState(producer=_PRODUCER, snapshot_partitions=partitions) for _ in range(2))
+    count = 0
+    for record in records:
+        state = join if record.role is Role.CALLS else registries[record.origin.partition]
+        for output in engine.process(state, record):
+            yield output
+            count += 1
+            if output.role is Role.BINDINGS:
+                engine.process(join, _read_back(output, count, partition=output.partition or 0))
+            elif output.role is Role.FINDINGS:
+                yield from engine.process(alerts, _read_back(output, count, partition=0))
+
+
+def _bytes(content: dict[str, Any], name: str) -> bytes | None:
+    if f"{name}_base64" in content:
+        return base64.b64decode(content[f"{name}_base64"])
+    return None if content[name] is None else content[name].encode()
+
+
+def _read_back(output: Output, offset: int, *, partition: int) -> Record:
+    return Record(
+        role=output.role,
+        origin=Origin(topic="golden", partition=partition, offset=offset),
+        key=output.key,
+        value=output.value,
+        headers=output.headers,
+        timestamp_ms=output.timestamp_ms,
     )
-    yield "verify.json", printed("verify", *recorded, "--all", "--format", "json", env=scenario.env)
-    yield "alerts-now.json", printed("alerts", "list", "--status", "all", "--format", "json", *alerts)
-    if scenario.exports:
-        for form in ("ocsf", "ecs", "cef", "sarif", "jsonl"):
-            yield f"alerts.{form}", printed("alerts", "export", "--format", form, *alerts)
-        yield from _exports()
-    inputs = ("--input", archive.name, "--format", "json")
-    for number, server in enumerate(scenario.servers):
-        yield f"asof-{number}.json", printed("asof", "--server-id", server, "--at", LATER, *inputs)
-        yield f"timeline-{number}.json", printed("timeline", "--server-id", server, *inputs)
-    evidence = Path("replay/evidence.ndjson").read_bytes().splitlines()
-    for number, line in enumerate(evidence[:: len(evidence) // 2 + 1]):
-        call = orjson.loads(line)["data"]["tool_call_id"]
-        yield f"trace-{number}.json", printed("trace", "--tool-call-id", call, *inputs)
 
 
-def _exports() -> Iterator[tuple[str, bytes]]:
-    if Path("replay/evidence.ndjson").stat().st_size:
-        told = printed("export", "assay-bundle", "--input", "replay", "--output", "bundle.tar.gz")
-        yield "bundle.json", told
-        yield "bundle.tar.gz", Path("bundle.tar.gz").read_bytes()
-        yield "bundle-verify.json", printed("bundle", "verify", "bundle.tar.gz")
-    for ending in ("csv", "jsonl"):
-        printed("export", "timesketch", "--input", "replay", "--output", f"timesketch.{ending}")
-        yield f"timesketch.{ending}", Path(f"timesketch.{ending}").read_bytes()
-    printed("export", "parquet", "--input", "replay", "--output", "parquet")
-    for path in sorted(Path("parquet").iterdir()):
-        yield f"parquet/{path.stem}.ndjson", _columns(path)
+def _line(output: Output) -> bytes:
+    parts = (
+        orjson.dumps(output.partition),
+        orjson.dumps(output.timestamp_ms),
+        repr(output.key).encode(),
+        repr(output.headers).encode(),
+        repr(output.value).encode() if output.value is None else output.value,
+    )
+    return b" ".join(parts) + b"\n"
 
 
-def _columns(path: Path) -> bytes:
-    """A Parquet file's schema and rows: its bytes depend on the library's version."""
-    table = pyarrow.parquet.read_table(path)
-    schema = [[name, str(kind)] for name, kind in zip(table.schema.names, table.schema.types, strict=True)]
-    rows = [json.dumps(schema).encode(), *(orjson.dumps(row, default=str) for row in table.to_pylist())]
-    return b"".join(row + b"\n" for row in rows)
+def main() -> None:
+    """Write digests, or the outputs of some seeds."""
+    if len(sys.argv) == 1:
+        digests = {str(seed): digests_of(seed) for seed in HISTORIES}
+        DIGESTS.write_text(json.dumps(digests, indent=1, sort_keys=True) + "\n")
+        return
+    folder, first, end = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    for seed in range(first, end):
+        for name, content in outputs_of(seed).items():
+            path = folder / str(seed) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
 
 
-def printed(*arguments: str, env: dict[str, str] | None = None) -> bytes:
-    """Standard output and JSON on standard error, followed by the exit code where it is not 0."""
-    done = run_command(*arguments, stdin=b"", **(env or {}))
-    notes = b"".join(line for line in done.stderr.splitlines(keepends=True) if line.startswith(b"{"))
-    return done.stdout + notes + (f"exit code {done.returncode}\n".encode() if done.returncode else b"")
-
-
-def all_outputs(scenario: Scenario, archive: bytes, folder: Path, recorded: Outputs | None = None) -> Outputs:
-    """Every output of a scenario.
-
-    Args:
-        scenario: what to do.
-        archive: the bytes of its archive.
-        folder: an empty folder to work in.
-        recorded: results that are reported on in place of those just replayed.
-    """
-    with contextlib.chdir(folder):
-        path = Path("input.ndjson")
-        path.write_bytes(archive)
-        outputs = replayed(path, scenario.arguments, scenario.env)
-        for name, (arguments, env) in scenario.variants.items():
-            outputs |= replayed(path, arguments, env, prefix=name)
-        for name, content in (recorded or {}).items():
-            if name.startswith("replay/") and not name.endswith("summary.json"):
-                Path(name).write_bytes(as_today(name, content))
-        outputs |= dict(reported(scenario, path))
-    return outputs
+if __name__ == "__main__":
+    main()

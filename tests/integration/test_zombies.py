@@ -60,7 +60,7 @@ async def dies_in_a_transaction(deployment: Deployment) -> None:
         partition_assignment_strategy=(StickyAssignor(list),),
     )
     consumer.subscribe([calls])
-    producers = [clients.group_producer(f"{group}-{partition}") for partition in range(partitions)]
+    producers = [clients.producer(f"{group}-{partition}") for partition in range(partitions)]
     await consumer.start()
     try:
         async with asyncio.timeout(10):
@@ -68,8 +68,8 @@ async def dies_in_a_transaction(deployment: Deployment) -> None:
                 await consumer.getmany(timeout_ms=100)
         for producer in producers:
             await producer.start()
-        await producers[-1]._add_group(group)
-        await producers[-1]._commit_offsets({TopicPartition(calls, 0): (1_000, "")}, consumer.member())
+        await producers[0].begin_transaction()
+        await producers[0].send_offsets_to_transaction({TopicPartition(calls, 0): (1_000, "")}, group)
     finally:
         for producer in producers:
             await producer.stop()
@@ -77,7 +77,7 @@ async def dies_in_a_transaction(deployment: Deployment) -> None:
 
 
 async def test_a_worker_that_wakes_need_not_wait_for_the_transaction_of_a_dead_one(deployment: Deployment) -> None:
-    """The other had its partitions meanwhile, and died with the offsets of one in a transaction of another's id."""
+    """The other had its partitions meanwhile, and died with the offsets of one in an open transaction."""
     role, key, value = a_listing(0, 0, 0, 1, START)
     await deployment.send(role, [(key, value)])
     calls = [a_call_by(0, 0, number, START + timedelta(seconds=1), None)[2] for number in range(80)]

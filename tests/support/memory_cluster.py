@@ -22,7 +22,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from aiokafka import ConsumerRebalanceListener, TopicPartition
-from aiokafka.errors import IllegalGenerationError, IllegalStateError, ProducerFenced
+from aiokafka.errors import IllegalStateError, ProducerFenced
 from aiokafka.structs import OffsetAndTimestamp
 
 from assay_stream.kafka.fetched_records import FetchedRecord
@@ -73,10 +73,6 @@ class MemoryCluster:
     def producer(self, transactional_id: str) -> Any:
         """Return a transactional producer, not started."""
         return MemoryProducer(self, transactional_id)
-
-    def group_producer(self, transactional_id: str) -> Any:
-        """Return one that commits offsets as a member of their group, not started."""
-        return MemoryGroupProducer(self, transactional_id)
 
     def append(
         self, topic: str, partition: int, key: bytes | None, value: bytes | None, *, headers: Headers = ()
@@ -219,30 +215,6 @@ class MemoryProducer:
         if self._id not in self._cluster._open:
             raise IllegalStateError("no transaction is open")
         return self._cluster._open[self._id]
-
-
-class MemoryGroupProducer(MemoryProducer):
-    """A producer whose offsets are refused where its group has gone on without the member that commits them."""
-
-    async def write(
-        self,
-        batches: Mapping[tuple[str, int], Sequence[_Builder]],
-        offsets: Mapping[TopicPartition, tuple[int, str]],
-        member: GroupMember,
-    ) -> None:
-        """Write batches and offsets in one transaction."""
-        await self.begin_transaction()
-        for (topic, partition), builders in batches.items():
-            for builder in builders:
-                await self.send_batch(builder, topic, partition=partition)
-        if member.generation != self._cluster._groups[member.group_id].generation:
-            raise IllegalGenerationError
-        await self.send_offsets_to_transaction(offsets, member.group_id)
-        await self.commit_transaction()
-
-    async def abort(self) -> None:
-        """End what an error has left open."""
-        await self.abort_transaction()
 
 
 class _Group:

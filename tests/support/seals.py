@@ -11,14 +11,15 @@ from assay_stream.files.record_line import record_line
 from assay_stream.files.seal_files import LogName
 from assay_stream.model.checkpoint import Checkpoint
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.schemes import dsse
+from assay_stream.schemes import ed25519
 from assay_stream.seal.check import Report, check
 from assay_stream.seal.checkpoint import Sealed, encode, leaf_of, sealed
 
 TOPIC = "assay.tool.decision"
+LOG_NAME = "example.com/test"
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 OTHER_KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
-KEYS = dsse.keys_of([KEY.public_key()])
+KEYS = ed25519.keys_of([KEY.public_key()])
 
 
 def a_record(offset: int) -> Record:
@@ -39,7 +40,7 @@ def some_records(*offsets: int) -> list[Record]:
 
 
 def checkpoints_of(
-    *ranges: list[Record], keys: list[Ed25519PrivateKey] | None = None, topic: str = TOPIC, log_name: str | None = None
+    *ranges: list[Record], keys: list[Ed25519PrivateKey] | None = None, topic: str = TOPIC, log_name: str = LOG_NAME
 ) -> list[bytes]:
     """The checkpoint records of some ranges that follow one another."""
     before: Checkpoint | None = None
@@ -53,6 +54,8 @@ def checkpoints_of(
             sealed_at="2026-03-01T10:00:00Z",
             key=(keys or [KEY] * len(ranges))[number],
             software="test",
+            partitions=1,
+            siblings=(),
             log_name=log_name,
         )
         before = made.checkpoint
@@ -60,7 +63,7 @@ def checkpoints_of(
     return values
 
 
-def checked(values: list[bytes], records: list[Record], *, keys: dsse.Keys = KEYS, log_start: int = 0) -> Report:
+def checked(values: list[bytes], records: list[Record], *, keys: ed25519.Keys = KEYS, log_start: int = 0) -> Report:
     """What a check finds."""
     report = Report(topic=TOPIC, partition=0)
     check(report, list(enumerate(values)), records, keys, log_start=log_start)
@@ -84,9 +87,9 @@ def checkpoint_records(
 
 def write_keys(folder: Path, name: str = "seal", key: Ed25519PrivateKey = KEY) -> None:
     """The files of a key pair."""
-    (folder / f"{name}.pem").write_bytes(dsse.private_pem(key))
+    (folder / f"{name}.pem").write_bytes(ed25519.private_pem(key))
     (folder / f"{name}.pem").chmod(0o600)
-    (folder / f"{name}.pub.pem").write_bytes(dsse.public_pem(key.public_key()))
+    (folder / f"{name}.pub.pem").write_bytes(ed25519.public_pem(key.public_key()))
 
 
 class Fleet:
@@ -109,8 +112,8 @@ class Fleet:
             value = b"%d/%d%s" % (partition, offset, self.salt)
             log.append(Record(Role.EVIDENCE, Origin(TOPIC, partition, offset), b"s", value, (), offset))
 
-    def seal(self, partition: int, *, alone: bool = False) -> None:
-        """Seal what is not sealed of a partition; ``alone`` as earlier sealers did, saying nothing of others."""
+    def seal(self, partition: int) -> None:
+        """Seal what is not sealed of a partition."""
         chain = self.chains[partition]
         before = chain[-1].checkpoint if chain else None
         first = 0 if before is None else before.last_offset + 1
@@ -125,7 +128,8 @@ class Fleet:
             sealed_at="2026-03-01T10:00:00Z",
             key=KEY,
             software="test",
-            partitions=None if alone else len(self.records),
+            partitions=len(self.records),
+            log_name=LOG_NAME,
             siblings=[
                 other[-1].checkpoint.head for number, other in enumerate(self.chains) if other and number != partition
             ],

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
 import sys
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
@@ -14,7 +15,7 @@ from urllib.parse import urlsplit
 import structlog
 import typer
 
-from assay_stream.cli.console_filling import FillingReport, run_filled
+from assay_stream.cli.console_filling import StoreFillingThread
 from assay_stream.cli.console_users import user_app
 from assay_stream.cli.options import Bootstrap
 from assay_stream.cli.shared import InertFormatter, say
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _EXTRA = "console"
-_NOT_HANDED_ON = frozenset({"store", "fill", "filling_fd", "bootstrap_servers"})
 
 
 console_app = typer.Typer(invoke_without_command=True)
@@ -61,13 +61,10 @@ def console(
     decide: Annotated[
         bool, typer.Option("--decide", help="Let operators decide; publishes to Kafka. Needs --identity.")
     ] = False,
-    fill: Annotated[
-        bool, typer.Option("--fill", help="Also run `store run`, in a process beside it that is restarted if it ends.")
-    ] = False,
+    fill: Annotated[bool, typer.Option("--fill", help="Also fill the store from Kafka, as `store run` does.")] = False,
     web_port: Annotated[
         int | None, typer.Option(min=0, max=65_535, help="Serve /healthz, /readyz and /metrics on this port.")
     ] = None,
-    filling_fd: Annotated[int | None, typer.Option(hidden=True)] = None,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
     """Serve web pages over a store until told to stop: alerts with diffs, servers, tools, evidence, digests.
@@ -88,12 +85,7 @@ def console(
     hosts = frozenset(name.lower() for name in [*(allow_host or ()), *_own_host(known)])
     listener = Listener(host=host, port=port, tls=tls, hosts=hosts)
     _check(listener, known, behind_login=behind_login, decide=decide)
-    if fill:
-        brokers = [] if bootstrap_servers is None else ["--bootstrap-servers", bootstrap_servers]
-        filler = ["store", "run", "--store", str(folder), *brokers]
-        arguments = ["console", "--store", str(folder), *_given(context), *(brokers if decide else [])]
-        raise typer.Exit(asyncio.run(run_filled(arguments, filler, decide=decide)))
-    settings = command_settings(bootstrap_servers=bootstrap_servers) if decide else None
+    settings = command_settings(bootstrap_servers=bootstrap_servers) if decide or fill else None
     hosted = None if web_port is None else load_settings()
     if hosted is None:
         handler = logging.StreamHandler(sys.stderr)
@@ -102,7 +94,9 @@ def console(
         logging.getLogger("assay_stream.console").setLevel(logging.INFO)  # who signs in
     else:
         configure_logs(hosted)
-    asyncio.run(_run(folder, listener, known, settings, hosted, web_port, filling_fd))
+    deciding = settings if decide else None
+    with StoreFillingThread(settings, folder, _tell(hosted)) if fill and settings else nullcontext() as filling:
+        asyncio.run(_run(folder, listener, known, deciding, hosted, web_port, filling))
 
 
 async def _run(
@@ -112,14 +106,13 @@ async def _run(
     settings: Settings | None,
     hosted: Settings | None,
     web_port: int | None,
-    filling_fd: int | None,
+    filling: StoreFillingThread | None,
 ) -> None:
     """Serve until told to stop.
 
     Args:
         settings: of Kafka, where operators decide.
         hosted: of logs and of the port for operators of this process, where it has one.
-        filling_fd: pipe over which it is told about the process that fills the store.
     """
     with needing_extra(_EXTRA):
         from assay_stream.console.opening import now_us, open_door
@@ -133,17 +126,18 @@ async def _run(
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    filling = FillingReport(stop.set)
-    if filling_fd is not None:
-        await loop.connect_read_pipe(lambda: filling, os.fdopen(filling_fd, "rb"))
     door = None if identity is None else open_door(identity, decides=settings is not None, is_tls=bool(listener.tls))
     publish = None if settings is None else KafkaPublish(settings)
     metrics = process_metrics(load_settings().producer() if hosted is None else hosted.producer())
     reader = StoreReader(folder)
     posting = None if publish is None else Posting(reader, metrics.counting(publish), clock=now_us)
     mode = "read-only" if settings is None else "operators decide"
+
+    def filling_problem() -> str | None:
+        return None if filling is None else filling.problem
+
     service = ConsoleService(
-        reader, listener, door=door, posting=posting, filling=lambda: filling.text, note=metrics.answered
+        reader, listener, door=door, posting=posting, filling=filling_problem, note=metrics.answered
     )
 
     def started(port: int) -> None:
@@ -156,7 +150,7 @@ async def _run(
     async def watched() -> None:
         if hosted is None or web_port is None:
             return
-        is_filled = None if filling_fd is None else lambda: filling.text is None
+        is_filled = None if filling is None else lambda: filling_problem() is None
         watch = ConsoleWatch(reader, metrics, streams=lambda: service.streams, is_filled=is_filled)
         pages = Listener(host=hosted.web_host, port=web_port)
         await serve(watch.application(), pages, HTTP_LIMITS, _log_port, stop)
@@ -177,20 +171,12 @@ async def _run(
         _log.info("console_ended")
 
 
+def _tell(hosted: Settings | None) -> Callable[[str], object]:
+    return say if hosted is None else _log.error
+
+
 def _log_port(port: int) -> None:
     _log.info("serving_metrics", port=port)
-
-
-def _given(context: typer.Context) -> list[str]:
-    """Return the options of this command line that are the console's own."""
-    arguments = []
-    for parameter in context.command.params:
-        value = context.params.get(parameter.name or "")
-        if parameter.name in _NOT_HANDED_ON or value is None or value is False:
-            continue
-        for each in value if isinstance(value, (list, tuple)) else [value]:
-            arguments += [parameter.opts[0]] if each is True else [parameter.opts[0], str(each)]
-    return arguments
 
 
 def _own_host(identity: Identity | None) -> list[str]:

@@ -30,7 +30,6 @@ from assay_stream.seal.proof import (
     consistency,
     inclusion,
     last_of,
-    note_of,
 )
 
 Partition = Annotated[int, typer.Option(min=0, help="The evidence partition.")]
@@ -54,7 +53,7 @@ def prove(
         ),
     ] = None,
     target: Annotated[
-        ProofFormat, typer.Option("--format", help="Form of an inclusion proof: JSON (DSSE) or C2SP tlog-proof.")
+        ProofFormat, typer.Option("--format", help="Form of an inclusion proof: JSON or C2SP tlog-proof.")
     ] = "json",
     checkpoints: Checkpoints = None,
     bootstrap_servers: Bootstrap = None,
@@ -113,7 +112,7 @@ def checkpoint(
 ) -> None:
     """Print the last checkpoint of a partition as a signed note (C2SP tlog-checkpoint)."""
     with _chain(checkpoints, bootstrap_servers, partition, key) as chain:
-        typer.echo(note_of(last_of(chain)), nl=False)
+        typer.echo(last_of(chain).note, nl=False)
 
 
 def vkey(

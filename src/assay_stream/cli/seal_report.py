@@ -40,7 +40,6 @@ def as_json(outcome: SealOutcome, reports: list[Report], files: list[FileLogs]) 
                 "sealed_to": report.sealed_to,
                 "sealed_size": report.tree_size,
                 "root": str(report.roots[report.tree_size]) if report.tree_size else None,
-                "commits_to_siblings": report.partitions is not None,
                 "verified": report.verified,
                 "expired": report.expired,
                 "unsealed": report.unsealed,
@@ -73,8 +72,6 @@ def print_table(outcome: SealOutcome, reports: list[Report], files: list[FileLog
             typer.echo(f"{fault.kind:<10} {_name(report)} {_place(fault)}")
         if report.faults_count > len(report.faults):
             typer.echo(f"and {report.faults_count - len(report.faults)} more in {_name(report)}")
-        if report.checkpoints and report.partitions is None:
-            typer.echo(f"alone      {_name(report)} does not commit to siblings: they miss nothing that it loses")
     for logs in files:
         for line in logs.bad_lines:
             typer.echo(f"unreadable {visible(line.file)} line {line.line}")

@@ -12,7 +12,7 @@ from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError, needing_extra
 from assay_stream.files.seal_keys import read_private_key, read_public_keys
 from assay_stream.model.checkpoint import RANGE_RECORDS_MAX
-from assay_stream.schemes import dsse
+from assay_stream.schemes import ed25519
 from assay_stream.schemes.tlog import is_key_name
 
 DEFAULT_LOG_NAME = "assay-stream"
@@ -69,7 +69,7 @@ def seal(
         raise ConfigurationError("bad_option", "--log-name must not be empty, nor contain white space or a plus")
     settings = load_settings(bootstrap_servers=bootstrap_servers)
     private = read_private_key(key, _password(settings))
-    trusted = read_public_keys(also_trust or ()) | dsse.keys_of([private.public_key()])
+    trusted = read_public_keys(also_trust or ()) | ed25519.keys_of([private.public_key()])
     with needing_extra("worker"):
         from assay_stream.worker.sealing import SealPlan, run_sealer
     plan = SealPlan(
@@ -89,10 +89,10 @@ def keygen(
     password = _password(load_settings())
     key = Ed25519PrivateKey.generate()
     write_key_files(
-        (out, dsse.private_pem(key, password.encode() if password else None)),
-        (out.with_suffix(".pub.pem"), dsse.public_pem(key.public_key())),
+        (out, ed25519.private_pem(key, password.encode() if password else None)),
+        (out.with_suffix(".pub.pem"), ed25519.public_pem(key.public_key())),
     )
-    typer.echo(dsse.key_id(key.public_key()))
+    typer.echo(ed25519.key_id(key.public_key()))
 
 
 def _password(settings: Settings) -> str | None:

@@ -17,7 +17,6 @@ from assay_stream.files.archive import lines_of, read_lines
 from assay_stream.files.compressed import opened
 from assay_stream.limits.files import BUNDLE_LIMITS
 from assay_stream.model import cloudevents
-from assay_stream.model.old_names import renamed_alert
 from assay_stream.model.record import Role
 from assay_stream.replay.selection import OffsetRange
 from assay_stream.schemes.assay.bundle import check_event, decode_limits
@@ -186,14 +185,12 @@ def _item(raw: bytes, kind: Dataset | None) -> ExportRecord:
         if raw.count(b"{") + raw.count(b"[") > _EVIDENCE_LIMITS.depth_max or len(raw) >= BUNDLE_LIMITS.line_bytes_max:
             # Again within the bounds of bundles, so that what is accepted here can be exported as one.
             decode_json(raw, limits=_EVIDENCE_LIMITS)
-    content = renamed_alert(content) if found is Dataset.ALERTS else content
     return ExportRecord(found, _PLACES[found](content), raw, content)
 
 
 def item_again(kind: Dataset, raw: bytes) -> ExportRecord:
     """Return a record that ``items`` gave before, from its bytes and without checking it again."""
     content = orjson.loads(raw)
-    content = renamed_alert(content) if kind is Dataset.ALERTS else content
     return ExportRecord(kind, _PLACES[kind](content), raw, content)
 
 

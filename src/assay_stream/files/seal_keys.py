@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from assay_stream.errors import InputError
 from assay_stream.files.failures import reading
-from assay_stream.schemes import dsse
+from assay_stream.schemes import ed25519
 
 _KEY_BYTES_MAX = 16_384
 _SHARED = stat.S_IWGRP | stat.S_IRWXO
@@ -21,7 +21,7 @@ def read_private_key(path: Path, password: str | None) -> Ed25519PrivateKey:
     """Return the private key in a PEM file that only its owner can write, and only its owner and group can read.
 
     Raises:
-        InputError: ``seal_key_missing``, ``unreadable_file``, ``seal_key_exposed``; as ``dsse.load_private_key``,
+        InputError: ``seal_key_missing``, ``unreadable_file``, ``seal_key_exposed``; as ``ed25519.load_private_key``,
             with the path in the message.
     """
     pem = _read(path, "the public key of the old one with --also-trust continues its chain under a new one")
@@ -29,21 +29,21 @@ def read_private_key(path: Path, password: str | None) -> Ed25519PrivateKey:
         raise InputError(
             "seal_key_exposed", f"others can read or write {path}: chmod 600, and treat the key as known to them"
         )
-    return _loaded(path, partial(dsse.load_private_key, pem, password.encode() if password else None))
+    return _loaded(path, partial(ed25519.load_private_key, pem, password.encode() if password else None))
 
 
 def read_public_keys(paths: Iterable[Path]) -> dict[str, Ed25519PublicKey]:
     """Return the public keys in PEM files by their ids.
 
     Raises:
-        InputError: ``seal_key_missing``, ``unreadable_file``; as ``dsse.load_public_key``, with the path in the
+        InputError: ``seal_key_missing``, ``unreadable_file``; as ``ed25519.load_public_key``, with the path in the
             message.
     """
     keys = []
     for path in paths:
         pem = _read(path, "whoever holds the private key can derive it again")
-        keys.append(_loaded(path, partial(dsse.load_public_key, pem)))
-    return dsse.keys_of(keys)
+        keys.append(_loaded(path, partial(ed25519.load_public_key, pem)))
+    return ed25519.keys_of(keys)
 
 
 def _loaded(path: Path, load: Callable[[], _Key]) -> _Key:

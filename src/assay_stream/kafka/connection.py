@@ -12,7 +12,6 @@ from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError,
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.kafka.fetched_records import give_fetched_records
-from assay_stream.kafka.group_producer import GroupProducer
 from assay_stream.kafka.group_protocol import UNSTABLE_OFFSET_COMMIT, GroupMember, StableOffsetFetch
 from assay_stream.kafka.refusals import why_refused
 from assay_stream.limits.core import DEFAULT_LIMITS
@@ -131,9 +130,9 @@ class Consumer(AIOKafkaConsumer):  # type: ignore[misc]
     """A consumer that also knows what aiokafka keeps to itself: committed metadata, and its membership."""
 
     def member(self) -> GroupMember:
-        """Return what commits are to be checked by; of a past generation once the group has expelled this member."""
+        """Return its place in the group; of a past generation once the group has expelled it."""
         group = self._coordinator
-        return GroupMember(group.group_id, group.generation, group.member_id, group._group_instance_id)
+        return GroupMember(group.group_id, group.generation, group.member_id)
 
     async def committed_with_metadata(
         self, partitions: Iterable[TopicPartition]
@@ -178,9 +177,6 @@ class Clients(Protocol):
     def producer(self, transactional_id: str) -> AIOKafkaProducer:
         """Return a transactional producer."""
 
-    def group_producer(self, transactional_id: str) -> GroupProducer:
-        """Return one that commits offsets as a member of their group."""
-
 
 class KafkaClients:
     """Makes clients of the brokers that the settings name."""
@@ -207,10 +203,6 @@ class KafkaClients:
             linger_ms=0,
             retry_backoff_ms=_BACKOFF_MS,
         )
-
-    def group_producer(self, transactional_id: str) -> GroupProducer:
-        """Return a producer, not started, that commits offsets as a member of their group."""
-        return GroupProducer(self.producer(transactional_id), transactional_id)
 
 
 def reading_consumer(settings: Settings, *, isolation_level: str = "read_committed", **options: Any) -> Consumer:

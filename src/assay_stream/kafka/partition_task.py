@@ -25,7 +25,6 @@ from assay_stream.errors import ConfigurationError, IntegrityError, OperatingErr
 from assay_stream.kafka.attempts import Plan, Suspicion, SuspicionLevel
 from assay_stream.kafka.batch import AgentFailed, Batch, BatchDropped, BatchHandler
 from assay_stream.kafka.connection import Clients, Consumer
-from assay_stream.kafka.shared_writer import PartWriter, SharedWriter
 from assay_stream.kafka.stage import Stage, StageMetrics
 from assay_stream.kafka.transport import Gathered, TransactionalWriter, positions_of, record_of
 from assay_stream.model.record import Origin, Record, Role
@@ -50,7 +49,6 @@ class TaskContext:
         on_commit: called with the partition number after each batch that was committed.
         on_failure: called with it after each that could not be.
         busy_elsewhere: whether a task has work that this one gives way to.
-        shared_writer: writes for all of them; ``None`` where each has a producer of its own.
     """
 
     settings: Settings
@@ -64,17 +62,14 @@ class TaskContext:
     on_commit: Callable[[int], None]
     on_failure: Callable[[int], None]
     busy_elsewhere: Callable[[], bool]
-    shared_writer: SharedWriter | None = None
 
     @property
     def group_id(self) -> str:
         """The consumer group; transactional ids begin with it."""
         return f"{self.settings.group_prefix}-{self.stage.name}"
 
-    def writer(self, partition: int) -> TransactionalWriter | PartWriter:
-        """Return what a partition is written with: its own producer, or that of the worker."""
-        if self.shared_writer is not None:
-            return PartWriter(self.shared_writer, partition)
+    def writer(self, partition: int) -> TransactionalWriter:
+        """Return what a partition is written with: its own producer."""
         producer = self.clients.producer(f"{self.group_id}-{partition}")
         return TransactionalWriter(producer, topics=self.topics, partition_counts=self.partition_counts)
 
@@ -85,7 +80,7 @@ class PartitionTask:
     Attributes:
         opening: which time the stage opened partitions; it is higher for those taken over later.
         committed: next offset of each of its partitions, as committed.
-        member: what commits are checked by: of the generation in which the partition was opened or kept.
+        member: our membership in the generation in which the partition was opened or kept.
         metadata: what was committed with them: the mark of an owner that has begun on records, or nothing.
         suspicion: which records the owner before this one makes suspect.
         buffered: how many records wait for the registry.
@@ -319,7 +314,7 @@ class PartitionTask:
     async def _write(self, outputs: Gathered, positions: dict[TopicPartition, int], *, metadata: str) -> None:
         writing_s = time.monotonic()
         try:
-            await self.writer.write(outputs, positions, self.member, metadata=metadata)
+            await self.writer.write(outputs, positions, self._context.group_id, metadata=metadata)
         except MAY_PASS:
             self._context.on_failure(self.partition)
             raise

@@ -63,7 +63,6 @@ class Stage(Generic[State]):
         state_role: the compacted topic that holds the state; ``None`` where nothing is kept.
         thread: what all partitions work in, where they share state; otherwise each has a thread of its own.
         piece_records: records processed between two looks at the clock; many where each takes microseconds.
-        shares_transactions: whether partitions of a worker are written together.
     """
 
     def __init__(
@@ -77,12 +76,10 @@ class Stage(Generic[State]):
         state_role: Role | None = None,
         thread: StateThread | None = None,
         piece_records: int = 1,
-        shares_transactions: bool = False,
     ) -> None:
         self.name = name
         self.input_roles = input_roles
         self.piece_records = piece_records
-        self.shares_transactions = shares_transactions
         self._clients = clients
         self._topics = topics
         self._new_state = new_state

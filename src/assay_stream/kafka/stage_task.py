@@ -29,7 +29,6 @@ from assay_stream.kafka.connection import Clients, Consumer, KafkaClients
 from assay_stream.kafka.partition_task import MAY_PASS, PartitionTask, TaskContext
 from assay_stream.kafka.partition_tasks import PartitionTasks
 from assay_stream.kafka.refusals import explained
-from assay_stream.kafka.shared_writer import SharedWriter
 from assay_stream.kafka.stage import Stage, StageMetrics
 from assay_stream.model.record import Role
 
@@ -93,21 +92,11 @@ class StageTask:
         self._settings = settings
         self._stage = stage
         self._metrics = StageMetrics() if metrics is None else metrics
-        clients = KafkaClients(settings) if clients is None else clients
-        group_id = f"{settings.group_prefix}-{stage.name}"
-        shared_writer = None
-        if stage.shares_transactions:
-            shared_writer = SharedWriter(
-                lambda partition: clients.group_producer(f"{group_id}-{partition}"),
-                working=lambda: sum(task.has_work for task in self._tasks.open_tasks),
-                topics=topics,
-                partition_counts=partition_counts,
-            )
         self._context = TaskContext(
             settings=settings,
             stage=stage,
             agent=agent,
-            clients=clients,
+            clients=KafkaClients(settings) if clients is None else clients,
             topics=topics,
             partition_counts=partition_counts,
             metrics=self._metrics,
@@ -115,7 +104,6 @@ class StageTask:
             on_commit=self._note_commit,
             on_failure=self._note_failure,
             busy_elsewhere=lambda: any(task.has_work for task in gives_way_to),
-            shared_writer=shared_writer,
         )
         self._tasks = PartitionTasks(self._context)
         self._tasks_lock = asyncio.Lock()

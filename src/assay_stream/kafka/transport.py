@@ -13,7 +13,6 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 from assay_stream.canonical.digest import sha256_of
 from assay_stream.kafka.connection import Consumer
 from assay_stream.kafka.fetched_records import FetchedRecord
-from assay_stream.kafka.group_protocol import GroupMember
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Origin, Output, Record, Role, made_of, size_bytes
@@ -146,13 +145,13 @@ class TransactionalWriter:
         return Gathered(self._producer.create_batch, self._topics, self._partition_counts)
 
     async def write(
-        self, gathered: Gathered, offsets: Mapping[TopicPartition, int], group: GroupMember, *, metadata: str = ""
+        self, gathered: Gathered, offsets: Mapping[TopicPartition, int], group_id: str, *, metadata: str = ""
     ) -> None:
         """Write outputs and commit input offsets in one transaction.
 
         Args:
             offsets: next offset to read of each input partition.
-            group: whose offsets; a generation is not needed, since the transactional id keeps other owners out.
+            group_id: whose offsets; a generation is not needed, since the transactional id keeps other owners out.
 
         Raises:
             KafkaError: nothing was written then; the writer must be closed.
@@ -166,7 +165,7 @@ class TransactionalWriter:
             for batch in builders
         ]
         positions = {tp: (offset, metadata) for tp, offset in offsets.items()}
-        await producer.send_offsets_to_transaction(positions, group.group_id)
+        await producer.send_offsets_to_transaction(positions, group_id)
         await asyncio.gather(*deliveries)
         await producer.commit_transaction()
 

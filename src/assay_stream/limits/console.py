@@ -10,10 +10,10 @@ class ConsoleLimits:
     """Bounds of ``console``."""
 
     filler_pause_first_s: float = 1.0
-    """Before a filling process that ended is started again; each further failure in a row doubles it."""
+    """Before filling the store is tried again after a failure; each further failure in a row doubles it."""
 
     filler_pause_max_s: float = 60.0
-    """The longest such pause; one that ran for longer begins with the first again."""
+    """The longest such pause; after a run that was longer, pauses start over."""
 
     threads: int = 4
     """Questions that the store is asked at once. Each has a connection of its own and its pages in memory."""

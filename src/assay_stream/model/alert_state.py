@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Any, Literal, Required
 
 from pydantic import Field
@@ -27,7 +26,6 @@ from assay_stream.model.fields import (
 from assay_stream.model.finding import FINDING_MEMBERS, Finding, finding_fields, finding_of
 from assay_stream.model.finding_topic import NameDigest
 from assay_stream.model.kinds import Kind
-from assay_stream.model.old_names import renamed
 from assay_stream.model.suppression import SuppressionRule
 from assay_stream.model.wire import ALWAYS, Wire, record_model
 
@@ -149,7 +147,7 @@ class AlertState:
     repeats: Natural
     last: Annotated[Finding, Wire(record_model(Finding, **FINDING_MEMBERS), finding_fields, finding_of)]
     fold: BareHex | None = None
-    folded: Annotated[dict[str, Any] | None, Wire(FoldedMembers, read=partial(renamed, "FoldedMembers"))] = None
+    folded: Annotated[dict[str, Any] | None, Wire(FoldedMembers)] = None
     part_of: BareHex | None = None
     parts: Annotated[dict[str, AlertPart] | None, Wire(_Parts)] = None
     triage: Annotated[Triage | None, Wire(Triage)] = None

@@ -2,18 +2,15 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple, NotRequired
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
 from assay_stream.canonical.digest import Digest, canonicalize, sha256_of
 from assay_stream.model.fields import BareHex, Base64, DigestText, Natural, Positive
-from assay_stream.model.wire import ALWAYS, Wire, write_record
+from assay_stream.model.wire import Wire, write_record
 
-PAYLOAD_TYPE_ALONE = "application/vnd.assay.stream.checkpoint.v1+json"
-"""Of earlier checkpoints, which say nothing about the other partitions."""
-PAYLOAD_TYPE = "application/vnd.assay.stream.checkpoint.v2+json"
 SIBLINGS_MAX = 1_024
 """Heads of other partitions in one checkpoint: 130 KB in base64, beside the leaves of a full range."""
 RANGE_RECORDS_MAX = 16_384
@@ -50,7 +47,7 @@ def _previous(text: str | None) -> Digest | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """What is signed: a range of the evidence of one partition, and the tree up to its end.
+    """A range of the evidence of one partition, and the tree up to its end.
 
     Args:
         topic: the evidence topic, prefix included.
@@ -61,7 +58,7 @@ class Checkpoint:
         previous: digest of the payload of the checkpoint before, ``None`` for the first.
         sealed_at: RFC 3339, by the sealer's clock: a claim, nothing rests on it.
         key_id: who signs.
-        partitions: how many partitions the evidence topic has; ``None`` in earlier checkpoints.
+        partitions: how many partitions the evidence topic has.
         siblings: the latest committed head of each other partition that has one; of ``SIBLINGS_MAX`` partitions
             behind this one, in a circle, where there are more.
     """
@@ -92,53 +89,29 @@ class Checkpoint:
     sealed_at: str
     key_id: DigestText
     software: str
-    partitions: Annotated[
-        int | None, Wire(Annotated[int, Field(ge=1, description="How many partitions the evidence topic has.")]), ALWAYS
-    ] = None
+    partitions: Annotated[int, Field(ge=1, description="How many partitions the evidence topic has.")]
     siblings: Annotated[
         tuple[Head, ...],
         Wire(_Siblings, lambda heads: [[head.partition, head.tree_size, str(head.root)] for head in heads], _heads),
-        ALWAYS,
-    ] = ()
+    ]
 
     @property
     def head(self) -> Head:
         return Head(self.partition, self.tree_size, self.root)
 
     def payload(self) -> bytes:
-        """Return the bytes that are signed: canonical JSON (RFC 8785)."""
-        content = write_record(self)
-        if self.partitions is None:
-            del content["partitions"], content["siblings"]
-        return canonicalize(content)
+        """Return the bytes whose digest is signed: canonical JSON (RFC 8785)."""
+        return canonicalize(write_record(self))
 
     def digest(self) -> Digest:
         return sha256_of(self.payload())
 
 
-class EnvelopeSignature(TypedDict):
-    """One signature; ``keyid`` is the digest of the public key as DER SubjectPublicKeyInfo."""
-
-    keyid: DigestText
-    sig: Base64
-
-
-class CheckpointEnvelope(TypedDict):
-    """A DSSE v1 envelope; its payload is canonical JSON, see ``assay.evidence.checkpoint.payload``.
-
-    Payloads of type v1, of earlier sealers, have neither ``partitions`` nor ``siblings``.
-    """
-
-    payload: Base64
-    payloadType: Literal[
-        "application/vnd.assay.stream.checkpoint.v2+json", "application/vnd.assay.stream.checkpoint.v1+json"
-    ]
-    signatures: Annotated[list[EnvelopeSignature], Field(min_length=1)]
-
-
 class CheckpointRecord(TypedDict):
-    """A checkpoint and, for each record of its range, the offset (eight bytes) and the leaf hash."""
+    """A checkpoint, the note that signs it, and for each record of its range the offset (eight bytes) and leaf hash."""
 
-    envelope: CheckpointEnvelope
+    checkpoint: Annotated[dict[str, Any], Field(description="As ``assay.evidence.checkpoint.payload`` describes.")]
     leaves: Base64
-    note: NotRequired[Annotated[str, Field(description="The tree head as a signed note (C2SP tlog-checkpoint).")]]
+    note: Annotated[
+        str, Field(description="A signed note (C2SP tlog-checkpoint); an extension line holds the checkpoint's digest.")
+    ]

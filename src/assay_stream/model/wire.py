@@ -22,7 +22,6 @@ from pydantic import BaseModel, Field, create_model
 
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.fields import Closed, Natural, OriginField
-from assay_stream.model.old_names import renamed
 from assay_stream.model.record import Origin
 
 _Record = TypeVar("_Record")
@@ -205,7 +204,7 @@ def _codec_of(cls: type) -> _Codec:
     """Return writer and reader of a class, compiled as ``dataclasses`` compiles a constructor: facts are the many."""
     hints = get_type_hints(cls, include_extras=True)
     names = {name for name, _ in _value_fields(cls)}
-    used: dict[str, Any] = {"cls": cls, "record": cls.__name__, "names": names, "Origin": Origin, "renamed": renamed}
+    used: dict[str, Any] = {"cls": cls, "names": names, "Origin": Origin}
     used["text"] = _text
     always, optional, arguments = [], [], []
     for name, default in _value_fields(cls):
@@ -234,9 +233,7 @@ def _codec_of(cls: type) -> _Codec:
         ]
     write = [f"def write(self):\n    content = {{{', '.join(always)}}}", *optional, "    return content"]
     read = [
-        f"def read(key, content):\n{unpacked}    if not content.keys() <= names:",
-        "        content = renamed(record, content)",
-        "        if not content.keys() <= names: raise ValueError",
+        f"def read(key, content):\n{unpacked}    if not content.keys() <= names: raise ValueError",
         f"    return cls({', '.join(arguments)})",
     ]
     return _Codec(_compiled("\n".join(write), used), _compiled("\n".join(read), used))

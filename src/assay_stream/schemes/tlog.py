@@ -4,7 +4,7 @@ tlog-proof), signed with Ed25519."""
 import base64
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from cryptography.exceptions import InvalidSignature
@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from assay_stream.canonical.decode import decode_base64
 from assay_stream.errors import InputError
+from assay_stream.schemes.ed25519 import Keys
 
 NOTE_BYTES_MAX = 65_536
 """More than sixteen post-quantum signatures take, which a reader must accept (signed-note, Format)."""
@@ -24,21 +25,24 @@ _DECIMAL = re.compile(r"0|[1-9][0-9]{0,18}")
 
 
 class TlogCheckpoint(NamedTuple):
-    """The body of a checkpoint (tlog-checkpoint, Note text); extension lines are covered by the signature, not kept.
+    """The body of a checkpoint (tlog-checkpoint, Note text).
 
     Args:
         origin: names the log.
         tree_size: leaves in the tree.
         root: its root hash, 32 bytes.
+        extensions: further lines that the signature covers.
     """
 
     origin: str
     tree_size: int
     root: bytes
+    extensions: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
-        return f"{self.origin}\n{self.tree_size}\n{base64.b64encode(self.root).decode()}\n"
+        lines = (self.origin, str(self.tree_size), base64.b64encode(self.root).decode(), *self.extensions)
+        return "".join(f"{line}\n" for line in lines)
 
 
 class TlogProof(NamedTuple):
@@ -84,8 +88,8 @@ def sign_note(text: str, name: str, key: Ed25519PrivateKey) -> str:
     return f"{text}\n{_DASH} {name} {signature}\n"
 
 
-def open_checkpoint_note(note: str, keys: Iterable[Ed25519PublicKey]) -> TlogCheckpoint:
-    """Return the checkpoint of a signed note, whose log's own signature holds.
+def open_checkpoint_note(note: str, keys: Keys) -> tuple[TlogCheckpoint, tuple[str, ...]]:
+    """Return the checkpoint of a signed note, whose log's own signature holds, and the ids of the keys that signed it.
 
     Steps (signed-note, Signatures): signatures under other names or key ids are ignored; one of a known key must hold.
 
@@ -97,31 +101,31 @@ def open_checkpoint_note(note: str, keys: Iterable[Ed25519PublicKey]) -> TlogChe
     if not separator or len(note) > NOTE_BYTES_MAX or not lines.endswith("\n"):
         raise _bad_note()
     body = _body(text)
-    wanted = {_key_id(body.origin, key): key for key in keys}
-    holds = False
+    wanted = {_key_id(body.origin, key): (key_id, key) for key_id, key in keys.items()}
+    signers = []
     for line in lines.removesuffix("\n").split("\n"):
         name, raw = _signature(line)
-        key = wanted.get(raw[:4]) if name == body.origin else None
-        if key is None:
+        known = wanted.get(raw[:4]) if name == body.origin else None
+        if known is None:
             continue
         try:
-            key.verify(raw[4:], text.encode())
+            known[1].verify(raw[4:], text.encode())
         except InvalidSignature:
             raise InputError("seal_signature_invalid", "the note's signature is invalid: it was altered") from None
-        holds = True
-    if not holds:
+        signers.append(known[0])
+    if not signers:
         raise InputError("seal_key_unknown", "none of the given keys signed the note: pass its public key with --key")
-    return body
+    return body, tuple(signers)
 
 
 def _body(text: str) -> TlogCheckpoint:
     lines = text.split("\n")
     if len(lines) < 4 or not all(lines[:-1]) or any(ord(letter) < 0x20 and letter != "\n" for letter in text):
         raise _bad_note()
-    origin, size, root = lines[:3]
+    origin, size, root, *extensions, _ = lines
     if not is_key_name(origin) or not _DECIMAL.fullmatch(size):
         raise _bad_note()
-    return TlogCheckpoint(origin, int(size), _hash(root, _bad_note()))
+    return TlogCheckpoint(origin, int(size), _hash(root, _bad_note()), tuple(extensions))
 
 
 def _signature(line: str) -> tuple[str, bytes]:

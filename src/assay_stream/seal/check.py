@@ -16,7 +16,7 @@ from assay_stream.canonical.digest import Digest
 from assay_stream.errors import InputError
 from assay_stream.model.checkpoint import Checkpoint, Head
 from assay_stream.model.record import Record
-from assay_stream.schemes import dsse
+from assay_stream.schemes.ed25519 import Keys
 from assay_stream.seal.checkpoint import Sealed, TreeLeaf, decode, follows, leaf_of
 
 FAULTS_TOLD_MAX = 100
@@ -54,8 +54,7 @@ class Report:
         unsealed: records behind the last range.
         faults: the first faults, in the order in which they were found.
         tree_size: records that are sealed.
-        partitions: how many partitions the last checkpoint says there are; ``None`` where it says nothing of the
-            others.
+        partitions: how many partitions the last checkpoint says there are; 0 without a checkpoint.
         roots: the root at each tree size that a checkpoint signs.
         claims: heads of other partitions, with the number of the first checkpoint that names each.
         chain_broken: whether a checkpoint does not hold, so that the end of the chain is not known.
@@ -71,7 +70,7 @@ class Report:
     faults: list[Fault] = field(default_factory=list)
     faults_count: int = 0
     tree_size: int = 0
-    partitions: int | None = None
+    partitions: int = 0
     roots: dict[int, Digest] = field(default_factory=dict)
     claims: dict[Head, int] = field(default_factory=dict)
     chain_broken: bool = False
@@ -101,7 +100,7 @@ def check(
     report: Report,
     checkpoints: Iterable[tuple[int, bytes | None]],
     records: Iterable[Record],
-    keys: dsse.Keys,
+    keys: Keys,
     *,
     log_start: int = 0,
     claims_before: int | None = None,
@@ -130,7 +129,7 @@ def check(
         report.unsealed += 1
 
 
-def _continued(report: Report, number: int, raw: bytes | None, last: Sealed | None, keys: dsse.Keys) -> Sealed | None:
+def _continued(report: Report, number: int, raw: bytes | None, last: Sealed | None, keys: Keys) -> Sealed | None:
     try:
         found = decode(raw, keys)
     except InputError as error:

@@ -9,6 +9,9 @@ A leaf's entry is: ``assay-stream.leaf.v1`` and a zero byte; the offset and the 
 eight bytes each; the key; the value; the number of headers, four bytes; and name and value of each. Numbers are
 signed and big endian. A field is its length in four bytes and its bytes; of a null key or value the length is -1.
 Topic and partition stand in the checkpoint. Offsets may have gaps: transactions leave markers in the log.
+
+The signature is that of a note (C2SP tlog-checkpoint) over origin, tree size and root; its extension line,
+``assay-stream.checkpoint.v1`` and the digest of the checkpoint as canonical JSON, covers all the rest.
 """
 
 import base64
@@ -22,23 +25,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from assay_stream.canonical.decode import decode_base64, decode_json
 from assay_stream.canonical.digest import Digest, canonicalize, sha256_of
 from assay_stream.errors import InputError
-from assay_stream.model.checkpoint import (
-    PAYLOAD_TYPE,
-    PAYLOAD_TYPE_ALONE,
-    RANGE_RECORDS_MAX,
-    SIBLINGS_MAX,
-    Checkpoint,
-    Head,
-)
+from assay_stream.model.checkpoint import RANGE_RECORDS_MAX, SIBLINGS_MAX, Checkpoint, Head
 from assay_stream.model.record import Record
-from assay_stream.model.wire import read_record
-from assay_stream.schemes import dsse
+from assay_stream.model.wire import read_record, write_record
+from assay_stream.schemes.ed25519 import Keys, key_id
 from assay_stream.schemes.rfc9162 import HASH_BYTES, Frontier, leaf_hash
 from assay_stream.schemes.tlog import TlogCheckpoint, open_checkpoint_note, sign_note
 
 _LEAF_BYTES = 8 + HASH_BYTES
-_NO_SIBLINGS: dict[str, Any] = {"partitions": None, "siblings": []}
-"""What payloads of the first type do not say."""
+_EXTENSION = "assay-stream.checkpoint.v1"
+"""Begins the line of a note that holds the checkpoint's digest."""
 _LEAF_TAG = b"assay-stream.leaf.v1\0"
 
 TreeLeaf = tuple[int, bytes]
@@ -50,16 +46,18 @@ class Sealed(NamedTuple):
 
     Args:
         leaves: offset and leaf hash of every record of the range.
-        envelope: the DSSE envelope, decoded.
+        note: the signed note.
         key_ids: whose signatures held.
-        note: the same tree head as a signed note (C2SP tlog-checkpoint); ``None`` in earlier checkpoints.
     """
 
     checkpoint: Checkpoint
     leaves: tuple[TreeLeaf, ...]
-    envelope: dict[str, Any]
+    note: str
     key_ids: tuple[str, ...]
-    note: str | None = None
+
+    def signed(self) -> dict[str, Any]:
+        """Return the checkpoint and its note, as records and proofs carry them."""
+        return {"checkpoint": write_record(self.checkpoint), "note": self.note}
 
 
 def origin_of(log_name: str, topic: str, partition: int) -> str:
@@ -98,9 +96,9 @@ def sealed(
     sealed_at: str,
     key: Ed25519PrivateKey,
     software: str,
-    partitions: int | None = None,
-    siblings: Iterable[Head] = (),
-    log_name: str | None = None,
+    partitions: int,
+    siblings: Iterable[Head],
+    log_name: str,
 ) -> Sealed:
     """Return the checkpoint of the next range.
 
@@ -108,9 +106,9 @@ def sealed(
         before: the last checkpoint of the partition, checked; ``None`` for the first.
         leaves: offset and leaf hash of each record of the range, 1 to ``RANGE_RECORDS_MAX``, in order.
         sealed_at: the time, RFC 3339.
-        partitions: how many partitions the evidence topic has; ``None`` to say nothing about the others.
+        partitions: how many partitions the evidence topic has.
         siblings: the latest committed head of each other partition that has one.
-        log_name: begins the origin of the signed note; ``None`` for a checkpoint without a note.
+        log_name: begins the origin of the signed note.
     """
     if not 0 < len(leaves) <= RANGE_RECORDS_MAX:
         raise AssertionError("a range has records, and a bound")
@@ -130,18 +128,19 @@ def sealed(
         leaves=sha256_of(_packed(leaves)),
         previous=None if before is None else before.digest(),
         sealed_at=sealed_at,
-        key_id=dsse.key_id(key.public_key()),
+        key_id=key_id(key.public_key()),
         software=software,
         partitions=partitions,
-        siblings=() if partitions is None else _nearest(siblings, partition, partitions),
+        siblings=_nearest(siblings, partition, partitions),
     )
-    kind = PAYLOAD_TYPE_ALONE if partitions is None else PAYLOAD_TYPE
-    envelope = dsse.signed(kind, made.payload(), [key])
-    note = None
-    if log_name is not None:
-        origin = origin_of(log_name, topic, partition)
-        note = sign_note(TlogCheckpoint(origin, tree.size, tree.root()).text, origin, key)
-    return Sealed(made, tuple(leaves), envelope, (made.key_id,), note)
+    note = sign_note(_stated(made, log_name).text, origin_of(log_name, topic, partition), key)
+    return Sealed(made, tuple(leaves), note, (made.key_id,))
+
+
+def _stated(made: Checkpoint, log_name: str) -> TlogCheckpoint:
+    """Return what the note of a checkpoint states."""
+    origin = origin_of(log_name, made.topic, made.partition)
+    return TlogCheckpoint(origin, made.tree_size, bytes.fromhex(made.root.hex), (f"{_EXTENSION} {made.digest()}",))
 
 
 def _nearest(siblings: Iterable[Head], partition: int, partitions: int) -> tuple[Head, ...]:
@@ -150,21 +149,20 @@ def _nearest(siblings: Iterable[Head], partition: int, partitions: int) -> tuple
 
 
 def encode(of: Sealed) -> bytes:
-    content = {"envelope": of.envelope, "leaves": base64.b64encode(_packed(of.leaves)).decode()}
-    return canonicalize(content if of.note is None else content | {"note": of.note})
+    return canonicalize({**of.signed(), "leaves": base64.b64encode(_packed(of.leaves)).decode()})
 
 
-def decode(raw: bytes | None, keys: dsse.Keys) -> Sealed:
+def decode(raw: bytes | None, keys: Keys) -> Sealed:
     """Return a checkpoint out of its record, its signature and leaves checked.
 
     Raises:
-        InputError: ``bad_checkpoint``; as ``dsse.opened``; as ``decode_json``.
+        InputError: ``bad_checkpoint``; as ``open_checkpoint``; as ``decode_json``.
     """
     content = decode_json(raw or b"")
     if not isinstance(content, dict):
         raise _bad("$")
-    checkpoint, key_ids = open_checkpoint(content.get("envelope"), keys)
-    leaves = _unpacked(content.get("leaves"))
+    leaves = _unpacked(content.pop("leaves", None))
+    checkpoint, key_ids = open_checkpoint(content, keys)
     if sha256_of(_packed(leaves)) != checkpoint.leaves or len(leaves) != checkpoint.records:
         raise _bad("$.leaves")
     offsets = [offset for offset, _ in leaves]
@@ -173,51 +171,36 @@ def decode(raw: bytes | None, keys: dsse.Keys) -> Sealed:
         checkpoint.last_offset,
     ):
         raise _bad("$.leaves")
-    return Sealed(checkpoint, leaves, content["envelope"], key_ids, _checked_note(content, checkpoint, keys))
+    return Sealed(checkpoint, leaves, content["note"], key_ids)
 
 
-def _checked_note(content: dict[str, Any], checkpoint: Checkpoint, keys: dsse.Keys) -> str | None:
-    """Return the signed note of a record, which must state the same tree head; ``None`` where there is none."""
-    if "note" not in content:
-        return None
-    note = content["note"]
-    if not isinstance(note, str):
-        raise _bad("$.note")
-    try:
-        stated = open_checkpoint_note(note, keys.values())
-    except InputError:
-        raise _bad("$.note") from None
-    same_log = stated.origin.endswith(origin_of("", checkpoint.topic, checkpoint.partition))
-    if not same_log or (stated.tree_size, stated.root.hex()) != (checkpoint.tree_size, checkpoint.root.hex):
-        raise _bad("$.note")
-    return note
+def open_checkpoint(signed: Any, keys: Keys) -> tuple[Checkpoint, tuple[str, ...]]:
+    """Return a signed checkpoint, and whose signatures held.
 
-
-def open_checkpoint(envelope: Any, keys: dsse.Keys) -> tuple[Checkpoint, tuple[str, ...]]:
-    """Return a checkpoint out of its envelope, and whose signatures held.
+    Args:
+        signed: as ``Sealed.signed`` returns it.
 
     Raises:
-        InputError: as ``decode``.
+        InputError: ``bad_checkpoint``; as ``open_checkpoint_note``.
     """
-    found = dsse.opened(envelope, keys)
-    if found.payload_type not in (PAYLOAD_TYPE, PAYLOAD_TYPE_ALONE):
-        raise InputError("bad_checkpoint", f"the payload type is not {PAYLOAD_TYPE}", path="$.payloadType")
-    fields = decode_json(found.payload)
-    if not isinstance(fields, dict) or fields.get("partitions", 0) is None:
-        raise _bad("$.payload")
-    if found.payload_type == PAYLOAD_TYPE_ALONE:
-        if not fields.keys().isdisjoint(_NO_SIBLINGS):
-            raise _bad("$.payload")
-        fields |= _NO_SIBLINGS
+    if not isinstance(signed, dict) or signed.keys() != {"checkpoint", "note"}:
+        raise _bad("$")
+    fields, note = signed["checkpoint"], signed["note"]
+    if not isinstance(fields, dict) or not isinstance(note, str):
+        raise _bad("$.checkpoint" if isinstance(note, str) else "$.note")
+    stated, key_ids = open_checkpoint_note(note, keys)
     try:
         checkpoint = read_record(Checkpoint, fields)
         tree = Frontier(checkpoint.tree_size, checkpoint.frontier)
-        is_sound = checkpoint.payload() == found.payload and tree.root().hex() == checkpoint.root.hex
+        is_sound = checkpoint.payload() == canonicalize(fields) and tree.root().hex() == checkpoint.root.hex
     except (TypeError, ValueError, KeyError, AttributeError, InputError):
-        raise _bad("$.payload") from None
-    if not is_sound or not _is_plausible(checkpoint) or checkpoint.key_id not in found.key_ids:
-        raise _bad("$.payload")
-    return checkpoint, found.key_ids
+        raise _bad("$.checkpoint") from None
+    if not is_sound or not _is_plausible(checkpoint) or checkpoint.key_id not in key_ids:
+        raise _bad("$.checkpoint")
+    log_name = stated.origin.removesuffix(origin_of("", checkpoint.topic, checkpoint.partition))
+    if stated != _stated(checkpoint, log_name):
+        raise _bad("$.note")
+    return checkpoint, key_ids
 
 
 def follows(found: Sealed, last: Sealed | None) -> str | None:
@@ -238,16 +221,13 @@ def follows(found: Sealed, last: Sealed | None) -> str | None:
         tree.append(leaf)
     if (tree.size, tree.root().hex()) != (made.tree_size, made.root.hex):
         return "checkpoint_root_differs"
-    # The note stands outside what is signed: that it was removed shows only by the notes before it.
-    if last is not None and last.note is not None and found.note is None:
-        return "checkpoint_note_removed"
     return None
 
 
 def _went_back(made: Checkpoint, before: Checkpoint) -> bool:
     """Tell whether a checkpoint knows less of the other partitions than the one before."""
     sizes = {head.partition: head.tree_size for head in made.siblings}
-    return (made.partitions or 0) < (before.partitions or 0) or any(
+    return made.partitions < before.partitions or any(
         sizes.get(head.partition, head.tree_size) < head.tree_size for head in before.siblings
     )
 
@@ -268,23 +248,19 @@ def _is_plausible(made: Checkpoint) -> bool:
 
 
 def _are_plausible_siblings(made: Checkpoint) -> bool:
-    if made.partitions is None:
-        return True
     numbers = [head.partition for head in made.siblings]
     return (
         type(made.partitions) is int
         and made.partition < made.partitions
         and len(numbers) <= SIBLINGS_MAX
         and numbers == sorted(set(numbers) - {made.partition})
-        and all(number < (made.partitions or 0) for number in numbers)
+        and all(number < made.partitions for number in numbers)
         and all(head.tree_size > 0 for head in made.siblings)
     )
 
 
 def _bad(path: str) -> InputError:
-    return InputError(
-        "bad_checkpoint", "the record is not a checkpoint of this version, or its parts disagree", path=path
-    )
+    return InputError("bad_checkpoint", "not a checkpoint of this version, or its parts disagree", path=path)
 
 
 def _packed(leaves: tuple[TreeLeaf, ...] | list[TreeLeaf]) -> bytes:

@@ -71,7 +71,7 @@ def check_heads(
             _check(report_of(topic, known.partition), known, "expected")
     if partition_count is not None and not only:
         for report in list(reports):
-            if report.partitions is not None and report.partitions > partition_count:
+            if report.partitions > partition_count:
                 detail = f"checkpoints know of {report.partitions} partitions, there are {partition_count}"
                 report.tell(Fault("head", _behind(report), "partitions_missing", detail))
 

@@ -13,7 +13,8 @@ from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError
 from assay_stream.model.checkpoint import Checkpoint
 from assay_stream.model.record import Record
-from assay_stream.schemes import dsse, tlog
+from assay_stream.schemes import tlog
+from assay_stream.schemes.ed25519 import Keys
 from assay_stream.schemes.rfc9162 import consistency_holds, consistency_proof, inclusion_holds, inclusion_proof
 from assay_stream.seal.checkpoint import Sealed, decode, follows, leaf_of, open_checkpoint, origin_of
 
@@ -45,7 +46,7 @@ class Shown(NamedTuple):
     record_checked: bool = False
 
 
-def chain_of(values: Iterable[tuple[int, bytes | None]], keys: dsse.Keys) -> Iterator[Sealed]:
+def chain_of(values: Iterable[tuple[int, bytes | None]], keys: Keys) -> Iterator[Sealed]:
     """Yield checkpoints that each continue the one before.
 
     Args:
@@ -91,30 +92,12 @@ class Included(NamedTuple):
             "leaf_index": self.leaf_index,
             "leaf": self.leaf.hex(),
             "path": [node.hex() for node in self.path],
-            "checkpoint": self.last.envelope,
+            "checkpoint": self.last.signed(),
         }
 
     def as_tlog(self) -> str:
-        """Return the proof as text (C2SP tlog-proof).
-
-        Raises:
-            InputError: ``checkpoint_without_note``.
-        """
-        return tlog.write_proof(self.leaf_index, self.path, note_of(self.last))
-
-
-def note_of(sealed: Sealed) -> str:
-    """Return the signed note of a checkpoint (C2SP tlog-checkpoint).
-
-    Raises:
-        InputError: ``checkpoint_without_note``.
-    """
-    if sealed.note is None:
-        raise InputError(
-            "checkpoint_without_note",
-            "the last checkpoint was written by an earlier sealer, without a signed note: seal once more",
-        )
-    return sealed.note
+        """Return the proof as text (C2SP tlog-proof)."""
+        return tlog.write_proof(self.leaf_index, self.path, self.last.note)
 
 
 def last_of(chain: Chain) -> Sealed:
@@ -166,12 +149,12 @@ def consistency(chain: Chain, first: int, second: int) -> dict[str, Any]:
         "schema": PROOF_SCHEMA,
         "kind": "consistency",
         "path": [node.hex() for node in path],
-        "first": found[first].envelope,
-        "second": found[second].envelope,
+        "first": found[first].signed(),
+        "second": found[second].signed(),
     }
 
 
-def check_proof(raw: bytes, keys: dsse.Keys, record: Record | None = None) -> Shown:
+def check_proof(raw: bytes, keys: Keys, record: Record | None = None) -> Shown:
     """Return what a proof shows, if it holds.
 
     Args:
@@ -193,7 +176,7 @@ def check_proof(raw: bytes, keys: dsse.Keys, record: Record | None = None) -> Sh
     raise _bad("$.kind")
 
 
-def check_tlog_proof(raw: bytes, keys: dsse.Keys, record: Record) -> dict[str, Any]:
+def check_tlog_proof(raw: bytes, keys: Keys, record: Record) -> dict[str, Any]:
     """Check an inclusion proof in text form (C2SP tlog-proof, Verifying a tlog proof), and return what it shows.
 
     1. Compute the leaf hash: of the record, which a tlog proof does not name.
@@ -207,7 +190,7 @@ def check_tlog_proof(raw: bytes, keys: dsse.Keys, record: Record) -> dict[str, A
     """
     proof = tlog.read_proof(raw)
     leaf = leaf_of(record)
-    signed = tlog.open_checkpoint_note(proof.note, keys.values())
+    signed, _ = tlog.open_checkpoint_note(proof.note, keys)
     origin = record.origin
     if not signed.origin.endswith(origin_of("", origin.topic, origin.partition)):
         raise InputError("proof_of_another_record", "the proof is about another topic or partition than the record's")
@@ -226,7 +209,7 @@ def check_tlog_proof(raw: bytes, keys: dsse.Keys, record: Record) -> dict[str, A
     }
 
 
-def _check_inclusion(proof: dict[str, Any], path: list[bytes], keys: dsse.Keys, record: Record | None) -> Shown:
+def _check_inclusion(proof: dict[str, Any], path: list[bytes], keys: Keys, record: Record | None) -> Shown:
     made, _ = open_checkpoint(proof["checkpoint"], keys)
     offset, index = proof["offset"], proof["leaf_index"]
     if type(offset) is not int or type(index) is not int:
@@ -243,7 +226,7 @@ def _check_inclusion(proof: dict[str, Any], path: list[bytes], keys: dsse.Keys, 
     return Shown("inclusion", made, None, offset, index, record is not None)
 
 
-def _check_consistency(proof: dict[str, Any], path: list[bytes], keys: dsse.Keys) -> Shown:
+def _check_consistency(proof: dict[str, Any], path: list[bytes], keys: Keys) -> Shown:
     first, _ = open_checkpoint(proof["first"], keys)
     second, _ = open_checkpoint(proof["second"], keys)
     if (first.topic, first.partition) != (second.topic, second.partition):

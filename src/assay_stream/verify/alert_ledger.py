@@ -26,7 +26,6 @@ from assay_stream.errors import InputError
 from assay_stream.model.alert import Activity
 from assay_stream.model.finding import uid_of
 from assay_stream.model.kinds import Kind
-from assay_stream.model.old_names import has_old_names
 from assay_stream.verify.alert_differences import (
     FROM_SEVERAL_PARTITIONS,
     differing_members,
@@ -132,8 +131,6 @@ class AlertLedger:
         except InputError:
             self._altered[KnownAlert("", "", None, None)] = None
             return
-        if has_old_names(value or b""):
-            value = canonicalize(alert)
         view = view_of(alert)
         if _own_uid(view) != view.uid:
             self._altered[_known(view)] = None

@@ -156,7 +156,6 @@ class JoinStage(Stage[Joining]):
             new_state=self._new_state,
             thread=view.thread,
             piece_records=100,
-            shares_transactions=True,
         )
         self._join = join
         self._view = view

@@ -11,7 +11,7 @@ from assay_stream.kafka.connection import Clients
 from assay_stream.kafka.transport import TransactionalWriter, read_last
 from assay_stream.model.checkpoint import Checkpoint
 from assay_stream.model.record import Record, Role
-from assay_stream.schemes import dsse
+from assay_stream.schemes import ed25519
 from assay_stream.seal.checkpoint import TreeLeaf, decode, leaf_of
 from assay_stream.seal.heads import is_known
 
@@ -47,7 +47,7 @@ class RangeOpener:
     """
 
     def __init__(
-        self, clients: Clients, topics: Mapping[Role, str], group_id: str, *, partitions: int, trusted: dsse.Keys
+        self, clients: Clients, topics: Mapping[Role, str], group_id: str, *, partitions: int, trusted: ed25519.Keys
     ) -> None:
         self._clients = clients
         self._topics = topics

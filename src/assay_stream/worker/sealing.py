@@ -23,13 +23,12 @@ from assay_stream import __version__
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, IntegrityError, OperatingError
 from assay_stream.kafka.connection import Clients, Consumer, KafkaClients
-from assay_stream.kafka.group_protocol import GroupMember
 from assay_stream.kafka.refusals import explained
 from assay_stream.kafka.stage import StageMetrics
 from assay_stream.kafka.topics import topic_names
 from assay_stream.kafka.transport import record_of
 from assay_stream.model.record import Output, Role
-from assay_stream.schemes import dsse
+from assay_stream.schemes import ed25519
 from assay_stream.seal.checkpoint import encode, sealed
 from assay_stream.worker.host import Host, PartitionCounts, run_host
 from assay_stream.worker.metrics import PrometheusStage
@@ -58,7 +57,7 @@ class SealPlan:
     """
 
     key: Ed25519PrivateKey
-    trusted: dsse.Keys
+    trusted: ed25519.Keys
     every_records: int
     every_s: float
     log_name: str
@@ -237,7 +236,7 @@ class Sealer:
         writing_s = time.monotonic()
         gathered = part.writer.gather()
         gathered.add([output])
-        await part.writer.write(gathered, sealed_to, GroupMember(self._group_id))
+        await part.writer.write(gathered, sealed_to, self._group_id)
         self._metrics.transaction(time.monotonic() - writing_s)
         self._metrics.batch(len(part.leaves), {output.label: 1}, seconds=time.monotonic() - started_s)
         part.before, part.leaves = checkpoint, []
@@ -259,7 +258,7 @@ class Sealer:
             await close_ranges(parts)
             raise
         self._ranges = parts
-        _log.info("sealing", partitions=self._partitions, key_id=dsse.key_id(self._plan.key.public_key()))
+        _log.info("sealing", partitions=self._partitions, key_id=ed25519.key_id(self._plan.key.public_key()))
 
     async def _go_on(self, consumer: Consumer, parts: dict[int, OpenRange]) -> None:
         """Go to the first record of each partition that is not sealed."""

@@ -74,7 +74,6 @@ def test_an_archive_that_nobody_touched_holds(folder: Path) -> None:
                 "sealed_to": 10,
                 "sealed_size": 7,
                 "root": str(decode(SEALS[-1], KEYS).checkpoint.root),
-                "commits_to_siblings": False,
                 "verified": 7,
                 "expired": 0,
                 "unsealed": 1,
@@ -91,10 +90,9 @@ def test_the_table_says_the_same(folder: Path) -> None:
     """One line for each log, and one for the result."""
     files = ("--evidence", folder / "kept", "--checkpoints", folder / "kept")
     done = run(folder, "verify", *files)
-    head, log, alone, result = done.stdout.splitlines()
+    head, log, result = done.stdout.splitlines()
     assert head.split("  ")[0] == "LOG"
     assert log.split() == [f"{TOPIC}/0", "7", "7", "0", "1", "2", "10", "0"]
-    assert "does not commit to siblings" in alone
     assert result.startswith("holds: ")
     assert "unsealed records are not covered" in result
 
@@ -324,11 +322,7 @@ def test_an_untouched_fleet_holds_and_says_what_is_sealed(folder: Path, fleet: F
     """Sealed size, root and unsealed tail of each partition; the head that was kept is still there."""
     answer = verify_fleet(folder, "--expect", folder / "head.json")
     assert answer["result"] == "holds"
-    assert [(log["sealed_size"], log["unsealed"], log["commits_to_siblings"]) for log in answer["logs"]] == [
-        (6, 0, True),
-        (6, 2, True),
-        (6, 0, True),
-    ]
+    assert [(log["sealed_size"], log["unsealed"]) for log in answer["logs"]] == [(6, 0), (6, 2), (6, 0)]
     heads = json.loads((folder / "head.json").read_bytes())["heads"]
     assert [head["root"] for head in heads] == [log["root"] for log in answer["logs"]]
 

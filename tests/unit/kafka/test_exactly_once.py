@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -46,14 +46,6 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_LOOK_S", 0.005)
 
 
-@pytest.fixture(autouse=True, params=["own producers", "shared producer"])
-def shares_transactions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether the partitions of a worker are written together."""
-    is_shared: bool = request.param == "shared producer"
-    monkeypatch.setattr(NumberStage, "shares_transactions", is_shared)
-    return is_shared
-
-
 @pytest.fixture
 def cluster() -> MemoryCluster:
     """Two input partitions; in the first, some records."""
@@ -85,7 +77,6 @@ class NumberStage(Stage[StateTable]):
     """A stage that keeps how many records there were, and may find only some of them ready."""
 
     ready_records = RECORDS
-    shares_transactions = False
 
     def __init__(self, cluster: MemoryCluster) -> None:
         super().__init__(
@@ -95,7 +86,6 @@ class NumberStage(Stage[StateTable]):
             topics=TOPICS,
             state_role=Role.ALERT_STATES,
             new_state=lambda partition: StateTable(Role.ALERT_STATES, partition, INPUT),
-            shares_transactions=NumberStage.shares_transactions,
         )
 
     def admit(self, records: Sequence[Record], _: object) -> int:
@@ -187,29 +177,25 @@ def fault(cluster: MemoryCluster, at_request: int, error: BaseException) -> Iter
 
 
 REQUESTS = range(1, 31)
-"""Starting two producers, a marked batch of few records and the batches behind it; fewer do where these are shared."""
+"""Starting two producers, a marked batch of few records and the batches behind it."""
 
 
 @pytest.mark.parametrize("at_request", REQUESTS)
-async def test_a_request_that_fails_loses_and_doubles_nothing(
-    cluster: MemoryCluster, at_request: int, *, shares_transactions: bool
-) -> None:
+async def test_a_request_that_fails_loses_and_doubles_nothing(cluster: MemoryCluster, at_request: int) -> None:
     """Whichever it is: the transaction is undone, and the batch done again."""
     with fault(cluster, at_request, KafkaError("the broker is away")) as asked:
         NumberStage.ready_records = 2
         await finish(cluster)
     assert written(cluster) == expected()
-    assert shares_transactions or len(asked) >= at_request, "fewer requests do where partitions are written together"
+    assert len(asked) >= at_request
 
 
 @pytest.mark.parametrize("at_request", REQUESTS)
-async def test_a_worker_that_is_killed_loses_and_doubles_nothing(
-    cluster: MemoryCluster, at_request: int, *, shares_transactions: bool
-) -> None:
+async def test_a_worker_that_is_killed_loses_and_doubles_nothing(cluster: MemoryCluster, at_request: int) -> None:
     """At whichever request it dies, the next one restores and goes on."""
     with fault(cluster, at_request, KilledError()):
         NumberStage.ready_records = 2
-        with suppress(KilledError) if shares_transactions else pytest.raises(KilledError):
+        with pytest.raises(KilledError):
             await finish(cluster)
     await finish(cluster)
     assert written(cluster) == expected()
@@ -419,16 +405,14 @@ async def test_a_partition_that_alone_had_another_owner_is_opened_anew(cluster: 
     await running
 
 
-async def test_an_owner_in_between_that_died_in_its_transaction_holds_nothing_up(
-    cluster: MemoryCluster, shares_transactions: bool
-) -> None:
+async def test_an_owner_in_between_that_died_in_its_transaction_holds_nothing_up(cluster: MemoryCluster) -> None:
     """What a woken worker kept is fenced like what it takes over: nobody else ends that transaction."""
     old = a_task(cluster)
     running = asyncio.create_task(old.run())
     await until(lambda: committed(cluster) == RECORDS)
     cluster.expel(old._consumer)
     await old.give_up()
-    dead = cluster.group_producer(f"{GROUP}-{1 if shares_transactions else 0}")
+    dead = cluster.producer(f"{GROUP}-0")
     await dead.start()
     await dead.begin_transaction()
     await dead.send_offsets_to_transaction({TopicPartition(INPUT, 0): (RECORDS + 1, "")}, GROUP)

@@ -20,6 +20,7 @@ from assay_stream.schemes.tlog import (
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 OTHER = Ed25519PrivateKey.from_private_bytes(bytes(32))
+KEYS, OTHERS = {"ours": KEY.public_key()}, {"theirs": OTHER.public_key()}
 BODY = TlogCheckpoint("example.com/log", 3, bytes(32))
 NOTE = sign_note(BODY.text, BODY.origin, KEY)
 PUBLISHED_VKEY = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k"
@@ -35,24 +36,24 @@ def test_a_verifier_key_is_written_as_the_specification_shows() -> None:
 
 def test_a_signed_checkpoint_opens() -> None:
     """With the key of its log, also beside signatures of others."""
-    assert open_checkpoint_note(NOTE, [KEY.public_key()]) == BODY
+    assert open_checkpoint_note(NOTE, KEYS) == (BODY, tuple(KEYS))
     witness = sign_note(BODY.text, "witness.example", OTHER).split("\n\n")[1]
-    assert open_checkpoint_note(NOTE + witness, [OTHER.public_key(), KEY.public_key()]) == BODY
+    assert open_checkpoint_note(NOTE + witness, OTHERS | KEYS) == (BODY, tuple(KEYS))
 
 
 def test_a_signature_by_another_key_does_not_count() -> None:
     """Nor does one under another name."""
     with pytest.raises(InputError, match="seal_key_unknown"):
-        open_checkpoint_note(NOTE, [OTHER.public_key()])
+        open_checkpoint_note(NOTE, OTHERS)
     with pytest.raises(InputError, match="seal_key_unknown"):
-        open_checkpoint_note(sign_note(BODY.text, "other.example", KEY), [KEY.public_key()])
+        open_checkpoint_note(sign_note(BODY.text, "other.example", KEY), KEYS)
 
 
 def test_an_altered_checkpoint_is_refused() -> None:
     """Every line of the text is covered."""
     for old, new in (("\n3\n", "\n4\n"), ("AAA=\n\n", "AAA=\nmore\n\n")):
         with pytest.raises(InputError, match="seal_signature_invalid"):
-            open_checkpoint_note(NOTE.replace(old, new, 1), [KEY.public_key()])
+            open_checkpoint_note(NOTE.replace(old, new, 1), KEYS)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +74,7 @@ def test_an_altered_checkpoint_is_refused() -> None:
 def test_what_is_not_a_checkpoint_is_refused(note: str) -> None:
     """With a code of its own."""
     with pytest.raises(InputError, match="bad_note"):
-        open_checkpoint_note(note, [KEY.public_key()])
+        open_checkpoint_note(note, KEYS)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a+b", "a\nb", "a\u2028b"])

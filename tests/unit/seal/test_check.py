@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from itertools import combinations
 
 from assay_stream.model.record import Record
-from assay_stream.schemes.dsse import keys_of
+from assay_stream.schemes.ed25519 import keys_of
 from assay_stream.seal.check import FAULTS_TOLD_MAX, Fault
 from tests.support.seals import KEY, OTHER_KEY, a_record, checked, checkpoints_of, some_records
 
@@ -106,16 +105,6 @@ def test_a_dropped_or_repeated_checkpoint_is_a_fault() -> None:
     assert checked([SEALS[0], *SEALS], RECORDS).faults == [Fault("checkpoint", 1, "checkpoint_out_of_sequence")]
 
 
-def test_a_note_that_was_removed_is_a_fault() -> None:
-    """It stands beside what is signed, so only the note before it shows that there was one."""
-    earlier, noted = checkpoints_of(FIRST, SECOND), checkpoints_of(FIRST, SECOND, log_name="example.com/test")
-    content = json.loads(noted[1])
-    del content["note"]
-    report = checked([noted[0], json.dumps(content).encode()], RECORDS)
-    assert report.faults == [Fault("checkpoint", 1, "checkpoint_note_removed")]
-    assert checked([earlier[0], noted[1]], RECORDS).faults == [], "an earlier sealer wrote none"
-
-
 def test_the_checkpoints_of_another_topic_are_a_fault() -> None:
     """They are sound, and say nothing about this log."""
     seals = checkpoints_of(FIRST, topic="other")
@@ -137,7 +126,7 @@ def test_many_faults_are_counted_and_some_told() -> None:
 
 
 def test_every_altered_byte_of_a_checkpoint_is_found() -> None:
-    """Each bit of each byte of each checkpoint: no envelope holds that was not written so."""
+    """Each bit of each byte of each checkpoint: none holds that was not written so."""
     for number, value in enumerate(SEALS):
         for at in range(len(value)):
             for bit in range(8):

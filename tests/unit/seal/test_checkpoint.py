@@ -10,10 +10,10 @@ import pytest
 
 from assay_stream.canonical.digest import Digest
 from assay_stream.errors import InputError
-from assay_stream.model.checkpoint import PAYLOAD_TYPE, RANGE_RECORDS_MAX, SIBLINGS_MAX, Head
-from assay_stream.schemes.dsse import keys_of
+from assay_stream.model.checkpoint import RANGE_RECORDS_MAX, SIBLINGS_MAX, Head
+from assay_stream.schemes.ed25519 import keys_of
 from assay_stream.seal.checkpoint import decode, encode, follows, leaf_of, sealed
-from tests.support.seals import KEY, KEYS, OTHER_KEY, Fleet, a_record, checkpoints_of, some_records
+from tests.support.seals import KEY, KEYS, LOG_NAME, OTHER_KEY, Fleet, a_record, checkpoints_of, some_records
 
 FIRST, SECOND = checkpoints_of(some_records(0, 1, 3), some_records(5, 6))
 
@@ -75,7 +75,7 @@ def test_leaves_that_are_not_the_signed_ones_are_refused() -> None:
         decode(json.dumps(mixed).encode(), KEYS)
 
 
-@pytest.mark.parametrize("raw", [None, b"", b"[]", b"{}", b'{"envelope":{},"leaves":""}', b"\xff"])
+@pytest.mark.parametrize("raw", [None, b"", b"[]", b"{}", b'{"checkpoint":{},"leaves":"","note":""}', b"\xff"])
 def test_any_other_bytes_are_refused(raw: bytes | None) -> None:
     """By our error."""
     with pytest.raises(InputError):
@@ -110,7 +110,7 @@ def test_a_fork_is_told() -> None:
 
 
 def test_a_checkpoint_names_the_heads_of_its_siblings() -> None:
-    """In its own payload type, and read as they were written."""
+    """They are read as they were written."""
     fleet = Fleet(3)
     for partition in (2, 0, 1):
         fleet.grow(partition, 2)
@@ -118,7 +118,6 @@ def test_a_checkpoint_names_the_heads_of_its_siblings() -> None:
     made = decode(encode(fleet.chains[1][0]), KEYS).checkpoint
     assert made.partitions == 3
     assert made.siblings == (fleet.chains[0][0].checkpoint.head, fleet.chains[2][0].checkpoint.head)
-    assert fleet.chains[1][0].envelope["payloadType"] == PAYLOAD_TYPE
 
 
 def test_claims_about_siblings_never_go_back() -> None:
@@ -146,6 +145,7 @@ def test_claims_about_siblings_never_go_back() -> None:
             software="test",
             partitions=partitions,
             siblings=siblings,
+            log_name=LOG_NAME,
         )
         assert follows(made, chain[1]._replace(checkpoint=before)) == expected
 
@@ -164,7 +164,26 @@ def test_a_checkpoint_names_so_many_siblings_and_no_more() -> None:
         software="test",
         partitions=3_000,
         siblings=heads,
+        log_name=LOG_NAME,
     )
     named = {head.partition for head in made.checkpoint.siblings}
     assert named == {*range(2_901, 3_000), *range(SIBLINGS_MAX - 99)}
     assert len(encode(made)) < 1_048_576 - 4_096
+
+
+@pytest.mark.parametrize("part", ["checkpoint", "note"])
+def test_a_note_signs_one_checkpoint(part: str) -> None:
+    """One of another checkpoint with the same tree head does not do: an extension line holds the digest."""
+    [other] = checkpoints_of([a_record(0)._replace(timestamp_ms=7)])
+    [one] = checkpoints_of([a_record(0)])
+    mixed = json.loads(one) | {part: json.loads(other)[part]}
+    with pytest.raises(InputError, match="bad_checkpoint"):
+        decode(json.dumps(mixed).encode(), KEYS)
+
+
+def test_a_checkpoint_says_nothing_beside_what_is_signed() -> None:
+    """Another member is refused, within the checkpoint and beside it."""
+    for content in (json.loads(FIRST) | {"more": 1}, json.loads(FIRST)):
+        content["checkpoint"] |= {} if "more" in content else {"more": 1}
+        with pytest.raises(InputError, match="bad_checkpoint"):
+            decode(json.dumps(content).encode(), KEYS)

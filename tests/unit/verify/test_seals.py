@@ -132,20 +132,3 @@ def test_a_broken_chain_is_one_fault() -> None:
     chains[LogName(CHAIN, 0)][0] = chains[LogName(CHAIN, 0)][0]._replace(value=b"{")
     found = verify_logs(MemoryLogs(evidence), MemoryLogs(chains), KEYS, expected=[Expected(0, 4)])
     assert codes(found) == [(0, "not_json")]
-
-
-def test_a_chain_of_an_earlier_sealer_is_continued() -> None:
-    """Its checkpoints say nothing of siblings; those behind them do, and the report goes by the last one."""
-    fleet = Fleet(2)
-    fleet.grow(0, 2)
-    fleet.seal(0, alone=True)
-    evidence, chains = map(MemoryLogs, fleet.logs())
-    [report] = verify_logs(evidence, chains, KEYS)
-    assert (report.verified, report.partitions, report.faults) == (2, None, [])
-    fleet.grow(1, 1)
-    fleet.grow(0, 2)
-    for partition in (1, 0):
-        fleet.seal(partition)
-    evidence, chains = map(MemoryLogs, fleet.logs())
-    found = verify_logs(evidence, chains, KEYS)
-    assert [(report.verified, report.partitions, report.faults) for report in found] == [(4, 2, []), (1, 2, [])]

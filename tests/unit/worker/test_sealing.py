@@ -16,9 +16,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from assay_stream.config import load_settings
 from assay_stream.errors import ConfigurationError, InputError, IntegrityError, OperatingError
 from assay_stream.kafka.fetched_records import FetchedRecord
-from assay_stream.kafka.group_protocol import GroupMember
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.schemes import dsse
+from assay_stream.schemes import ed25519
 from assay_stream.seal.checkpoint import decode
 from assay_stream.worker import open_ranges, sealing
 from assay_stream.worker.sealing import Sealer, SealPlan
@@ -102,12 +101,12 @@ class Log:
         """What takes the outputs."""
         return Kept()
 
-    async def write(self, gathered: Kept, offsets: Mapping[TopicPartition, int], group: GroupMember) -> None:
+    async def write(self, gathered: Kept, offsets: Mapping[TopicPartition, int], group_id: str) -> None:
         """Keep it, or fail."""
         if self.errors:
             raise self.errors.pop(0)
         [output] = gathered.outputs
-        assert (output.role, output.partition, group.group_id) == (Role.CHECKPOINTS, 0, "assay-stream-seal")
+        assert (output.role, output.partition, group_id) == (Role.CHECKPOINTS, 0, "assay-stream-seal")
         assert output.value is not None
         self.values.append(output.value)
         self.committed.append(offsets[HOME])
@@ -145,7 +144,7 @@ async def seal(
     monkeypatch: pytest.MonkeyPatch,
     *,
     key: Ed25519PrivateKey = KEY,
-    trusted: dsse.Keys = KEYS,
+    trusted: ed25519.Keys = KEYS,
     every_records: int = 3,
 ) -> None:
     """Seal what the log holds."""
@@ -185,7 +184,7 @@ async def test_the_next_run_goes_on_where_the_last_ended(monkeypatch: pytest.Mon
 async def test_a_new_key_continues_a_chain_that_it_is_told_to_trust(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without being told it ends, and writes nothing."""
     log = Log(some_records(0, 1), checkpoints_of(some_records(0)))
-    own = dsse.keys_of([OTHER_KEY.public_key()])
+    own = ed25519.keys_of([OTHER_KEY.public_key()])
     with pytest.raises(InputError, match=r"checkpoint_not_continued.*seal_key_unknown.*--also-trust"):
         await seal(log, monkeypatch, key=OTHER_KEY, trusted=own)
     assert len(log.values) == 1

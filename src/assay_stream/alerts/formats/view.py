@@ -14,7 +14,6 @@ from typing import Any
 from assay_stream.alerts.formats.attacks import attack_objects, technique_ids
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError
-from assay_stream.model.old_names import renamed_alert
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME_MS_MAX = 253_402_300_799_999
@@ -115,7 +114,7 @@ class AlertView:
 
 
 def read_alert(raw: bytes | None) -> dict[str, Any]:
-    """Return the alert that a record or a line holds, under the names of today.
+    """Return the alert that a record or a line holds.
 
     Args:
         raw: value bytes, ``None`` for a record without a value.
@@ -125,9 +124,9 @@ def read_alert(raw: bytes | None) -> dict[str, Any]:
     """
     if raw is None:
         raise InputError("not_an_alert", "the record has no value: alerts are never deleted")
-    alert = decode_json(raw)
+    alert: dict[str, Any] = decode_json(raw)
     view_of(alert)
-    return renamed_alert(alert)
+    return alert
 
 
 def view_of(alert: Any) -> AlertView:
@@ -148,7 +147,7 @@ def view_of(alert: Any) -> AlertView:
     types = info.get("types")
     kinds = [each for each in types if isinstance(each, str)] if isinstance(types, list) else []
     kind = next(iter(kinds), "")
-    facts = _object(renamed_alert(alert), "unmapped")
+    facts = _object(alert, "unmapped")
     flat = {name: value for name, value in facts.items() if isinstance(value, Scalar)}
     attacks = _objects(info, "attacks") or _objects(alert, "attacks")
     if not attacks:
