@@ -20,9 +20,10 @@ from assay_stream.files.archive_manifest import ARCHIVE_MANIFEST
 from assay_stream.files.compressed import opened
 from assay_stream.files.record_line import LineOrigin, TimestampMs, record_of_line
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.limits.files import LINE_BYTES_MAX
+from assay_stream.limits.files import LINE_BYTES_MAX, REFUSED_RECORDS_MAX, SHORT_LINE_BYTES
 from assay_stream.model.record import (
     CALL_TYPE,
+    LEFT_OUT_HEADER,
     LIST_CHANGED_TYPE,
     LOSS_TYPE,
     SNAPSHOT_TYPE,
@@ -111,39 +112,37 @@ def open_archive(
 
 
 def lines_of(
-    stream: BinaryIO, *, name: str, bytes_max: int = LINE_BYTES_MAX, too_long: TooLong | None = None
+    stream: BinaryIO,
+    *,
+    name: str,
+    bytes_max: int = LINE_BYTES_MAX,
+    record_bytes_max: int = 0,
+    too_long: TooLong | None = None,
 ) -> Iterator[bytes]:
     """Yield the lines of a stream with their line feeds.
 
     Args:
         bytes_max: bytes of one line at most, line feed included.
-        too_long: called for a longer line: its first ``bytes_max`` bytes are given and the rest is skipped in pieces
-            of that size. Without it such a line is an error.
+        record_bytes_max: the same of a record line, where that may be longer.
+        too_long: called for a longer line: as many bytes of it are given and the rest is skipped in pieces of that
+            size. Without it such a line is an error.
 
     Raises:
         InputError: ``line_too_long``.
     """
-    for number, line in enumerate(iter(partial(stream.readline, bytes_max), b""), start=1):
+    for number, start in enumerate(iter(partial(stream.readline, bytes_max), b""), start=1):
+        line, line_bytes_max = start, bytes_max
         if len(line) == bytes_max and line[-1] != _LINE_FEED:
-            _skip_rest(stream, number, name, bytes_max, too_long)
+            if record_bytes_max and _RECORD_LINE_START.match(line):
+                line_bytes_max = record_bytes_max
+                line += stream.readline(record_bytes_max - bytes_max)
+            if len(line) == line_bytes_max and line[-1] != _LINE_FEED:
+                _skip_rest(stream, number, name, line_bytes_max, too_long)
         yield line
 
 
-def observation_lines(stream: BinaryIO, *, name: str, too_long: TooLong | None = None) -> Iterator[bytes]:
-    """Yield the lines of recorded observations, as ``lines_of`` does: record lines may be longer than events.
-
-    Raises:
-        InputError: ``line_too_long``.
-    """
-    for number, start in enumerate(iter(partial(stream.readline, EVENT_LINE_BYTES_MAX), b""), start=1):
-        line, bytes_max = start, EVENT_LINE_BYTES_MAX
-        if len(line) == bytes_max and line[-1] != _LINE_FEED:
-            if _RECORD_LINE_START.match(line):
-                bytes_max = LINE_BYTES_MAX
-                line += stream.readline(bytes_max - len(line))
-            if len(line) == bytes_max and line[-1] != _LINE_FEED:
-                _skip_rest(stream, number, name, bytes_max, too_long)
-        yield line
+observation_lines = partial(lines_of, bytes_max=EVENT_LINE_BYTES_MAX, record_bytes_max=LINE_BYTES_MAX)
+"""Yields the lines of recorded observations: record lines may be longer than events."""
 
 
 def _skip_rest(stream: BinaryIO, number: int, name: str, bytes_max: int, too_long: TooLong | None) -> None:
@@ -165,6 +164,8 @@ def read_lines(
 ) -> Iterator[Record]:
     """Yield the records of some lines, with or without their line feeds.
 
+    Lines too short for a record are refused one by one up to a bound; one more stands for the rest, and comes last.
+
     Args:
         name: what the origin of event lines calls their file.
         roles: what record lines may carry.
@@ -173,9 +174,15 @@ def read_lines(
     Raises:
         InputError: ``bad_record_line``.
     """
-    timestamp_ms = 0
+    timestamp_ms = short_lines = 0
+    rest: Record | None = None
     plain_roles = {role.value: role for role in _READ if role in roles}
     for number, line in enumerate(lines):
+        if len(line) < SHORT_LINE_BYTES and (raw := line.rstrip(b"\r\n")):
+            short_lines += 1
+            if short_lines > REFUSED_RECORDS_MAX:
+                rest = rest or Record(_CALLS, Origin(name, 0, number), None, raw, timestamp_ms=timestamp_ms)
+                continue
         try:
             # Record lines that hold text only, as most do.
             plain = _PLAIN_LINES.decode(line)
@@ -197,6 +204,8 @@ def read_lines(
         timestamp_ms = record.timestamp_ms
         if takes is None or record.role is not _CALLS or takes(record.origin.topic, record.origin.partition):
             yield record
+    if rest is not None and (takes is None or takes(name, 0)):
+        yield rest._replace(headers=((LEFT_OUT_HEADER, b"%d" % (short_lines - REFUSED_RECORDS_MAX)),))
 
 
 def _record(raw: bytes, place: Origin, previous_ms: int, roles: Collection[Role]) -> Record:

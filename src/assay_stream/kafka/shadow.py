@@ -51,24 +51,21 @@ async def write_shadow(
     try:
         await producer.start()
         pending: list[Awaitable[Any]] = []
-        for outputs in steps:
-            for output in outputs:
-                if not tally.takes(output):
-                    continue
-                fitted = fitting(output) if output.role is Role.REJECTED else output
-                partition = fitted.partition
-                if partition is None:
-                    partition = murmur2_partition(fitted.key or b"", counts[fitted.role])
-                pending.append(
-                    await producer.send(
-                        topics[fitted.role],
-                        key=fitted.key,
-                        value=fitted.value,
-                        headers=list(fitted.headers),
-                        timestamp_ms=fitted.timestamp_ms,
-                        partition=partition % counts[fitted.role],
-                    )
+        for output in tally.taken(steps):
+            fitted = fitting(output) if output.role is Role.REJECTED else output
+            partition = fitted.partition
+            if partition is None:
+                partition = murmur2_partition(fitted.key or b"", counts[fitted.role])
+            pending.append(
+                await producer.send(
+                    topics[fitted.role],
+                    key=fitted.key,
+                    value=fitted.value,
+                    headers=list(fitted.headers),
+                    timestamp_ms=fitted.timestamp_ms,
+                    partition=partition % counts[fitted.role],
                 )
+            )
             if len(pending) >= _IN_FLIGHT_MAX:
                 await asyncio.gather(*pending)
                 pending.clear()

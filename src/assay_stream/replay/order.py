@@ -144,6 +144,7 @@ class Merge:
         limits, profile, named_ms = self._limits, self._call_profile, self._named_ms
         latest_ms = after.latest_ms
         held: deque[Placed] = deque()
+        earliest_ms: deque[int] = deque()  # rising: of those held, each with no earlier one behind it
         held_bytes = 0
         for record in self._spool.read(log, after=after.offset):
             offset = record.origin.offset
@@ -157,11 +158,15 @@ class Merge:
                 own_ms = max(latest_ms, time_of_refused_ms(record, limits))
                 held.append(Placed(own_ms, number, offset, record, refusal, latest_ms))
                 held_bytes += _size_bytes(record)
+                while earliest_ms and earliest_ms[-1] > own_ms:
+                    earliest_ms.pop()
+                earliest_ms.append(own_ms)
                 while len(held) > REFUSED_AHEAD_MAX or (held_bytes > HELD_BYTES_MAX and len(held) > 1):
-                    earliest_ms = min(placed.time_ms for placed in held)
                     first = held.popleft()
                     held_bytes -= _size_bytes(first.record)
-                    yield first._replace(time_ms=earliest_ms)
+                    yield first._replace(time_ms=earliest_ms[0])
+                    if first.time_ms == earliest_ms[0]:
+                        earliest_ms.popleft()
                 continue
             time_ms = event.time_us // 1_000
             snapshot_id = event.snapshot_id
@@ -171,6 +176,7 @@ class Merge:
                 latest_ms = time_ms
             if held:
                 yield from _released(held, latest_ms)
+                earliest_ms.clear()
                 held_bytes = 0
             yield made_of(Placed, (latest_ms, number, offset, record, event, latest_ms))
         if held:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.record import Record
 from assay_stream.replay.order import REFUSED_AHEAD_MAX, time_of_refused_ms
+from tests.support.counting import counted_calls
 from tests.support.merging import merge_by_event_time
 from tests.unit.replay.test_run import call, listing
 
@@ -18,6 +19,17 @@ def test_more_refused_calls_than_are_held_back_keep_their_order() -> None:
     merged = merge_by_event_time([*poison, call(len(poison), 2), listing(0, 0), listing(1, 5)])
     offsets = [record.origin.offset for record in merged if record.role == "calls"]
     assert offsets == list(range(len(poison) + 1))
+
+
+def test_each_refused_call_is_looked_at_a_few_times() -> None:
+    """Not once for each of the many that are held back with it."""
+
+    def merged(count: int) -> list[Record]:
+        return merge_by_event_time([call(offset, 1)._replace(value=b"{") for offset in range(count)])
+
+    beyond = 2 * REFUSED_AHEAD_MAX
+    more = counted_calls(lambda: merged(2 * beyond)) - counted_calls(lambda: merged(beyond))
+    assert more / beyond < REFUSED_AHEAD_MAX / 2
 
 
 def test_a_refused_call_without_a_log_time_is_dated_by_what_it_claims() -> None:
