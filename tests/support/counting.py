@@ -1,37 +1,68 @@
-"""Work counted, not timed: the same on a busy machine as on a quiet one."""
+"""Work counted instead of timed: the same on a busy machine as on a quiet one."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from functools import partial
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 
-def counted_calls(function: Callable[[], object]) -> int:
-    """Return how many calls a function makes until it returns: of Python, of C, and each turn of a generator.
+class Counted:
+    """How many calls there were."""
 
-    A loop in C is one call, however long it is: hold the size of what is passed to it against a bound instead.
+    calls = 0
+
+
+@contextmanager
+def counting_calls() -> Iterator[Counted]:
+    """Count the calls of this thread: of Python, of C, and each turn of a generator or coroutine.
+
+    A loop in C is one call, however long it is: see ``passes``.
     """
-    count = 0
+    counted = Counted()
 
     def note(_frame: FrameType, event: str, _what: object) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
+        counted.calls += event in ("call", "c_call")
 
     before = sys.getprofile()
     sys.setprofile(note)
     try:
-        function()
+        yield counted
     finally:
         sys.setprofile(before)
-    return count
 
 
-def growth(function: Callable[[int], object], size: int, *, times: int = 4) -> float:
-    """Return by how much the calls grow from one size to one that is some times as large: a line has 1, a square
-    ``times``.
+def counted_calls(function: Callable[[], object]) -> int:
+    """Return how many calls a function makes until it returns."""
+    with counting_calls() as counted:
+        function()
+    return counted.calls
+
+
+def passes(function: Callable[[str], object], text: str, *, rounds: int = 3) -> float:
+    """Return what a function costs for a text, in plain loops over the same text: for work that C does in one call.
+
+    Both are measured in processor time, in turns, and the least of each counts, so that other work on the machine
+    changes little. Hold it against a bound that is a small multiple of what is normal.
+
+    Args:
+        rounds: 1 for a function that remembers texts.
     """
-    function(size)  # whatever is made once
-    small, large = (counted_calls(partial(function, each)) for each in (size, times * size))
-    return large / small / times
+    costs_s, loops_s = [], []
+    for _ in range(rounds):
+        costs_s.append(_cpu_s(function, text))
+        loops_s.append(min(_cpu_s(_walk, text) for _ in range(3)))
+    return min(costs_s) / min(loops_s)
+
+
+def _cpu_s(function: Callable[[str], object], text: str) -> float:
+    started_s = time.process_time()
+    function(text)
+    return time.process_time() - started_s
+
+
+def _walk(text: str) -> None:
+    for _ in text:
+        pass
