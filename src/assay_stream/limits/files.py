@@ -57,8 +57,8 @@ SHORT_LINE_BYTES = 32
 REFUSED_RECORDS_MAX = 10_000
 """Refused records of one file or log that are kept and told one by one: more than anybody reads."""
 
-REFUSED_BYTES_MAX = 16 * 1024 * 1024
-"""Bytes of those of one log that a replay writes."""
+REFUSED_BYTES_MAX = 32 * 1024 * 1024
+"""Bytes of those of one log that a replay writes: three of the largest records."""
 
 PROGRESS_FILE_BYTES_MAX = 64 * 1024 * 1024
 """The progress file of a replay. It has some hundred bytes for each log and alert that it goes on from."""

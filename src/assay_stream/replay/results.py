@@ -94,6 +94,7 @@ class Tally:
         """Yield a rejected record for each log of which some were left out."""
         for log, (_, _, count, first) in sorted(self.refused.items()):
             if count:
+                self.written[Role.REJECTED.value] += 1
                 partition, _, topic = log.partition("/")
                 headers = ((LEFT_OUT_HEADER, b"%d" % count),)
                 record = Record(Role.CALLS, Origin(topic, int(partition), first), None, None, headers)
