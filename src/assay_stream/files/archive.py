@@ -112,37 +112,39 @@ def open_archive(
 
 
 def lines_of(
-    stream: BinaryIO,
-    *,
-    name: str,
-    bytes_max: int = LINE_BYTES_MAX,
-    record_bytes_max: int = 0,
-    too_long: TooLong | None = None,
+    stream: BinaryIO, *, name: str, bytes_max: int = LINE_BYTES_MAX, too_long: TooLong | None = None
 ) -> Iterator[bytes]:
     """Yield the lines of a stream with their line feeds.
 
     Args:
         bytes_max: bytes of one line at most, line feed included.
-        record_bytes_max: the same of a record line, where that may be longer.
-        too_long: called for a longer line: as many bytes of it are given and the rest is skipped in pieces of that
-            size. Without it such a line is an error.
+        too_long: called for a longer line: its first ``bytes_max`` bytes are given and the rest is skipped in pieces
+            of that size. Without it such a line is an error.
 
     Raises:
         InputError: ``line_too_long``.
     """
-    for number, start in enumerate(iter(partial(stream.readline, bytes_max), b""), start=1):
-        line, line_bytes_max = start, bytes_max
+    for number, line in enumerate(iter(partial(stream.readline, bytes_max), b""), start=1):
         if len(line) == bytes_max and line[-1] != _LINE_FEED:
-            if record_bytes_max and _RECORD_LINE_START.match(line):
-                line_bytes_max = record_bytes_max
-                line += stream.readline(record_bytes_max - bytes_max)
-            if len(line) == line_bytes_max and line[-1] != _LINE_FEED:
-                _skip_rest(stream, number, name, line_bytes_max, too_long)
+            _skip_rest(stream, number, name, bytes_max, too_long)
         yield line
 
 
-observation_lines = partial(lines_of, bytes_max=EVENT_LINE_BYTES_MAX, record_bytes_max=LINE_BYTES_MAX)
-"""Yields the lines of recorded observations: record lines may be longer than events."""
+def observation_lines(stream: BinaryIO, *, name: str, too_long: TooLong | None = None) -> Iterator[bytes]:
+    """Yield the lines of recorded observations, as ``lines_of`` does: record lines may be longer than events.
+
+    Raises:
+        InputError: ``line_too_long``.
+    """
+    for number, start in enumerate(iter(partial(stream.readline, EVENT_LINE_BYTES_MAX), b""), start=1):
+        line, bytes_max = start, EVENT_LINE_BYTES_MAX
+        if len(line) == bytes_max and line[-1] != _LINE_FEED:
+            if _RECORD_LINE_START.match(line):
+                bytes_max = LINE_BYTES_MAX
+                line += stream.readline(bytes_max - len(line))
+            if len(line) == bytes_max and line[-1] != _LINE_FEED:
+                _skip_rest(stream, number, name, bytes_max, too_long)
+        yield line
 
 
 def _skip_rest(stream: BinaryIO, number: int, name: str, bytes_max: int, too_long: TooLong | None) -> None:
