@@ -174,14 +174,9 @@ class WireObserver:
     ) -> list[Observation]:
         """Take a line from the client that is not passed on, and return the calls in it as denied."""
         self._count(line)
-        calls = [message for message in line.messages if message.get("method") == "tools/call"]
         before = self._lists.snapshot_before(observed_at)
-        return [
-            self._calls.refused(
-                request_key(call.get("id")), params_of(call), before, line.exact, observed_at, reason_code(call)
-            )
-            for call in calls
-        ]
+        calls = (each for each in line.messages if each.get("method") == "tools/call")
+        return [self._calls.refused(each, before, line.exact, observed_at, reason_code(each)) for each in calls]
 
     def withheld(self, line: Line, code: str, observed_at: datetime, *, exchange: int = 0) -> list[Observation]:
         """Note that the client gets errors instead of the answers in a line, and return the calls that end with them.
@@ -222,10 +217,7 @@ class WireObserver:
         return self._calls.give_up(key, code, observed_at, ok=ok) + self._lists.give_up(key, observed_at)
 
     def refused(self, exchange: int, keys: Iterable[RequestKey], observed_at: datetime) -> list[Observation]:
-        """Note that the requests of an exchange were refused on their way, and return what that yields.
-
-        They say nothing of a task or a call that they go on with, and until ``ended`` a response answers only them.
-        """
+        """Note that an exchange was refused: its requests go on with nothing, and its responses answer only them."""
         self._refused.add(exchange)
         return [each for key in keys for each in self._calls.undo(key, observed_at)]
 

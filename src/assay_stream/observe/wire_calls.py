@@ -24,7 +24,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from assay_stream.observe.call_record import CallIds, record_of
-from assay_stream.observe.jsonrpc import RequestKey, meta_of, params_of, trace_of
+from assay_stream.observe.jsonrpc import RequestKey, meta_of, params_of, request_key, trace_of
 from assay_stream.observe.observation import Observation
 from assay_stream.observe.open_call import INPUT_METHODS, OpenCall, digest_of
 from assay_stream.observe.open_calls import HeldCalls, PendingCalls
@@ -103,16 +103,10 @@ class CallObserver:
         return self.give_up(oldest[0], "no_response", at)
 
     def refused(
-        self,
-        key: RequestKey | None,
-        params: Mapping[str, Any],
-        snapshot_id: str | None,
-        exact: bool,
-        at: datetime,
-        reason_code: str,
+        self, request: Mapping[str, Any], snapshot_id: str | None, exact: bool, at: datetime, reason_code: str
     ) -> Observation:
         """Return the event of a call that was not passed on; ``reason_code`` says why, the rest as in ``request``."""
-        call = self._begun(key, params, snapshot_id, exact, at)
+        call = self._begun(request_key(request.get("id")), params_of(request), snapshot_id, exact, at)
         call.reason_code, call.decision = reason_code, "deny"
         return self._event(call, at, Outcome(None, "not_passed_on"))
 
