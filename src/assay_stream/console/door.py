@@ -251,10 +251,10 @@ def open_door(
     Raises:
         ConfigurationError: ``bad_identity``, ``bad_users``, ``bad_secret_file``, ``bad_tls_file``.
     """
-    throttle = Throttle(clock, secrets.token_bytes(32), limits=limits)
+    throttle, known = (Throttle(clock, secrets.token_bytes(32), limits=limits) for _ in range(2))
     way: Way
     if identity.local is not None:
-        way = LocalWay(Users(identity.local.users), throttle, decides=decides, limits=limits)
+        way = LocalWay(Users(identity.local.users), throttle, known, limits, decides=decides)
     elif identity.proxy is not None:
         secret = secret_of(identity.proxy.secret_file, identity.proxy.secret_env, name="proxy.secret")
         way = ProxyWay(identity, identity.proxy, secret=secret, decides=decides, limits=limits)

@@ -73,15 +73,12 @@ class Local(_Table):
 
 
 class Proxied(Members):
-    """A proxy says who it is, in a header.
-
-    Args:
-        groups_format: how it lists groups: ``json``; ``headers``, one in each; or what stands between them.
-    """
+    """A proxy says who it is, in a header."""
 
     user_header: Annotated[str, Field(pattern=_HEADER)]
     groups_header: Annotated[str, Field(pattern=_HEADER)] | None = None
     groups_format: Annotated[str, Field(pattern=r"^(headers|json|[^A-Za-z0-9\\]{1,3})$")] = "json"
+    """How it lists groups: ``json``; ``headers``, one in each; or what stands between them."""
     secret_header: Annotated[str, Field(pattern=_HEADER)] | None = None
     secret_file: Path | None = None
     secret_env: str | None = None

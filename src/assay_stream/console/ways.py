@@ -40,15 +40,15 @@ class LocalWay:
     """Users with passwords.
 
     Args:
-        throttle: counts failed attempts.
+        throttle, known: count failed attempts, from browsers that have signed the user in before apart from others.
         decides: whether anything can be decided in this console.
     """
 
     def __init__(
-        self, users: Users, throttle: Throttle, *, decides: bool, limits: ConsoleLimits = CONSOLE_LIMITS
+        self, users: Users, throttle: Throttle, known: Throttle, limits: ConsoleLimits, *, decides: bool
     ) -> None:
         self._users = users
-        self._throttle = throttle
+        self._throttle, self._known = throttle, known
         self._decides = decides
         self._limits = limits
         self._pool = ThreadPoolExecutor(limits.hashing_threads, "assay-stream sign-in")
@@ -70,24 +70,24 @@ class LocalWay:
         user, limits = self._users.get(name), self._limits
         hashed = self._users.nobodys_hash() if user is None else user.hash
         if hmac.compare_digest(device.encode(errors="replace"), _device(hashed, device.partition(".")[0]).encode()):
-            counted = {f"device {device}": limits.user_attempts_max}
+            throttle, counted = self._known, {device: limits.user_attempts_max}
         else:
-            device = _device(hashed, secrets.token_urlsafe(16))
+            throttle, device = self._throttle, _device(hashed, secrets.token_urlsafe(16))
             counted = {
                 f"{source} {name}": limits.user_attempts_max,
                 source: limits.source_attempts_max,
                 f"user {name}": limits.strangers_attempts_max,
             }
-        if not all(self._throttle.take(*each) for each in counted.items()):
+        if not all(throttle.take(*each) for each in counted.items()):
             raise limited(limits)
         try:
             is_right = await self._is_password(hashed, password)
         except OperatingError:  # it was not looked at
-            self._throttle.forgive(*counted)
+            throttle.forgive(*counted)
             raise
         if user is None or not is_right:
             raise _refused()
-        self._throttle.forgive(*counted)
+        throttle.forgive(*counted)
         return Admitted(operator=self._operator(name, user.role), proof=user.hash, device=device)
 
     def still_is(self, operator: Operator, proof: str) -> bool:

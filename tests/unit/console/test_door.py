@@ -22,6 +22,7 @@ from assay_stream.console.door import Door, open_door, own_address
 from assay_stream.console.identity import Identity
 from assay_stream.console.posting import Publish
 from assay_stream.console.users import UserRole, read_users
+from assay_stream.console.ways import LocalWay
 from assay_stream.limits.console import CONSOLE_LIMITS, ConsoleLimits
 from assay_stream.observe.http.tap import Listener
 from tests.support.console import a_console, a_store, of_page, text_of
@@ -270,6 +271,17 @@ async def test_a_browser_that_signed_somebody_in_is_not_kept_out(fleet: Path, tm
         assert await tried(client, "alice", PASSWORD, source="unknown") == [303]
         client.session.cookie_jar.update_cookies({"assay-stream-device": device.value}, home)
         assert await tried(client, "alice", source="unknown", times=2) == [401, 429]
+
+
+async def test_a_flood_from_everywhere_leaves_known_browsers_their_attempts(fleet: Path, tmp_path: Path) -> None:
+    """Counters are shared by many names; strangers fill none that a known browser has."""
+    async with with_users(fleet, tmp_path) as (client, door, _):
+        await sign_in(client)
+        assert isinstance(door._way, LocalWay)
+        for bucket in door._way._throttle._buckets:
+            bucket.window, bucket.count = NOW_US // (CONSOLE_LIMITS.sign_in_window_s * 1_000_000), 1_000
+        assert (await sign_in(client, "victor")).status == 429
+        assert (await sign_in(client)).status == 303
 
 
 async def test_a_new_password_makes_every_browser_a_stranger(fleet: Path, tmp_path: Path) -> None:
