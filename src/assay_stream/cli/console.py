@@ -122,7 +122,7 @@ async def _run(
         filling_fd: pipe over which it is told about the process that fills the store.
     """
     with needing_extra(_EXTRA):
-        from assay_stream.console.opening import now_us, open_door
+        from assay_stream.console.door import now_us, open_door
         from assay_stream.console.posting import Posting
         from assay_stream.console.publishing import KafkaPublish
         from assay_stream.console.reader import StoreReader

@@ -18,7 +18,7 @@ Rules:
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -49,6 +49,7 @@ PENDING_MAX = 10_000
 LINE_BYTES_MAX = 4 * DEFAULT_LIMITS.record_bytes_max
 """The longest line that is read. Tool results carry files, so they are larger than any list of tools."""
 
+CANCELLED = "notifications/cancelled"
 _VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 _NOTHING: Mapping[int, Sequence[HiddenTool]] = {}
 _GREETINGS = ("initialize", "server/discover")
@@ -82,6 +83,8 @@ class WireObserver:
         self._lists, self._calls = ListObserver(self._wire), CallObserver(self._wire)
         self._greetings: OrderedDict[RequestKey, None] = OrderedDict()
         """Requests of ``_GREETINGS`` that are not answered yet."""
+        self._refused: set[int] = set()
+        """Exchanges that the server refused: anyone can have one refused."""
 
     @property
     def stats(self) -> WireStats:
@@ -157,6 +160,8 @@ class WireObserver:
                 observations += self._response(
                     message, raw, line.exact, observed_at, exchange, hidden.get(id(message), ())
                 )
+            elif exchange in self._refused:
+                continue
             elif message["method"] == LIST_CHANGED:
                 # By itself, or on a stream that subscriptions/listen opened.
                 observations += self._lists.changed(observed_at)
@@ -169,18 +174,9 @@ class WireObserver:
     ) -> list[Observation]:
         """Take a line from the client that is not passed on, and return the calls in it as denied."""
         self._count(line)
-        return [
-            self._calls.refused(
-                request_key(message.get("id")),
-                params_of(message),
-                reason_code(message),
-                snapshot_id=self._lists.snapshot_before(observed_at),
-                exact=line.exact,
-                at=observed_at,
-            )
-            for message in line.messages
-            if message.get("method") == "tools/call"
-        ]
+        before = self._lists.snapshot_before(observed_at)
+        calls = (each for each in line.messages if each.get("method") == "tools/call")
+        return [self._calls.refused(each, before, line.exact, observed_at, reason_code(each)) for each in calls]
 
     def withheld(self, line: Line, code: str, observed_at: datetime, *, exchange: int = 0) -> list[Observation]:
         """Note that the client gets errors instead of the answers in a line, and return the calls that end with them.
@@ -189,8 +185,7 @@ class WireObserver:
         """
         observations = []
         for message in line.messages:
-            keys = answer_keys(message.get("id"), exchange) if "method" not in message else ()
-            for key in keys:
+            for key in self._answered(message, exchange) if "method" not in message else ():
                 ended = self._calls.give_up(key, code, observed_at, ok=False)
                 observations += ended
                 if ended:
@@ -218,9 +213,17 @@ class WireObserver:
         self, key: RequestKey, code: str, observed_at: datetime, *, ok: bool | None = None
     ) -> list[Observation]:
         """Note that nothing will answer a request, and return its call, if it is one; ``code`` says why."""
-        self._lists.requests.take(key)
         self._greetings.pop(key, None)
-        return self._calls.give_up(key, code, observed_at, ok=ok)
+        return self._calls.give_up(key, code, observed_at, ok=ok) + self._lists.give_up(key, observed_at)
+
+    def refused(self, exchange: int, keys: Iterable[RequestKey], observed_at: datetime) -> list[Observation]:
+        """Note that an exchange was refused: its requests go on with nothing, and its responses answer only them."""
+        self._refused.add(exchange)
+        return [each for key in keys for each in self._calls.undo(key, observed_at)]
+
+    def ended(self, exchange: int) -> None:
+        """Note that nothing more comes in an exchange."""
+        self._refused.discard(exchange)
 
     def orphaned(self, key: RequestKey, observed_at: datetime) -> list[Observation]:
         """Note that an exchange ended before it answered a request, which a later exchange may answer."""
@@ -230,10 +233,6 @@ class WireObserver:
             self._greetings[key[:2]] = None
         return self._calls.orphan(key, observed_at)
 
-    def forget_task_request(self, key: RequestKey) -> None:
-        """Note that a request was refused on its way: its answer says nothing of the task that it is about."""
-        self._calls.forget_task_request(key)
-
     def expire(self, observed_at: datetime) -> list[Observation]:
         """Return the calls that have been open for too long; every line that is taken does so first."""
         return self._calls.expire(observed_at)
@@ -241,6 +240,11 @@ class WireObserver:
     def close(self, observed_at: datetime) -> list[Observation]:
         """Return the calls whose outcome will never be seen, when the wire closes."""
         return self._calls.close(observed_at)
+
+    def _answered(self, message: Mapping[str, Any], exchange: int) -> list[RequestKey]:
+        """Return the requests that a response may answer: in an exchange that was refused, only its own."""
+        keys = answer_keys(message.get("id"), exchange)
+        return [key for key in keys if len(key) == 3] if exchange in self._refused else keys
 
     def _count(self, line: Line) -> None:
         stats = self._wire.stats
@@ -252,7 +256,7 @@ class WireObserver:
         self, message: Mapping[str, Any], exact: bool, at: datetime, exchange: int, shown_name: str | None
     ) -> list[Observation]:
         method, params = message["method"], params_of(message)
-        if method == "notifications/cancelled":
+        if method == CANCELLED:
             cancelled = request_key(params.get("requestId"))
             return [] if cancelled is None else self._calls.cancelled(cancelled, at)
         key = request_key(message.get("id"), exchange)
@@ -261,12 +265,11 @@ class WireObserver:
             self._lists.requests.take(key)
             self._greetings.pop(key, None)
             observations += self._calls.give_up(key, "id_reused", at)
-        self._lists.note_version(meta_of(params).get(_VERSION_KEY))
+        if not exchange:  # over HTTP it is in the header, and counts once the server has accepted the request
+            self._lists.note_version(meta_of(params).get(_VERSION_KEY))
         if method == "tools/call":
             snapshot_id = self._lists.snapshot_before(at)
-            observations += self._calls.request(
-                key, params, snapshot_id=snapshot_id, exact=exact, at=at, shown_name=shown_name
-            )
+            observations += self._calls.request(key, params, snapshot_id, exact, at, shown_name)
         elif key is not None and isinstance(method, str) and method in METHODS:
             self._lists.request(method, key, params)
         elif key is not None and isinstance(method, str) and method in TASK_METHODS:
@@ -288,7 +291,7 @@ class WireObserver:
         hidden: Sequence[HiddenTool],
     ) -> list[Observation]:
         same_id = request_key(message.get("id"))
-        for key in answer_keys(message.get("id"), exchange):
+        for key in self._answered(message, exchange):
             if key in self._greetings:
                 del self._greetings[key]
                 return self._lists.greeted(message.get("result"), exact, at)
@@ -300,6 +303,8 @@ class WireObserver:
             if observations is not None:
                 return observations
         self._wire.stats.unmatched_responses += 1
+        if exchange in self._refused:
+            return []
         self._calls.strayed(answer_keys(message.get("id")), message, exact)
         if listed_in(message) is not None:
             self._lists.strayed(answer_keys(message.get("id")))
