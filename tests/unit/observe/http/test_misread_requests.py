@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import gzip
 import json
 from typing import Any
@@ -14,6 +13,7 @@ from assay_stream.observe.jsonrpc import HEADER_MISMATCH_CODE, INVALID_REQUEST_C
 from assay_stream.registry.rulings import VerdictTable
 from tests.support.gates import a_call, a_tool
 from tests.support.http_tap import http_tap
+from tests.support.misreading import Tries
 from tests.support.raw_http import a_post, a_response, body_of, exchange, raw_server
 from tests.unit.observe.http.test_traffic import MODERN, Wire, ask, call, result
 
@@ -23,11 +23,8 @@ PING = b'{"jsonrpc":"2.0","id":7,"method":"ping"}'
 JSON = "Content-Type: application/json"
 
 
-def utf_7() -> bytes:
-    """A ping to a reader of UTF-8; to one of UTF-7, whose last member counts, a call."""
-    hidden = '","method":"tools/call","params":{"name":"read","arguments":{}},"x":"'
-    shifted = "+" + base64.b64encode(hidden.encode("utf-16-be")).decode().rstrip("=") + "-"
-    return PING[:-1] + b',"x":"' + shifted.encode() + b'"}'
+POLYGLOT = Tries("2025-11-25").polyglot()
+"""A ping to a reader of UTF-8; to one of UTF-7, to which the last member counts, a call."""
 
 
 def posted(body: bytes, *fields: str) -> bytes:
@@ -51,8 +48,8 @@ async def sent(request: bytes) -> tuple[int, dict[str, Any], int]:
 
 def test_the_body_of_the_attack_is_a_call_in_utf_7() -> None:
     """And a ping in UTF-8."""
-    assert json.loads(utf_7())["method"] == "ping"
-    assert json.loads(utf_7().decode("utf-7"))["method"] == "tools/call"
+    assert json.loads(POLYGLOT)["method"] == "ping"
+    assert json.loads(POLYGLOT.decode("utf-7"))["method"] == "tools/call"
 
 
 @pytest.mark.parametrize(
@@ -84,7 +81,7 @@ def test_the_body_of_the_attack_is_a_call_in_utf_7() -> None:
 )
 async def test_a_body_that_its_headers_make_unclear_reaches_no_server(fields: list[str]) -> None:
     """The TypeScript SDK's server decodes any ``utf-*``; others heed any other field."""
-    status, said, reached = await sent(posted(utf_7(), *fields))
+    status, said, reached = await sent(posted(POLYGLOT, *fields))
     assert (status, reached) == (400, 0)
     is_stated_twice = len(fields) > 1 and fields[0] == JSON and "gzip" not in fields[1] and ": br" not in fields[1]
     expected = "header_mismatch" if is_stated_twice or "_" in "".join(fields) else "body_unclear"
@@ -202,7 +199,7 @@ def a_text(message: Any) -> str:
     [
         (a_text(call()).encode("utf-16"), {}, []),
         (a_text(call()).encode("utf-32-be"), {}, []),
-        (utf_7(), {"Content-Type": "application/json; charset=utf-7"}, []),
+        (POLYGLOT, {"Content-Type": "application/json; charset=utf-7"}, []),
         (b"not gzip", {"Content-Encoding": "gzip"}, []),
         (gzip.compress(a_text(call()).encode())[:-4], {"Content-Encoding": "gzip"}, []),
         (b"\x0b\x02\x80", {"Content-Encoding": "br"}, []),
