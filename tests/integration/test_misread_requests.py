@@ -27,7 +27,7 @@ async def answer_of(url: str, request: bytes) -> bytes:
     try:
         async with asyncio.timeout(None if request.startswith(b"POST") else 1):
             writer.write(request.replace(b"Host: 127.0.0.1", b"Host: " + host))
-            while part := await reader.read(65_536):
+            while not said.endswith(b"\r\n0\r\n\r\n") and (part := await reader.read(65_536)):
                 said += part
     except (TimeoutError, ConnectionError):
         pass
