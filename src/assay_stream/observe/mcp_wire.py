@@ -24,6 +24,7 @@ from datetime import datetime
 from typing import Any
 
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
+from assay_stream.observe.events import loss_event
 from assay_stream.observe.jsonrpc import (
     BLANKS,
     Direction,
@@ -31,11 +32,13 @@ from assay_stream.observe.jsonrpc import (
     RequestKey,
     answer_keys,
     listed_in,
+    may_be_misread,
     meta_of,
     params_of,
     read_line,
     request_key,
 )
+from assay_stream.observe.list_requests import TOOLS
 from assay_stream.observe.observation import Observation, Vantage
 from assay_stream.observe.offered import HiddenTool, Offered
 from assay_stream.observe.wire import WireConnection, WireStats
@@ -85,6 +88,7 @@ class WireObserver:
         """Requests of ``_GREETINGS`` that are not answered yet."""
         self._refused: set[int] = set()
         """Exchanges that the server refused: anyone can have one refused."""
+        self._lost_at: datetime | None = None
 
     @property
     def stats(self) -> WireStats:
@@ -111,9 +115,16 @@ class WireObserver:
     def answers_call(self, message: Mapping[str, Any], exchange: int = 0) -> bool:
         """Tell whether a response answers a call, and no client that reads ids otherwise takes it for a list's."""
         own, keys = request_key(message.get("id")), answer_keys(message.get("id"), exchange)
-        if "method" in message or any(key in self._lists.requests for key in keys):
+        # Some clients take whatever comes in an exchange for the answer to its request.
+        is_for_list = exchange and self.awaits_list_in(exchange)
+        if "method" in message or is_for_list or any(key in self._lists.requests for key in keys):
             return False
         return any(self._calls.awaits(key) for key in keys if key[:2] == own)
+
+    def answers_list(self, message: Mapping[str, Any], exchange: int = 0) -> bool:
+        """Tell whether a response answers a request for tools by its id."""
+        keys, asked = answer_keys(message.get("id"), exchange), self._lists.requests
+        return any(key in asked and asked.get(key).method == TOOLS for key in keys)
 
     @property
     def open_calls(self) -> int:
@@ -122,7 +133,12 @@ class WireObserver:
 
     def feed(self, direction: Direction, raw: bytes, observed_at: datetime) -> list[Observation]:
         """Take one line and return the observations to publish, in order."""
-        return self.take(direction, self.read(raw), raw, observed_at) if raw.strip(BLANKS) else []
+        if not raw.strip(BLANKS):
+            return []
+        line = self.read(raw)
+        is_lost = direction == "client->server" and may_be_misread(line, raw)
+        observations = self.take(direction, line, raw, observed_at)
+        return [*observations, *self._lost(observed_at)] if is_lost else observations
 
     def read(self, raw: bytes) -> Line:
         """Parse a line for ``take`` and ``refuse``."""
@@ -193,10 +209,13 @@ class WireObserver:
         return observations
 
     def missed(self, direction: Direction, observed_at: datetime, *, exchange: int = 0) -> list[Observation]:
-        """Note a line that could not be inspected, and return what that yields."""
+        """Note a line that could not be inspected, and return what that yields.
+
+        Whether one of the client in an HTTP exchange is a loss depends on what comes of the exchange.
+        """
         self._wire.stats.missed_lines += 1
         if direction == "client->server":
-            return []
+            return [] if exchange else self._lost(observed_at)
         asked = any(not exchange or len(key) == 2 or key[2] == exchange for key in self._greetings)
         unread = self._lists.greeting_missed(observed_at) if asked else []
         return [*self._lists.missed(observed_at, exchange), *unread]
@@ -246,6 +265,14 @@ class WireObserver:
         keys = answer_keys(message.get("id"), exchange)
         return [key for key in keys if len(key) == 3] if exchange in self._refused else keys
 
+    def _lost(self, at: datetime) -> list[Observation]:
+        """Return what says that a line of the client may have been a call that is not on record."""
+        # A few bytes can be such a line, and many of them come at once: one record says it of all.
+        if self._lost_at == at:
+            return []
+        self._lost_at = at
+        return [loss_event(self._wire.vantage, event_id=self._wire.new_id(), observed_at=at, lists=0, calls=1)]
+
     def _count(self, line: Line) -> None:
         stats = self._wire.stats
         stats.lines += 1
@@ -290,7 +317,11 @@ class WireObserver:
         exchange: int,
         hidden: Sequence[HiddenTool],
     ) -> list[Observation]:
-        same_id = request_key(message.get("id"))
+        same_id, missed = request_key(message.get("id")), []
+        is_refused = exchange in self._refused
+        if exchange and listed_in(message) is not None and not self.answers_list(message, exchange):
+            # Some clients take whatever comes in an exchange for the answer to its request.
+            missed = self._lists.missed(at, exchange) if not is_refused and self.awaits_list_in(exchange) else []
         for key in self._answered(message, exchange):
             if key in self._greetings:
                 del self._greetings[key]
@@ -301,11 +332,11 @@ class WireObserver:
                     key, message, raw, exact, at, same_id=key[:2] == same_id, exchange=exchange, hidden=hidden
                 )
             if observations is not None:
-                return observations
+                return missed + observations
         self._wire.stats.unmatched_responses += 1
-        if exchange in self._refused:
+        if is_refused:
             return []
         self._calls.strayed(answer_keys(message.get("id")), message, exact)
         if listed_in(message) is not None:
             self._lists.strayed(answer_keys(message.get("id")))
-        return []
+        return missed

@@ -41,6 +41,10 @@ class Exchange:
     events: HeldEvents | None = None
     """A response that is held back event by event."""
     status: int | None = None
+    is_mislabelled: bool = False
+    """Whether the headers of the request say that its body is something else than JSON in UTF-8."""
+    is_unread: bool = False
+    """Whether there may be more in the request than was read of it."""
     asked: list[RequestKey] = field(default_factory=list)
     """Requests that this exchange has to answer."""
     waiting: tuple[bytes, datetime] | None = None

@@ -25,21 +25,23 @@ from typing import TYPE_CHECKING, Any
 
 from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.events import loss_event
-from assay_stream.observe.http.bodies import Body, Opaque, Unreadable, body_of, plain_body
+from assay_stream.observe.http.bodies import Body, JsonBody, Opaque, Unreadable, body_of, plain_body
 from assay_stream.observe.http.connections import Connections
 from assay_stream.observe.http.credentials import Contexts
 from assay_stream.observe.http.exchange import Ending, Exchange
 from assay_stream.observe.http.headers import (
     CHARSETS_WITH_ASCII,
+    UTF_8,
     HeaderFields,
     first,
     is_body_unclear,
     is_event_stream,
+    is_request_unclear,
     mismatch,
-    values_of,
+    repeated,
 )
 from assay_stream.observe.http.held import HeldEvents
-from assay_stream.observe.jsonrpc import EVENT_BREAK, Direction, Line, is_ambiguous, may_list
+from assay_stream.observe.jsonrpc import EVENT_BREAK, Direction, Line, is_ambiguous, may_be_misread, may_list
 from assay_stream.observe.mcp_wire import CANCELLED, LINE_BYTES_MAX, WireObserver
 from assay_stream.observe.observation import Observation, Vantage
 from assay_stream.observe.shown import Shown
@@ -100,10 +102,12 @@ class Traffic:
         session_id = first(fields, SESSION)
         connection, observations = self._connections.of(context, session_id, at)
         observations += self._connections.expire(at)
-        body = self._body_of(fields)
-        request: Body = body if method == "POST" else Opaque()
+        # Whatever its headers say that it is: not every server heeds them.
+        request = JsonBody(self._message_bytes_max, first(fields, "content-encoding"))
         version = first(fields, _VERSION)
-        return Exchange(number, method, context, session_id, version, connection, request), observations
+        exchange = Exchange(number, method, context, session_id, version, connection, request)
+        exchange.is_mislabelled = is_body_unclear(fields, charsets=CHARSETS_WITH_ASCII)
+        return exchange, observations
 
     def from_client(self, exchange: Exchange, data: bytes | None, at: datetime) -> list[Observation]:
         """Take bytes of the request's body; ``None`` for its end."""
@@ -113,6 +117,7 @@ class Traffic:
                 observations += self.lost(exchange, "client->server", at)
             elif message.strip():
                 line = exchange.connection.observer.read(message)
+                exchange.is_unread |= exchange.is_mislabelled or may_be_misread(line, message, None)
                 observations += self._asked(exchange, line, message, at)
         if exchange.is_refused:  # before it was read
             observations += exchange.connection.observer.refused(exchange.number, exchange.asked, at)
@@ -122,18 +127,10 @@ class Traffic:
         """Take the head of the response."""
         observations: list[Observation] = []
         exchange.status = status
-        exchange.response = self._body_of(fields)
         gate = exchange.connection.gate
         if gate is not None and gate.hides and is_event_stream(fields):
             exchange.events = HeldEvents(self._message_bytes_max)
-        is_unclear = (
-            is_body_unclear(fields, charsets=CHARSETS_WITH_ASCII)
-            if gate is None
-            else isinstance(exchange.response, Opaque) or is_body_unclear(fields)
-        )
-        if exchange.is_successful and is_unclear:
-            # Some client may take it for messages all the same, or for others.
-            exchange.response = Unreadable()
+        exchange.response = self._response_body(exchange, fields)
         if exchange.is_refused:
             return exchange.connection.observer.refused(exchange.number, exchange.asked, at)
         if exchange.session_id is None and (session_id := first(fields, SESSION)) is not None:
@@ -207,7 +204,8 @@ class Traffic:
         for part in (body, None):
             for message in self._read(exchange, "server->client", part):
                 if self._says_nothing(exchange, message):
-                    return shown if message is None or not may_list(message) else Shown(b"", is_withheld=True)
+                    passes = message is not None and not may_list(message)
+                    return shown if passes else Shown(b"", is_withheld=True)
                 if message is None:
                     return Shown(b"", self.lost(exchange, "server->client", at), is_withheld=True)
                 found = gate.show(message, at, exchange=exchange.number)
@@ -226,18 +224,17 @@ class Traffic:
     def rule(self, exchange: Exchange, body: bytes, fields: HeaderFields, at: datetime) -> Passage:
         """Rule on the whole body of a request; the connection must have a gate.
 
-        Whatever the headers say that it is, some server may take it for messages.
+        What is not by its headers what was read here does not pass: some server would read it as they say.
         """
         gate = exchange.gate
-        encodings = values_of(fields, "content-encoding")
-        if len(encodings) > 1:
-            return gate.not_ruled_on(b"", at)
-        raw = plain_body(body, "".join(encodings), message_bytes_max=self._message_bytes_max)
-        if raw is None:
-            return gate.not_ruled_on(b"", at)
-        contradicted = self._contradicted(exchange, raw, fields)
-        if contradicted is not None:
-            return gate.contradicted(raw, contradicted, at)
+        encoding = first(fields, "content-encoding")
+        raw = plain_body(body, encoding, message_bytes_max=self._message_bytes_max)
+        line = exchange.connection.observer.read(body if raw is None else raw)
+        header = repeated(fields) or next((name for each in line.messages if (name := mismatch(fields, each))), None)
+        if header is not None:
+            return gate.held_back(line, "header_mismatch", at, header=header)
+        if raw is None or is_request_unclear(fields):
+            return gate.held_back(line, "body_unclear", at)
 
         def take(line: Line, message: bytes, asked_at: datetime) -> list[Observation]:
             return self._asked(exchange, line, message, asked_at)
@@ -253,13 +250,9 @@ class Traffic:
         """Hold back a request whose ruling failed."""
         return exchange.gate.not_ruled_on(body, at)
 
-    def _contradicted(self, exchange: Exchange, raw: bytes, fields: HeaderFields) -> str | None:
-        """Return the header that contradicts a message, if there is one: programs differ in which of them counts."""
-        messages = exchange.connection.observer.read(raw).messages
-        return next((name for each in messages if (name := mismatch(fields, each)) is not None), None)
-
     def lost(self, exchange: Exchange, direction: Direction, at: datetime) -> list[Observation]:
         """Note that bytes of a body passed unseen, and return what that yields."""
+        exchange.is_unread |= direction == "client->server"
         return exchange.connection.observer.missed(direction, at, exchange=exchange.number)
 
     def missed(self, exchanges: int, at: datetime) -> list[Observation]:
@@ -271,23 +264,33 @@ class Traffic:
         observer, asked = exchange.connection.observer, exchange.asked
         exchange.asked = []
         observer.ended(exchange.number)
+        # A server that refused it did nothing, and anyone can have a request refused.
+        lost = self.missed(1, at) if exchange.is_unread and not exchange.is_refused else []
         self._kept_bytes -= exchange.let_go()
         if exchange.connection.gate is not None:
             exchange.connection.gate.cut_off(exchange.number)
         if exchange.method == "DELETE" and exchange.is_successful:
-            return self._connections.end(exchange.connection, at) if exchange.session_id is not None else []
+            return lost + (self._connections.end(exchange.connection, at) if exchange.session_id is not None else [])
         if exchange.session_id is not None and exchange.is_successful:
-            return [each for key in asked for each in observer.orphaned(key, at)]
+            return lost + [each for key in asked for each in observer.orphaned(key, at)]
         code, ok = exchange.why_unanswered(ending), False if exchange.is_refused else None
-        return [each for key in asked for each in observer.unanswered(key, code, at, ok=ok)]
+        return lost + [each for key in asked for each in observer.unanswered(key, code, at, ok=ok)]
 
     def close(self, at: datetime) -> list[Observation]:
         """Return the calls that will never be answered, when the tap ends."""
         return self._connections.close(at)
 
-    def _body_of(self, fields: HeaderFields) -> Body:
+    def _response_body(self, exchange: Exchange, fields: HeaderFields) -> Body:
+        """Return what reads a response: as messages, whatever it is called, unless clients may find others in it."""
         kind, encoding = first(fields, "content-type"), first(fields, "content-encoding")
-        return body_of(kind, encoding, message_bytes_max=self._message_bytes_max)
+        gate, is_refused = exchange.connection.gate, not exchange.is_successful
+        body = body_of(kind, encoding, message_bytes_max=self._message_bytes_max)
+        charsets = CHARSETS_WITH_ASCII if gate is None or is_refused else UTF_8
+        is_unclear = is_body_unclear(fields, charsets=charsets)
+        if isinstance(body, Opaque):
+            is_unclear |= gate is not None and not is_refused
+            body = body_of(None, encoding, message_bytes_max=self._message_bytes_max)
+        return Unreadable() if is_unclear and (not is_refused or (gate is not None and gate.hides)) else body
 
     def _read(self, exchange: Exchange, direction: Direction, data: bytes | None) -> list[bytes | None]:
         body = exchange.request if direction == "client->server" else exchange.response
