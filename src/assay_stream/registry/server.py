@@ -6,7 +6,7 @@ a fact: an ``IntegrityError``, never a guess.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from assay_stream.errors import IntegrityError
@@ -202,23 +202,40 @@ class ServerBindings:
         if self._fleet is not None:
             self._fleet.refresh(observer_id)
 
-    def named(self, snapshot_id: str) -> list[Seen]:
-        """Return the observations with a snapshot id, by whomever, in order; of equal lists the latest one."""
-        question = ("named", snapshot_id)
+    def named(self, snapshot_id: str, observer_id: str) -> list[Seen]:
+        """Return the observations that a snapshot id names for a caller, in order; of equal lists the latest one.
+
+        They are those of the caller's own observer. An id that it did not publish names the list that others published
+        under it, unless their lists differ: then it names nothing.
+        """
+        own, question = self.named_by(snapshot_id, observer_id), ("named", snapshot_id)
+        if own:
+            return own
         known: list[Seen] | None = self.answers.get(question)
         if known is not None:
             return known
-        timelines = self._numbered
-        if self._snapshots is not None:
-            timelines = [timelines[number] for number in self._snapshots.candidates(snapshot_id, len(timelines))]
+        timelines = [self._numbered[number] for number in self._candidates(snapshot_id)]
         found = latest_of_equal(seen for timeline in timelines for seen in timeline.named(snapshot_id))
+        one = found if len(found) == 1 else []
+        if found:  # Made-up ids must not fill the memory.
+            self.answers.keep(question, one)
+        return one
+
+    def named_by(self, snapshot_id: str, observer_id: str) -> list[Seen]:
+        """Return the observations that an observer published under a snapshot id, as ``named``."""
+        own, question = self.observers.get(observer_id), ("named_by", (snapshot_id, observer_id))
+        known: list[Seen] | None = self.answers.get(question)
+        if own is None or known is not None:
+            return known or []
+        found = latest_of_equal(own.named(snapshot_id)) if own.number in self._candidates(snapshot_id) else []
         if 1 <= len(found) <= _NAMED_KEPT_MAX:  # Neither made-up ids nor very many lists must fill the memory.
             self.answers.keep(question, found)
         return found
 
-    def names(self, snapshot_id: str) -> bool:
-        """Tell whether anybody observed a list with this snapshot id."""
-        return bool(self.named(snapshot_id))
+    def _candidates(self, snapshot_id: str) -> Sequence[int]:
+        """Return the numbers of the observers that may have published a snapshot id."""
+        count = len(self._numbered)
+        return range(count) if self._snapshots is None else self._snapshots.candidates(snapshot_id, count)
 
     def timeline(self, observer_id: str) -> Timeline:
         found = self.observers.get(observer_id)
