@@ -42,7 +42,7 @@ class Bindings:
     Args:
         keep_definitions: whether definitions are kept beside their fingerprints.
         packed_lists: as ``ServerBindings``.
-        shelf: where older lists are put, ``None`` for memory; not for who keeps definitions.
+        shelf: where older lists are put, ``None`` for memory.
         home_partitions: where calls are keyed by server: how many partitions there are. What comes from another one
             than a server's own is left out then, as it is by a join that does not see it.
     """
@@ -138,7 +138,8 @@ class Bindings:
         # The latest record of a key comes last, as compaction would leave it.
         unread.pop(place, None)
         if record.value is not None:
-            unread[place] = self._values.shared(record.value)
+            # A list equals no other one: to remember it would only keep it.
+            unread[place] = record.value if key[0] in OF_LISTS else self._values.shared(record.value)
             if len(unread) > DEFAULT_LIMITS.unread_facts_max:
                 self._read(server_id)
         elif not unread:
@@ -218,7 +219,7 @@ class Bindings:
         if server is None:
             return
         server.answers.clear()
-        if kind in ("seen", "seen_run", "run_cut"):
+        if kind in OF_LISTS:
             _, observer_id, *place = rest
             forget_list(kind, server, str(observer_id), origin_of_key(place))
         elif kind == "catalogue":
@@ -240,6 +241,7 @@ class Bindings:
             server.controls.forget(key)
 
 
+OF_LISTS = {fact.fact_kind for fact in (Seen, SeenRun, RunCut)}
 OF_REGISTRIES = {fact.fact_kind for fact in (ItemFact, ItemList, Allowance, FormerTool)}
 """Kinds of facts that no answer for a call rests on."""
 

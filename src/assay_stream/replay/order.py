@@ -3,14 +3,14 @@
 1. Records of one partition stay in the order of their offsets, the order of the registry and of the evidence. A
    record given twice counts once.
 2. A snapshot or control record is applied before every call whose event time is not earlier than its own.
-3. A call that names a snapshot is joined after it, whatever the clocks said; where the name was used again, after the
-   first one, as a live join does.
+3. A call that names a snapshot of its own observer is joined after it, whatever the clocks said; where the name was used
+   again, after the first one, as a live join does. An id that only others used leads to the first of theirs.
 4. A refused call does not delay others: its time may be what is wrong with it. It goes with the earliest of those
    behind it, as far as ``REFUSED_AHEAD_MAX`` of them, or ``HELD_BYTES_MAX`` bytes, are refused too.
 5. Ties: control before snapshots before calls, then topic, partition and offset.
 
 Snapshots and control records are read twice. The first time only their times are noted, because each is applied as
-early as the earliest of those behind it in its partition: a number for each, and a time for each name of a snapshot.
+early as the earliest of those behind it in its partition: a number for each, and sixteen bytes for each name.
 Calls are read once, a few of each partition at a time.
 """
 
@@ -21,6 +21,8 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import lru_cache
+from hashlib import blake2b
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -36,6 +38,11 @@ from assay_stream.model.record import Headers, Output, Record, Role, made_of
 
 REFUSED_AHEAD_MAX = 256
 """Refused calls of one partition that wait for the time of those behind them."""
+
+_PARTS = 1 << 12
+"""Into which the names of snapshots are divided: one is searched for each, and its bytes are few or read fast."""
+_PART_BYTES, _TIME_BYTES, _ENTRY_BYTES = 2, 6, 16
+_NAME_BYTES = _PART_BYTES + _ENTRY_BYTES - _TIME_BYTES
 
 _RANK = {Role.CONTROL: 0, Role.SNAPSHOTS: 1, Role.CALLS: 2}
 
@@ -91,7 +98,7 @@ class Merge:
         self._limits = limits
         self._call_profile: CallProfile = call_profile
         self.logs = sorted(spool.logs(), key=lambda log: (_RANK[log.role], log.topic, log.partition))
-        self._named_ms: dict[tuple[str, str], int] = {}
+        self._named = _NamedTimes()
         self._times_ms = {log: self._note_times(log) for log in self.logs if log.role is not Role.CALLS}
 
     def read(self, after: Mapping[Log, LogPosition]) -> Iterator[Placed]:
@@ -121,18 +128,19 @@ class Merge:
     def _note_times(self, log: Log) -> array[int]:
         """Return when each record of a registry's partition is applied, and note it for the names of snapshots."""
         times_ms = array("q")
-        names: dict[tuple[str, str], list[int]] = {}
+        named = array("q")
+        names = bytearray()
         for index, record in enumerate(self._spool.read(log)):
-            time_ms, name = self._date(record)
+            time_ms, found = self._date(record)
             times_ms.append(time_ms)
-            if name is not None:
-                names.setdefault(name, []).append(index)
+            if found:
+                named.append(index)
+                names += found
         for index in range(len(times_ms) - 2, -1, -1):
             times_ms[index] = min(times_ms[index], times_ms[index + 1])
-        for name, places in names.items():
-            # Times rise by now, so the first is the earliest.
-            first_ms = times_ms[places[0]]
-            self._named_ms[name] = min(first_ms, self._named_ms.get(name, first_ms))
+        for number, index in enumerate(named):
+            for start in (2 * number * _NAME_BYTES, (2 * number + 1) * _NAME_BYTES):
+                self._named.note(bytes(names[start : start + _NAME_BYTES]), times_ms[index])
         return times_ms
 
     def _applied(self, number: int, log: Log, after: int) -> Iterator[Placed]:
@@ -141,7 +149,7 @@ class Merge:
                 yield Placed(time_ms, number, record.origin.offset, record, None, 0)
 
     def _calls(self, number: int, log: Log, after: LogPosition) -> Iterator[Placed]:
-        limits, profile, named_ms = self._limits, self._call_profile, self._named_ms
+        limits, profile, named = self._limits, self._call_profile, self._named
         latest_ms = after.latest_ms
         held: deque[Placed] = deque()
         held_bytes = 0
@@ -166,7 +174,7 @@ class Merge:
             time_ms = event.time_us // 1_000
             snapshot_id = event.snapshot_id
             if snapshot_id is not None:
-                time_ms = max(time_ms, named_ms.get((event.server_id, snapshot_id), 0))
+                time_ms = max(time_ms, named.of(event.server_id, event.observer_id, snapshot_id))
             if time_ms > latest_ms:
                 latest_ms = time_ms
             if held:
@@ -176,21 +184,62 @@ class Merge:
         if held:
             yield from _released(held, held[-1].time_ms)
 
-    def _date(self, record: Record) -> tuple[int, tuple[str, str] | None]:
-        """Return when a snapshot or control record takes effect, and the server and id of a snapshot."""
+    def _date(self, record: Record) -> tuple[int, bytes]:
+        """Return when a snapshot or control record takes effect, and the two names of a snapshot."""
         event = None
         with suppress(InputError):
             event = read_event(record, limits=self._limits)
         if event is None:
             # Here, where nothing holds on to what was decoded any more.
-            return time_of_refused_ms(record, self._limits), None
+            return time_of_refused_ms(record, self._limits), b""
         time_ms = event_time_us(event) // 1_000
         if record.timestamp_ms > 0:
             # One that the registry refuses takes effect at log time; another may be applied early.
             time_ms = min(time_ms, record.timestamp_ms)
         if isinstance(event, SnapshotEvent):
-            return time_ms, (event.data.server_id, event.data.snapshot_id)
-        return time_ms, None
+            data = event.data
+            return time_ms, b"".join(_names(data.server_id, data.observer_id, data.snapshot_id))
+        return time_ms, b""
+
+
+class _NamedTimes:
+    """When the first list of each name is applied. A name is a digest, so that it takes few bytes."""
+
+    def __init__(self) -> None:
+        self._parts = [bytearray() for _ in range(_PARTS)]
+
+    def note(self, name: bytes, time_ms: int) -> None:
+        part, start = self._find(name)
+        if start < 0:
+            part += name[_PART_BYTES:] + time_ms.to_bytes(_TIME_BYTES)
+        elif time_ms < int.from_bytes(part[start - _TIME_BYTES : start]):
+            part[start - _TIME_BYTES : start] = time_ms.to_bytes(_TIME_BYTES)
+
+    def of(self, server_id: str, observer_id: str, snapshot_id: str) -> int:
+        """Return the time of what the observer published under an id, else of what others did, else 0."""
+        for name in _names(server_id, observer_id, snapshot_id):
+            part, start = self._find(name)
+            if start >= 0:
+                return int.from_bytes(part[start - _TIME_BYTES : start])
+        return 0
+
+    def _find(self, name: bytes) -> tuple[bytearray, int]:
+        """Return where a name's entry ends in the part that it belongs to, or a negative number."""
+        part, rest = self._parts[int.from_bytes(name[:_PART_BYTES]) % _PARTS], name[_PART_BYTES:]
+        start = part.find(rest)
+        while start > 0 and start % _ENTRY_BYTES:
+            start = part.find(rest, start + 1)
+        return part, start if start < 0 else start + _ENTRY_BYTES
+
+
+@lru_cache(1_024)
+def _names(server_id: str, observer_id: str, snapshot_id: str) -> tuple[bytes, bytes]:
+    """Return what stands for an id of one observer, and of any."""
+    own, anybodys = repr((server_id, observer_id, snapshot_id)), repr((server_id, snapshot_id))
+    return (
+        blake2b(own.encode(), digest_size=_NAME_BYTES).digest(),
+        blake2b(anybodys.encode(), digest_size=_NAME_BYTES).digest(),
+    )
 
 
 def _released(held: deque[Placed], following_ms: int) -> list[Placed]:
