@@ -63,6 +63,9 @@ def process(registry: Registry, record: Record) -> list[Output]:
                 outputs = apply_control(registry, record, event)
     except InputError as error:
         return _refuse(registry, record, error)
+    server = registry.bindings.find(server_id)
+    if server is not None:
+        server.drop_small_indexes()
     return _with_end(record, server_id, event_time_us(event), outputs)
 
 

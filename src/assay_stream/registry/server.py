@@ -24,11 +24,13 @@ from assay_stream.registry.observations import Observations
 from assay_stream.registry.offers import unpack
 from assay_stream.registry.pins import check_pins
 from assay_stream.registry.runs import Row, Shared, Shelf
-from assay_stream.registry.sightings import PackedSightings, PlainSightings
+from assay_stream.registry.sightings import PackedSightings
 from assay_stream.registry.snapshot_index import SnapshotIndex
 from assay_stream.registry.timeline import AFTER_ALL_US, Timeline, latest_of_equal
 from assay_stream.schemes.fingerprint import Fingerprint
 
+_SMALL_MAX = 4
+"""Observations over which no index is kept: made-up servers have few, and an index takes more than all else."""
 _NAMED_KEPT_MAX = 4
 """Different lists with one snapshot id that are kept as an answer: some proxies give all their lists the same."""
 
@@ -39,13 +41,11 @@ class ServerBindings:
     Args:
         bound: the bound that the answers of many servers share.
         indexed_ids: whether snapshot ids are looked up, as a join does for each call.
-        packed_lists: whether observations are packed; as they are they take more memory and give the same answers.
         shelf: where packed observations are put, ``None`` for memory.
     """
 
     __slots__ = (
         "_fleet",
-        "_is_packed",
         "_numbered",
         "_observations",
         "_shelf",
@@ -67,12 +67,7 @@ class ServerBindings:
     )
 
     def __init__(
-        self,
-        bound: AnswerBound | None = None,
-        *,
-        indexed_ids: bool = True,
-        packed_lists: bool = True,
-        shelf: Shelf | None = None,
+        self, bound: AnswerBound | None = None, *, indexed_ids: bool = True, shelf: Shelf | None = None
     ) -> None:
         self.partitions: set[int] = set()
         """Partitions of the binding topic that hold facts of it: more than one where a producer misroutes."""
@@ -87,7 +82,6 @@ class ServerBindings:
         self.observers: dict[str, Timeline] = {}
         self._numbered: list[Timeline] = []
         self._snapshots = SnapshotIndex() if indexed_ids else None
-        self._is_packed = packed_lists
         self._shelf = shelf
         self.endings = Endings()
         self.formers = FormerTools()
@@ -123,6 +117,11 @@ class ServerBindings:
 
     def _is_in_force(self, seen: Seen) -> bool:
         return self.in_force(seen, AFTER_ALL_US)
+
+    def drop_small_indexes(self) -> None:
+        """Drop the indexes over so few observations that they are built anew for less than they take."""
+        if len(self.observers) <= _SMALL_MAX and sum(map(len, self.observers.values())) <= _SMALL_MAX:
+            self._fleet = self._observations = None
 
     @property
     def rejections(self) -> list[Rejection]:
@@ -240,8 +239,7 @@ class ServerBindings:
     def timeline(self, observer_id: str) -> Timeline:
         found = self.observers.get(observer_id)
         if found is None:
-            entries = PackedSightings(self._shelf) if self._is_packed else PlainSightings()
-            found = self.observers[observer_id] = Timeline(entries, len(self._numbered))
+            found = self.observers[observer_id] = Timeline(PackedSightings(self._shelf), len(self._numbered))
             self._numbered.append(found)
         return found
 

@@ -41,7 +41,6 @@ class Bindings:
 
     Args:
         keep_definitions: whether definitions are kept beside their fingerprints.
-        packed_lists: as ``ServerBindings``.
         shelf: where older lists are put, ``None`` for memory.
         home_partitions: where calls are keyed by server: how many partitions there are. What comes from another one
             than a server's own is left out then, as it is by a join that does not see it.
@@ -52,7 +51,6 @@ class Bindings:
         "_holders",
         "_home_partitions",
         "_keep_definitions",
-        "_packed_lists",
         "_servers",
         "_shared_facts",
         "_shelf",
@@ -62,16 +60,10 @@ class Bindings:
     )
 
     def __init__(
-        self,
-        *,
-        keep_definitions: bool = False,
-        packed_lists: bool = True,
-        shelf: Shelf | None = None,
-        home_partitions: int | None = None,
+        self, *, keep_definitions: bool = False, shelf: Shelf | None = None, home_partitions: int | None = None
     ) -> None:
         self._home_partitions = home_partitions
         self._keep_definitions = keep_definitions
-        self._packed_lists = packed_lists
         self._servers: dict[str, ServerBindings] = {}
         self._unread: dict[str, dict[tuple[int, bytes], bytes]] = {}
         """Records about servers that nobody has asked for: by partition and key, the value."""
@@ -158,9 +150,7 @@ class Bindings:
         return found
 
     def _new_server(self) -> ServerBindings:
-        return ServerBindings(
-            self._answers, indexed_ids=not self._keep_definitions, packed_lists=self._packed_lists, shelf=self._shelf
-        )
+        return ServerBindings(self._answers, indexed_ids=not self._keep_definitions, shelf=self._shelf)
 
     def _apply_record(self, key: FactKey, value: bytes | None, partition: int) -> None:
         if value is not None:

@@ -3,8 +3,8 @@
 1. Records of one partition stay in the order of their offsets, the order of the registry and of the evidence. A
    record given twice counts once.
 2. A snapshot or control record is applied before every call whose event time is not earlier than its own.
-3. A call that names a snapshot of its own observer is joined after it, whatever the clocks said; where the name was used
-   again, after the first one, as a live join does. An id that only others used leads to the first of theirs.
+3. A call that names a snapshot of its own observer is joined after it, whatever the clocks said; where the name was
+   used again, after the first one, as a live join does. An id that only others used leads to the first of theirs.
 4. A refused call does not delay others: its time may be what is wrong with it. It goes with the earliest of those
    behind it, as far as ``REFUSED_AHEAD_MAX`` of them, or ``HELD_BYTES_MAX`` bytes, are refused too.
 5. Ties: control before snapshots before calls, then topic, partition and offset.

@@ -202,10 +202,7 @@ class Replay:
         registry = self._registries.get(record.origin.partition)
         if registry is None:
             registry = self._registries[record.origin.partition] = Registry(
-                producer=self._producer,
-                limits=self._limits,
-                partitions=self._snapshot_partitions,
-                shelf=self._shelf,
+                producer=self._producer, limits=self._limits, partitions=self._snapshot_partitions, shelf=self._shelf
             )
         outputs = []
         for output in processor.process(registry, record):
