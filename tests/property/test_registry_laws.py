@@ -178,6 +178,7 @@ LIMITS = st.builds(
     timeline_entries_max=st.sampled_from([1, 2, 3, 512]),
     rejections_max=st.sampled_from([1, 2, 64]),
     unlisted_observers_max=st.sampled_from([1, 1_000]),
+    servers_max=st.sampled_from([1, 8_192]),
     announced_limit_ms=st.sampled_from([0, 2_000, 60_000]),
     announcements_max=st.sampled_from([1, 2, 64]),
     late_limit_ms=st.sampled_from([0, 3_000, 60_000]),

@@ -206,7 +206,8 @@ class _Step:
             )
             self.resolve(end)
         # After the alerts: if a crash comes between, the claim is read again and finds them written.
-        self.states[key] = new | {"through": self._place.offset}
+        # A name that nobody claims is forgotten: a withdrawal that is read again finds nothing to end.
+        self.states[key] = new | {"through": self._place.offset} if new["names"] or new["left_out"] else None
 
 
 def _order_of(shadow: Shadow) -> tuple[str, str, str, str]:

@@ -76,6 +76,11 @@ class Registry:
         found = self._verdicts.get(server_id)
         return self.revised_verdicts(server_id, server) if found is None else found
 
+    def forget(self, server_id: str) -> None:
+        """Drop a server whose facts were all taken back."""
+        self.bindings.drop(server_id)
+        self._verdicts.pop(server_id, None)
+
     def revised_verdicts(self, server_id: str, server: ServerBindings) -> Verdicts:
         """Return what the verdict topic must hold of a server now, and remember that it does."""
         found = self._verdicts[server_id] = verdicts_of(server_id, server)

@@ -102,6 +102,11 @@ class ServerBindings:
             timeline.release()
 
     @property
+    def is_empty(self) -> bool:
+        """Whether no fact of it is left that a join knows."""
+        return not (self.tools or self.catalogues or self.controls or any(self.endings) or any(self.observers.values()))
+
+    @property
     def observations(self) -> Observations:
         """The index over its observations, built on first use."""
         if self._observations is None:

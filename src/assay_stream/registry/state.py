@@ -229,6 +229,13 @@ class Bindings:
             server.unend(origin_of_key(rest[-3:]))
         else:
             server.controls.forget(key)
+        if not self._keep_definitions and server.is_empty:
+            self.drop(server_id)
+
+    def drop(self, server_id: str) -> None:
+        """Drop a server that has no facts, or whose facts stand elsewhere."""
+        self._servers.pop(server_id).release()
+        self._holders.pop(server_id, None)
 
 
 OF_LISTS = {fact.fact_kind for fact in (Seen, SeenRun, RunCut)}
