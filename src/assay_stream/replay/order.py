@@ -10,7 +10,7 @@
 5. Ties: control before snapshots before calls, then topic, partition and offset.
 
 Snapshots and control records are read twice. The first time only their times are noted, because each is applied as
-early as the earliest of those behind it in its partition: a number for each, and sixteen bytes for each name.
+early as the earliest of those behind it in its partition: a number for each, and fourteen bytes for each name.
 Calls are read once, a few of each partition at a time.
 """
 
@@ -41,7 +41,7 @@ REFUSED_AHEAD_MAX = 256
 
 _PARTS = 1 << 12
 """Into which the names of snapshots are divided: one is searched for each, and its bytes are few or read fast."""
-_PART_BYTES, _TIME_BYTES, _ENTRY_BYTES = 2, 6, 16
+_PART_BYTES, _TIME_BYTES, _ENTRY_BYTES = 2, 6, 14
 _NAME_BYTES = _PART_BYTES + _ENTRY_BYTES - _TIME_BYTES
 
 _RANK = {Role.CONTROL: 0, Role.SNAPSHOTS: 1, Role.CALLS: 2}
