@@ -43,8 +43,8 @@ class Fleet:
 
     def lists_tools(self, server_id: str, *tools: dict[str, Any], value: bytes | None = None) -> None:
         value = value or a_snapshot(*tools, server_id=server_id, number=self.lists, snapshot_id=f"list-{self.lists}")
-        place = {"offset": self.lists, "timestamp_ms": TEN_O_CLOCK_MS}
-        self.apply(record_of(Role.SNAPSHOTS, value, key=server_id.encode(), **place))
+        key, offset = server_id.encode(), self.lists
+        self.apply(record_of(Role.SNAPSHOTS, value, key=key, offset=offset, timestamp_ms=TEN_O_CLOCK_MS))
         self.lists += 1
 
     def floods(self, servers: int, **fields: Any) -> None:
