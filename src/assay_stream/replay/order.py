@@ -10,7 +10,7 @@
 5. Ties: control before snapshots before calls, then topic, partition and offset.
 
 Snapshots and control records are read twice. The first time only their times are noted, because each is applied as
-early as the earliest of those behind it in its partition: a number for each, and fourteen bytes for each name.
+early as the earliest of those behind it in its partition: a number for each, and 32 bytes for the two names of a list.
 Calls are read once, a few of each partition at a time.
 """
 
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import heapq
 from array import array
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -39,10 +40,8 @@ from assay_stream.model.record import Headers, Output, Record, Role, made_of
 REFUSED_AHEAD_MAX = 256
 """Refused calls of one partition that wait for the time of those behind them."""
 
-_PARTS = 1 << 12
-"""Into which the names of snapshots are divided: one is searched for each, and its bytes are few or read fast."""
-_PART_BYTES, _TIME_BYTES, _ENTRY_BYTES = 2, 6, 14
-_NAME_BYTES = _PART_BYTES + _ENTRY_BYTES - _TIME_BYTES
+_NAME_BYTES, _TIME_BYTES = 10, 6
+_ENTRY_BYTES = _NAME_BYTES + _TIME_BYTES
 
 _RANK = {Role.CONTROL: 0, Role.SNAPSHOTS: 1, Role.CALLS: 2}
 
@@ -98,8 +97,9 @@ class Merge:
         self._limits = limits
         self._call_profile: CallProfile = call_profile
         self.logs = sorted(spool.logs(), key=lambda log: (_RANK[log.role], log.topic, log.partition))
-        self._named = _NamedTimes()
-        self._times_ms = {log: self._note_times(log) for log in self.logs if log.role is not Role.CALLS}
+        entries = bytearray()
+        self._times_ms = {log: self._note_times(log, entries) for log in self.logs if log.role is not Role.CALLS}
+        self._named = _NamedTimes(entries)
 
     def read(self, after: Mapping[Log, LogPosition]) -> Iterator[Placed]:
         """Yield the records in order, from the positions of an earlier replay on."""
@@ -125,22 +125,19 @@ class Merge:
         ]
         return heapq.merge(*streams)
 
-    def _note_times(self, log: Log) -> array[int]:
-        """Return when each record of a registry's partition is applied, and note it for the names of snapshots."""
+    def _note_times(self, log: Log, entries: bytearray) -> array[int]:
+        """Return when each record of a registry's partition is applied, and add the names of snapshots to entries."""
         times_ms = array("q")
-        named = array("q")
-        names = bytearray()
-        for index, record in enumerate(self._spool.read(log)):
-            time_ms, found = self._date(record)
+        names: list[bytes] = []
+        for record in self._spool.read(log):
+            time_ms, name = self._date(record)
             times_ms.append(time_ms)
-            if found:
-                named.append(index)
-                names += found
+            names.append(name)
         for index in range(len(times_ms) - 2, -1, -1):
             times_ms[index] = min(times_ms[index], times_ms[index + 1])
-        for number, index in enumerate(named):
-            for start in (2 * number * _NAME_BYTES, (2 * number + 1) * _NAME_BYTES):
-                self._named.note(bytes(names[start : start + _NAME_BYTES]), times_ms[index])
+        for time_ms, name in zip(times_ms, names, strict=True):
+            for start in range(0, len(name), _NAME_BYTES):
+                entries += name[start : start + _NAME_BYTES] + time_ms.to_bytes(_TIME_BYTES)
         return times_ms
 
     def _applied(self, number: int, log: Log, after: int) -> Iterator[Placed]:
@@ -203,33 +200,23 @@ class Merge:
 
 
 class _NamedTimes:
-    """When the first list of each name is applied. A name is a digest, so that it takes few bytes."""
+    """When the first list of each name is applied: sorted digests of the names, each with a time behind it."""
 
-    def __init__(self) -> None:
-        self._parts = [bytearray() for _ in range(_PARTS)]
-
-    def note(self, name: bytes, time_ms: int) -> None:
-        part, start = self._find(name)
-        if start < 0:
-            part += name[_PART_BYTES:] + time_ms.to_bytes(_TIME_BYTES)
-        elif time_ms < int.from_bytes(part[start - _TIME_BYTES : start]):
-            part[start - _TIME_BYTES : start] = time_ms.to_bytes(_TIME_BYTES)
+    def __init__(self, entries: bytearray) -> None:
+        parts = (bytes(entries[start : start + _ENTRY_BYTES]) for start in range(0, len(entries), _ENTRY_BYTES))
+        self._entries = b"".join(sorted(parts))
 
     def of(self, server_id: str, observer_id: str, snapshot_id: str) -> int:
         """Return the time of what the observer published under an id, else of what others did, else 0."""
         for name in _names(server_id, observer_id, snapshot_id):
-            part, start = self._find(name)
-            if start >= 0:
-                return int.from_bytes(part[start - _TIME_BYTES : start])
+            number = bisect_left(range(len(self._entries) // _ENTRY_BYTES), name, key=self._entry)
+            entry = self._entry(number)
+            if entry.startswith(name):
+                return int.from_bytes(entry[_NAME_BYTES:])
         return 0
 
-    def _find(self, name: bytes) -> tuple[bytearray, int]:
-        """Return where a name's entry ends in the part that it belongs to, or a negative number."""
-        part, rest = self._parts[int.from_bytes(name[:_PART_BYTES]) % _PARTS], name[_PART_BYTES:]
-        start = part.find(rest)
-        while start > 0 and start % _ENTRY_BYTES:
-            start = part.find(rest, start + 1)
-        return part, start if start < 0 else start + _ENTRY_BYTES
+    def _entry(self, number: int) -> bytes:
+        return self._entries[number * _ENTRY_BYTES : (number + 1) * _ENTRY_BYTES]
 
 
 @lru_cache(1_024)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import tracemalloc
-
-import pytest
+from collections.abc import Iterable
 
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.record import Record
-from assay_stream.replay import order
 from assay_stream.replay.order import REFUSED_AHEAD_MAX, _NamedTimes, _names, time_of_refused_ms
 from tests.support.merging import merge_by_event_time
 from tests.unit.replay.test_run import call, listing
@@ -34,38 +32,32 @@ def test_a_refused_call_without_a_log_time_is_dated_by_what_it_claims() -> None:
     assert time_of_refused_ms(broken, DEFAULT_LIMITS) == 0
 
 
-def test_the_name_of_a_list_takes_few_bytes() -> None:
-    """A replay of very many lists keeps two names of each: what both take together is no more than their ids."""
-    names = _NamedTimes()
+def named_times(lists: Iterable[tuple[str, str, int]]) -> _NamedTimes:
+    """What is noted of lists: observer, snapshot id and time."""
+    entries = bytearray()
+    for observer_id, snapshot_id, time_ms in lists:
+        for name in _names("server", observer_id, snapshot_id):
+            entries += name + time_ms.to_bytes(6)
+    return _NamedTimes(entries)
+
+
+def test_the_names_of_a_list_take_few_bytes() -> None:
+    """A replay of very many lists keeps two names of each: both take no more than one id as text."""
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        for number in range(20_000):
-            for name in _names("server", "proxy", f"00000000-0000-4000-8000-{number:012x}"):
-                names.note(name, number)
+        names = named_times(("proxy", f"00000000-0000-4000-8000-{number:012x}", number) for number in range(20_000))
         _names.cache_clear()
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert (after - before) / 20_000 < 60
+    assert (after - before) / 20_000 < 40
+    assert names.of("server", "proxy", f"00000000-0000-4000-8000-{7:012x}") == 7
 
 
 def test_a_call_waits_for_its_own_observers_list_and_for_no_others() -> None:
     """A list under somebody else's id delays no call; an id that only others used leads to the first of theirs."""
-    names = _NamedTimes()
-    for observer_id, snapshot_id, time_ms in [("a", "s", 50), ("b", "s", 10), ("a", "s", 70), ("b", "t", 30)]:
-        for name in _names("server", observer_id, snapshot_id):
-            names.note(name, time_ms)
+    names = named_times([("a", "s", 50), ("b", "s", 10), ("a", "s", 70), ("b", "t", 30)])
     assert [names.of("server", who, "s") for who in "abc"] == [50, 10, 10]
     assert [names.of("server", "a", "t"), names.of("other", "a", "s")] == [30, 0]
-
-
-def test_a_time_that_looks_like_a_name_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An entry is found where it begins, not where its bytes happen to stand."""
-    monkeypatch.setattr(order, "_PARTS", 1)
-    names = _NamedTimes()
-    names.note(b"\0\0" + b"\1" * 8, 0x010101010101)
-    names.note(b"\0\0" + b"\1" * 7 + b"\2", 5)
-    part, end = names._find(b"\0\0" + b"\1" * 7 + b"\2")
-    assert int.from_bytes(part[end - 6 : end]) == 5
-    assert names._find(b"\0\0" + b"\1" * 6 + b"\2\2")[1] < 0
+    assert named_times([]).of("server", "a", "s") == 0
