@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Any
 
 from assay_stream.registry.server import ServerBindings
+from assay_stream.registry.timeline import latest_of_equal
+from assay_stream.replay.order import _NAME_BYTES
 from assay_stream.schemes.fingerprint import Fingerprint
 
 
@@ -38,6 +41,22 @@ def none(*_: Any) -> None:
 def no(*_: Any) -> bool:
     """What stands for a rule that the golden commit did not have."""
     return False
+
+
+def yes(*_: Any) -> bool:
+    """A check that held."""
+    return True
+
+
+def named_by_anybody(server: ServerBindings, snapshot_id: str, _observer_id: str) -> list[Any]:
+    """What a snapshot id named: every list under it, whoever had published it."""
+    return latest_of_equal(seen for timeline in server.observers.values() for seen in timeline.named(snapshot_id))
+
+
+def anybodys_name(server_id: str, _observer_id: str, snapshot_id: str) -> tuple[bytes, bytes]:
+    """What a replay waited for: the first list under an id, whoever had published it."""
+    name = sha256(repr((server_id, snapshot_id)).encode()).digest()[:_NAME_BYTES]
+    return name, name
 
 
 def itself(alert: Any) -> Any:
