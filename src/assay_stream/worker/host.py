@@ -1,8 +1,10 @@
 """The process of a worker, a sealer or a forwarder: Faust runs its parts, and it ends within a bound.
 
-1. Reach the brokers and check the topics.
+1. Reach the brokers and check the topics. Where their partition counts do not fit, wait, alive and not ready, until
+   they do: a restart changes nothing about them.
 2. Build the parts, check the port, start Faust: pages, agents, then the parts, which reach Kafka by themselves.
-3. Stop on SIGTERM or SIGINT, when a part fails, or when one is done: parts first, then agents, then pages.
+3. Stop on SIGTERM or SIGINT, when a part fails, or when one is done: parts first, then agents, then pages. Begin again
+   where partitions were added.
 """
 
 from __future__ import annotations
@@ -12,8 +14,10 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from functools import partial
 from typing import Protocol
 
 import structlog
@@ -26,7 +30,7 @@ from assay_stream.kafka.broker_watch import BrokerWatch
 from assay_stream.kafka.connection import start_admin
 from assay_stream.kafka.refusals import explained
 from assay_stream.kafka.state_thread import OUT_OF_MEMORY
-from assay_stream.kafka.topics import check_topics, inspect_topics
+from assay_stream.kafka.topics import COUNTS_DIFFER, check_topics, inspect_topics
 from assay_stream.model.record import Role
 from assay_stream.worker.channel import AgentApp
 from assay_stream.worker.http import Health, add_pages
@@ -37,6 +41,7 @@ _log = structlog.get_logger(__name__)
 
 _CUT_SHORT = 3
 _STDERR = 2
+_TOPICS_LOOK_S = 5.0
 
 PartitionCounts = Mapping[Role, int]
 
@@ -178,12 +183,14 @@ def run_host(
         AssayStreamError: if it cannot start, or had to stop.
     """
     configure_logs(settings)
-    deadline = Deadline(settings.stop_limit_s)
-    try:
-        failure = asyncio.run(_run(settings, needed, build, deadline, web_port, agents))
-    finally:
-        # A thread that hangs, as in looking up a name, would keep the process alive.
-        deadline.settle()
+    is_over = False
+    while not is_over:
+        deadline = Deadline(settings.stop_limit_s)
+        try:
+            failure, is_over = asyncio.run(_run(settings, needed, build, deadline, web_port, agents))
+        finally:
+            # A thread that hangs, as in looking up a name, would keep the process alive.
+            deadline.settle()
     if failure is not None:
         told = explained(failure)
         if told is None:
@@ -193,16 +200,60 @@ def run_host(
 
 async def _run(
     settings: Settings, needed: AbstractSet[Role], build: Build, deadline: Deadline, web_port: int | None, agents: str
-) -> BaseException | None:
+) -> tuple[BaseException | None, bool]:
+    """Run the parts, or wait for topics; return what failed, and whether the process is to end."""
+    host, waiting = Host(settings, deadline, web_port=web_port), None
+    look = partial(_count_partitions, settings, needed, agents)
+    try:
+        build(host, await look())
+    except ConfigurationError as error:
+        if error.code not in COUNTS_DIFFER:
+            raise
+        waiting = _TopicsAwaited(look, error)
+        host.add("topics", waiting)
+        host.health.waiting_for = str(error)
+    await host.run()
+    have_grown = isinstance(host.failure, ConfigurationError) and host.failure.code == "partitions_added"
+    return host.failure, not (have_grown or (waiting is not None and waiting.do_fit))
+
+
+async def _count_partitions(settings: Settings, needed: AbstractSet[Role], agents: str) -> PartitionCounts:
     admin = await start_admin(settings, waiting=lambda text: _log.warning("waiting_for_brokers", why=text))
     try:
-        counts = check_topics(await inspect_topics(admin, settings, agents=agents), set(needed))
+        return check_topics(await inspect_topics(admin, settings, agents=agents), set(needed), settings)
     finally:
         await admin.close()
-    host = Host(settings, deadline, web_port=web_port)
-    build(host, counts)
-    await host.run()
-    return host.failure
+
+
+class _TopicsAwaited:
+    """Runs in place of all parts until the partition counts of the topics fit.
+
+    Args:
+        look: returns the counts, or raises why they do not fit.
+    """
+
+    ready = False
+
+    def __init__(self, look: Callable[[], Awaitable[PartitionCounts]], why: ConfigurationError) -> None:
+        self._look = look
+        self._why = str(why)
+        self._stopping = asyncio.Event()
+        self.do_fit = False
+
+    async def run(self) -> None:
+        while not self._stopping.is_set() and not self.do_fit:
+            _log.warning("waiting_for_topics", why=self._why)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), _TOPICS_LOOK_S)
+            try:
+                self.do_fit = bool(await self._look())
+            except ConfigurationError as error:
+                if error.code not in COUNTS_DIFFER:
+                    raise
+                self._why = str(error)
+
+    def stop(self) -> None:
+        self._stopping.set()
 
 
 def _check_port(address: str, port: int) -> None:

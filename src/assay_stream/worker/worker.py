@@ -17,7 +17,7 @@ from assay_stream.kafka.access import ACCESS, STAGES, AccessRole
 from assay_stream.kafka.connection import KafkaClients
 from assay_stream.kafka.stage import Stage
 from assay_stream.kafka.stage_task import StageTask
-from assay_stream.kafka.topics import check_counts_fit, origin_of, topic_names
+from assay_stream.kafka.topics import origin_of, topic_names
 from assay_stream.limits.metrics import UNREVIEWED_AGE_MAX_S
 from assay_stream.model.record import Role
 from assay_stream.worker.agents import declare
@@ -121,8 +121,6 @@ class Worker:
         routing = None
         if {Role.REROUTED, Role.JOIN_PROGRESS} <= self._counts.keys():
             routing = Routing(calls=self._counts[Role.CALLS], bindings=self._counts[Role.BINDINGS])
-        if is_keyed:
-            check_counts_fit(calls=self._counts[Role.CALLS], bindings=self._counts[Role.BINDINGS])
 
         def new_join() -> Join:
             return Join(
