@@ -1,13 +1,16 @@
 """How every client of a deployment reaches the brokers."""
 
 import asyncio
+import random
 import ssl
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, for_code
+from aiokafka.protocol.metadata import MetadataRequest
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
@@ -28,8 +31,18 @@ _OFFSETS_LATER = frozenset({14, UNSTABLE_OFFSET_COMMIT})
 _COORDINATOR_MOVED = frozenset({15, 16})
 _STABLE_LIMIT_S = 15.0
 _STABLE_PAUSE_S = 0.02
+_WITNESSES, _WITNESSES_NEEDED = 3, 2
+_NOBODY = -2
+_WITNESS_LIMIT_S = 2.0
+_LEADERS_PAUSE_S = 0.05
 _BACKOFF_MS = 10
 """Before the client asks again: mostly until the coordinator has ended the transaction before."""
+
+
+def client_id(settings: Settings) -> str:
+    """Return the name of this release, by which the members of a group tell each other's."""
+    producer = settings.producer()
+    return "-".join([producer.name, producer.version, *([] if producer.git == "unknown" else [producer.git[:8]])])
 
 
 def connection_options(settings: Settings) -> dict[str, Any]:
@@ -40,6 +53,7 @@ def connection_options(settings: Settings) -> dict[str, Any]:
     """
     options: dict[str, Any] = {
         "bootstrap_servers": settings.bootstrap_servers,
+        "client_id": client_id(settings),
         "security_protocol": settings.security_protocol,
     }
     if settings.security_protocol.endswith("SSL"):
@@ -129,6 +143,49 @@ def broker_unreachable(settings: Settings, error: Exception) -> OperatingError:
 
 class Consumer(AIOKafkaConsumer):  # type: ignore[misc]
     """A consumer that also knows what aiokafka keeps to itself: committed metadata, and its membership."""
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return where logs end, as told by leaders that most brokers name.
+
+        A broker that was frozen or cut off takes itself for the leader until it hears of its successor, and says where
+        the log ended before. Who goes by that takes a call for ready that is not, or restores half a state.
+        """
+        places = list(partitions)
+        while True:
+            leaders = self._leaders(places)
+            ends, are_named = await asyncio.gather(super().end_offsets(places), self._are_named(leaders))
+            if are_named and leaders == self._leaders(places):
+                return dict(ends)
+            await self._client.force_metadata_update()
+            await asyncio.sleep(_LEADERS_PAUSE_S)
+
+    def _leaders(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
+        return {tp: self._client.cluster.leader_for_partition(tp) for tp in places}
+
+    async def _are_named(self, leaders: Mapping[TopicPartition, int | None]) -> bool:
+        """Tell whether two of three brokers name these leaders; of fewer, all."""
+        nodes = [broker.nodeId for broker in self._client.cluster.brokers()]
+        chosen = random.sample(nodes, min(len(nodes), _WITNESSES))
+        lacking = dict.fromkeys(leaders, min(len(chosen), _WITNESSES_NEEDED))
+        waiting = {asyncio.create_task(self._leaders_by(node, leaders)) for node in chosen if len(chosen) > 1}
+        until_s = time.monotonic() + _WITNESS_LIMIT_S
+        while waiting and max(lacking.values(), default=0) > 0 and (left_s := until_s - time.monotonic()) > 0:
+            done, waiting = await asyncio.wait(waiting, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+            for tp in (tp for each in done for tp in each.result()):
+                lacking[tp] -= 1
+        for each in waiting:
+            each.cancel()
+        return len(chosen) < _WITNESSES_NEEDED or max(lacking.values(), default=0) <= 0
+
+    async def _leaders_by(self, node: int, leaders: Mapping[TopicPartition, int | None]) -> list[TopicPartition]:
+        """Return the partitions of which a broker names the same leader."""
+        request = MetadataRequest(sorted({tp.topic for tp in leaders}), allow_auto_topic_creation=False)
+        try:
+            topics = (await self._client.send(node, request)).topics
+        except KafkaError:
+            return []
+        named = ((TopicPartition(topic[1], part[1]), part[2]) for topic in topics for part in topic[-1])
+        return [tp for tp, leader in named if leaders.get(tp, _NOBODY) == leader]
 
     def member(self) -> GroupMember:
         """Return what commits are to be checked by; of a past generation once the group has expelled this member."""
