@@ -27,7 +27,7 @@ from assay_stream.worker.host import Host, run_host
 from assay_stream.worker.join import JoinStage
 from assay_stream.worker.local_state import LocalState
 from assay_stream.worker.metrics import Metrics, PrometheusStage
-from assay_stream.worker.stages import CountingTable, alert_stage, registry_stage
+from assay_stream.worker.stages import CountingTable, SteadyClock, alert_stage, registry_stage
 from assay_stream.worker.view import BindingView
 
 GC_THRESHOLDS = (50_000, 50, 100)
@@ -112,7 +112,7 @@ class Worker:
                     clients=self._clients,
                     topics=self._topics,
                     rules=self._settings.alert_rules(),
-                    clock_us=lambda: time.time_ns() // 1_000,
+                    clock_us=SteadyClock(lambda: time.time_ns() // 1_000, lambda: time.monotonic_ns() // 1_000),
                     claim_left_out=PrometheusStage(self._host.metrics, "alerts").claim_left_out,
                 )
 
