@@ -14,7 +14,7 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, Cons
 
 from assay_stream.config import Settings
 from assay_stream.errors import OperatingError
-from assay_stream.kafka.connection import client_id, start_admin
+from assay_stream.kafka.connection import client_id, open_admin
 
 _VERSION = 0
 
@@ -54,16 +54,9 @@ class StickyAssignor:
 
 
 async def other_release(settings: Settings, group_id: str) -> OperatingError:
-    """Return the error of a worker whose group has members of a release that shares partitions out otherwise.
-
-    Raises:
-        OperatingError: ``broker_unreachable``.
-    """
-    admin = await start_admin(settings)
-    try:
+    """Return the error of a worker whose group has members of a release that shares partitions out otherwise."""
+    async with open_admin(settings) as admin:
         (answer,) = await admin.describe_consumer_groups([group_id])
-    finally:
-        await admin.close()
     _, _, _, _, protocol, members, *_ = answer.groups[0]
     names = sorted({f"{client} at {host.strip('/')}" for _, client, host, *_ in members})
     return OperatingError(

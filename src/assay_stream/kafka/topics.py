@@ -17,7 +17,7 @@ from aiokafka.errors import KafkaTimeoutError
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
-from assay_stream.kafka.connection import reading_consumer, start_admin
+from assay_stream.kafka.connection import open_admin, reading_consumer
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.record import TOPICS, Role
 
@@ -213,7 +213,7 @@ def check_topics(states: list[TopicState], needed: set[Role], settings: Settings
             listed = ", ".join(f"{name} has {count}" for name, count in counts.items())
             fix = "Recreate the wrong one: partitions cannot be added, since keys would move"
             if group == "calls":
-                each = by_role[Role.BINDINGS].partitions if settings.calls_keyed_by == "server" else 1
+                each = max(by_role[Role.BINDINGS].partitions, 1) if settings.calls_keyed_by == "server" else 1
                 most = -(-max(counts.values()) // each) * each
                 commands = [
                     f"kafka-topics.sh --bootstrap-server {settings.bootstrap_servers} --alter --topic {name} "
@@ -272,13 +272,10 @@ async def origin_of(settings: Settings, role: Role) -> tuple[str, int]:
     Raises:
         OperatingError: ``broker_unreachable``.
     """
-    admin = await start_admin(settings)
-    try:
+    async with open_admin(settings) as admin:
         cluster = str((await admin.describe_cluster())["cluster_id"])
         config = await _describe_config(admin, topic_names(settings)[role])
         return cluster, int(config.get("delete.retention.ms", _DAY_MS))
-    finally:
-        await admin.close()
 
 
 async def _describe_config(admin: AIOKafkaAdminClient, topic: str) -> dict[str, str]:

@@ -17,7 +17,6 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from functools import partial
 from typing import Protocol
 
 import structlog
@@ -27,7 +26,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
 from assay_stream.kafka.broker_watch import BrokerWatch
-from assay_stream.kafka.connection import start_admin
+from assay_stream.kafka.connection import open_admin
 from assay_stream.kafka.refusals import explained
 from assay_stream.kafka.state_thread import OUT_OF_MEMORY
 from assay_stream.kafka.topics import COUNTS_DIFFER, check_topics, inspect_topics
@@ -42,6 +41,7 @@ _log = structlog.get_logger(__name__)
 _CUT_SHORT = 3
 _STDERR = 2
 _TOPICS_LOOK_S = 5.0
+_AGAIN = "partitions_added"
 
 PartitionCounts = Mapping[Role, int]
 
@@ -183,14 +183,15 @@ def run_host(
         AssayStreamError: if it cannot start, or had to stop.
     """
     configure_logs(settings)
-    is_over = False
-    while not is_over:
+    has_ended = False
+    while not has_ended:
         deadline = Deadline(settings.stop_limit_s)
         try:
-            failure, is_over = asyncio.run(_run(settings, needed, build, deadline, web_port, agents))
+            failure = asyncio.run(_run(settings, needed, build, deadline, web_port, agents))
         finally:
             # A thread that hangs, as in looking up a name, would keep the process alive.
             deadline.settle()
+        has_ended = not isinstance(failure, ConfigurationError) or failure.code != _AGAIN
     if failure is not None:
         told = explained(failure)
         if told is None:
@@ -200,57 +201,44 @@ def run_host(
 
 async def _run(
     settings: Settings, needed: AbstractSet[Role], build: Build, deadline: Deadline, web_port: int | None, agents: str
-) -> tuple[BaseException | None, bool]:
-    """Run the parts, or wait for topics; return what failed, and whether the process is to end."""
-    host, waiting = Host(settings, deadline, web_port=web_port), None
-    look = partial(_count_partitions, settings, needed, agents)
+) -> BaseException | None:
+    async def count() -> PartitionCounts:
+        async with open_admin(settings, waiting=lambda text: _log.warning("waiting_for_brokers", why=text)) as admin:
+            return check_topics(await inspect_topics(admin, settings, agents=agents), set(needed), settings)
+
+    host = Host(settings, deadline, web_port=web_port)
     try:
-        build(host, await look())
+        build(host, await count())
     except ConfigurationError as error:
         if error.code not in COUNTS_DIFFER:
             raise
-        waiting = _TopicsAwaited(look, error)
-        host.add("topics", waiting)
-        host.health.waiting_for = str(error)
+        host.add("topics", _TopicsAwaited(count, host.health))
     await host.run()
-    have_grown = isinstance(host.failure, ConfigurationError) and host.failure.code == "partitions_added"
-    return host.failure, not (have_grown or (waiting is not None and waiting.do_fit))
-
-
-async def _count_partitions(settings: Settings, needed: AbstractSet[Role], agents: str) -> PartitionCounts:
-    admin = await start_admin(settings, waiting=lambda text: _log.warning("waiting_for_brokers", why=text))
-    try:
-        return check_topics(await inspect_topics(admin, settings, agents=agents), set(needed), settings)
-    finally:
-        await admin.close()
+    return host.failure
 
 
 class _TopicsAwaited:
-    """Runs in place of all parts until the partition counts of the topics fit.
-
-    Args:
-        look: returns the counts, or raises why they do not fit.
-    """
+    """Runs in place of all parts until the partition counts of the topics fit."""
 
     ready = False
 
-    def __init__(self, look: Callable[[], Awaitable[PartitionCounts]], why: ConfigurationError) -> None:
-        self._look = look
-        self._why = str(why)
+    def __init__(self, count: Callable[[], Awaitable[PartitionCounts]], health: Health) -> None:
+        self._count = count
+        self._health = health
         self._stopping = asyncio.Event()
-        self.do_fit = False
 
     async def run(self) -> None:
-        while not self._stopping.is_set() and not self.do_fit:
-            _log.warning("waiting_for_topics", why=self._why)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), _TOPICS_LOOK_S)
+        while not self._stopping.is_set():
             try:
-                self.do_fit = bool(await self._look())
+                await self._count()
+                raise ConfigurationError(_AGAIN, "the topics have grown: the process begins again")
             except ConfigurationError as error:
                 if error.code not in COUNTS_DIFFER:
                     raise
-                self._why = str(error)
+                self._health.waiting_for = str(error)
+            _log.warning("waiting_for_topics", why=self._health.waiting_for)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), _TOPICS_LOOK_S)
 
     def stop(self) -> None:
         self._stopping.set()

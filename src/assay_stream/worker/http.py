@@ -26,14 +26,11 @@ class Health:
 
     Args:
         stall_limit_s: how long a stage may not move before it counts as hung, seconds.
-
-    Attributes:
-        waiting_for: what an operator has to do before the process can work, ``None`` for nothing.
     """
 
     def __init__(self, *, stall_limit_s: float = math.inf) -> None:
         self.failed = False
-        self.waiting_for: str | None = None
+        self.waiting_for: str | None = None  # what an operator has to do first
         self._stall_limit_s = stall_limit_s
         self._checks: dict[str, Callable[[], bool]] = {}
         self._alternatives: set[str] = set()

@@ -191,13 +191,13 @@ def test_a_call_topic_that_grows_alone_does_not_end_the_process(
     port = free_port()
     settings = Settings(bootstrap_servers=f"127.0.0.1:{free_port()}", web_port=port, call_partitions=8)
     looks: list[dict[Role, int]] = []
-    steps = [{}, *[{Role.CALLS: 12}] * 2, *[{Role.CALLS: 12, Role.EVIDENCE: 12}] * 2]
+    steps = [{}, *[{Role.CALLS: 12}] * 3, *[{Role.CALLS: 12, Role.EVIDENCE: 12}] * 2]
     pages: list[httpx.Response] = []
     counted: list[int] = []
 
     async def inspect(_admin: object, _settings: Settings, *, agents: str = "") -> list[TopicState]:
         looks.append(steps[len(looks)])
-        if len(looks) == 3:
+        if len(looks) == 4:
             transport = httpx.AsyncHTTPTransport(retries=5)
             async with httpx.AsyncClient(transport=transport, base_url=f"http://127.0.0.1:{port}") as client:
                 pages.extend([await client.get("/healthz"), await client.get("/readyz")])
@@ -213,7 +213,7 @@ def test_a_call_topic_that_grows_alone_does_not_end_the_process(
 
     monkeypatch.setattr(module, "_TOPICS_LOOK_S", 0.01)
     monkeypatch.setattr(module, "inspect_topics", inspect)
-    monkeypatch.setattr(module, "start_admin", an_admin)
+    monkeypatch.setattr("assay_stream.kafka.connection.start_admin", an_admin)
     monkeypatch.setattr(module, "configure_logs", lambda _settings: None)
     run_host(settings, {Role.CALLS, Role.EVIDENCE}, build, web_port=port)
     assert counted == [8, 12]
