@@ -13,7 +13,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from assay_stream.config import Settings
 from assay_stream.errors import InputError
-from assay_stream.kafka.connection import start_admin
+from assay_stream.kafka.connection import open_admin
 from assay_stream.kafka.ends import note_ends
 from assay_stream.kafka.following import new_records
 from assay_stream.limits.files import REFUSED_RECORDS_MAX
@@ -56,11 +56,8 @@ async def as_admin(
         ConfigurationError: where the brokers refuse us.
         OperatingError: ``broker_unreachable`` after the settings' limit.
     """
-    admin = await start_admin(settings, waiting=say)
-    try:
+    async with open_admin(settings, waiting=say) as admin:
         return await work(admin, settings)
-    finally:
-        await admin.close()
 
 
 @contextmanager
