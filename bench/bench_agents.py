@@ -74,7 +74,7 @@ async def bench(bootstrap: str, calls: int, rounds: int) -> None:
         )
         admin = await start_admin(settings)
         await apply_topics(admin, settings, agents=NAME)
-        counts = check_topics(await inspect_topics(admin, settings, agents=NAME), set(Role))
+        counts = check_topics(await inspect_topics(admin, settings, agents=NAME), set(Role), settings)
         await admin.close()
         await publish(settings, Fleet(servers=200, calls=calls, changes=100, seed=11))
         await run_registry(settings, counts, Producer(version=__version__))

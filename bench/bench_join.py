@@ -137,7 +137,7 @@ async def bench(bootstrap: str, calls: int, rounds: int) -> None:
     settings = load_settings(bootstrap_servers=bootstrap, call_partitions=4, poll_timeout_ms=200, group_prefix="bench")
     admin = await start_admin(settings)
     await apply_topics(admin, settings)
-    counts = check_topics(await inspect_topics(admin, settings), ROLES | {Role.DEFINITIONS})
+    counts = check_topics(await inspect_topics(admin, settings), ROLES | {Role.DEFINITIONS}, settings)
     await admin.close()
     producer = Producer(version=__version__)
     size = await publish(settings, Fleet(servers=200, calls=calls, changes=100, seed=11))

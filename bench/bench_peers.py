@@ -84,7 +84,8 @@ class Bench:
         deadline_s = time.monotonic() + _TOPICS_LIMIT_S
         while True:
             try:
-                return check_topics(await inspect_topics(admin, self._settings), ROLES | {Role.DEFINITIONS})
+                states = await inspect_topics(admin, self._settings)
+                return check_topics(states, ROLES | {Role.DEFINITIONS}, self._settings)
             except ConfigurationError:
                 if time.monotonic() > deadline_s:
                     raise

@@ -68,7 +68,7 @@ async def bench(bootstrap: str, calls: int, rounds: int) -> None:
     )
     admin = await start_admin(settings)
     await apply_topics(admin, settings)
-    counts = check_topics(await inspect_topics(admin, settings), ROLES | {Role.DEFINITIONS})
+    counts = check_topics(await inspect_topics(admin, settings), ROLES | {Role.DEFINITIONS}, settings)
     await admin.close()
     folder = Path(tempfile.mkdtemp(prefix="assay-store-"))
     try:

@@ -50,7 +50,7 @@ async def measure(bootstrap: str, calls: int, rounds: int) -> list[float]:
     settings = load_settings(bootstrap_servers=bootstrap, call_partitions=4, poll_timeout_ms=200, group_prefix="gate")
     admin = await start_admin(settings)
     await apply_topics(admin, settings)
-    counts = check_topics(await inspect_topics(admin, settings), ROLES | {Role.DEFINITIONS})
+    counts = check_topics(await inspect_topics(admin, settings), ROLES | {Role.DEFINITIONS}, settings)
     await admin.close()
     await publish(settings, Fleet(servers=100, calls=calls, changes=20, seed=11))
     await run_registry(settings, counts, Producer(version=__version__))

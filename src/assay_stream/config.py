@@ -198,7 +198,7 @@ class Settings(BaseSettings):
         90, description="How long the store keeps evidence, days of event time. Older evidence stays in its topic."
     )
     store_mib_max: Annotated[int, Field(ge=16, le=16_777_216)] = Field(
-        8_192, description="What the store may take on disk, mebibytes. Beyond that it drops its oldest evidence."
+        8_192, description="What the store may take on disk, mebibytes. Beyond that it drops evidence of large servers."
     )
 
     redaction_enable: str = Field(

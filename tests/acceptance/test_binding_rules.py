@@ -62,10 +62,32 @@ def test_rule_1_a_named_snapshot_wins_over_the_latest() -> None:
     assert answers(story.tell()) == [("exact", DIGEST["one"])]
 
 
-def test_rule_1_a_named_snapshot_of_another_observer_counts() -> None:
-    """The snapshot id is the server's: whichever proxy saw the list, the name leads to it."""
+def test_rule_1_an_id_that_only_another_observer_published_counts() -> None:
+    """Where a list-watch publishes the lists and a proxy the calls, the id leads to the list."""
     story = Story().lists(ONE, observer_id="proxy-2").lists(TWO).calls(snapshot_id="snapshot-0")
     assert answers(story.tell()) == [("exact", DIGEST["one"])]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_rule_1_a_list_under_somebody_elses_snapshot_id_changes_nothing(is_first: bool) -> None:
+    """Whoever publishes a list under an id that another observer uses unbinds none of its calls."""
+    story = Story()
+    if is_first:
+        story.lists(TWO, snapshot_id="s", observer_id="mallory")
+    story.lists(ONE, snapshot_id="s")
+    if not is_first:
+        story.lists(TWO, snapshot_id="s", observer_id="mallory")
+    story.calls(snapshot_id="s")
+    expected = [("exact", DIGEST["one"])]
+    assert answers(story.tell()) == expected
+
+
+def test_rule_1_an_id_for_which_others_published_different_lists_names_nothing() -> None:
+    """Of lists by others none counts: the call is bound as if it had named none."""
+    story = Story().lists(ONE)
+    story.lists(TWO, snapshot_id="s", observer_id="proxy-2").lists(ONE, snapshot_id="s", observer_id="proxy-3")
+    story.calls(snapshot_id="s").calls(snapshot_id="s", observer_id="proxy-3")
+    assert answers(story.tell()) == [("observer", DIGEST["one"]), ("exact", DIGEST["one"])]
 
 
 def test_rule_1_a_snapshot_of_another_server_is_no_snapshot_of_this_one() -> None:

@@ -11,10 +11,13 @@ from aiokafka.admin import NewPartitions
 
 from assay_stream.kafka.connection import start_admin
 from assay_stream.model.record import Role
+from tests.integration.test_exactly_once import publish
 from tests.support.deployment import Deployment, payload
-from tests.support.fleet import START, a_call_by, a_listing
+from tests.support.fleet import START, Fleet, a_call_by, a_listing
 
 pytestmark = pytest.mark.kafka
+
+PARTITIONS = 5
 
 
 async def put_calls(deployment: Deployment, first: int, count: int) -> None:
@@ -53,14 +56,33 @@ async def set_back(deployment: Deployment) -> None:
         await consumer.stop()
 
 
-async def test_partitions_that_are_added_stop_the_worker_with_their_own_error(deployment: Deployment) -> None:
-    """Exit code 2, with what to do instead."""
-    worker = deployment.start_worker()
-    await worker.wait_ready()
+async def test_a_call_topic_that_grows_alone_stops_no_worker(deployment: Deployment) -> None:
+    """Workers stay alive and not ready, name the topics that must grow, and join calls of all partitions afterwards."""
+    workers = [deployment.start_worker() for _ in range(2)]
+    for worker in workers:
+        await worker.wait_ready()
+    await add_partitions(deployment, Role.CALLS)
+    command = f"--alter --topic {deployment.topics[Role.EVIDENCE]} --partitions {PARTITIONS}"
+    async with asyncio.timeout(90):
+        while not all(command in worker.get("/readyz")[1] for worker in workers):
+            assert [worker.process.poll() for worker in workers] == [None, None], workers[0].tail()
+            await asyncio.sleep(0.2)
+    assert [worker.get("/healthz")[0] for worker in workers] == [200, 200]
+    await add_partitions(deployment, Role.EVIDENCE)
+    for worker in workers:
+        await worker.wait_ready()
+    calls = await publish(deployment, Fleet(servers=5, calls=60))
+    added = PARTITIONS - deployment.settings.call_partitions
+    async with asyncio.timeout(60):
+        while len(await deployment.read(Role.EVIDENCE, partitions_added=added)) < calls:
+            await asyncio.sleep(0.2)
+    assert [worker.terminate() for worker in workers] == [0, 0]
+
+
+async def add_partitions(deployment: Deployment, role: Role) -> None:
+    """Grow one topic, as an operator does."""
     admin = await start_admin(deployment.settings)
     try:
-        await admin.create_partitions({deployment.topics[Role.CALLS]: NewPartitions(5)})
+        await admin.create_partitions({deployment.topics[role]: NewPartitions(PARTITIONS)})
     finally:
         await admin.close()
-    assert await asyncio.to_thread(worker.process.wait, 90) == 2
-    assert worker.reason().startswith("assay-stream: partitions_added"), worker.tail()

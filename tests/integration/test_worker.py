@@ -165,7 +165,7 @@ async def test_a_missing_topic_is_named_with_its_mend(bare: Deployment) -> None:
 
 
 async def test_topics_that_belong_together_must_agree(bare: Deployment) -> None:
-    """Where control has other partitions than snapshots the worker exits 2 and names both."""
+    """Where control has other partitions than snapshots the worker waits, and names both; a signal ends it."""
     admin = await start_admin(bare.settings)
     try:
         await admin.create_topics(
@@ -177,10 +177,13 @@ async def test_topics_that_belong_together_must_agree(bare: Deployment) -> None:
     finally:
         await admin.close()
     worker = bare.start_worker("--role", "registry")
-    assert await exit_code(worker) == 2
-    assert "partition_count" in worker.tail()
+    async with asyncio.timeout(90):
+        while "partition_count" not in worker.tail():
+            await asyncio.sleep(0.1)
     assert f"{bare.topics[Role.SNAPSHOTS]} has 2" in worker.tail()
     assert f"{bare.topics[Role.CONTROL]} has 3" in worker.tail()
+    assert worker.get("/readyz")[0] == 503
+    assert worker.terminate() == 0
 
 
 async def test_a_binding_topic_that_forgets_is_refused(bare: Deployment) -> None:

@@ -41,6 +41,7 @@ def histories(draw: st.DrawFn) -> History:
                         time_us,
                         draw(st.sampled_from(sorted(CATALOGUES))),
                         offset=offset,
+                        snapshot_id=draw(st.sampled_from([f"snapshot-{offset}", "snapshot-s"])),
                         completeness=draw(st.sampled_from(["complete", "partial", "unknown"])),
                         attributed=draw(st.booleans()),
                     )
@@ -82,9 +83,12 @@ def naive_bind(
 ) -> tuple[Scope | None, str | None, Unbound | None]:
     """The rules of the design, as a scan over the whole history: scope, digest, reason."""
 
-    for entry in facts:
-        if isinstance(entry, Seen) and entry.snapshot_id == snapshot_id:
-            return (Scope.EXACT, *tell(entry))
+    named = [entry for entry in facts if isinstance(entry, Seen) and entry.snapshot_id == snapshot_id]
+    own_named = [entry for entry in named if entry.observer_id == observer_id]
+    if own_named or len({(entry.catalogue, entry.completeness) for entry in named}) == 1:
+        answers = {tell(entry) for entry in own_named or named}
+        telling = {answer for answer in answers if answer[1] is not Unbound.NOT_OBSERVED} or answers
+        return (Scope.EXACT, *(telling.pop() if len(telling) == 1 else (None, Unbound.AMBIGUOUS)))
     past = [fact for fact in facts if fact.time_us <= time_us]
     refused = [fact for fact in past if isinstance(fact, Rejection)]
     latest, told = _as_of(past)
@@ -118,10 +122,10 @@ def naive_bind(
     st.randoms(use_true_random=False),
     st.sampled_from(["alice", "bob", "dora"]),
     TIMES,
-    st.none() | st.integers(0, 14),
+    st.none() | st.just("s") | st.integers(0, 14),
 )
 def test_binding_is_the_naive_scan_in_any_order_of_arrival(
-    facts: History, random: object, observer_id: str, time_us: int, named: int | None
+    facts: History, random: object, observer_id: str, time_us: int, named: int | str | None
 ) -> None:
     """The join gives what a scan of the whole history gives, however the history arrived, with duplicates."""
     shuffled = facts + facts[:3]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.support.counting import counted_calls, passes
 from tests.support.indicators import detect_indicators
 
 EXAMPLES = json.loads((Path(__file__).resolve().parents[1] / "data" / "detect_rules.json").read_text(encoding="utf-8"))
@@ -99,62 +99,60 @@ def test_what_is_added_is_found(definition: dict[str, Any], text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "part",
+    ("part", "usual"),
     [
-        "ignore ",
-        "ignore previous send all user not tell ",
-        "忽略之前的指令",
-        "https://a.b/c?d=e ",
-        "<",
-        "<!--",
-        "![",
-        "a@",
-        "a.",
-        " ",
-        "\n ",
-        "12 ",
-        "ab",
-        "a\u200b",
-        "\ufe01",
-        "\\x41",
-        "/usr/",
-        "curl ",
-        "http://",
-        "a ",
-        ". ",
-        "-",
-        "&#65;",
-        "%41",
-        "1.",
+        ("ignore ", 190),
+        ("ignore previous send all user not tell ", 60),
+        ("忽略之前的指令", 60),
+        ("https://a.b/c?d=e ", 110),
+        ("<", 150),
+        ("<!--", 160),
+        ("![", 120),
+        ("a@", 370),
+        ("a.", 140),
+        (" ", 40),
+        ("\n ", 40),
+        ("12 ", 110),
+        ("ab", 18),
+        ("a\u200b", 160),
+        ("\ufe01", 18),
+        ("\\x41", 250),
+        ("/usr/", 100),
+        ("curl ", 130),
+        ("http://", 90),
+        ("a ", 100),
+        (". ", 100),
+        ("-", 130),
+        ("&#65;", 130),
+        ("%41", 120),
+        ("1.", 70),
     ],
     ids=ascii,
 )
-def test_time_is_linear(part: str) -> None:
-    """Four times as much of anything takes about four times as long; sixteen times would be quadratic."""
-    quarter_s, whole_s = (_cpu_s(part * (chars // len(part))) for chars in (250_000, 1_000_000))
-    assert whole_s < 0.5 + 8 * quarter_s
+def test_time_is_linear(part: str, usual: int) -> None:
+    """Any text costs what is usual, in passes over it, whatever its length."""
+    for chars in (100_000, 400_000):
+        # Once: texts that were read are remembered.
+        assert passes(_detect, part * (chars // len(part)), rounds=1) < 8 * usual
 
 
-def _cpu_s(text: str) -> float:
-    started_s = time.process_time()
+def _detect(text: str) -> None:
     detect_indicators(None, {"name": "t", "description": text})
-    return time.process_time() - started_s
 
 
 def test_many_old_and_new_matches_are_compared_in_bounded_time() -> None:
-    """Hundreds of addresses on both sides take about a second; each against each would take minutes."""
+    """Hundreds of addresses on both sides take some 120,000 calls; each against each would take millions."""
     before, after = (
         {"description": " ".join(f"https://{side}{index}.net" for index in range(1_500))} for side in ("a", "b")
     )
-    started = time.process_time()
-    assert "url_introduced" in {indicator.rule for indicator in detect_indicators(before, after)}
-    assert time.process_time() - started < 20
+    found: list[Any] = []
+    assert counted_calls(lambda: found.extend(detect_indicators(before, after))) < 600_000
+    assert "url_introduced" in {indicator.rule for indicator in found}
 
 
 def test_text_in_many_small_fields_is_bounded_too() -> None:
     """What is read of one definition has one bound, however it is cut up."""
     definition = {f"x{index}": f"word{index} of many in one definition" for index in range(30_000)}
-    started = time.process_time()
-    found = detect_indicators(None, definition)
-    assert time.process_time() - started < 20
+    found: list[Any] = []
+    assert counted_calls(lambda: found.extend(detect_indicators(None, definition))) < 8_000_000
     assert "text_oversized" in {indicator.rule for indicator in found}

@@ -20,6 +20,7 @@ from assay_stream.model.record import OBSERVER_HEADER, Origin, Output, Record, R
 from assay_stream.registry import sightings
 from assay_stream.registry.as_of import Binding, bind
 from assay_stream.registry.state import Bindings
+from tests.support.plain_sightings import plain_lists
 
 SERVERS = ("alpha", "beta")
 OBSERVERS = ("alice", "bob")
@@ -177,6 +178,7 @@ LIMITS = st.builds(
     timeline_entries_max=st.sampled_from([1, 2, 3, 512]),
     rejections_max=st.sampled_from([1, 2, 64]),
     unlisted_observers_max=st.sampled_from([1, 1_000]),
+    servers_max=st.sampled_from([1, 8_192]),
     announced_limit_ms=st.sampled_from([0, 2_000, 60_000]),
     announcements_max=st.sampled_from([1, 2, 64]),
     late_limit_ms=st.sampled_from([0, 3_000, 60_000]),
@@ -235,11 +237,11 @@ def test_the_same_history_gives_the_same_outputs(history: list[Record], limits: 
 @given(histories(), LIMITS)
 def test_packed_lists_give_the_same_outputs(history: list[Record], limits: Limits) -> None:
     """To the byte: a registry finds the same in runs of two as in lists that it keeps as they are."""
-    plain = a_state(limits)
-    plain.registry.ledger.bindings._packed_lists = False
+    with plain_lists():
+        plain = run(a_state(limits), history)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sightings, "_ROWS_MAX", 2)
-        assert run(a_state(limits), history) == run(plain, history)
+        assert run(a_state(limits), history) == plain
 
 
 @given(histories(announced=False), st.data())

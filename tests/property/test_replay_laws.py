@@ -378,19 +378,21 @@ def published(steps: list[Step]) -> list[Record]:
 
 
 def names_of_the_future(records: list[Record]) -> bool:
-    """Whether a call names a snapshot that is published after it and not before: that one was late."""
-    known: set[tuple[bytes | None, str]] = set()
-    missed: set[tuple[bytes | None, str]] = set()
+    """Whether a call names a snapshot, of its own observer or of anybody, that is published after it and not before."""
+    known: set[tuple[object, ...]] = set()
+    missed: set[tuple[object, ...]] = set()
     for record in records:
-        name = (record.key, orjson.loads(record.value or b"")["data"].get("snapshot_id"))
+        data = orjson.loads(record.value or b"")["data"]
+        anybodys = (record.key, data.get("snapshot_id"))
+        names = {anybodys, (*anybodys, data["observer_id"])}
         if record.role is Role.SNAPSHOTS:
             if b'"novelty"' in (record.value or b""):
                 continue  # what is refused never becomes known
-            if name in missed:
+            if names & missed:
                 return True
-            known.add(name)
-        elif name not in known:
-            missed.add(name)
+            known |= names
+        else:
+            missed |= names - known
     return False
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 
 import pytest
 from hypothesis import given
@@ -12,9 +13,10 @@ from assay_stream.model.facts import Seen
 from assay_stream.registry import runs, sightings, snapshot_index
 from assay_stream.registry.as_of import bind, span_of
 from assay_stream.registry.server import ServerBindings
-from assay_stream.registry.sightings import PackedSightings, PlainSightings, Sightings
+from assay_stream.registry.sightings import PackedSightings
 from assay_stream.registry.timeline import Timeline
 from tests.support.facts import a_catalogue, a_fingerprint, announcement, rejection, seen
+from tests.support.plain_sightings import plain_lists, plain_timeline
 from tests.support.shelf import MemoryShelf
 
 OBSERVERS = ("alice", "bob")
@@ -70,8 +72,7 @@ STEPS = histories()
 
 def both(steps: list[tuple[bool, Seen]], shelf: MemoryShelf | None) -> Iterator[tuple[Timeline, Timeline]]:
     """The packed and the plain timeline after each step: an observation comes, or that of an origin goes."""
-    entries: tuple[Sightings, Sightings] = (PackedSightings(shelf), PlainSightings())
-    packed, plain = map(Timeline, entries)
+    packed, plain = Timeline(PackedSightings(shelf)), plain_timeline()
     for comes, fact in steps:
         if comes:
             assert packed.add(fact) == plain.add(fact)
@@ -98,7 +99,7 @@ def test_a_packed_timeline_is_the_plain_one(
             assert packed.span_at(time_us) == plain.span_at(time_us)
             assert list(packed.at(time_us)) == list(plain.at(time_us))
         if shelf is not None:
-            needed = {run.text for run in packed._entries._runs if isinstance(run.text, int)}  # type: ignore[union-attr]
+            needed = {run.text for run in packed._entries._runs if isinstance(run.text, int)}
             assert needed == shelf.kept.keys()
     for entry in plain:
         assert list(packed.before(entry.position)) == list(plain.before(entry.position))
@@ -112,7 +113,7 @@ def test_a_packed_timeline_is_the_plain_one(
 @given(STEPS)
 def test_a_full_shelf_loses_and_doubles_nothing(steps: list[tuple[bool, Seen]]) -> None:
     """A step that fails for want of room leaves what was there, and can be taken again."""
-    shelf, plain = MemoryShelf(), Timeline(PlainSightings())
+    shelf, plain = MemoryShelf(), plain_timeline()
     packed = Timeline(PackedSightings(shelf))
     for comes, fact in steps:
         for shelf.is_full in (True, False):
@@ -131,17 +132,18 @@ def test_calls_are_bound_alike_to_packed_and_to_plain_lists(
     steps: list[tuple[bool, Seen]], ends: list[tuple[int, str | None, bool]]
 ) -> None:
     """By snapshot id, by observer and by what all saw; and each answer holds for the same time."""
-    packed, plain = ServerBindings(packed_lists=True, shelf=MemoryShelf()), ServerBindings(packed_lists=False)
+    packed, plain = ServerBindings(shelf=MemoryShelf()), ServerBindings()
     for server in (packed, plain):
         for catalogue in (a_catalogue("one", {"t": "a"}), a_catalogue("two", {"t": "b"})):
             server.list_catalogue(catalogue)
             for full in catalogue.tools.values():
                 server.tools[True, str(full)] = a_fingerprint(str(full).removeprefix("full:"))
-        for comes, fact in steps:
-            if comes:
-                server.see(fact)
-            else:
-                server.unsee(fact.observer_id, fact.origin)
+        with plain_lists() if server is plain else nullcontext():
+            for comes, fact in steps:
+                if comes:
+                    server.see(fact)
+                else:
+                    server.unsee(fact.observer_id, fact.origin)
         for offset, (time_us, observer_id, told) in enumerate(ends):
             if told and observer_id is not None:
                 server.end(announcement(observer_id, time_us, offset=31 + offset))

@@ -11,7 +11,7 @@ from typing import Any
 
 from aiohttp.test_utils import TestClient, TestServer
 
-from assay_stream.console.actions import ACTIONS, Action
+from assay_stream.console.deciding import ACTIONS, Action
 from assay_stream.console.door import Door
 from assay_stream.console.operators import Operator
 from assay_stream.console.posting import Posting, Publish

@@ -65,10 +65,10 @@ class MemoryCluster:
         self._appended = asyncio.Event()
         self.before: Callable[[str], None] = lambda _: None
 
-    def consumer(self, *, group_id: str | None = None, **_: Any) -> Any:
-        """Return a consumer of committed records, not started."""
+    def consumer(self, *, group_id: str | None = None, isolation_level: str = "read_committed", **_: Any) -> Any:
+        """Return a consumer of committed records, not started; the isolation says which ends it is told."""
         group = None if group_id is None else self._groups.setdefault(group_id, _Group(self))
-        return MemoryConsumer(self, group)
+        return MemoryConsumer(self, group, sees_open=isolation_level == "read_uncommitted")
 
     def producer(self, transactional_id: str) -> Any:
         """Return a transactional producer, not started."""
@@ -249,7 +249,8 @@ class _Group:
 class MemoryConsumer:
     """A consumer of committed records; see ``MemoryCluster``."""
 
-    def __init__(self, cluster: MemoryCluster, group: _Group | None) -> None:
+    def __init__(self, cluster: MemoryCluster, group: _Group | None, *, sees_open: bool = False) -> None:
+        self._sees_open = sees_open
         self._cluster = cluster
         self._group = group
         self._topics: Sequence[str] = ()
@@ -360,6 +361,8 @@ class MemoryConsumer:
         return {tp: self._cluster._beginnings[tp] for tp in partitions}
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        if self._sees_open:
+            return {tp: len(self._cluster._logs[tp]) for tp in partitions}
         return {tp: self._cluster._last_stable(tp) for tp in partitions}
 
     async def offsets_for_times(

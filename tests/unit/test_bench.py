@@ -81,7 +81,7 @@ def test_the_facts_of_a_made_up_fleet_are_those_of_its_servers() -> None:
         assert [len(timeline) for timeline in server.observers.values()] == [4, 4]
         names = {seen.snapshot_id for timeline in server.observers.values() for seen in timeline}
         assert len(names) == 8
-        assert all(server.names(name) for name in names)
+        assert all(server.named(name, "nobody") for name in names)
     for number, raw in enumerate(calls(3, 2, 50, zipf_exponent=1.1)):
         (out,) = engine.process(state, Record(Role.CALLS, Origin("c", 0, number), None, raw))
         assert out.label in ("bound:exact", "bound:observer")

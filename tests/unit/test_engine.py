@@ -98,6 +98,8 @@ def test_a_call_that_names_a_known_snapshot_is_ready_early() -> None:
     assert is_ready(state, CALL)
     assert not is_ready(state, at(0, a_call_by(0, 0, 0, START, None)))
     assert not is_ready(state, at(0, a_call_by(1, 0, 0, START, "snapshot-1")))
+    # Known from another observer only: its own list under this id may be on its way.
+    assert not is_ready(state, at(0, a_call_by(0, 1, 0, START, "snapshot-1")))
 
 
 def is_ready(state: EngineState, record: Record) -> bool:

@@ -15,7 +15,7 @@ from assay_stream.alerts.life_cycle import apply_resolution, forgotten_us, settl
 from assay_stream.alerts.reasons import with_part
 from assay_stream.alerts.record_counts import RecordCounts, records_key
 from assay_stream.alerts.remembered import Alerts, Remembered, names_key, rules_key
-from assay_stream.alerts.shadowing import Shadow, shadows, shadows_beyond, with_claim
+from assay_stream.alerts.shadowing import Shadow, is_claimed, shadows, shadows_beyond, with_claim
 from assay_stream.alerts.triage import apply_act
 from assay_stream.model.alert_state import AlertState
 from assay_stream.model.finding import Finding
@@ -206,7 +206,8 @@ class _Step:
             )
             self.resolve(end)
         # After the alerts: if a crash comes between, the claim is read again and finds them written.
-        self.states[key] = new | {"through": self._place.offset}
+        # A name that nobody claims is forgotten: a withdrawal that is read again finds nothing to end.
+        self.states[key] = new | {"through": self._place.offset} if is_claimed(new) else None
 
 
 def _order_of(shadow: Shadow) -> tuple[str, str, str, str]:

@@ -16,7 +16,7 @@ from assay_stream.alerts.selection import AlertSelection, SeverityLevel
 from assay_stream.cli.files import files_option, input_lines
 from assay_stream.cli.inventory import every_row
 from assay_stream.cli.options import Bootstrap, time_option
-from assay_stream.cli.shared import on_kafka, show_refused
+from assay_stream.cli.shared import Refusals, on_kafka, show_refused
 from assay_stream.cli.store_sources import opened_store
 from assay_stream.config import Settings, command_settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError, needing_extra
@@ -56,7 +56,7 @@ def export(
     selection = AlertSelection(
         since_ms=None if since is None else since // 1_000, server_id=server_id, severity=severity
     )
-    refused: list[str] = []
+    refused = Refusals()
     alerts: Iterable[dict[str, Any]]
     if file is None and store is not None:
         alerts = (alert for alert in stored_alerts(store) if selection.wants(view_of(alert)))

@@ -1,13 +1,15 @@
 """``assay-stream compare``: a replay compared with what was recorded."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from assay_stream.alerts.formats.view import read_alert, view_of
 from assay_stream.cli.files import archive_lines, files_option
 from assay_stream.cli.options import (
     EvidenceFiles,
@@ -100,6 +102,7 @@ def hold_against_topics(
     ):
         ends_now = runner.run(note_ends(settings, (Role.CALLS,)))[Role.CALLS]
         topic, ends = topic_names(settings)[Role.CALLS], (source.ends or {}).get(Role.CALLS, {})
+        inputs = {topic_names(settings)[role]: numbers for role, numbers in (source.ends or {}).items()}
 
         def is_compared(given: Recorded) -> bool:
             """Tell whether evidence is not of a call that came after the replay began."""
@@ -108,8 +111,24 @@ def hold_against_topics(
             number, offset = given.call[1:]
             return not ends[number] <= offset < ends_now[number]
 
-        recorded = RecordedRun(filter(is_compared, map(of_record, evidence)), (record.value for record in alerts))
+        recorded = RecordedRun(
+            filter(is_compared, map(of_record, evidence)),
+            (record.value for record in alerts if not comes_after(record.value, inputs)),
+        )
         hold_against(settings, spool, made, replayed, recorded, target)
+
+
+def comes_after(alert: bytes | None, ends: Mapping[str, Mapping[int, int]]) -> bool:
+    """Tell whether an alert record counts a finding about a record that came after the replay began.
+
+    Args:
+        ends: topic and partition to the first offset that the replay does not read.
+    """
+    with suppress(InputError, ValueError):
+        view = view_of(read_alert(alert))
+        end = ends.get(view.fact("mcp_origin_topic"), {}).get(int(view.fact("mcp_origin_partition")))
+        return end is not None and int(view.fact("mcp_origin_offset")) >= end
+    return False
 
 
 def hold_against(

@@ -115,7 +115,7 @@ async def _run(
         hosted: of logs and of the port for operators of this process, where it has one.
     """
     with needing_extra(_EXTRA):
-        from assay_stream.console.opening import now_us, open_door
+        from assay_stream.console.door import now_us, open_door
         from assay_stream.console.posting import Posting
         from assay_stream.console.publishing import KafkaPublish
         from assay_stream.console.reader import StoreReader

@@ -12,7 +12,7 @@ import typer
 
 from assay_stream.cli.files import STANDARD_INPUT, Force, every_line, pieces, refuse_existing_file
 from assay_stream.cli.options import Bootstrap, VantageOptions, grouped, stated_servers
-from assay_stream.cli.shared import on_kafka, say, show_refused
+from assay_stream.cli.shared import Refusals, on_kafka, say, show_refused
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.files.aside import Aside
@@ -103,7 +103,7 @@ def publish(
     if output is not None:
         refuse_existing_file(output, force=force)
     files = [file for path in files or () for file in files_in(path, skipped=say)]
-    refused: list[str] = []
+    refused = Refusals()
     lacking: Counter[str] = Counter()
     observations: Observations
     if source not in _LOGS:
@@ -120,7 +120,7 @@ def publish(
         delivered = deliver(observations, target, bootstrap_servers)
         if output is not None and not delivered and output.exists():
             aside.drop()
-    typer.echo(f"published {delivered}, refused {len(refused)}", err=True)
+    typer.echo(f"published {delivered}, refused {len(refused) + refused.left_out}", err=True)
     if lacking:
         typer.echo(
             f"not in the log: {', '.join(f'{name} {count}' for name, count in sorted(lacking.items()))}", err=True
@@ -129,7 +129,7 @@ def publish(
 
 
 def _read(
-    files: list[Path], source: CaptureFormat, server_id: str | None, vantage: VantageOptions, refused: list[str]
+    files: list[Path], source: CaptureFormat, server_id: str | None, vantage: VantageOptions, refused: Refusals
 ) -> Iterator[Observation]:
     for path in files:
         name = "standard input" if path == STANDARD_INPUT else str(path)
@@ -156,7 +156,7 @@ def _read(
 
 
 def _read_logs(
-    files: list[Path], source: LogFormat, logs: LogOptions, whose: Whose, refused: list[str], lacking: Counter[str]
+    files: list[Path], source: LogFormat, logs: LogOptions, whose: Whose, refused: Refusals, lacking: Counter[str]
 ) -> Iterator[Observation]:
     for path in files:
         name = "standard input" if path == STANDARD_INPUT else str(path)
@@ -174,7 +174,7 @@ async def _read_topic(
     source: LogFormat,
     logs: LogOptions,
     whose: Whose,
-    refused: list[str],
+    refused: Refusals,
     lacking: Counter[str],
 ) -> AsyncIterator[Observation]:
     async with aclosing(values_of(settings, topic)) as values:

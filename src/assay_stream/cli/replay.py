@@ -216,6 +216,8 @@ def _finish(job: _Job, tally: Tally, made: Replay, spool: LogSpool) -> None:
     for error in job.cut_lines[:_CUT_LINES_SHOWN_MAX]:
         say(f"{error.code}: {error.message}")
     print_json({"written": tally.written, "what": dict(sorted(tally.what.items()))})
+    if left_out := sum(found[2] for found in tally.refused.values()):
+        say(f"{counted(left_out, 'refused record')} left out: the last rejected record of each log says from where on")
     if _is_empty(job, made):
         say("the selection matches no call: check the times, offsets and servers")
         raise typer.Exit(NOTHING_FOUND)
@@ -238,4 +240,5 @@ def _is_empty(job: _Job, made: Replay) -> bool:
 
 def _readable(spool: LogSpool, tally: Tally) -> bool:
     """Tell whether there was a record that was not rejected."""
-    return sum(map(spool.count, spool.logs())) > tally.written[Role.REJECTED.value]
+    refused = sum(count for label, count in tally.what.items() if label.startswith("rejected:"))
+    return sum(map(spool.count, spool.logs())) > refused

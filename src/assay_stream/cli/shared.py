@@ -4,7 +4,7 @@ import asyncio
 import gc
 import logging
 import signal
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
@@ -13,10 +13,12 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from assay_stream.config import Settings
 from assay_stream.errors import InputError
-from assay_stream.kafka.connection import start_admin
+from assay_stream.kafka.connection import open_admin
 from assay_stream.kafka.ends import note_ends
 from assay_stream.kafka.following import new_records
+from assay_stream.limits.files import REFUSED_RECORDS_MAX
 from assay_stream.model.record import Record, Role
+from assay_stream.text.counting import counted
 from assay_stream.text.escaping import visible
 
 NOTHING_FOUND = 5
@@ -54,11 +56,8 @@ async def as_admin(
         ConfigurationError: where the brokers refuse us.
         OperatingError: ``broker_unreachable`` after the settings' limit.
     """
-    admin = await start_admin(settings, waiting=say)
-    try:
+    async with open_admin(settings, waiting=say) as admin:
         return await work(admin, settings)
-    finally:
-        await admin.close()
 
 
 @contextmanager
@@ -121,10 +120,24 @@ def follow(
         on_kafka(settings, read)
 
 
-def show_refused(refused: Collection[str]) -> None:
+class Refusals(list[str]):
+    """Why lines were refused: the first ones. The others are counted, since a kilobyte of gzip may hold a million."""
+
+    left_out = 0
+
+    def append(self, text: str) -> None:
+        if len(self) < REFUSED_RECORDS_MAX:
+            super().append(text)
+        else:
+            self.left_out += 1
+
+
+def show_refused(refused: Refusals) -> None:
     """Name the lines that could not be read, and end with exit code 2 if there are any."""
     for text in refused:
         say(text)
+    if refused.left_out:
+        say(f"and {counted(refused.left_out, 'more line')}")
     if refused:
         raise typer.Exit(2)
 

@@ -13,7 +13,7 @@ from assay_stream.alerts.selection import AlertSelection
 from assay_stream.cli.alerts import AlertFile, AlertStore, ServerFilter, SeverityFilter
 from assay_stream.cli.options import Bootstrap, Format, grouped, time_option
 from assay_stream.cli.output import Colour, Painter, RowFormat, print_json, print_line
-from assay_stream.cli.shared import ends_now, follow, say, show_refused
+from assay_stream.cli.shared import Refusals, ends_now, follow, say, show_refused
 from assay_stream.cli.story_sources import Sources, index_of, stored_rows
 from assay_stream.config import command_settings
 from assay_stream.errors import InputError
@@ -68,7 +68,7 @@ def list_alerts(
     settings = command_settings(bootstrap_servers=bootstrap_servers)
     # Noted first: what comes while the list is read may be shown twice, but is not missed.
     starts = ends_now(settings, Role.ALERTS) if follow_on else None
-    refused: list[str] = []
+    refused = Refusals()
     if file is None and store is not None and not follow_on:
         known = {row.uid: row for row in stored_rows(store)}
     else:

@@ -22,7 +22,7 @@ from assay_stream.cli.alerts import AlertFile, AlertStore
 from assay_stream.cli.files import STANDARD_INPUT, files_option, input_lines
 from assay_stream.cli.inventory import every_row
 from assay_stream.cli.options import Bootstrap, time_option
-from assay_stream.cli.shared import on_kafka, say
+from assay_stream.cli.shared import Refusals, on_kafka, say
 from assay_stream.cli.store_sources import opened_store
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import InputError
@@ -67,7 +67,7 @@ class Sources:
     since: Annotated[int | None, time_option("Only calls since this time. Default: the first finding.")] = None
     bootstrap_servers: Bootstrap = None
 
-    def story(self, uid: str, *, full: bool = False) -> tuple[AlertStory, list[str]]:
+    def story(self, uid: str, *, full: bool = False) -> tuple[AlertStory, Refusals]:
         """Return all that is known about one alert, and what could not be read.
 
         Raises:
@@ -75,7 +75,7 @@ class Sources:
         """
         if self.file is None and self.store is not None:
             return self._from_store(self.store, uid, full=full)
-        refused: list[str] = []
+        refused = Refusals()
         index = index_of(self.file, self.bootstrap_servers, refused, uid)
         life = index.the_one()
         calls = None if self.no_calls else _calls_of(life, None if self.since is None else self.since // 1_000)
@@ -93,8 +93,8 @@ class Sources:
             _count_lines(calls, self.evidence, refused)
         return story_of(life, definitions=definitions, calls=calls, **further), refused
 
-    def _from_store(self, folder: Path, uid: str, *, full: bool) -> tuple[AlertStory, list[str]]:
-        refused: list[str] = []
+    def _from_store(self, folder: Path, uid: str, *, full: bool) -> tuple[AlertStory, Refusals]:
+        refused = Refusals()
         with opened_store(folder) as store:
             life = life_of(store.alert(uid))
             view = life.last

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast, get_args
@@ -162,3 +162,9 @@ def _next_page(form: Form, subjects: Sequence[Subject], act: str) -> str:
     if first.uid:
         return url("/alert", uid=first.uid, **done)
     return url("/tool", server=first.server_id, tool=first.tool_name, **done)
+
+
+Action = Callable[[Store, Form], Decided]
+
+ACTIONS: Mapping[str, Action] = {"/decide": decide}
+"""Every action by the path that its form is posted to."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hmac
 import logging
+import secrets
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -12,14 +15,15 @@ from aiohttp import web
 
 from assay_stream.console.answers import Answer, elsewhere, status_of
 from assay_stream.console.forms import CSRF_FIELD, Fields
-from assay_stream.console.identity import Identity
+from assay_stream.console.identity import Identity, secret_of
 from assay_stream.console.oidc import OidcWay
 from assay_stream.console.operators import Operator, Session
 from assay_stream.console.pages import PAGES
 from assay_stream.console.posting import posted_fields
 from assay_stream.console.rendering import url
 from assay_stream.console.sessions import Sessions
-from assay_stream.console.throttle import network_of
+from assay_stream.console.throttle import Throttle, network_of
+from assay_stream.console.users import Users
 from assay_stream.console.ways import Admitted, LocalWay, ProxyWay
 from assay_stream.errors import AssayStreamError, InputError
 from assay_stream.limits.console import CONSOLE_LIMITS, ConsoleLimits
@@ -33,6 +37,7 @@ CALLBACK = "/sign-in/callback"
 
 _COOKIE = "assay-stream"
 _PENDING = "assay-stream-pending"
+_DEVICE = "assay-stream-device"
 
 Way = LocalWay | ProxyWay | OidcWay
 
@@ -133,7 +138,8 @@ class Door:
                 fields = await posted_fields(request, self._limits)
                 address = own_address(_first(fields, "next"))
                 name = _first(fields, "user").strip()
-                admitted = await self._way.admit(name, _first(fields, "password"), self._source(request))
+                device = request.cookies.get(self._name(_DEVICE), "")
+                admitted = await self._way.admit(name, _first(fields, "password"), self._source(request), device)
                 return self._admitted(request, admitted, address)
         except AssayStreamError as error:
             if error.code in ("sign_in_refused", "may_not_look"):
@@ -176,6 +182,8 @@ class Door:
         _log.info("%s signed in from %s", admitted.operator.name, self._source(request))
         response = elsewhere(address)
         self.admit(response, self.sessions.begin(admitted.operator, admitted.proof))
+        if admitted.device:
+            self._keep(response, _DEVICE, admitted.device, max_age=self._limits.device_s)
         response.del_cookie(self._name(_PENDING), path="/", secure=self._is_secure, httponly=True, samesite="Lax")
         return response
 
@@ -206,12 +214,10 @@ class Door:
 
     def _source(self, request: web.Request) -> str:
         """Return the network that a request comes from, by the word of a proxy where there is one to believe."""
-        if self._identity is not None and self._identity.is_proxy(request.remote):
-            hops = ",".join(request.headers.getall("X-Forwarded-For", [])).split(",")
-            for hop in reversed([hop.strip() for hop in hops]):
-                if not self._identity.is_proxy(hop):
-                    return network_of(hop)
-        return network_of(request.remote)
+        forwarded = ",".join(request.headers.getall("X-Forwarded-For", []))
+        hops = [*map(str.strip, forwarded.split(",")), request.remote]
+        is_proxy = (lambda _: False) if self._identity is None else self._identity.is_proxy
+        return network_of(next((hop for hop in reversed(hops) if not is_proxy(hop)), request.remote))
 
     def _name(self, cookie: str) -> str:
         # Only this host can set such a cookie, over TLS; another host of its domain cannot plant one.
@@ -221,6 +227,43 @@ class Door:
         response.set_cookie(
             self._name(cookie), value, path="/", secure=self._is_secure, httponly=True, samesite="Lax", max_age=max_age
         )
+
+
+def now_us() -> int:
+    """Return the time now, microseconds since the epoch."""
+    return time.time_ns() // 1_000
+
+
+def open_door(
+    identity: Identity,
+    *,
+    decides: bool,
+    is_tls: bool = False,
+    clock: Callable[[], int] = now_us,
+    limits: ConsoleLimits = CONSOLE_LIMITS,
+) -> Door:
+    """Return the door.
+
+    Args:
+        decides: whether anything can be decided in this console.
+        is_tls: whether the console itself speaks TLS.
+
+    Raises:
+        ConfigurationError: ``bad_identity``, ``bad_users``, ``bad_secret_file``, ``bad_tls_file``.
+    """
+    throttle, known = (Throttle(clock, secrets.token_bytes(32), limits=limits) for _ in range(2))
+    way: Way
+    if identity.local is not None:
+        way = LocalWay(Users(identity.local.users), throttle, known, limits, decides=decides)
+    elif identity.proxy is not None:
+        secret = secret_of(identity.proxy.secret_file, identity.proxy.secret_env, name="proxy.secret")
+        way = ProxyWay(identity, identity.proxy, secret=secret, decides=decides, limits=limits)
+    else:
+        oidc, redirect = identity.oidc, f"{identity.address}{CALLBACK}"
+        assert oidc is not None  # noqa: S101 -- the file has one way
+        secret = secret_of(oidc.client_secret_file, oidc.client_secret_env, name="oidc.client_secret")
+        way = OidcWay(oidc, throttle, redirect=redirect, secret=secret, decides=decides, clock=clock, limits=limits)
+    return Door(Sessions(clock, limits=limits), way=way, identity=identity, is_tls=is_tls, limits=limits)
 
 
 def has_token(fields: Fields, session: Session) -> bool:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from assay_stream.console.operators import Operator
+from assay_stream.console.throttle import address_in
 from assay_stream.errors import ConfigurationError
 from assay_stream.files.secret_file import secret_of_file
 from assay_stream.observe.http.headers import is_loopback
@@ -76,6 +77,8 @@ class Proxied(Members):
 
     user_header: Annotated[str, Field(pattern=_HEADER)]
     groups_header: Annotated[str, Field(pattern=_HEADER)] | None = None
+    groups_format: Annotated[str, Field(pattern=r"^(headers|json|[^A-Za-z0-9\\]{1,3})$")] = "json"
+    """How it lists groups: ``json``; ``headers``, one in each; or what stands between them."""
     secret_header: Annotated[str, Field(pattern=_HEADER)] | None = None
     secret_file: Path | None = None
     secret_env: str | None = None
@@ -153,11 +156,8 @@ class Identity(_Table):
 
     def is_proxy(self, address: str | None) -> bool:
         """Tell whether a peer is one of the proxies."""
-        try:
-            peer = ipaddress.ip_address(address or "")
-        except ValueError:
-            return False
-        return any(peer in network for network in self.proxies)
+        peer = address_in(address)
+        return peer is not None and any(peer in network for network in self.proxies)
 
 
 def read_identity(path: Path) -> Identity:

@@ -22,7 +22,7 @@ from joserfc.jwk import KeySet
 
 from assay_stream.console.identity import Oidc, encrypted
 from assay_stream.console.throttle import Throttle
-from assay_stream.console.ways import Admitted, is_name, may_not_look
+from assay_stream.console.ways import Admitted, is_name, limited, may_not_look
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.limits.console import CONSOLE_LIMITS, ConsoleLimits
 from assay_stream.observe.http.client import open_session, read_body
@@ -38,9 +38,9 @@ class OidcWay:
     """The word of a provider.
 
     Args:
+        throttle: counts attempts that failed.
         redirect: the address that the provider sends browsers back to.
         secret: of the client; ``None`` for a public one.
-        by_source: counts attempts that failed.
         clock: the time now, microseconds since the epoch.
         new_token: makes what nobody can guess.
         key: of Fernet: what a browser holds while it is with the provider means something to this process only.
@@ -49,10 +49,10 @@ class OidcWay:
     def __init__(
         self,
         table: Oidc,
+        throttle: Throttle,
         *,
         redirect: str,
         secret: str | None,
-        by_source: Throttle,
         decides: bool,
         clock: Callable[[], int],
         new_token: Callable[[], str] = secrets.token_urlsafe,
@@ -62,7 +62,7 @@ class OidcWay:
         self._table = table
         self._redirect = redirect
         self._secret = secret
-        self._by_source = by_source
+        self._throttle = throttle
         self._decides = decides
         self._clock = clock
         self._new_token = new_token
@@ -133,16 +133,13 @@ class OidcWay:
             error = query.get("error", "")
             raise _refused(f"the provider answered {error if _ERROR.fullmatch(error) else 'no code'}")
         # 5. The code is good, for whoever holds the verifier.
-        if not self._by_source.take(source):
-            raise InputError(
-                "sign_in_limited",
-                f"too many attempts failed: try again in {self._limits.sign_in_window_s // 60} minutes",
-            )
+        if not self._throttle.take(source, self._limits.source_attempts_max):
+            raise limited(self._limits)
         token = await self._token(metadata, query["code"], pending["verifier"])
         # 6. The ID token is the provider's, for this console, of now, and for this sign-in.
         claims = await self._claims(token, pending["nonce"])
         admitted = self._admitted(claims)
-        self._by_source.forgive(source)
+        self._throttle.forgive(source)
         return admitted, pending["address"]
 
     async def aclose(self) -> None:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from aiohttp import web
 
-from assay_stream.console.actions import ACTIONS, Action
+from assay_stream.console.deciding import ACTIONS, Action
 from assay_stream.console.forms import CSRF_FIELD, Decision, Fields, Form, read_fields
 from assay_stream.console.operators import Operator
 from assay_stream.console.reader import StoreReader

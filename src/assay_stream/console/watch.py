@@ -11,10 +11,9 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, ProcessCollector, generate_latest
 
 from assay_stream import __version__
-from assay_stream.console.actions import ACTIONS
-from assay_stream.console.door import CALLBACK, SIGN_IN, SIGN_OUT, START
+from assay_stream.console.deciding import ACTIONS
+from assay_stream.console.door import CALLBACK, SIGN_IN, SIGN_OUT, START, now_us
 from assay_stream.console.forms import Decision
-from assay_stream.console.opening import now_us
 from assay_stream.console.pages import PAGES
 from assay_stream.console.posting import Publish
 from assay_stream.console.reader import StoreReader

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import re
+import secrets
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 
 from aiohttp import web
 
+from assay_stream.canonical.decode import decode_json
 from assay_stream.console.identity import Identity, Proxied
 from assay_stream.console.operators import Operator
 from assay_stream.console.throttle import Throttle
@@ -24,42 +28,38 @@ class Admitted:
 
     Args:
         proof: by what. A session ends once this is not what proves it any more.
+        device: for the browser to keep: attempts of others do not keep one out that has it.
     """
 
     operator: Operator
     proof: str = ""
+    device: str = ""
 
 
 class LocalWay:
     """Users with passwords.
 
     Args:
-        by_user, by_source: count failed attempts.
+        throttle, known: count failed attempts, from browsers that have signed the user in before apart from others.
         decides: whether anything can be decided in this console.
     """
 
     def __init__(
-        self,
-        users: Users,
-        *,
-        by_user: Throttle,
-        by_source: Throttle,
-        decides: bool,
-        limits: ConsoleLimits = CONSOLE_LIMITS,
+        self, users: Users, throttle: Throttle, known: Throttle, limits: ConsoleLimits, *, decides: bool
     ) -> None:
         self._users = users
-        self._by_user = by_user
-        self._by_source = by_source
+        self._throttle, self._known = throttle, known
         self._decides = decides
         self._limits = limits
         self._pool = ThreadPoolExecutor(limits.hashing_threads, "assay-stream sign-in")
         self._room = threading.BoundedSemaphore(limits.hashing_max)
 
-    async def admit(self, name: str, password: str, source: str) -> Admitted:
+    async def admit(self, name: str, password: str, source: str, device: str = "") -> Admitted:
         """Let a user in. Unknown ones cost the same time, and get the same answer.
 
         Args:
             source: the network that the attempt comes from.
+            device: what the browser kept from an earlier sign-in, if it did.
 
         Raises:
             InputError: ``sign_in_refused``, ``sign_in_limited``.
@@ -67,19 +67,28 @@ class LocalWay:
         """
         if len(password) > self._limits.password_chars_max:
             raise _refused()
-        if not (self._by_source.take(source) and self._by_user.take(name)):
-            raise InputError(
-                "sign_in_limited",
-                f"too many attempts failed: try again in {self._limits.sign_in_window_s // 60} minutes",
-            )
-        user = self._users.get(name)
+        user, limits = self._users.get(name), self._limits
         hashed = self._users.nobodys_hash() if user is None else user.hash
-        is_right = await self._is_password(hashed, password)
+        if hmac.compare_digest(device.encode(errors="replace"), _device(hashed, device.partition(".")[0]).encode()):
+            throttle, counted = self._known, {device: limits.user_attempts_max}
+        else:
+            throttle, device = self._throttle, _device(hashed, secrets.token_urlsafe(16))
+            counted = {
+                f"{source} {name}": limits.user_attempts_max,
+                source: limits.source_attempts_max,
+                f"user {name}": limits.strangers_attempts_max,
+            }
+        if not all(throttle.take(*each) for each in counted.items()):
+            raise limited(limits)
+        try:
+            is_right = await self._is_password(hashed, password)
+        except OperatingError:  # it was not looked at
+            throttle.forgive(*counted)
+            raise
         if user is None or not is_right:
             raise _refused()
-        self._by_source.forgive(source)
-        self._by_user.forgive(name)
-        return Admitted(operator=self._operator(name, user.role), proof=user.hash)
+        throttle.forgive(*counted)
+        return Admitted(operator=self._operator(name, user.role), proof=user.hash, device=device)
 
     def still_is(self, operator: Operator, proof: str) -> bool:
         """Tell whether a user who signed in is there still, with the same role and password."""
@@ -137,11 +146,9 @@ class ProxyWay:
         if not self._is_from_proxy(request):
             raise InputError("identity_refused", "this did not come through the proxy that signs people in")
         name = self._one(request, self._table.user_header)
-        groups = "" if self._table.groups_header is None else self._one(request, self._table.groups_header)
         if not name or not is_name(name, self._limits.identity_chars_max):
             raise InputError("identity_refused", "the proxy did not say who you are: sign in there")
-        names = {each.strip() for each in groups.split(",")} - {""}
-        operator = self._table.operator("proxy", name, names, decides=self._decides)
+        operator = self._table.operator("proxy", name, self._groups(request), decides=self._decides)
         if operator is None:
             raise may_not_look()
         return operator
@@ -153,6 +160,22 @@ class ProxyWay:
             return bool(self._identity.proxies)
         sent = request.headers.getall(self._table.secret_header, [])
         return len(sent) == 1 and hmac.compare_digest(sent[0].encode("utf-8", "surrogateescape"), self._secret.encode())
+
+    def _groups(self, request: web.Request) -> set[str]:
+        header, form = self._table.groups_header, self._table.groups_format
+        if header is None or not any(request.headers.getall(header, [])):
+            return set()
+        if form == "headers":
+            return set(request.headers.getall(header))
+        sent = self._one(request, header)
+        if form != "json":
+            # Proxies that escape what separates groups put a backslash before it.
+            return set(re.split(rf"(?<!\\){re.escape(form)}", sent))
+        with suppress(InputError):
+            groups = decode_json(sent.encode("utf-8", "surrogateescape"))
+            if isinstance(groups, list):
+                return {each for each in groups if isinstance(each, str)}
+        raise InputError("identity_refused", f"{header} is not a JSON array: set groups_format to what the proxy sends")
 
     def _one(self, request: web.Request, header: str) -> str:
         """Return a header that must not be given twice: one of the two could be the client's."""
@@ -169,6 +192,17 @@ def is_name(text: str, chars_max: int) -> bool:
 
 def may_not_look() -> InputError:
     return InputError("may_not_look", "you are known, but not let in: ask who runs the console")
+
+
+def limited(limits: ConsoleLimits) -> InputError:
+    return InputError(
+        "sign_in_limited", f"too many attempts failed: try again in {limits.sign_in_window_s // 60} minutes"
+    )
+
+
+def _device(hashed: str, number: str) -> str:
+    """Return what a browser keeps: only who knows a user's hash can make it, and a new password ends it."""
+    return f"{number}.{hmac.digest(hashed.encode(), b'device ' + number.encode(), 'sha256').hex()}"
 
 
 def _refused() -> InputError:

@@ -15,13 +15,14 @@ from assay_stream.errors import InputError
 from assay_stream.export.bundle_file import is_bundle, read_bundle
 from assay_stream.files.archive import lines_of, read_lines
 from assay_stream.files.compressed import opened
-from assay_stream.limits.files import BUNDLE_LIMITS
+from assay_stream.limits.files import BUNDLE_LIMITS, SHORT_LINE_BYTES
 from assay_stream.model import cloudevents
 from assay_stream.model.record import Role
 from assay_stream.replay.selection import OffsetRange
 from assay_stream.schemes.assay.bundle import check_event, decode_limits
 
 _EVIDENCE_LIMITS = decode_limits(BUNDLE_LIMITS)
+_BLANK = b"null".ljust(SHORT_LINE_BYTES)
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
@@ -153,7 +154,7 @@ def _archived(path: Path) -> Iterator[Stored]:
 def _not_blank(lines: Iterable[bytes]) -> Iterator[bytes]:
     # A blank line still counts as a line: it is read as a record of no use.
     for line in lines:
-        yield line if line.strip() else b"null"
+        yield line if line.strip() else _BLANK
 
 
 def items(stored: Iterable[Stored], *, kinds: frozenset[Dataset] = frozenset(Dataset)) -> Iterator[ExportRecord]:
@@ -163,7 +164,7 @@ def items(stored: Iterable[Stored], *, kinds: frozenset[Dataset] = frozenset(Dat
         InputError: ``not_exportable`` for what is of no kind, and whatever is wrong with a record, with its place.
     """
     for where, raw, kind in stored:
-        if raw == b"null":
+        if raw.rstrip() == b"null":
             continue
         try:
             item = _item(raw, kind)

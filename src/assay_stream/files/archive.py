@@ -20,9 +20,10 @@ from assay_stream.files.archive_manifest import ARCHIVE_MANIFEST
 from assay_stream.files.compressed import opened
 from assay_stream.files.record_line import LineOrigin, TimestampMs, record_of_line
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.limits.files import LINE_BYTES_MAX
+from assay_stream.limits.files import LINE_BYTES_MAX, REFUSED_RECORDS_MAX, SHORT_LINE_BYTES
 from assay_stream.model.record import (
     CALL_TYPE,
+    LEFT_OUT_HEADER,
     LIST_CHANGED_TYPE,
     LOSS_TYPE,
     SNAPSHOT_TYPE,
@@ -157,6 +158,8 @@ def _skip_rest(stream: BinaryIO, number: int, name: str, bytes_max: int, too_lon
 def read_lines(lines: Iterable[bytes], *, name: str, roles: Collection[Role] = _READ) -> Iterator[Record]:
     """Yield the records of some lines, with or without their line feeds.
 
+    Lines too short for a record are refused one by one up to a bound; one more stands for the rest, and comes last.
+
     Args:
         name: what the origin of event lines calls their file.
         roles: what record lines may carry.
@@ -164,9 +167,15 @@ def read_lines(lines: Iterable[bytes], *, name: str, roles: Collection[Role] = _
     Raises:
         InputError: ``bad_record_line``.
     """
-    timestamp_ms = 0
+    timestamp_ms = short_lines = 0
+    rest: Record | None = None
     plain_roles = {role.value: role for role in _READ if role in roles}
     for number, line in enumerate(lines):
+        if len(line) < SHORT_LINE_BYTES and (raw := line.rstrip(b"\r\n")):
+            short_lines += 1
+            if short_lines > REFUSED_RECORDS_MAX:
+                rest = rest or Record(Role.CALLS, Origin(name, 0, number), None, raw, timestamp_ms=timestamp_ms)
+                continue
         try:
             # Record lines that hold text only, as most do.
             plain = _PLAIN_LINES.decode(line)
@@ -185,6 +194,8 @@ def read_lines(lines: Iterable[bytes], *, name: str, roles: Collection[Role] = _
         record = _record(raw, Origin(topic=name, partition=0, offset=number), timestamp_ms, roles)
         timestamp_ms = record.timestamp_ms
         yield record
+    if rest is not None:
+        yield rest._replace(headers=((LEFT_OUT_HEADER, b"%d" % (short_lines - REFUSED_RECORDS_MAX)),))
 
 
 def _record(raw: bytes, place: Origin, previous_ms: int, roles: Collection[Role]) -> Record:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from tempfile import TemporaryFile
+from weakref import finalize
 from zlib import crc32
 
 from assay_stream.errors import IntegrityError, OperatingError
@@ -34,6 +35,7 @@ class ShelfFile:
                 self._file = os.dup(unnamed.fileno())
         except OSError as error:
             raise self._failed(error) from None
+        self.close = finalize(self, os.close, self._file)
         self._slots = 0
         self._free: dict[int, list[int]] = {}
         """First slots of free places, by how many slots these have."""
@@ -91,12 +93,9 @@ class ShelfFile:
         """Length of the file."""
         return self._slots * _SLOT_BYTES
 
-    def close(self) -> None:
-        os.close(self._file)
-
     def _failed(self, error: OSError) -> OperatingError:
         return OperatingError(
             "state_dir_failed",
             f"cannot keep lists under {self._folder} ({error.strerror}): the folder must exist, be writable and have "
-            "room; without ASSAY_STREAM_STATE_DIR they stay in memory",
+            "room; a worker without ASSAY_STREAM_STATE_DIR keeps them in memory",
         )

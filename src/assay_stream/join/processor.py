@@ -105,9 +105,13 @@ class Join:
         return read_calls(records, limits=self.limits, call_profile=self.call_profile)
 
     def names_known_snapshot(self, event: Call) -> bool:
-        """Tell whether a call names a snapshot that is already known: later lists do not change its definition."""
+        """Tell whether a call names a known snapshot of its own observer: later lists do not change its definition.
+
+        One that only others published may yet come from this observer, and would be the one that counts then.
+        """
         server = self.view.find(event.server_id)
-        return server is not None and event.snapshot_id is not None and server.names(event.snapshot_id)
+        named = event.snapshot_id
+        return server is not None and named is not None and bool(server.named_by(named, event.observer_id))
 
 
 def process(join: Join, record: Record, event: Call | InputError | None = None) -> list[Output]:
@@ -216,14 +220,11 @@ def _in_force(join: Join, server: ServerBindings | None, record: Record, event: 
     )
     question: tuple[str | None, str | None, str] = (None, None, tool_name)
     if server is not None:
-        named = (snapshot_id, None, tool_name)
-        known: _InForce | None = None if snapshot_id is None else server.answers.get(named)
-        if known is not None or (snapshot_id is not None and server.names(snapshot_id)):
-            question = named
-        else:
-            if observer_id in server.observers or observer_id in server.endings.own:
-                question = (None, observer_id, tool_name)
-            known = server.answers.get(question)
+        if snapshot_id is not None and (named := server.named(snapshot_id, observer_id)):
+            question = (snapshot_id, named[0].observer_id, tool_name)
+        elif observer_id in server.observers or observer_id in server.endings.own:
+            question = (None, observer_id, tool_name)
+        known: _InForce | None = server.answers.get(question)
         if known is not None and known.since_us <= time_us < known.until_us and not record.hold_expired:
             return known
     if record.hold_expired and not join.names_known_snapshot(event):

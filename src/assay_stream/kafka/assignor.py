@@ -12,6 +12,10 @@ from typing import Any
 import orjson
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
 
+from assay_stream.config import Settings
+from assay_stream.errors import OperatingError
+from assay_stream.kafka.connection import client_id, open_admin
+
 _VERSION = 0
 
 
@@ -47,6 +51,20 @@ class StickyAssignor:
 
     def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
         """Nothing to note: what is open is asked for."""
+
+
+async def other_release(settings: Settings, group_id: str) -> OperatingError:
+    """Return the error of a worker whose group has members of a release that shares partitions out otherwise."""
+    async with open_admin(settings) as admin:
+        (answer,) = await admin.describe_consumer_groups([group_id])
+    _, _, _, _, protocol, members, *_ = answer.groups[0]
+    names = sorted({f"{client} at {host.strip('/')}" for _, client, host, *_ in members})
+    return OperatingError(
+        "other_release",
+        f"this is {client_id(settings)}, and group {group_id} has workers of another release "
+        f"({', '.join(names) or 'gone by now'}), which share partitions out by {protocol or 'another rule'} and not by "
+        f"{StickyAssignor.name}: these cannot work side by side. Stop all workers of one release, then start the other",
+    )
 
 
 def share_out(numbers: Collection[int], claims: Mapping[str, Iterable[int]]) -> dict[str, set[int]]:

@@ -1,13 +1,16 @@
 """How every client of a deployment reaches the brokers."""
 
 import asyncio
+import random
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, for_code
+from aiokafka.protocol.metadata import MetadataRequest
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
@@ -27,8 +30,18 @@ _OFFSETS_LATER = frozenset({14, UNSTABLE_OFFSET_COMMIT})
 _COORDINATOR_MOVED = frozenset({15, 16})
 _STABLE_LIMIT_S = 15.0
 _STABLE_PAUSE_S = 0.02
+_ASKED, _NAMED_BY = 3, 2
+_ANSWER_LIMIT_S = 2.0
+_LEADERS_LOOKS = 40
+_LEADERS_PAUSE_S = 0.1
 _BACKOFF_MS = 10
 """Before the client asks again: mostly until the coordinator has ended the transaction before."""
+
+
+def client_id(settings: Settings) -> str:
+    """Return the name of this release, by which the members of a group tell each other's."""
+    producer = settings.producer()
+    return "-".join([producer.name, producer.version, *([] if producer.git == "unknown" else [producer.git[:8]])])
 
 
 def connection_options(settings: Settings) -> dict[str, Any]:
@@ -39,6 +52,7 @@ def connection_options(settings: Settings) -> dict[str, Any]:
     """
     options: dict[str, Any] = {
         "bootstrap_servers": settings.bootstrap_servers,
+        "client_id": client_id(settings),
         "security_protocol": settings.security_protocol,
     }
     if settings.security_protocol.endswith("SSL"):
@@ -116,6 +130,16 @@ async def start_admin(settings: Settings, *, waiting: Callable[[str], None] | No
             return admin
 
 
+@asynccontextmanager
+async def open_admin(settings: Settings, *, waiting: Callable[[str], None] | None = None) -> AsyncIterator[Any]:
+    """Give a connected admin client, and close it; arguments and errors are those of ``start_admin``."""
+    admin = await start_admin(settings, waiting=waiting)
+    try:
+        yield admin
+    finally:
+        await admin.close()
+
+
 def broker_unreachable(settings: Settings, error: Exception) -> OperatingError:
     detail = "" if isinstance(error, KafkaConnectionError) else f" ({type(error).__name__})"
     return OperatingError(
@@ -128,6 +152,51 @@ def broker_unreachable(settings: Settings, error: Exception) -> OperatingError:
 
 class Consumer(AIOKafkaConsumer):  # type: ignore[misc]
     """A consumer that also knows what aiokafka keeps to itself: committed metadata, and its membership."""
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return where logs end, as told by leaders that two of three brokers name; of fewer, all.
+
+        A broker that was frozen or cut off takes itself for the leader until it hears of its successor, and says where
+        the log ended before. Who goes by that takes a call for ready that is not, or restores half a state.
+
+        Raises:
+            KafkaTimeoutError: brokers do not agree who leads, or are away.
+        """
+        places = list(partitions)
+        for _ in range(_LEADERS_LOOKS):
+            leaders = self._leaders(places)
+            ends, are_named = await asyncio.gather(super().end_offsets(places), self._are_named(leaders))
+            if are_named and leaders == self._leaders(places):
+                return dict(ends)
+            await self._client.force_metadata_update()
+            await asyncio.sleep(_LEADERS_PAUSE_S)
+        raise KafkaTimeoutError("brokers do not agree who leads")
+
+    def _leaders(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
+        return {tp: self._client.cluster.leader_for_partition(tp) for tp in places}
+
+    async def _are_named(self, leaders: Mapping[TopicPartition, int | None]) -> bool:
+        nodes = [broker.nodeId for broker in self._client.cluster.brokers()]
+        lacking = min(len(nodes), _NAMED_BY) if len(nodes) > 1 else 0
+        chosen = random.sample(nodes, min(len(nodes), _ASKED)) if lacking else []
+        waiting = {asyncio.create_task(self._does_name(node, leaders)) for node in chosen}
+        while lacking > 0 and waiting:
+            done, waiting = await asyncio.wait(waiting, timeout=_ANSWER_LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
+            lacking -= sum(each.result() for each in done)
+            if not done:
+                break
+        for each in waiting:
+            each.cancel()
+        return lacking <= 0
+
+    async def _does_name(self, node: int, leaders: Mapping[TopicPartition, int | None]) -> bool:
+        request = MetadataRequest(sorted({tp.topic for tp in leaders}), allow_auto_topic_creation=False)
+        try:
+            topics = (await self._client.send(node, request)).topics
+        except KafkaError:
+            return False
+        named = {(TopicPartition(topic[1], part[1]), part[2]) for topic in topics for part in topic[-1]}
+        return leaders.items() <= named
 
     def member(self) -> GroupMember:
         """Return its place in the group; of a past generation once the group has expelled it."""

@@ -8,7 +8,7 @@ from aiokafka import TopicPartition
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
-from assay_stream.kafka.connection import start_admin
+from assay_stream.kafka.connection import open_admin
 from assay_stream.kafka.ranges import start_reader
 
 _POLL_MS = 200
@@ -22,13 +22,10 @@ async def values_of(settings: Settings, topic: str) -> AsyncGenerator[tuple[str,
         ConfigurationError: ``topic_missing``, or why the brokers refuse us.
         OperatingError: ``broker_unreachable``.
     """
-    admin = await start_admin(settings)
-    try:
+    async with open_admin(settings) as admin:
         if topic not in await admin.list_topics():
             raise ConfigurationError("topic_missing", f"no such topic: {topic}. Check its name")
         [described] = await admin.describe_topics([topic])
-    finally:
-        await admin.close()
     consumer = await start_reader(settings)
     try:
         partitions = [TopicPartition(topic, each["partition"]) for each in described["partitions"]]

@@ -176,8 +176,7 @@ class PartitionTasks:
             raise ConfigurationError(
                 "partitions_added",
                 f"{topics[roles[0]]} has a partition {partition} now and had {counts[roles[0]]} partitions when this "
-                "worker started. Added partitions move keys away from what is known of them: create a deployment "
-                "with more partitions beside this one (ASSAY_STREAM_TOPIC_PREFIX, ASSAY_STREAM_GROUP_PREFIX)",
+                "worker started: it begins again once the topics of this group have as many",
             )
         return [TopicPartition(topics[role], partition) for role in roles]
 

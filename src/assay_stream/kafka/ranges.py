@@ -16,7 +16,7 @@ from aiokafka.errors import KafkaError
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.files.seal_files import LogName
-from assay_stream.kafka.connection import broker_unreachable, reading_consumer, start_admin
+from assay_stream.kafka.connection import broker_unreachable, open_admin, reading_consumer
 from assay_stream.kafka.refusals import explained
 from assay_stream.kafka.topics import topic_names
 from assay_stream.kafka.transport import record_of
@@ -64,8 +64,7 @@ class LogRanges:
 
     async def __aenter__(self) -> LogRanges:
         names = [self._names[role] for role in self._roles]
-        admin = await start_admin(self._settings)
-        try:
+        async with open_admin(self._settings) as admin:
             present = set(await admin.list_topics())
             self.has_rerouted = self._names[Role.REROUTED] in present
             for name in names:
@@ -73,8 +72,6 @@ class LogRanges:
                     text = f"no such topic: {name}. Create it: assay-stream topics apply"
                     raise ConfigurationError("topic_missing", text)
             described = {topic["topic"]: topic for topic in await admin.describe_topics(names)}
-        finally:
-            await admin.close()
         consumer = await self._consumer()
         try:
             for role, name in zip(self._roles, names, strict=True):

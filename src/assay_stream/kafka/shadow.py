@@ -9,7 +9,7 @@ from aiokafka.errors import KafkaError
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
-from assay_stream.kafka.connection import start_admin, writing_producer
+from assay_stream.kafka.connection import open_admin, writing_producer
 from assay_stream.kafka.topics import create_topics, topic_names, topic_table
 from assay_stream.kafka.transport import fitting
 from assay_stream.model.partition import murmur2_partition
@@ -51,24 +51,21 @@ async def write_shadow(
     try:
         await producer.start()
         pending: list[Awaitable[Any]] = []
-        for outputs in steps:
-            for output in outputs:
-                if not tally.takes(output):
-                    continue
-                fitted = fitting(output) if output.role is Role.REJECTED else output
-                partition = fitted.partition
-                if partition is None:
-                    partition = murmur2_partition(fitted.key or b"", counts[fitted.role])
-                pending.append(
-                    await producer.send(
-                        topics[fitted.role],
-                        key=fitted.key,
-                        value=fitted.value,
-                        headers=list(fitted.headers),
-                        timestamp_ms=fitted.timestamp_ms,
-                        partition=partition % counts[fitted.role],
-                    )
+        for output in tally.taken(steps):
+            fitted = fitting(output) if output.role is Role.REJECTED else output
+            partition = fitted.partition
+            if partition is None:
+                partition = murmur2_partition(fitted.key or b"", counts[fitted.role])
+            pending.append(
+                await producer.send(
+                    topics[fitted.role],
+                    key=fitted.key,
+                    value=fitted.value,
+                    headers=list(fitted.headers),
+                    timestamp_ms=fitted.timestamp_ms,
+                    partition=partition % counts[fitted.role],
                 )
+            )
             if len(pending) >= _IN_FLIGHT_MAX:
                 await asyncio.gather(*pending)
                 pending.clear()
@@ -82,8 +79,7 @@ async def write_shadow(
 
 
 async def _make_topics(settings: Settings, topics: dict[Role, str], call_partitions: int) -> dict[Role, int]:
-    admin = await start_admin(settings)
-    try:
+    async with open_admin(settings) as admin:
         specs = {spec.role: spec for spec in topic_table(settings)}
         wanted = {role: specs[role].partitions for role in topics}
         wanted[Role.EVIDENCE] = max(wanted[Role.EVIDENCE], call_partitions)
@@ -97,5 +93,3 @@ async def _make_topics(settings: Settings, topics: dict[Role, str], call_partiti
         described = await admin.describe_topics(list(topics.values()))
         counts = {topic["topic"]: len(topic["partitions"]) for topic in described}
         return {role: counts[name] or wanted[role] for role, name in topics.items()}
-    finally:
-        await admin.close()

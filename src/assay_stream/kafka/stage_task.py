@@ -19,11 +19,11 @@ from typing import Any
 
 import structlog
 from aiokafka import ConsumerRebalanceListener, TopicPartition
-from aiokafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
+from aiokafka.errors import InconsistentGroupProtocolError, NoOffsetForPartitionError, OffsetOutOfRangeError
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
-from assay_stream.kafka.assignor import StickyAssignor
+from assay_stream.kafka.assignor import StickyAssignor, other_release
 from assay_stream.kafka.batch import AgentFailed, BatchDropped, BatchHandler
 from assay_stream.kafka.connection import Clients, Consumer, KafkaClients
 from assay_stream.kafka.partition_task import MAY_PASS, PartitionTask, TaskContext
@@ -165,7 +165,8 @@ class StageTask:
         """Read and process until stopped.
 
         Raises:
-            OperatingError: where the brokers failed for too long, memory ran out, or one record took too long.
+            OperatingError: where the brokers failed for too long, memory ran out, one record took too long, or another
+                release is at work.
             ConfigurationError: where the brokers refuse us, or partitions were added.
             IntegrityError: where our own logs contradict each other.
         """
@@ -187,6 +188,8 @@ class StageTask:
             await consumer.start()
             while not self._stopping.is_set():
                 await self._turn(consumer)
+        except InconsistentGroupProtocolError as error:
+            raise await other_release(self._settings, self._context.group_id) from error
         finally:
             self._unsettle()
             async with self._tasks_lock:
@@ -305,6 +308,8 @@ class StageTask:
         self._failures[partition] += 1
 
     async def _recover(self, error: Exception) -> None:
+        if isinstance(error, InconsistentGroupProtocolError):
+            raise error
         _stop_if_forbidden(error)
         if isinstance(error, OffsetOutOfRangeError):
             _log.warning("offset_out_of_range", stage=self._stage.name)

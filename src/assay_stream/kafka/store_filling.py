@@ -21,7 +21,7 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
-from assay_stream.kafka.connection import Consumer, start_admin
+from assay_stream.kafka.connection import Consumer, open_admin
 from assay_stream.kafka.ranges import start_reader
 from assay_stream.kafka.refusals import explained
 from assay_stream.kafka.stage import StageMetrics
@@ -169,8 +169,7 @@ class StoreFilling:
                         await asyncio.wait_for(consumer.stop(), _CLOSE_LIMIT_S)
 
     async def _places(self) -> list[TopicPartition]:
-        admin = await start_admin(self._settings)
-        try:
+        async with open_admin(self._settings) as admin:
             cluster = (await admin.describe_cluster())["cluster_id"]
             missing = sorted(self._roles.keys() - set(await admin.list_topics()))
             if missing:
@@ -178,8 +177,6 @@ class StoreFilling:
                     "topic_missing", f"no such topic: {', '.join(missing)}. Create it: assay-stream topics apply"
                 )
             described = await admin.describe_topics(list(self._roles))
-        finally:
-            await admin.close()
         prefix = self._settings.topic_prefix
         named = f"cluster {cluster}, topics {prefix}*" if prefix else f"cluster {cluster}"
         oldest_us = self._now_us() - bounds_of(self._settings).age_us

@@ -17,7 +17,7 @@ from aiokafka.errors import KafkaTimeoutError
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
-from assay_stream.kafka.connection import reading_consumer, start_admin
+from assay_stream.kafka.connection import open_admin, reading_consumer
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.record import TOPICS, Role
 
@@ -25,6 +25,8 @@ _DAY_MS = 24 * 3_600 * 1_000
 _MARGIN_BYTES = 1_024 * 1_024
 _CREATION_LIMIT_S = 30.0
 _CREATION_LOOK_S = 0.1
+COUNTS_DIFFER = frozenset({"partition_count", "partitions_do_not_fit"})
+"""Codes of errors that more partitions put right."""
 _KEPT = {
     "year": {"cleanup.policy": "delete", "retention.ms": str(365 * _DAY_MS)},
     "always": {"cleanup.policy": "delete", "retention.ms": "-1"},
@@ -186,13 +188,14 @@ def _not_created(what: str, names: Iterable[str]) -> OperatingError:
     return OperatingError("topics_not_created", text)
 
 
-def check_topics(states: list[TopicState], needed: set[Role]) -> dict[Role, int]:
+def check_topics(states: list[TopicState], needed: set[Role], settings: Settings) -> dict[Role, int]:
     """Check that a worker may run on the topics as they are, and return their partition counts.
 
     Partition counts may differ from the settings, but not among topics that belong together.
 
     Raises:
-        ConfigurationError: ``topic_missing``, ``partition_count`` or ``topic_not_compacted``.
+        ConfigurationError: ``topic_missing``, ``partition_count``, ``partitions_do_not_fit`` or
+            ``topic_not_compacted``.
     """
     by_role = {state.spec.role: state for state in states}
     needed = {role for role in needed if role in by_role or not TOPICS[role].if_keyed}
@@ -208,9 +211,19 @@ def check_topics(states: list[TopicState], needed: set[Role]) -> dict[Role, int]
         counts = {by_role[role].spec.name: by_role[role].partitions for role in members}
         if len(set(counts.values())) > 1:
             listed = ", ".join(f"{name} has {count}" for name, count in counts.items())
+            fix = "Recreate the wrong one: partitions cannot be added, since keys would move"
+            if group == "calls":
+                each = max(by_role[Role.BINDINGS].partitions, 1) if settings.calls_keyed_by == "server" else 1
+                most = -(-max(counts.values()) // each) * each
+                commands = [
+                    f"kafka-topics.sh --bootstrap-server {settings.bootstrap_servers} --alter --topic {name} "
+                    f"--partitions {most}"
+                    for name, count in counts.items()
+                    if count < most
+                ]
+                fix = "Run: " + "; ".join(commands)
             raise ConfigurationError(
-                "partition_count",
-                f"these topics must have the same number of partitions: {listed}. Recreate the wrong one.",
+                "partition_count", f"these topics must have the same number of partitions: {listed}. {fix}"
             )
     for role in sorted(role for role in needed if TOPICS[role].is_state):
         policy = by_role[role].differing.get("cleanup.policy")
@@ -220,7 +233,10 @@ def check_topics(states: list[TopicState], needed: set[Role]) -> dict[Role, int]
                 f"{by_role[role].spec.name} has cleanup.policy={policy[0]}, which deletes what is in force: "
                 "set it to compact",
             )
-    return {role: by_role[role].partitions for role in needed}
+    found = {role: by_role[role].partitions for role in needed}
+    if settings.calls_keyed_by == "server" and {Role.CALLS, Role.BINDINGS} <= needed:
+        check_counts_fit(calls=found[Role.CALLS], bindings=found[Role.BINDINGS])
+    return found
 
 
 def check_counts_fit(*, calls: int, bindings: int) -> None:
@@ -233,7 +249,8 @@ def check_counts_fit(*, calls: int, bindings: int) -> None:
         raise ConfigurationError(
             "partitions_do_not_fit",
             f"the call topic has {calls} partitions and the binding topic {bindings}: with "
-            "ASSAY_STREAM_CALLS_KEYED_BY=server the first must be a multiple of the second. See what to do: "
+            "ASSAY_STREAM_CALLS_KEYED_BY=server the first must be a multiple of the second, such as "
+            f"{-(-calls // bindings) * bindings}. See what to do: "
             "assay-stream topics plan",
         )
 
@@ -255,13 +272,10 @@ async def origin_of(settings: Settings, role: Role) -> tuple[str, int]:
     Raises:
         OperatingError: ``broker_unreachable``.
     """
-    admin = await start_admin(settings)
-    try:
+    async with open_admin(settings) as admin:
         cluster = str((await admin.describe_cluster())["cluster_id"])
         config = await _describe_config(admin, topic_names(settings)[role])
         return cluster, int(config.get("delete.retention.ms", _DAY_MS))
-    finally:
-        await admin.close()
 
 
 async def _describe_config(admin: AIOKafkaAdminClient, topic: str) -> dict[str, str]:

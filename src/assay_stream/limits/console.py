@@ -86,10 +86,16 @@ class ConsoleLimits:
     """For how long failed attempts to sign in are counted."""
 
     user_attempts_max: int = 10
-    """Of one name in that time. Whoever knows a name can keep it out for as long."""
+    """Of one name in that time, from one address or one browser that has signed it in before."""
 
     source_attempts_max: int = 50
     """From one address in that time: an office of people behind one who mistype."""
+
+    strangers_attempts_max: int = 100
+    """Of one name in that time, from all browsers that have not signed it in before: many addresses guess together."""
+
+    device_s: int = 90 * 24 * 3_600
+    """How long a browser keeps what shows that it has signed somebody in before."""
 
     password_chars_min: int = 12
     """Of a new password: it is all there is between the network and the right to decide."""

@@ -124,6 +124,10 @@ class Limits(AnalysisLimits):
     """Observers without a list remembered per server, whose records were refused or who were told of a change. Of
     more, the earliest become one, and from its time on no observer without a list is bound to what others saw."""
 
+    servers_max: int = 8_192
+    """Servers with lists that the registry of a partition remembers, some nine kilobytes each with one tool. Of more,
+    those with the fewest lists are evicted, of these the ones seen longest ago: made-up servers are listed once."""
+
     announced_limit_ms: int = 60 * 1_000
     """How long calls may go on after an announced change before it is a finding that no list follows: clients that
     list again do so within seconds. A list that is announced to be out of date sooner is no answer."""

@@ -51,6 +51,15 @@ rejection); as a record line it takes at most twice that, in escapes or base64, 
 ZSTD_WINDOW_BYTES_MAX = 128 * 1024 * 1024
 """Memory that a zstd frame may ask for: what the ``zstd`` tool itself reads without being asked to take more."""
 
+SHORT_LINE_BYTES = 32
+"""No event and no record line is shorter, and none that counts as a list: its type alone takes 34 bytes."""
+
+REFUSED_RECORDS_MAX = 10_000
+"""Refused records of one file or log that are kept and told one by one: more than anybody reads."""
+
+REFUSED_BYTES_MAX = 32 * 1024 * 1024
+"""Bytes of those of one log that a replay writes: three of the largest records."""
+
 PROGRESS_FILE_BYTES_MAX = 64 * 1024 * 1024
 """The progress file of a replay. It has some hundred bytes for each log and alert that it goes on from."""
 

@@ -49,10 +49,6 @@ STORE_ALERT_DIGESTS_MAX = 200
 STORE_CHANGES_PER_SERVER_MAX = 1_000
 """Changes of one server that nobody decided, as of keys that its domain publishes: it can change them at will."""
 
-STORE_AHEAD_US = 24 * 3_600 * 1_000_000
-"""Evidence dated further ahead of the clock than this has a broken or a lying one: where there is no room, it is
-dropped first, since by its date it would never be."""
-
 STORE_CANDIDATES_MAX = 10
 """Digests that are listed where a prefix fits several: more than a screen helps nobody choose."""
 

@@ -12,6 +12,8 @@ from typing import Annotated, Literal
 
 import orjson
 
+from assay_stream import __version__
+from assay_stream.canonical.digest import compact_copy
 from assay_stream.errors import IntegrityError
 from assay_stream.model.control_facts import AnyControlFact
 from assay_stream.model.definition_facts import Catalogue, FormerTool, ItemFact, ItemList, ToolFact
@@ -196,12 +198,12 @@ FACT_CLASSES = dict(sorted(FACTS.items()))
 
 
 def encode_key(key: FactKey) -> bytes:
-    return orjson.dumps(key)
+    return compact_copy(orjson.dumps(key))
 
 
 def encode_value(record: BaseFact) -> bytes:
     """Return the binding topic's value bytes of a fact: equal facts give equal bytes."""
-    return orjson.dumps(write_record(record), option=orjson.OPT_SORT_KEYS)
+    return compact_copy(orjson.dumps(write_record(record), option=orjson.OPT_SORT_KEYS))
 
 
 def decode_key(key: bytes | None) -> FactKey:
@@ -225,7 +227,11 @@ def decode_key(key: bytes | None) -> FactKey:
 
 
 def foreign_fact() -> IntegrityError:
-    return IntegrityError("foreign_fact", "the binding topic holds a key that is not ours: find who writes to it")
+    return IntegrityError(
+        "foreign_fact",
+        f"the binding topic holds a record that assay-stream {__version__} does not know: if a later release wrote it, "
+        "whose evidence names it (assayproducerversion, assaygit), run that one; otherwise find who writes to it",
+    )
 
 
 def unknown_fact() -> IntegrityError:

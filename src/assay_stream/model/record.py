@@ -24,6 +24,9 @@ LOSS_TYPE = "mcp.observer.loss.observed"
 OBSERVER_HEADER = "assay-observer-id"
 """Kafka header that names the observer, so that a record whose value cannot be read still has one."""
 
+LEFT_OUT_HEADER = "assay-left-out"
+"""Header of a refused record that stands for others of its log, which are left out: how many, itself included."""
+
 _HEADER_OVERHEAD_BYTES = 10
 """A header's two lengths are varints of up to five bytes each (KIP-98, record format v2)."""
 

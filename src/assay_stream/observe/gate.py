@@ -33,7 +33,6 @@ from assay_stream.observe.jsonrpc import (
     HEADER_MISMATCH_CODE,
     INVALID_REQUEST_CODE,
     LINE_BREAK,
-    NOT_RULED_ON,
     Line,
     is_ambiguous,
     may_list,
@@ -54,12 +53,16 @@ Rule = Callable[[str, str, Fingerprint | None], Ruling]
 Take = Callable[[Line, bytes, datetime], list[Observation]]
 """What observes a line of the client that passes."""
 
-_UNCLEAR = {
+_HELD_BACK = {
     "inexact_json": "the line is not sound JSON, so its meaning is unclear",
     "ambiguous_message": "programs may read the line in different ways, so its meaning is unclear",
     "not_a_message": "the line is not made of JSON-RPC messages",
     "tool_not_named": "the call names no tool",
+    "body_unclear": "the body is not, or not only, JSON in UTF-8 by its headers, so its meaning is unclear",
+    "header_mismatch": "a header comes twice, or does not say what the message says",
+    "not_ruled_on": "the line could not be ruled on",
 }
+_CODES = {"header_mismatch": HEADER_MISMATCH_CODE, "not_ruled_on": BLOCKED_CODE}
 _DEFINITIONS_KEPT = 1_024
 
 
@@ -121,12 +124,7 @@ class Gate:
         line = self._observer.read(raw)
         unclear = _unclear(line, raw, None if self._over_http else LINE_BREAK)
         if unclear is not None:
-            observations = self._observer.refuse(line, lambda _: unclear, at)
-            error = error_of(
-                INVALID_REQUEST_CODE, f"assay-stream: {_UNCLEAR[unclear]}; it was not passed on", unclear, {}
-            )
-            reply = _refusals(line, lambda _: error)
-            return Passage(forward=False, reply=reply, observations=observations, is_bad_request=True)
+            return self.held_back(line, unclear, at)
         rulings = {id(message): self._ruling(message) for message in line.messages if _is_call(message)}
         blocked = {call: ruling.reason_code for call, ruling in rulings.items() if ruling.action is Action.BLOCK}
         if blocked:
@@ -143,19 +141,15 @@ class Gate:
 
     def not_ruled_on(self, raw: bytes, at: datetime) -> Passage:
         """Hold back a line from the client whose ruling failed."""
-        line = self._observer.read(raw)
-        observations = self._observer.refuse(line, lambda _: "not_ruled_on", at)
-        error = error_of(BLOCKED_CODE, f"assay-stream: {NOT_RULED_ON}", "not_ruled_on", {})
-        return Passage(forward=False, reply=_refusals(line, lambda _: error), observations=observations)
+        return self.held_back(self._observer.read(raw), "not_ruled_on", at)
 
-    def contradicted(self, raw: bytes, header: str, at: datetime) -> Passage:
-        """Hold back a message that a header of its request contradicts (MCP 2026-07-28, Streamable HTTP)."""
-        line = self._observer.read(raw)
-        observations = self._observer.refuse(line, lambda _: "header_mismatch", at)
-        text = f"assay-stream: {header} does not say what the message says; it was not passed on"
-        error = error_of(HEADER_MISMATCH_CODE, text, "header_mismatch", {})
+    def held_back(self, line: Line, reason: str, at: datetime, **detail: str) -> Passage:
+        """Hold back a line whatever is called in it; the client is told why, with details."""
+        observations = self._observer.refuse(line, lambda _: reason, at)
+        code = _CODES.get(reason, INVALID_REQUEST_CODE)
+        error = error_of(code, f"assay-stream: {_HELD_BACK[reason]}; it was not passed on", reason, detail)
         reply = _refusals(line, lambda _: error)
-        return Passage(forward=False, reply=reply, observations=observations, is_bad_request=True)
+        return Passage(False, reply, observations, is_bad_request=code != BLOCKED_CODE)
 
     def show(self, raw: bytes, at: datetime, *, exchange: int = 0) -> Shown:
         """Inspect a message from the server; ``delivered`` says when the client has it."""
@@ -260,7 +254,7 @@ def _unclear(line: Line, raw: bytes, breaks: re.Pattern[bytes] | None) -> str | 
     """Return why the meaning of a line is unclear; ``None`` if it is clear."""
     if not line.exact:
         return "inexact_json"
-    if not line.whole:
+    if not line.whole or any(not isinstance(message.get("method", ""), str) for message in line.messages):
         return "not_a_message"
     if is_ambiguous(line, raw, breaks):
         return "ambiguous_message"

@@ -2,9 +2,9 @@
 
 Rules:
 
-1. A response whose result has an array ``tools`` is a list, whatever its id: ids are easy to guess, and a server can
-   answer before it was asked. Only the one answer to a call that waits for it is none: its client takes it for the
-   call's.
+1. A response whose result has ``tools`` is a list, whatever its id: ids are easy to guess, and a server can answer
+   before it was asked. So is the answer to a request for one. Only the one answer to a call that waits for it is none:
+   its client takes it for the call's. A list that is no array ``tools`` of the result is withheld.
 2. An entry is dropped if a call of it would be refused; with it goes every entry of the same name in that message. An
    entry without a name is ruled on as a tool that nobody has decided about.
 3. A message with nothing to drop passes as it came. Any other is written anew, with equal values.
@@ -46,14 +46,15 @@ class HidingGate(Gate):
         if not raw.strip(BLANKS):
             return Shown(raw)
         line = self._observer.read(raw)
-        if not may_list(raw):
-            return Shown(raw, self._look(line, raw, at, exchange))
-        if not (line.exact and line.whole) or is_ambiguous(line, raw, self._breaks):
+        lists = self._lists_in(line, exchange)
+        is_list = all(listed_in(message) is not None and "tools" not in message for message in lists)
+        is_clear = line.exact and line.whole and not is_ambiguous(line, raw, self._breaks)
+        if not is_list or (not is_clear and (lists or may_list(raw))):
             # The client gets no list, but the registry must hear of it.
             known = self._unanswered(line, at, exchange)
-            known += self._look(line, raw, at, exchange) if not line.exact else self.missed(at, exchange=exchange)
+            is_heard = is_clear or not line.exact
+            known += self._look(line, raw, at, exchange) if is_heard else self.missed(at, exchange=exchange)
             return self._withheld("list_unreadable", line, exchange, known)
-        lists = self._lists_in(line, exchange)
         if not lists:
             return Shown(raw, self._look(line, raw, at, exchange))
         dropped = {id(message): list(self._refused(listed_in(message) or ())) for message in lists}
@@ -73,14 +74,19 @@ class HidingGate(Gate):
         return Shown(_without(line, {id(tool) for tool, _, _ in refusals}), observations, names)
 
     def _lists_in(self, line: Line, exchange: int) -> list[dict[str, Any]]:
-        """Return the messages of a line that hold a list of tools."""
+        """Return the messages of a line that some client may take for a list of tools."""
         answered: set[object] = set()
         found = []
         for message in line.messages:
+            result = message.get("result")
             is_first = (key := request_key(message.get("id"))) not in answered
             if is_first and self._observer.answers_call(message, exchange):
                 answered.add(key)
-            elif listed_in(message) is not None:
+            elif (
+                (isinstance(result, dict) and result.get("tools") is not None)
+                or ("method" not in message and message.get("tools") is not None)
+                or (result is not None and self._observer.answers_list(message, exchange))
+            ):
                 found.append(message)
         return found
 

@@ -48,26 +48,29 @@ class Line:
     Args:
         messages: its messages; empty if no parser could make sense of it.
         exact: whether the strict decoder accepts it, so that its content may be hashed.
+        sure: whether every program that reads it finds the same messages.
     """
 
     messages: tuple[dict[str, Any], ...]
     exact: bool
     batch: bool = False
     whole: bool = True
+    sure: bool = True
 
 
 def read_line(raw: bytes, limits: Limits) -> Line:
     """Return the messages of a line; never raises."""
-    exact = True
+    exact = sure = True
     try:
         content = decode_json(raw, limits=limits)
-    except InputError:
-        exact = False
+    except InputError as error:
+        # Found last, in what is sound otherwise.
+        exact, sure = False, error.code == "lone_surrogate"
         content = read_leniently(raw)
     batch = isinstance(content, list)
     parts = content if batch else [content]
     messages = tuple(part for part in parts if isinstance(part, dict))
-    return Line(messages, exact, batch=batch, whole=len(messages) == len(parts))
+    return Line(messages, exact, batch=batch, whole=len(messages) == len(parts), sure=sure)
 
 
 LINE_BREAK = re.compile(rb"\r")
@@ -85,6 +88,11 @@ def is_ambiguous(line: Line, raw: bytes, breaks: re.Pattern[bytes] | None = LINE
     """
     is_broken = breaks is not None and breaks.search(raw.strip(BLANKS)) is not None
     return is_broken or any(_has_case_variants(message) for message in line.messages)
+
+
+def may_be_misread(line: Line, raw: bytes, breaks: re.Pattern[bytes] | None = LINE_BREAK) -> bool:
+    """Tell whether some program may find other messages in a line than those that were read."""
+    return not (line.sure and line.whole) or is_ambiguous(line, raw, breaks)
 
 
 def _has_case_variants(message: Mapping[str, Any]) -> bool:
@@ -112,8 +120,8 @@ _MAY_LIST = re.compile(
 
 
 def may_list(raw: bytes) -> bool:
-    """Tell whether some program may find a list of tools in a message, however it reads JSON."""
-    return _MAY_LIST.search(raw) is not None
+    """Tell whether some program may find a list of tools in a message, however it reads JSON and joins lines."""
+    return _MAY_LIST.search(raw.translate(None, b"\r\n")) is not None
 
 
 def request_key(value: object, exchange: int = 0) -> RequestKey | None:

@@ -18,12 +18,13 @@ Rules:
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
+from assay_stream.observe.events import loss_event
 from assay_stream.observe.jsonrpc import (
     BLANKS,
     Direction,
@@ -31,11 +32,13 @@ from assay_stream.observe.jsonrpc import (
     RequestKey,
     answer_keys,
     listed_in,
+    may_be_misread,
     meta_of,
     params_of,
     read_line,
     request_key,
 )
+from assay_stream.observe.list_requests import TOOLS
 from assay_stream.observe.observation import Observation, Vantage
 from assay_stream.observe.offered import HiddenTool, Offered
 from assay_stream.observe.wire import WireConnection, WireStats
@@ -49,6 +52,7 @@ PENDING_MAX = 10_000
 LINE_BYTES_MAX = 4 * DEFAULT_LIMITS.record_bytes_max
 """The longest line that is read. Tool results carry files, so they are larger than any list of tools."""
 
+CANCELLED = "notifications/cancelled"
 _VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 _NOTHING: Mapping[int, Sequence[HiddenTool]] = {}
 _GREETINGS = ("initialize", "server/discover")
@@ -82,6 +86,9 @@ class WireObserver:
         self._lists, self._calls = ListObserver(self._wire), CallObserver(self._wire)
         self._greetings: OrderedDict[RequestKey, None] = OrderedDict()
         """Requests of ``_GREETINGS`` that are not answered yet."""
+        self._refused: set[int] = set()
+        """Exchanges that the server refused: anyone can have one refused."""
+        self._lost_at: datetime | None = None
 
     @property
     def stats(self) -> WireStats:
@@ -108,9 +115,16 @@ class WireObserver:
     def answers_call(self, message: Mapping[str, Any], exchange: int = 0) -> bool:
         """Tell whether a response answers a call, and no client that reads ids otherwise takes it for a list's."""
         own, keys = request_key(message.get("id")), answer_keys(message.get("id"), exchange)
-        if "method" in message or any(key in self._lists.requests for key in keys):
+        # Some clients take whatever comes in an exchange for the answer to its request.
+        is_for_list = exchange and self.awaits_list_in(exchange)
+        if "method" in message or is_for_list or any(key in self._lists.requests for key in keys):
             return False
         return any(self._calls.awaits(key) for key in keys if key[:2] == own)
+
+    def answers_list(self, message: Mapping[str, Any], exchange: int = 0) -> bool:
+        """Tell whether a response answers a request for tools by its id."""
+        keys, asked = answer_keys(message.get("id"), exchange), self._lists.requests
+        return any(key in asked and asked.get(key).method == TOOLS for key in keys)
 
     @property
     def open_calls(self) -> int:
@@ -119,7 +133,12 @@ class WireObserver:
 
     def feed(self, direction: Direction, raw: bytes, observed_at: datetime) -> list[Observation]:
         """Take one line and return the observations to publish, in order."""
-        return self.take(direction, self.read(raw), raw, observed_at) if raw.strip(BLANKS) else []
+        if not raw.strip(BLANKS):
+            return []
+        line = self.read(raw)
+        is_lost = direction == "client->server" and may_be_misread(line, raw)
+        observations = self.take(direction, line, raw, observed_at)
+        return [*observations, *self._lost(observed_at)] if is_lost else observations
 
     def read(self, raw: bytes) -> Line:
         """Parse a line for ``take`` and ``refuse``."""
@@ -157,6 +176,8 @@ class WireObserver:
                 observations += self._response(
                     message, raw, line.exact, observed_at, exchange, hidden.get(id(message), ())
                 )
+            elif exchange in self._refused:
+                continue
             elif message["method"] == LIST_CHANGED:
                 # By itself, or on a stream that subscriptions/listen opened.
                 observations += self._lists.changed(observed_at)
@@ -169,18 +190,9 @@ class WireObserver:
     ) -> list[Observation]:
         """Take a line from the client that is not passed on, and return the calls in it as denied."""
         self._count(line)
-        return [
-            self._calls.refused(
-                request_key(message.get("id")),
-                params_of(message),
-                reason_code(message),
-                snapshot_id=self._lists.snapshot_before(observed_at),
-                exact=line.exact,
-                at=observed_at,
-            )
-            for message in line.messages
-            if message.get("method") == "tools/call"
-        ]
+        before = self._lists.snapshot_before(observed_at)
+        calls = (each for each in line.messages if each.get("method") == "tools/call")
+        return [self._calls.refused(each, before, line.exact, observed_at, reason_code(each)) for each in calls]
 
     def withheld(self, line: Line, code: str, observed_at: datetime, *, exchange: int = 0) -> list[Observation]:
         """Note that the client gets errors instead of the answers in a line, and return the calls that end with them.
@@ -189,8 +201,7 @@ class WireObserver:
         """
         observations = []
         for message in line.messages:
-            keys = answer_keys(message.get("id"), exchange) if "method" not in message else ()
-            for key in keys:
+            for key in self._answered(message, exchange) if "method" not in message else ():
                 ended = self._calls.give_up(key, code, observed_at, ok=False)
                 observations += ended
                 if ended:
@@ -198,10 +209,13 @@ class WireObserver:
         return observations
 
     def missed(self, direction: Direction, observed_at: datetime, *, exchange: int = 0) -> list[Observation]:
-        """Note a line that could not be inspected, and return what that yields."""
+        """Note a line that could not be inspected, and return what that yields.
+
+        Whether one of the client in an HTTP exchange is a loss depends on what comes of the exchange.
+        """
         self._wire.stats.missed_lines += 1
         if direction == "client->server":
-            return []
+            return [] if exchange else self._lost(observed_at)
         asked = any(not exchange or len(key) == 2 or key[2] == exchange for key in self._greetings)
         unread = self._lists.greeting_missed(observed_at) if asked else []
         return [*self._lists.missed(observed_at, exchange), *unread]
@@ -218,9 +232,17 @@ class WireObserver:
         self, key: RequestKey, code: str, observed_at: datetime, *, ok: bool | None = None
     ) -> list[Observation]:
         """Note that nothing will answer a request, and return its call, if it is one; ``code`` says why."""
-        self._lists.requests.take(key)
         self._greetings.pop(key, None)
-        return self._calls.give_up(key, code, observed_at, ok=ok)
+        return self._calls.give_up(key, code, observed_at, ok=ok) + self._lists.give_up(key, observed_at)
+
+    def refused(self, exchange: int, keys: Iterable[RequestKey], observed_at: datetime) -> list[Observation]:
+        """Note that an exchange was refused: its requests go on with nothing, and its responses answer only them."""
+        self._refused.add(exchange)
+        return [each for key in keys for each in self._calls.undo(key, observed_at)]
+
+    def ended(self, exchange: int) -> None:
+        """Note that nothing more comes in an exchange."""
+        self._refused.discard(exchange)
 
     def orphaned(self, key: RequestKey, observed_at: datetime) -> list[Observation]:
         """Note that an exchange ended before it answered a request, which a later exchange may answer."""
@@ -230,10 +252,6 @@ class WireObserver:
             self._greetings[key[:2]] = None
         return self._calls.orphan(key, observed_at)
 
-    def forget_task_request(self, key: RequestKey) -> None:
-        """Note that a request was refused on its way: its answer says nothing of the task that it is about."""
-        self._calls.forget_task_request(key)
-
     def expire(self, observed_at: datetime) -> list[Observation]:
         """Return the calls that have been open for too long; every line that is taken does so first."""
         return self._calls.expire(observed_at)
@@ -241,6 +259,19 @@ class WireObserver:
     def close(self, observed_at: datetime) -> list[Observation]:
         """Return the calls whose outcome will never be seen, when the wire closes."""
         return self._calls.close(observed_at)
+
+    def _answered(self, message: Mapping[str, Any], exchange: int) -> list[RequestKey]:
+        """Return the requests that a response may answer: in an exchange that was refused, only its own."""
+        keys = answer_keys(message.get("id"), exchange)
+        return [key for key in keys if len(key) == 3] if exchange in self._refused else keys
+
+    def _lost(self, at: datetime) -> list[Observation]:
+        """Return what says that a line of the client may have been a call that is not on record."""
+        # A few bytes can be such a line, and many of them come at once: one record says it of all.
+        if self._lost_at == at:
+            return []
+        self._lost_at = at
+        return [loss_event(self._wire.vantage, event_id=self._wire.new_id(), observed_at=at, lists=0, calls=1)]
 
     def _count(self, line: Line) -> None:
         stats = self._wire.stats
@@ -252,7 +283,7 @@ class WireObserver:
         self, message: Mapping[str, Any], exact: bool, at: datetime, exchange: int, shown_name: str | None
     ) -> list[Observation]:
         method, params = message["method"], params_of(message)
-        if method == "notifications/cancelled":
+        if method == CANCELLED:
             cancelled = request_key(params.get("requestId"))
             return [] if cancelled is None else self._calls.cancelled(cancelled, at)
         key = request_key(message.get("id"), exchange)
@@ -261,12 +292,11 @@ class WireObserver:
             self._lists.requests.take(key)
             self._greetings.pop(key, None)
             observations += self._calls.give_up(key, "id_reused", at)
-        self._lists.note_version(meta_of(params).get(_VERSION_KEY))
+        if not exchange:  # over HTTP it is in the header, and counts once the server has accepted the request
+            self._lists.note_version(meta_of(params).get(_VERSION_KEY))
         if method == "tools/call":
             snapshot_id = self._lists.snapshot_before(at)
-            observations += self._calls.request(
-                key, params, snapshot_id=snapshot_id, exact=exact, at=at, shown_name=shown_name
-            )
+            observations += self._calls.request(key, params, snapshot_id, exact, at, shown_name)
         elif key is not None and isinstance(method, str) and method in METHODS:
             self._lists.request(method, key, params)
         elif key is not None and isinstance(method, str) and method in TASK_METHODS:
@@ -287,8 +317,12 @@ class WireObserver:
         exchange: int,
         hidden: Sequence[HiddenTool],
     ) -> list[Observation]:
-        same_id = request_key(message.get("id"))
-        for key in answer_keys(message.get("id"), exchange):
+        same_id, missed = request_key(message.get("id")), []
+        is_refused = exchange in self._refused
+        if exchange and listed_in(message) is not None and not self.answers_list(message, exchange):
+            # Some clients take whatever comes in an exchange for the answer to its request.
+            missed = self._lists.missed(at, exchange) if not is_refused and self.awaits_list_in(exchange) else []
+        for key in self._answered(message, exchange):
             if key in self._greetings:
                 del self._greetings[key]
                 return self._lists.greeted(message.get("result"), exact, at)
@@ -298,9 +332,11 @@ class WireObserver:
                     key, message, raw, exact, at, same_id=key[:2] == same_id, exchange=exchange, hidden=hidden
                 )
             if observations is not None:
-                return observations
+                return missed + observations
         self._wire.stats.unmatched_responses += 1
+        if is_refused:
+            return []
         self._calls.strayed(answer_keys(message.get("id")), message, exact)
         if listed_in(message) is not None:
             self._lists.strayed(answer_keys(message.get("id")))
-        return []
+        return missed

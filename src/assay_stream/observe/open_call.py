@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -120,6 +120,7 @@ class OpenCall:
         inputs_max: requests of the server that are counted and hashed.
         token: what reports of its progress name.
         shown_name: what the client called the tool, where a gateway says how the server calls it.
+        earlier: what it was before its latest request, a retry that nobody accepted yet, and what that named.
         elsewhere: outcome, code and digest of the first answer that came in an exchange that is not the call's.
     """
 
@@ -140,6 +141,7 @@ class OpenCall:
     progress_count: int = 0
     task: OpenTask | None = None
     shown_name: str | None = None
+    earlier: tuple[Hashable, OpenCall] | None = None
     elsewhere: tuple[bool | None, str | None, str | None] | None = None
     _inputs: InputCounter | None = None
 

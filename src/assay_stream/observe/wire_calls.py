@@ -18,12 +18,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping
+from copy import copy
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from assay_stream.observe.call_record import CallIds, record_of
-from assay_stream.observe.events import Decision
-from assay_stream.observe.jsonrpc import RequestKey, meta_of, params_of, trace_of
+from assay_stream.observe.jsonrpc import RequestKey, meta_of, params_of, request_key, trace_of
 from assay_stream.observe.observation import Observation
 from assay_stream.observe.open_call import INPUT_METHODS, OpenCall, digest_of
 from assay_stream.observe.open_calls import HeldCalls, PendingCalls
@@ -84,15 +85,13 @@ class CallObserver:
         self,
         key: RequestKey | None,
         params: Mapping[str, Any],
-        *,
         snapshot_id: str | None,
         exact: bool,
         at: datetime,
-        shown_name: str | None = None,
+        shown_name: str | None,
     ) -> list[Observation]:
         """Note a call, or that one goes on, and return what it evicted."""
-        reason_code = "forwarded" if exact else "forwarded_inexact_json"
-        call = self._begun(key, params, reason_code, "allow", snapshot_id=snapshot_id, exact=exact, at=at)
+        call = self._begun(key, params, snapshot_id, exact, at)
         call.shown_name = shown_name
         if key is None:
             return [self._event(call, at, Outcome(None, "no_response"))]
@@ -104,17 +103,11 @@ class CallObserver:
         return self.give_up(oldest[0], "no_response", at)
 
     def refused(
-        self,
-        key: RequestKey | None,
-        params: Mapping[str, Any],
-        reason_code: str,
-        *,
-        snapshot_id: str | None,
-        exact: bool,
-        at: datetime,
+        self, request: Mapping[str, Any], snapshot_id: str | None, exact: bool, at: datetime, reason_code: str
     ) -> Observation:
         """Return the event of a call that was not passed on; ``reason_code`` says why, the rest as in ``request``."""
-        call = self._begun(key, params, reason_code, "deny", snapshot_id=snapshot_id, exact=exact, at=at)
+        call = self._begun(request_key(request.get("id")), params_of(request), snapshot_id, exact, at)
+        call.reason_code, call.decision = reason_code, "deny"
         return self._event(call, at, Outcome(None, "not_passed_on"))
 
     def task_request(self, method: str, key: RequestKey, params: Mapping[str, Any]) -> None:
@@ -158,6 +151,16 @@ class CallObserver:
         """Tell whether a call, or a request about a task, waits for the answer to this request."""
         return self._pending.get(key) is not None or key in self._task_requests
 
+    def undo(self, key: RequestKey, at: datetime) -> list[Observation]:
+        """Let a task or a call that waits be as it was before a request, and return what that ends."""
+        self._task_requests.pop(key, None)
+        call = self._pending.get(key)
+        if call is None or call.earlier is None:
+            return []
+        self._inputs.end(call)
+        self._pending.take(key)
+        return self._hold(*call.earlier, at)
+
     def strayed(self, keys: Iterable[RequestKey], message: Mapping[str, Any], exact: bool) -> None:
         """Note an answer in another exchange than its call: a client that goes by the id takes it."""
         for key in keys:
@@ -186,13 +189,9 @@ class CallObserver:
         """Note the client's answer to a request of the server."""
         self._inputs.answer(message)
 
-    def forget_task_request(self, key: RequestKey) -> None:
-        """Pass over what answers a request, if that is about a task: it comes from whoever refused the request."""
-        self._task_requests.pop(key, None)
-
     def give_up(self, key: RequestKey, code: str, at: datetime, *, ok: bool | None = None) -> list[Observation]:
         """Return the pending call with this id, if any, as unanswered; ``code`` says why."""
-        self.forget_task_request(key)
+        self._task_requests.pop(key, None)
         call = self._pending.take(key)
         return [] if call is None else [self._event(call, at, Outcome(ok, code))]
 
@@ -236,26 +235,23 @@ class CallObserver:
         return ended
 
     def _begun(
-        self,
-        key: RequestKey | None,
-        params: Mapping[str, Any],
-        reason_code: str,
-        decision: Decision,
-        *,
-        snapshot_id: str | None,
-        exact: bool,
-        at: datetime,
+        self, key: RequestKey | None, params: Mapping[str, Any], snapshot_id: str | None, exact: bool, at: datetime
     ) -> OpenCall:
         """Return the call that a request begins, or goes on with."""
         name = params.get("name")
         # A name over the limit is rejected downstream for its length; one character over suffices.
         tool_name = name[: self._wire.limits.identifier_chars_max + 1] if isinstance(name, str) else ""
         args_hash = digest_of(params["arguments"]) if exact and "arguments" in params else None
+        reason_code = "forwarded" if exact else "forwarded_inexact_json"
         resumes = is_retry(params)
-        call = self._held.take(retry_key(tool_name, args_hash, params.get("requestState"))) if resumes else None
-        if call is not None:
-            call.rounds += 1
-            call.since, call.reason_code, call.decision = at, reason_code, decision
+        waits_for = retry_key(tool_name, args_hash, params.get("requestState"))
+        earlier = self._held.take(waits_for) if resumes else None
+        if earlier is not None:
+            self._inputs.end(earlier)
+            call = replace(
+                earlier, since=at, reason_code=reason_code, rounds=earlier.rounds + 1, _inputs=copy(earlier.inputs)
+            )
+            call.earlier = waits_for, replace(earlier, earlier=None)
             call.inputs.answer_all(params.get("inputResponses"))
             return call
         self._wire.stats.calls += 1
@@ -270,7 +266,6 @@ class CallObserver:
             trace=trace_of(meta_of(params).get("traceparent")),
             inputs_max=self._wire.limits.call_inputs_max,
             wants_task=isinstance(params.get("task"), dict),
-            decision=decision,
             is_unmatched=resumes,
         )
 

@@ -156,6 +156,10 @@ class ListObserver:
         self._note_offered(assembly, isinstance(page, list), request.doubts, exchange, new)
         return [observation]
 
+    def give_up(self, key: RequestKey, at: datetime) -> list[Observation]:
+        """Note that nothing will answer a request, and return what waited for it."""
+        return [] if self.requests.take(key) is None else self._with_companions(None, at)
+
     def strayed(self, keys: Collection[RequestKey]) -> None:
         """Note a list that came in another exchange than its request: a client goes by the id."""
         if any(key[:2] in keys for key in self.requests.for_tools(0)):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from assay_stream.limits.store import STORE_AHEAD_US, STORE_DROP_ROWS, STORE_ERA_RECORDS
+from assay_stream.limits.store import STORE_DROP_ROWS, STORE_ERA_RECORDS
 from assay_stream.readmodel import blocks, history_bounds
 from assay_stream.readmodel.calls import count_calls, drop_subject, read_line
 from assay_stream.readmodel.digests import Marks, own_values
@@ -56,8 +56,8 @@ def drop(connection: sqlite3.Connection, bounds: Bounds, secret: bytes, *, now_u
 
     1. What is too old: evidence, closed alerts, lists that others replaced.
     2. What one server has too much of, whatever room there is: it drives nobody else's rows out.
-    3. Where there is no room: evidence dated far ahead of the clock; where definitions take more than their share,
-       lists of the server whose take most; the oldest evidence; the oldest lists; alerts, closed ones first.
+    3. Where there is no room: where definitions take more than their share, lists of the server whose take most; of
+       the servers with the most evidence what came first; the oldest lists; alerts, closed ones first.
 
     Verdicts follow from pins, policies and the lists in force; decisions are the operators' own, and stay.
     """
@@ -73,27 +73,36 @@ def drop(connection: sqlite3.Connection, bounds: Bounds, secret: bytes, *, now_u
             return Dropped(rows=rows, kind=kind, bound=bound)
     if used_bytes(connection) <= bounds.size_bytes:
         return Dropped()
-    return _make_room(connection, bounds, secret, now_us)
+    return _make_room(connection, bounds, secret)
 
 
-def _make_room(connection: sqlite3.Connection, bounds: Bounds, secret: bytes, now_us: int) -> Dropped:
-    ahead = now_us + STORE_AHEAD_US
-    found = connection.execute(
-        f"{_FROM} WHERE e.time_us > ? ORDER BY e.time_us DESC LIMIT ?", (ahead, STORE_DROP_ROWS)
-    ).fetchall()
+def _make_room(connection: sqlite3.Connection, bounds: Bounds, secret: bytes) -> Dropped:
+    if lists := history_bounds.drop_greedy_lists(connection, size_bytes=bounds.size_bytes):
+        return Dropped(rows=lists, kind="seen", bound="server")
+    # By row, the order in which they came: a caller can date its calls, but not say when they were read.
+    oldest = f"{_FROM} INDEXED BY evidence_came WHERE e.server = ? ORDER BY e.id LIMIT ?"
+    found = [row for surplus in _surpluses(connection) for row in connection.execute(oldest, surplus).fetchall()]
     if found:
         _drop(connection, found, secret)
         _note_last_calls(connection, found)
         return Dropped(rows=len(found))
-    if lists := history_bounds.drop_greedy_lists(connection, size_bytes=bounds.size_bytes):
-        return Dropped(rows=lists, kind="seen", bound="server")
-    found = connection.execute(f"{_FROM} ORDER BY e.time_us LIMIT ?", (STORE_DROP_ROWS,)).fetchall()
-    if found:
-        _drop(connection, found, secret)
-        return Dropped(rows=len(found), horizon_us=found[-1][1] + 1)
     if lists := history_bounds.drop_oldest_lists(connection):
         return Dropped(rows=lists, kind="seen")
     return Dropped(rows=history_bounds.drop_alerts(connection), kind="alert")
+
+
+def _surpluses(connection: sqlite3.Connection) -> list[tuple[int, int]]:
+    """Return of which servers to drop evidence, and how much: those with the most are left the same number each."""
+    statement = "SELECT server, sum(calls) AS calls FROM called GROUP BY server ORDER BY calls DESC, server"
+    counts = connection.execute(statement).fetchall()
+    wanted = min(STORE_DROP_ROWS, sum(calls for _, calls in counts) // 10 + 1)
+    share = taken = 0
+    for number, (_, calls) in enumerate(counts, start=1):
+        taken += calls
+        share = max(taken - wanted, 0) // number
+        if number == len(counts) or counts[number][1] <= share:
+            break
+    return [(server, calls - share) for server, calls in counts if calls > share]
 
 
 def _note_last_calls(connection: sqlite3.Connection, dropped: list[_Row]) -> None:

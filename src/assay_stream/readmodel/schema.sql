@@ -34,6 +34,7 @@ CREATE TABLE evidence (
 CREATE UNIQUE INDEX evidence_place ON evidence (source, pos);
 CREATE INDEX evidence_time ON evidence (time_us);
 CREATE INDEX evidence_server ON evidence (server, time_us);
+CREATE INDEX evidence_came ON evidence (server);
 CREATE INDEX evidence_tool ON evidence (tool, time_us);
 CREATE INDEX evidence_observer ON evidence (observer, time_us);
 CREATE INDEX evidence_subject ON evidence (subject, time_us);

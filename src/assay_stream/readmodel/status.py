@@ -59,7 +59,7 @@ class StoreStatus:
         counts: rows of each kind.
         size_bytes: of its file.
         oldest_us: event time of the earliest evidence that is here.
-        complete_since_us: evidence before this event time was dropped for age or size; ``None`` where none was.
+        complete_since_us: evidence before this event time was dropped for age; ``None`` where none was.
         drops: how many rows were dropped, by kind and bound.
         updated_us: latest log time of any record.
         looked_us: when it was last seen how far the logs go, ``None`` where it is not filled from topics.

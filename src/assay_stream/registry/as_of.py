@@ -1,6 +1,7 @@
 """As-of lookup: which definition was in force for a call. The first of these rules that applies:
 
-1. ``exact``: the call's snapshot id names an observed catalogue of that server.
+1. ``exact``: the call's snapshot id names a list that the same observer published under it; or, where that observer
+   published none under it, the one list that others did. Where theirs differ, the id counts for nothing.
 2. ``observer``: the latest catalogue that the same observer saw at or before the call's event time.
 3. ``server``: nothing in force from that observer, and every catalogue in force on that server at that time
    gives the tool the same digest.
@@ -56,7 +57,7 @@ def bind(
     if server is None:
         return Binding(unbound=Unbound.NOT_OBSERVED)
     if snapshot_id is not None:
-        named = server.named(snapshot_id)
+        named = server.named(snapshot_id, observer_id)
         if named:
             return _agreed(server, named, tool_name, Scope.EXACT)
     timeline, own = server.observers.get(observer_id), None

@@ -70,6 +70,11 @@ class Controls:
     def __bool__(self) -> bool:
         return bool(self._positions or self.signatures)
 
+    @property
+    def is_decided(self) -> bool:
+        """Whether an operator, or a key that was discovered, has said anything about the server."""
+        return bool(self._positions)
+
     def apply(self, fact: AnyControlFact) -> None:
         match fact:
             case Pin():

@@ -24,6 +24,9 @@ class FormerTools:
     def __contains__(self, tool_name: str) -> bool:
         return tool_name in self._by_name
 
+    def __iter__(self) -> Iterator[FormerTool]:
+        return iter(self._by_name.values())
+
     def get(self, tool_name: str) -> FormerTool | None:
         return self._by_name.get(tool_name)
 

@@ -11,6 +11,7 @@ from assay_stream.model.facts import Fact, Progress, encode_key, encode_value
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.model.wire import FactKey
 from assay_stream.registry.offers import Offers
+from assay_stream.registry.runs import Shelf
 from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.state import Bindings
 from assay_stream.registry.verdicts import Verdicts, verdicts_of
@@ -19,8 +20,8 @@ from assay_stream.registry.verdicts import Verdicts, verdicts_of
 class Ledger:
     """The bindings of one registry partition, and the records that brought them about."""
 
-    def __init__(self, limits: Limits) -> None:
-        self.bindings = Bindings(keep_definitions=True)
+    def __init__(self, limits: Limits, shelf: Shelf | None = None) -> None:
+        self.bindings = Bindings(keep_definitions=True, shelf=shelf)
         self.limits = limits
 
     def publish(self, record: Record, fact: Fact) -> Output:
@@ -51,13 +52,21 @@ class Registry:
     Args:
         producer: who writes the evidence of changes.
         partitions: how many partitions the snapshot topic has, ``None`` if it is not known.
+        shelf: as in ``Bindings``.
     """
 
-    def __init__(self, *, producer: Producer, limits: Limits = DEFAULT_LIMITS, partitions: int | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        producer: Producer,
+        limits: Limits = DEFAULT_LIMITS,
+        partitions: int | None = None,
+        shelf: Shelf | None = None,
+    ) -> None:
         self.producer = producer
         self.limits = limits
         self.partitions = partitions
-        self.ledger = Ledger(limits)
+        self.ledger = Ledger(limits, shelf)
         self.bindings = self.ledger.bindings
         self.offers = Offers(limits)
         self._verdicts: dict[str, Verdicts] = {}
@@ -66,6 +75,11 @@ class Registry:
     def verdicts(self, server_id: str, server: ServerBindings) -> Verdicts:
         found = self._verdicts.get(server_id)
         return self.revised_verdicts(server_id, server) if found is None else found
+
+    def forget(self, server_id: str) -> None:
+        """Drop a server whose facts were all taken back."""
+        self.bindings.drop(server_id)
+        self._verdicts.pop(server_id, None)
 
     def revised_verdicts(self, server_id: str, server: ServerBindings) -> Verdicts:
         """Return what the verdict topic must hold of a server now, and remember that it does."""

@@ -25,6 +25,7 @@ from assay_stream.model.record import Output, Record, Role, rejected
 from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.change_points import start_of
 from assay_stream.registry.control_step import apply_control
+from assay_stream.registry.eviction import evict
 from assay_stream.registry.folding import fold_unlisted, is_redundant, merge_rejections
 from assay_stream.registry.ledger import Registry
 from assay_stream.registry.refusal import refusal
@@ -63,7 +64,7 @@ def process(registry: Registry, record: Record) -> list[Output]:
                 outputs = apply_control(registry, record, event)
     except InputError as error:
         return _refuse(registry, record, error)
-    return _with_end(record, server_id, event_time_us(event), outputs)
+    return _with_end(registry, record, server_id, event_time_us(event), outputs)
 
 
 def _loss(record: Record, event: LossEvent) -> list[Output]:
@@ -113,7 +114,7 @@ def _refuse(registry: Registry, record: Record, error: InputError) -> list[Outpu
         origin=record.origin,
         reason=error.code,
     )
-    return _with_end(record, server_id, rejection.time_us, [*outputs, finding.output()])
+    return _with_end(registry, record, server_id, rejection.time_us, [*outputs, finding.output()])
 
 
 def _publish_rejection(
@@ -139,8 +140,13 @@ def _is_known_refusal(server: ServerBindings, rejection: Rejection) -> bool:
     return any(known.code == rejection.code for known in server.endings.rejections_of(rejection.observer_id))
 
 
-def _with_end(record: Record, server_id: str, time_us: int, outputs: list[Output]) -> list[Output]:
-    """Return what a record leads to, with an end mark where it has more findings than are alerted one by one."""
+def _with_end(registry: Registry, record: Record, server_id: str, time_us: int, outputs: list[Output]) -> list[Output]:
+    """Return what a record leads to, with what is evicted for it, and an end mark where it has more findings than are
+    alerted one by one."""
+    server = registry.bindings.find(server_id)
+    if server is not None:
+        server.drop_small_indexes()
+    outputs = [*outputs, *evict(registry, record, server_id, time_us)]
     findings = sum(output.label.startswith("finding:") for output in outputs)
     if findings <= DEFAULT_LIMITS.alerts_per_record_max:
         return outputs

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from typing import NamedTuple
 
 Place = tuple[str, int]
@@ -57,6 +58,11 @@ class RunRanges:
         index = self._index(key)
         found = self._at(index) if index < len(self._numbers) else None
         return found if found is not None and found.key == key else None
+
+    def facts(self) -> Iterator[tuple[str, int]]:
+        """Yield the kind of each fact, and the offset in its key."""
+        yield from (("seen_run", key) for key in self._numbers[::_NUMBERS])
+        yield from (("run_cut", key) for key in self._cuts or ())
 
     def last(self) -> RunRange | None:
         return self._at(len(self._numbers) - _NUMBERS) if self._numbers else None

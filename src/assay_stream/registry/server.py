@@ -6,7 +6,7 @@ a fact: an ``IntegrityError``, never a guess.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from assay_stream.errors import IntegrityError
@@ -24,11 +24,13 @@ from assay_stream.registry.observations import Observations
 from assay_stream.registry.offers import unpack
 from assay_stream.registry.pins import check_pins
 from assay_stream.registry.runs import Row, Shared, Shelf
-from assay_stream.registry.sightings import PackedSightings, PlainSightings
+from assay_stream.registry.sightings import PackedSightings
 from assay_stream.registry.snapshot_index import SnapshotIndex
 from assay_stream.registry.timeline import AFTER_ALL_US, Timeline, latest_of_equal
 from assay_stream.schemes.fingerprint import Fingerprint
 
+_SMALL_MAX = 4
+"""Observations over which no index is kept: made-up servers have few, and an index takes more than all else."""
 _NAMED_KEPT_MAX = 4
 """Different lists with one snapshot id that are kept as an answer: some proxies give all their lists the same."""
 
@@ -39,13 +41,11 @@ class ServerBindings:
     Args:
         bound: the bound that the answers of many servers share.
         indexed_ids: whether snapshot ids are looked up, as a join does for each call.
-        packed_lists: whether observations are packed; as they are they take more memory and give the same answers.
         shelf: where packed observations are put, ``None`` for memory.
     """
 
     __slots__ = (
         "_fleet",
-        "_is_packed",
         "_numbered",
         "_observations",
         "_shelf",
@@ -67,12 +67,7 @@ class ServerBindings:
     )
 
     def __init__(
-        self,
-        bound: AnswerBound | None = None,
-        *,
-        indexed_ids: bool = True,
-        packed_lists: bool = True,
-        shelf: Shelf | None = None,
+        self, bound: AnswerBound | None = None, *, indexed_ids: bool = True, shelf: Shelf | None = None
     ) -> None:
         self.partitions: set[int] = set()
         """Partitions of the binding topic that hold facts of it: more than one where a producer misroutes."""
@@ -87,7 +82,6 @@ class ServerBindings:
         self.observers: dict[str, Timeline] = {}
         self._numbered: list[Timeline] = []
         self._snapshots = SnapshotIndex() if indexed_ids else None
-        self._is_packed = packed_lists
         self._shelf = shelf
         self.endings = Endings()
         self.formers = FormerTools()
@@ -108,6 +102,11 @@ class ServerBindings:
             timeline.release()
 
     @property
+    def is_empty(self) -> bool:
+        """Whether no fact of it is left that a join knows."""
+        return not (self.tools or self.catalogues or self.controls or any(self.endings) or any(self.observers.values()))
+
+    @property
     def observations(self) -> Observations:
         """The index over its observations, built on first use."""
         if self._observations is None:
@@ -123,6 +122,11 @@ class ServerBindings:
 
     def _is_in_force(self, seen: Seen) -> bool:
         return self.in_force(seen, AFTER_ALL_US)
+
+    def drop_small_indexes(self) -> None:
+        """Drop the indexes over so few observations that they are built anew for less than they take."""
+        if len(self.observers) <= _SMALL_MAX and sum(map(len, self.observers.values())) <= _SMALL_MAX:
+            self._fleet = self._observations = None
 
     @property
     def rejections(self) -> list[Rejection]:
@@ -202,29 +206,45 @@ class ServerBindings:
         if self._fleet is not None:
             self._fleet.refresh(observer_id)
 
-    def named(self, snapshot_id: str) -> list[Seen]:
-        """Return the observations with a snapshot id, by whomever, in order; of equal lists the latest one."""
-        question = ("named", snapshot_id)
+    def named(self, snapshot_id: str, observer_id: str) -> list[Seen]:
+        """Return the observations that a snapshot id names for a caller, in order; of equal lists the latest one.
+
+        They are those of the caller's own observer. An id that it did not publish names the list that others published
+        under it, unless their lists differ: then it names nothing.
+        """
+        own, question = self.named_by(snapshot_id, observer_id), ("named", snapshot_id)
+        if own:
+            return own
         known: list[Seen] | None = self.answers.get(question)
         if known is not None:
             return known
-        timelines = self._numbered
-        if self._snapshots is not None:
-            timelines = [timelines[number] for number in self._snapshots.candidates(snapshot_id, len(timelines))]
+        timelines = [self._numbered[number] for number in self._candidates(snapshot_id)]
         found = latest_of_equal(seen for timeline in timelines for seen in timeline.named(snapshot_id))
+        one = found if len(found) == 1 else []
+        if found:  # Made-up ids must not fill the memory.
+            self.answers.keep(question, one)
+        return one
+
+    def named_by(self, snapshot_id: str, observer_id: str) -> list[Seen]:
+        """Return the observations that an observer published under a snapshot id, as ``named``."""
+        own, question = self.observers.get(observer_id), ("named_by", (snapshot_id, observer_id))
+        known: list[Seen] | None = self.answers.get(question)
+        if own is None or known is not None:
+            return known or []
+        found = latest_of_equal(own.named(snapshot_id)) if own.number in self._candidates(snapshot_id) else []
         if 1 <= len(found) <= _NAMED_KEPT_MAX:  # Neither made-up ids nor very many lists must fill the memory.
             self.answers.keep(question, found)
         return found
 
-    def names(self, snapshot_id: str) -> bool:
-        """Tell whether anybody observed a list with this snapshot id."""
-        return bool(self.named(snapshot_id))
+    def _candidates(self, snapshot_id: str) -> Sequence[int]:
+        """Return the numbers of the observers that may have published a snapshot id."""
+        count = len(self._numbered)
+        return range(count) if self._snapshots is None else self._snapshots.candidates(snapshot_id, count)
 
     def timeline(self, observer_id: str) -> Timeline:
         found = self.observers.get(observer_id)
         if found is None:
-            entries = PackedSightings(self._shelf) if self._is_packed else PlainSightings()
-            found = self.observers[observer_id] = Timeline(entries, len(self._numbered))
+            found = self.observers[observer_id] = Timeline(PackedSightings(self._shelf), len(self._numbered))
             self._numbered.append(found)
         return found
 

@@ -1,14 +1,14 @@
 """Observations in few bytes: an observer that sees the same again adds a row of text, not objects.
 
 The latest observation stays as it is. Older ones stand in runs (``registry.runs``); each is made anew when it is asked
-for. ``PlainSightings`` are what laws hold them against.
+for.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from itertools import accumulate, islice
+from itertools import accumulate
 from typing import overload
 
 from assay_stream.model.facts import Seen
@@ -32,46 +32,12 @@ _NEAR_END = 2
 second observation of all, again and again."""
 
 
-def _time(seen: Seen) -> int:
-    return seen.time_us
-
-
 def _since(run: Run) -> int:
     return run.since_us
 
 
 def _row_time(row: Row) -> int:
     return row[0]
-
-
-class PlainSightings(list[Seen]):
-    """Observations as they are."""
-
-    def append_rows(self, shared: Shared, rows: list[Row]) -> None:
-        """Add observations that come after all others, in their order."""
-        self.extend(map(shared.seen, rows))
-
-    def starting_at(self, index: int) -> Iterator[Seen]:
-        """Yield the observations from a place on."""
-        return islice(self, index, None)
-
-    def index_of(self, origin: Origin) -> int | None:
-        """Return the place of the observation with this origin."""
-        return next((index for index, seen in enumerate(self) if seen.origin == origin), None)
-
-    def named(self, snapshot_id: str) -> Iterator[Seen]:
-        """Yield the observations with this snapshot id, in their order."""
-        return (seen for seen in self if seen.snapshot_id == snapshot_id)
-
-    def release(self) -> None:
-        """Nothing of it is on a shelf."""
-
-    def stand_at(self, time_us: int) -> tuple[Seen | None, int | None]:
-        """Return the latest observation at or before a time, and the time of the one after it, if any."""
-        if not self or self[-1].time_us <= time_us:
-            return (self[-1] if self else None), None
-        index = bisect_right(self, time_us, key=_time)
-        return (self[index - 1] if index else None), self[index].time_us
 
 
 class PackedSightings:
@@ -319,6 +285,3 @@ class PackedSightings:
         ends = list(accumulate(run.count for run in self._runs))
         number = bisect_right(ends, index)
         return number, index - ends[number] + self._runs[number].count
-
-
-Sightings = PlainSightings | PackedSightings

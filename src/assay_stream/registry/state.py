@@ -41,8 +41,7 @@ class Bindings:
 
     Args:
         keep_definitions: whether definitions are kept beside their fingerprints.
-        packed_lists: as ``ServerBindings``.
-        shelf: where older lists are put, ``None`` for memory; not for who keeps definitions.
+        shelf: where older lists are put, ``None`` for memory.
         home_partitions: where calls are keyed by server: how many partitions there are. What comes from another one
             than a server's own is left out then, as it is by a join that does not see it.
     """
@@ -52,7 +51,6 @@ class Bindings:
         "_holders",
         "_home_partitions",
         "_keep_definitions",
-        "_packed_lists",
         "_servers",
         "_shared_facts",
         "_shelf",
@@ -62,16 +60,10 @@ class Bindings:
     )
 
     def __init__(
-        self,
-        *,
-        keep_definitions: bool = False,
-        packed_lists: bool = True,
-        shelf: Shelf | None = None,
-        home_partitions: int | None = None,
+        self, *, keep_definitions: bool = False, shelf: Shelf | None = None, home_partitions: int | None = None
     ) -> None:
         self._home_partitions = home_partitions
         self._keep_definitions = keep_definitions
-        self._packed_lists = packed_lists
         self._servers: dict[str, ServerBindings] = {}
         self._unread: dict[str, dict[tuple[int, bytes], bytes]] = {}
         """Records about servers that nobody has asked for: by partition and key, the value."""
@@ -138,7 +130,8 @@ class Bindings:
         # The latest record of a key comes last, as compaction would leave it.
         unread.pop(place, None)
         if record.value is not None:
-            unread[place] = self._values.shared(record.value)
+            # A list equals no other one: to remember it would only keep it.
+            unread[place] = record.value if key[0] in OF_LISTS else self._values.shared(record.value)
             if len(unread) > DEFAULT_LIMITS.unread_facts_max:
                 self._read(server_id)
         elif not unread:
@@ -157,9 +150,7 @@ class Bindings:
         return found
 
     def _new_server(self) -> ServerBindings:
-        return ServerBindings(
-            self._answers, indexed_ids=not self._keep_definitions, packed_lists=self._packed_lists, shelf=self._shelf
-        )
+        return ServerBindings(self._answers, indexed_ids=not self._keep_definitions, shelf=self._shelf)
 
     def _apply_record(self, key: FactKey, value: bytes | None, partition: int) -> None:
         if value is not None:
@@ -218,7 +209,7 @@ class Bindings:
         if server is None:
             return
         server.answers.clear()
-        if kind in ("seen", "seen_run", "run_cut"):
+        if kind in OF_LISTS:
             _, observer_id, *place = rest
             forget_list(kind, server, str(observer_id), origin_of_key(place))
         elif kind == "catalogue":
@@ -238,8 +229,16 @@ class Bindings:
             server.unend(origin_of_key(rest[-3:]))
         else:
             server.controls.forget(key)
+        if not self._keep_definitions and server.is_empty:
+            self.drop(server_id)
+
+    def drop(self, server_id: str) -> None:
+        """Drop a server that has no facts, or whose facts stand elsewhere."""
+        self._servers.pop(server_id).release()
+        self._holders.pop(server_id, None)
 
 
+OF_LISTS = {fact.fact_kind for fact in (Seen, SeenRun, RunCut)}
 OF_REGISTRIES = {fact.fact_kind for fact in (ItemFact, ItemList, Allowance, FormerTool)}
 """Kinds of facts that no answer for a call rests on."""
 

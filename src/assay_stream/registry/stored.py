@@ -95,7 +95,7 @@ class StoredBindings(Bindings):
             self._add_cost(server_id, _cost_of(key, text, value))
             if self._costs[server_id] > 2 * self._made_costs[server_id]:
                 # Facts that were replaced or taken back count, too: what it costs shows when it is made anew.
-                self._drop(server_id)
+                self.drop(server_id)
         if server_id in self._kept or server_id == _OF_NO_SERVER:
             self._apply_record(key, value, record.origin.partition)
 
@@ -111,17 +111,17 @@ class StoredBindings(Bindings):
                 self._take_in(server_id, partition)
         except BaseException:
             # Half of a server must never answer.
-            self._drop(server_id)
+            self.drop(server_id)
             raise
         self._made_costs[server_id] = self._costs[server_id]
         while self._cost > self._cost_max and len(self._kept) > 1:
-            self._drop(next(iter(self._kept)))
+            self.drop(next(iter(self._kept)))
         return made
 
     def release(self) -> None:
         """Drop every server from memory; the bindings are not used any more."""
         for server_id in list(self._costs):
-            self._drop(server_id)
+            self.drop(server_id)
 
     def _take_in(self, server_id: str, partition: int) -> None:
         for text, value in self.stores[partition].facts(server_id):
@@ -134,11 +134,10 @@ class StoredBindings(Bindings):
         self._costs[server_id] += cost
         self._cost += cost
 
-    def _drop(self, server_id: str) -> None:
-        self._kept.pop(server_id).release()
+    def drop(self, server_id: str) -> None:
+        super().drop(server_id)
         self._cost -= self._costs.pop(server_id)
         self._made_costs.pop(server_id, None)
-        self._holders.pop(server_id, None)
 
 
 def _cost_of(key: FactKey, text: bytes, value: bytes | None) -> int:

@@ -23,7 +23,7 @@ from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Position
 from assay_stream.registry.run_ranges import Place, RunRange, RunRanges
 from assay_stream.registry.runs import Row, Shared, row_of, shared_by
-from assay_stream.registry.sightings import PlainSightings, Sightings
+from assay_stream.registry.sightings import PackedSightings
 
 BEFORE_ALL_US, AFTER_ALL_US = -(2**63), 2**63 - 1
 """Event times before and after everything."""
@@ -47,8 +47,8 @@ class Timeline:
 
     __slots__ = ("_entries", "horizon_us", "number", "runs")
 
-    def __init__(self, entries: Sightings | None = None, number: int = 0) -> None:
-        self._entries: Sightings = PlainSightings() if entries is None else entries
+    def __init__(self, entries: PackedSightings | None = None, number: int = 0) -> None:
+        self._entries = PackedSightings() if entries is None else entries
         self.number = number
         self.horizon_us: int | None = None
         """Event time before which observations may have been folded away."""

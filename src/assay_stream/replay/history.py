@@ -29,6 +29,7 @@ def unbounded() -> Limits:
         rejections_max=sys.maxsize,
         unlisted_observers_max=sys.maxsize,
         discoveries_max=sys.maxsize,
+        servers_max=sys.maxsize,
     )
 
 

@@ -3,14 +3,14 @@
 1. Records of one partition stay in the order of their offsets, the order of the registry and of the evidence. A
    record given twice counts once.
 2. A snapshot or control record is applied before every call whose event time is not earlier than its own.
-3. A call that names a snapshot is joined after it, whatever the clocks said; where the name was used again, after the
-   first one, as a live join does.
+3. A call that names a snapshot of its own observer is joined after it, whatever the clocks said; where the name was
+   used again, after the first one, as a live join does. An id that only others used leads to the first of theirs.
 4. A refused call does not delay others: its time may be what is wrong with it. It goes with the earliest of those
    behind it, as far as ``REFUSED_AHEAD_MAX`` of them, or ``HELD_BYTES_MAX`` bytes, are refused too.
 5. Ties: control before snapshots before calls, then topic, partition and offset.
 
 Snapshots and control records are read twice. The first time only their times are noted, because each is applied as
-early as the earliest of those behind it in its partition: a number for each, and a time for each name of a snapshot.
+early as the earliest of those behind it in its partition: a number for each, and 32 bytes for the two names of a list.
 Calls are read once, a few of each partition at a time.
 """
 
@@ -18,9 +18,12 @@ from __future__ import annotations
 
 import heapq
 from array import array
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import lru_cache
+from hashlib import blake2b
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -36,6 +39,9 @@ from assay_stream.model.record import Headers, Record, Role, made_of
 
 REFUSED_AHEAD_MAX = 256
 """Refused calls of one partition that wait for the time of those behind them."""
+
+_NAME_BYTES, _TIME_BYTES = 10, 6
+_ENTRY_BYTES = _NAME_BYTES + _TIME_BYTES
 
 _RANK = {Role.CONTROL: 0, Role.SNAPSHOTS: 1, Role.CALLS: 2}
 
@@ -80,8 +86,9 @@ class Merge:
         self._limits = limits
         self._call_profile: CallProfile = call_profile
         self.logs = sorted(spool.logs(), key=lambda log: (_RANK[log.role], log.topic, log.partition))
-        self._named_ms: dict[tuple[str, str], int] = {}
-        self._times_ms = {log: self._note_times(log) for log in self.logs if log.role is not Role.CALLS}
+        entries = bytearray()
+        self._times_ms = {log: self._note_times(log, entries) for log in self.logs if log.role is not Role.CALLS}
+        self._named = _NamedTimes(entries)
 
     def read(self, after: Mapping[Log, LogPosition]) -> Iterator[Placed]:
         """Yield the records in order, from the positions of an earlier replay on."""
@@ -104,21 +111,19 @@ class Merge:
         ]
         return heapq.merge(*streams)
 
-    def _note_times(self, log: Log) -> array[int]:
-        """Return when each record of a registry's partition is applied, and note it for the names of snapshots."""
+    def _note_times(self, log: Log, entries: bytearray) -> array[int]:
+        """Return when each record of a registry's partition is applied, and add the names of snapshots to entries."""
         times_ms = array("q")
-        names: dict[tuple[str, str], list[int]] = {}
-        for index, record in enumerate(self._spool.read(log)):
+        names: list[bytes] = []
+        for record in self._spool.read(log):
             time_ms, name = self._date(record)
             times_ms.append(time_ms)
-            if name is not None:
-                names.setdefault(name, []).append(index)
+            names.append(name)
         for index in range(len(times_ms) - 2, -1, -1):
             times_ms[index] = min(times_ms[index], times_ms[index + 1])
-        for name, places in names.items():
-            # Times rise by now, so the first is the earliest.
-            first_ms = times_ms[places[0]]
-            self._named_ms[name] = min(first_ms, self._named_ms.get(name, first_ms))
+        for time_ms, name in zip(times_ms, names, strict=True):
+            for start in range(0, len(name), _NAME_BYTES):
+                entries += name[start : start + _NAME_BYTES] + time_ms.to_bytes(_TIME_BYTES)
         return times_ms
 
     def _applied(self, number: int, log: Log, after: int) -> Iterator[Placed]:
@@ -127,9 +132,10 @@ class Merge:
                 yield Placed(time_ms, number, record.origin.offset, record, None, 0)
 
     def _calls(self, number: int, log: Log, after: LogPosition) -> Iterator[Placed]:
-        limits, profile, named_ms = self._limits, self._call_profile, self._named_ms
+        limits, profile, named = self._limits, self._call_profile, self._named
         latest_ms = after.latest_ms
         held: deque[Placed] = deque()
+        earliest_ms: deque[int] = deque()  # rising: of those held, each with no earlier one behind it
         held_bytes = 0
         for record in self._spool.read(log, after=after.offset):
             offset = record.origin.offset
@@ -143,40 +149,76 @@ class Merge:
                 own_ms = max(latest_ms, time_of_refused_ms(record, limits))
                 held.append(Placed(own_ms, number, offset, record, refusal, latest_ms))
                 held_bytes += _size_bytes(record)
+                while earliest_ms and earliest_ms[-1] > own_ms:
+                    earliest_ms.pop()
+                earliest_ms.append(own_ms)
                 while len(held) > REFUSED_AHEAD_MAX or (held_bytes > HELD_BYTES_MAX and len(held) > 1):
-                    earliest_ms = min(placed.time_ms for placed in held)
                     first = held.popleft()
                     held_bytes -= _size_bytes(first.record)
-                    yield first._replace(time_ms=earliest_ms)
+                    yield first._replace(time_ms=earliest_ms[0])
+                    if first.time_ms == earliest_ms[0]:
+                        earliest_ms.popleft()
                 continue
             time_ms = event.time_us // 1_000
             snapshot_id = event.snapshot_id
             if snapshot_id is not None:
-                time_ms = max(time_ms, named_ms.get((event.server_id, snapshot_id), 0))
+                time_ms = max(time_ms, named.of(event.server_id, event.observer_id, snapshot_id))
             if time_ms > latest_ms:
                 latest_ms = time_ms
             if held:
                 yield from _released(held, latest_ms)
+                earliest_ms.clear()
                 held_bytes = 0
             yield made_of(Placed, (latest_ms, number, offset, record, event, latest_ms))
         if held:
             yield from _released(held, held[-1].time_ms)
 
-    def _date(self, record: Record) -> tuple[int, tuple[str, str] | None]:
-        """Return when a snapshot or control record takes effect, and the server and id of a snapshot."""
+    def _date(self, record: Record) -> tuple[int, bytes]:
+        """Return when a snapshot or control record takes effect, and the two names of a snapshot."""
         event = None
         with suppress(InputError):
             event = read_event(record, limits=self._limits)
         if event is None:
             # Here, where nothing holds on to what was decoded any more.
-            return time_of_refused_ms(record, self._limits), None
+            return time_of_refused_ms(record, self._limits), b""
         time_ms = event_time_us(event) // 1_000
         if record.timestamp_ms > 0:
             # One that the registry refuses takes effect at log time; another may be applied early.
             time_ms = min(time_ms, record.timestamp_ms)
         if isinstance(event, SnapshotEvent):
-            return time_ms, (event.data.server_id, event.data.snapshot_id)
-        return time_ms, None
+            data = event.data
+            return time_ms, b"".join(_names(data.server_id, data.observer_id, data.snapshot_id))
+        return time_ms, b""
+
+
+class _NamedTimes:
+    """When the first list of each name is applied: sorted digests of the names, each with a time behind it."""
+
+    def __init__(self, entries: bytearray) -> None:
+        parts = (bytes(entries[start : start + _ENTRY_BYTES]) for start in range(0, len(entries), _ENTRY_BYTES))
+        self._entries = b"".join(sorted(parts))
+
+    def of(self, server_id: str, observer_id: str, snapshot_id: str) -> int:
+        """Return the time of what the observer published under an id, else of what others did, else 0."""
+        for name in _names(server_id, observer_id, snapshot_id):
+            number = bisect_left(range(len(self._entries) // _ENTRY_BYTES), name, key=self._entry)
+            entry = self._entry(number)
+            if entry.startswith(name):
+                return int.from_bytes(entry[_NAME_BYTES:])
+        return 0
+
+    def _entry(self, number: int) -> bytes:
+        return self._entries[number * _ENTRY_BYTES : (number + 1) * _ENTRY_BYTES]
+
+
+@lru_cache(1_024)
+def _names(server_id: str, observer_id: str, snapshot_id: str) -> tuple[bytes, bytes]:
+    """Return what stands for an id of one observer, and of any."""
+    own, anybodys = repr((server_id, observer_id, snapshot_id)), repr((server_id, snapshot_id))
+    return (
+        blake2b(own.encode(), digest_size=_NAME_BYTES).digest(),
+        blake2b(anybodys.encode(), digest_size=_NAME_BYTES).digest(),
+    )
 
 
 def _released(held: deque[Placed], following_ms: int) -> list[Placed]:

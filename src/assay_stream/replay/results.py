@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
 import orjson
 
-from assay_stream.errors import ConfigurationError
+from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.files.log_spool import Log
 from assay_stream.files.record_line import rejected_line
-from assay_stream.limits.files import PROGRESS_FILE_BYTES_MAX
-from assay_stream.model.record import Output, Role
+from assay_stream.limits.files import PROGRESS_FILE_BYTES_MAX, REFUSED_BYTES_MAX, REFUSED_RECORDS_MAX
+from assay_stream.model.record import LEFT_OUT_HEADER, Origin, Output, Record, Role, rejected, size_bytes
 from assay_stream.replay.order import LogPosition
 from assay_stream.replay.run import ResumePoint
 
@@ -37,15 +38,23 @@ PROGRESS_FILE = "replay.progress.json"
 _PART = ".part"
 LEFTOVERS = frozenset({f"{name}{_PART}" for name in FILES.values()} | {"replay.progress.new"})
 """What a replay killed before its first resume point may leave: nobody's results."""
-_VERSION = 1
+_VERSION = 2
+_DIGITS_MAX = 18
 
 Ends = dict[Role, dict[int, int]]
 
 
 class Tally:
-    """What was written: counted, and each definition once, as the compacted definition topic has it."""
+    """What was written: counted, each definition once, as the compacted definition topic has it, and of each log no
+    more refused records than a replay may write.
+
+    Attributes:
+        refused: by partition and topic of a log: how many of its refused records were written, their bytes, how many
+            were left out, and the offset of the first of these.
+    """
 
     def __init__(self) -> None:
+        self.refused: dict[str, list[int]] = {}
         self.written: Counter[str] = Counter({role.value: 0 for role in FILES})
         self.what: Counter[str] = Counter()
         self._definitions: set[bytes | None] = set()
@@ -56,10 +65,41 @@ class Tally:
         if role is _DEFINITIONS and not self.is_new(output):
             return False
         self.what[output.label] += 1
-        if role is not _EVIDENCE and role not in FILES:
+        if role is not _EVIDENCE and (role not in FILES or (role is Role.REJECTED and self._leaves_out(output))):
             return False
         self.written[role._value_] += 1
         return True
+
+    def _leaves_out(self, output: Output) -> bool:
+        (name, many), *_, (_, topic), (_, partition), (_, offset) = output.headers
+        found = self.refused.setdefault(f"{partition.decode()}/{topic.decode()}", [0, 0, 0, 0])
+        size = size_bytes(output.key, output.value, output.headers)
+        if not found[2]:
+            found[3] = int(offset)
+            if name != LEFT_OUT_HEADER and found[0] < REFUSED_RECORDS_MAX and found[1] + size <= REFUSED_BYTES_MAX:
+                found[:2] = [found[0] + 1, found[1] + size]
+                return False
+        # Anybody can write such a header.
+        is_count = name == LEFT_OUT_HEADER and (many or b"").isdigit() and len(many) <= _DIGITS_MAX
+        found[2] += int(many) if is_count else 1
+        return True
+
+    def taken(self, steps: Iterable[list[Output]]) -> Iterator[Output]:
+        """Yield what is to be written of all steps."""
+        for outputs in steps:
+            yield from filter(self.takes, outputs)
+        yield from self.left_out()
+
+    def left_out(self) -> Iterator[Output]:
+        """Yield a rejected record for each log of which some were left out."""
+        for log, (_, _, count, first) in sorted(self.refused.items()):
+            if count:
+                self.written[Role.REJECTED.value] += 1
+                partition, _, topic = log.partition("/")
+                headers = ((LEFT_OUT_HEADER, b"%d" % count),)
+                record = Record(Role.CALLS, Origin(topic, int(partition), first), None, None, headers)
+                message = f"from here on {count} refused records of this log are left out: the input has them"
+                yield rejected(record, InputError("refused_too_often", message))
 
     def is_new(self, definition: Output) -> bool:
         """Note a definition; tell whether it was not there before."""
@@ -121,6 +161,7 @@ class Results:
             checkpoint = _read_checkpoint(progress["checkpoint"])
             sizes = {role: int(progress["bytes"][role.value]) for role in FILES}
             written, labels = Counter(progress["written"]), Counter(progress["labels"])
+            refused = {log: [int(number) for number in found] for log, found in progress["refused"].items()}
         except (ValueError, KeyError, TypeError, AttributeError):
             raise _bad_progress(path) from None
         if differing:
@@ -140,7 +181,7 @@ class Results:
             file.truncate(sizes[role])
             file.seek(sizes[role])
         self._evidence = self._files[_EVIDENCE]
-        self.tally.written, self.tally.what = written, labels
+        self.tally.written, self.tally.what, self.tally.refused = written, labels, refused
         return checkpoint
 
     def write(self, output: Output) -> None:
@@ -165,6 +206,7 @@ class Results:
             "bytes": {role.value: file.tell() for role, file in self._files.items()},
             "written": self.tally.written,
             "labels": self.tally.what,
+            "refused": self.tally.refused,
         }
         path = self._folder / PROGRESS_FILE
         beside = path.with_suffix(".new")
@@ -181,6 +223,7 @@ class Results:
 
     def end(self) -> None:
         """Give the files their names: the results are whole, and there is nothing to resume."""
+        self._files[Role.REJECTED].writelines(rejected_line(output) + b"\n" for output in self.tally.left_out())
         for file in self._files.values():
             file.close()
         for role, name in FILES.items():

@@ -1,8 +1,10 @@
 """The process of a worker, a sealer or a forwarder: Faust runs its parts, and it ends within a bound.
 
-1. Reach the brokers and check the topics.
+1. Reach the brokers and check the topics. Where their partition counts do not fit, wait, alive and not ready, until
+   they do: a restart changes nothing about them.
 2. Build the parts, check the port, start Faust: pages, agents, then the parts, which reach Kafka by themselves.
-3. Stop on SIGTERM or SIGINT, when a part fails, or when one is done: parts first, then agents, then pages.
+3. Stop on SIGTERM or SIGINT, when a part fails, or when one is done: parts first, then agents, then pages. Begin again
+   where partitions were added.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from typing import Protocol
 
 import structlog
@@ -23,10 +26,10 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
 from assay_stream.kafka.broker_watch import BrokerWatch
-from assay_stream.kafka.connection import start_admin
+from assay_stream.kafka.connection import open_admin
 from assay_stream.kafka.refusals import explained
 from assay_stream.kafka.state_thread import OUT_OF_MEMORY
-from assay_stream.kafka.topics import check_topics, inspect_topics
+from assay_stream.kafka.topics import COUNTS_DIFFER, check_topics, inspect_topics
 from assay_stream.model.record import Role
 from assay_stream.worker.channel import AgentApp
 from assay_stream.worker.http import Health, add_pages
@@ -37,6 +40,8 @@ _log = structlog.get_logger(__name__)
 
 _CUT_SHORT = 3
 _STDERR = 2
+_TOPICS_LOOK_S = 5.0
+_AGAIN = "partitions_added"
 
 PartitionCounts = Mapping[Role, int]
 
@@ -178,12 +183,15 @@ def run_host(
         AssayStreamError: if it cannot start, or had to stop.
     """
     configure_logs(settings)
-    deadline = Deadline(settings.stop_limit_s)
-    try:
-        failure = asyncio.run(_run(settings, needed, build, deadline, web_port, agents))
-    finally:
-        # A thread that hangs, as in looking up a name, would keep the process alive.
-        deadline.settle()
+    has_ended = False
+    while not has_ended:
+        deadline = Deadline(settings.stop_limit_s)
+        try:
+            failure = asyncio.run(_run(settings, needed, build, deadline, web_port, agents))
+        finally:
+            # A thread that hangs, as in looking up a name, would keep the process alive.
+            deadline.settle()
+        has_ended = not isinstance(failure, ConfigurationError) or failure.code != _AGAIN
     if failure is not None:
         told = explained(failure)
         if told is None:
@@ -194,15 +202,46 @@ def run_host(
 async def _run(
     settings: Settings, needed: AbstractSet[Role], build: Build, deadline: Deadline, web_port: int | None, agents: str
 ) -> BaseException | None:
-    admin = await start_admin(settings, waiting=lambda text: _log.warning("waiting_for_brokers", why=text))
-    try:
-        counts = check_topics(await inspect_topics(admin, settings, agents=agents), set(needed))
-    finally:
-        await admin.close()
+    async def count() -> PartitionCounts:
+        async with open_admin(settings, waiting=lambda text: _log.warning("waiting_for_brokers", why=text)) as admin:
+            return check_topics(await inspect_topics(admin, settings, agents=agents), set(needed), settings)
+
     host = Host(settings, deadline, web_port=web_port)
-    build(host, counts)
+    try:
+        build(host, await count())
+    except ConfigurationError as error:
+        if error.code not in COUNTS_DIFFER:
+            raise
+        host.add("topics", _TopicsAwaited(count, host.health))
     await host.run()
     return host.failure
+
+
+class _TopicsAwaited:
+    """Runs in place of all parts until the partition counts of the topics fit."""
+
+    ready = False
+
+    def __init__(self, count: Callable[[], Awaitable[PartitionCounts]], health: Health) -> None:
+        self._count = count
+        self._health = health
+        self._stopping = asyncio.Event()
+
+    async def run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                await self._count()
+                raise ConfigurationError(_AGAIN, "the topics have grown: the process begins again")
+            except ConfigurationError as error:
+                if error.code not in COUNTS_DIFFER:
+                    raise
+                self._health.waiting_for = str(error)
+            _log.warning("waiting_for_topics", why=self._health.waiting_for)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), _TOPICS_LOOK_S)
+
+    def stop(self) -> None:
+        self._stopping.set()
 
 
 def _check_port(address: str, port: int) -> None:

@@ -30,6 +30,7 @@ class Health:
 
     def __init__(self, *, stall_limit_s: float = math.inf) -> None:
         self.failed = False
+        self.waiting_for: str | None = None  # what an operator has to do first
         self._stall_limit_s = stall_limit_s
         self._checks: dict[str, Callable[[], bool]] = {}
         self._alternatives: set[str] = set()
@@ -65,7 +66,8 @@ class Health:
         needed = all(is_ready for name, is_ready in stages.items() if name not in self._alternatives)
         any_of = not self._alternatives or any(stages[name] for name in self._alternatives)
         is_ready = needed and any_of and not self.failed
-        return (200 if is_ready else 503), {"ready": is_ready, "stages": stages}
+        why = {} if self.waiting_for is None else {"waiting_for": self.waiting_for}
+        return (200 if is_ready else 503), {"ready": is_ready, "stages": stages, **why}
 
     def stages(self) -> dict[str, bool]:
         """Return which stages do their work now."""

@@ -123,6 +123,25 @@ def alert_stage(
     )
 
 
+class SteadyClock:
+    """The time by a wall clock that may jump ahead: it follows by a hundredth of the time that passes.
+
+    Time that comes early closes alerts whose findings are still to come; late time changes nothing but when they are
+    written (``docs/adr/0010``).
+    """
+
+    def __init__(self, wall_us: Callable[[], int], monotonic_us: Callable[[], int]) -> None:
+        self._wall_us, self._monotonic_us = wall_us, monotonic_us
+        self._latest_us, self._read_us = wall_us(), monotonic_us()
+
+    def __call__(self) -> int:
+        wall_us, read_us = self._wall_us(), self._monotonic_us()
+        passed_us, self._read_us = read_us - self._read_us, read_us
+        self._latest_us += passed_us
+        self._latest_us += max(0, min(wall_us - self._latest_us, passed_us // 100))
+        return min(wall_us, self._latest_us)
+
+
 def _every(interval_s: int, clock_us: Callable[[], int]) -> Callable[[], int | None]:
     """Return a clock that gives the time once per interval, and never where the interval is 0."""
     looked_s: float | None = None

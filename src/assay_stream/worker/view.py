@@ -114,7 +114,8 @@ class BindingView:
             IntegrityError: where the topic holds what is not ours.
         """
         consumer = self._clients.consumer()
-        ends_reader = self._ends_reader = self._clients.consumer()
+        # What stands behind an open transaction of somebody else counts: it is there, and will be read.
+        ends_reader = self._ends_reader = self._clients.consumer(isolation_level="read_uncommitted")
         try:
             await consumer.start()
             await ends_reader.start()
@@ -170,7 +171,7 @@ class BindingView:
             join.view = await self.thread.run(self._local.bindings, places, len(self._partitions))
 
     async def input_ends(self) -> Mapping[TopicPartition, int]:
-        """Return where the logs of the registry's input partitions end now (stable records only)."""
+        """Return where the logs of the registry's input partitions end now, open transactions included."""
         await self._started.wait()
         if self._ends_reader is None:
             raise AssertionError("a started view has a reader of ends")

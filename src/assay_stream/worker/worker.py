@@ -17,7 +17,7 @@ from assay_stream.kafka.access import ACCESS, STAGES, AccessRole
 from assay_stream.kafka.connection import KafkaClients
 from assay_stream.kafka.stage import Stage
 from assay_stream.kafka.stage_task import StageTask
-from assay_stream.kafka.topics import check_counts_fit, origin_of, topic_names
+from assay_stream.kafka.topics import origin_of, topic_names
 from assay_stream.limits.metrics import UNREVIEWED_AGE_MAX_S
 from assay_stream.model.record import Role
 from assay_stream.worker.agents import declare
@@ -27,7 +27,7 @@ from assay_stream.worker.host import Host, run_host
 from assay_stream.worker.join import JoinStage
 from assay_stream.worker.local_state import LocalState
 from assay_stream.worker.metrics import Metrics, PrometheusStage
-from assay_stream.worker.stages import CountingTable, alert_stage, registry_stage
+from assay_stream.worker.stages import CountingTable, SteadyClock, alert_stage, registry_stage
 from assay_stream.worker.view import BindingView
 
 GC_THRESHOLDS = (50_000, 50, 100)
@@ -112,7 +112,7 @@ class Worker:
                     clients=self._clients,
                     topics=self._topics,
                     rules=self._settings.alert_rules(),
-                    clock_us=lambda: time.time_ns() // 1_000,
+                    clock_us=SteadyClock(lambda: time.time_ns() // 1_000, lambda: time.monotonic_ns() // 1_000),
                     claim_left_out=PrometheusStage(self._host.metrics, "alerts").claim_left_out,
                 )
 
@@ -121,8 +121,6 @@ class Worker:
         routing = None
         if {Role.REROUTED, Role.JOIN_PROGRESS} <= self._counts.keys():
             routing = Routing(calls=self._counts[Role.CALLS], bindings=self._counts[Role.BINDINGS])
-        if is_keyed:
-            check_counts_fit(calls=self._counts[Role.CALLS], bindings=self._counts[Role.BINDINGS])
 
         def new_join() -> Join:
             return Join(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.cli import deciding, publishing, shared
+from assay_stream.cli import deciding, publishing
 from assay_stream.cli.deciding import Deciding, DecidingOnServer, author_or_login, known_bindings
 from assay_stream.errors import InputError, OperatingError
 from assay_stream.model.control import PIN_SET_TYPE, POLICY_SET_TYPE, SUPPRESSION_REMOVE_TYPE
@@ -88,7 +88,7 @@ def test_a_decision_that_was_not_delivered_is_an_error(monkeypatch: pytest.Monke
     async def start_admin(*_: Any, **__: Any) -> Admin:
         return Admin()
 
-    monkeypatch.setattr(shared, "start_admin", start_admin)
+    monkeypatch.setattr("assay_stream.kafka.connection.start_admin", start_admin)
     monkeypatch.setattr(publishing, "ObservationPublisher", Publisher)
     with pytest.raises(OperatingError, match="not_delivered: 1 of 1"):
         Deciding(reason="r", author="a").decide((POLICY_SET_TYPE, POLICY))
@@ -110,7 +110,7 @@ def test_the_state_is_read_from_the_brokers_that_are_named(monkeypatch: pytest.M
         assert settings
         return state
 
-    monkeypatch.setattr(shared, "start_admin", start_admin)
+    monkeypatch.setattr("assay_stream.kafka.connection.start_admin", start_admin)
     monkeypatch.setattr(deciding, "read_bindings", read)
     settings, found = known_bindings("broker-9:9092")
     assert (settings.bootstrap_servers, found) == ("broker-9:9092", state)

@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 from yarl import URL
 
-from assay_stream.console.actions import ACTIONS, Action
 from assay_stream.console.answers import HEADERS
-from assay_stream.console.door import Door, own_address
+from assay_stream.console.deciding import ACTIONS, Action
+from assay_stream.console.door import Door, open_door, own_address
 from assay_stream.console.identity import Identity
-from assay_stream.console.opening import open_door
 from assay_stream.console.posting import Publish
 from assay_stream.console.users import UserRole, read_users
+from assay_stream.console.ways import LocalWay
 from assay_stream.limits.console import CONSOLE_LIMITS, ConsoleLimits
 from assay_stream.observe.http.tap import Listener
 from tests.support.console import a_console, a_store, of_page, text_of
@@ -33,6 +33,7 @@ from tests.unit.console.test_users import PASSWORD, a_user, users_file
 pytestmark = pytest.mark.filterwarnings("ignore::aiohttp.web_exceptions.NotAppKeyWarning")
 
 SECURE = "https://console.example"
+WRONG = "a wrong guess"
 
 
 @pytest.fixture(scope="module")
@@ -172,6 +173,20 @@ async def test_an_unknown_user_is_checked_as_a_known_one(
     assert checked[0] == checked[1]
 
 
+async def tried(client: Any, name: str, password: str = WRONG, *, source: str, times: int = 1) -> list[int]:
+    """The statuses of attempts from a source, which a proxy states."""
+    headers = {**of_page(client), "X-Forwarded-For": source}
+    form = {"user": name, "password": password}
+    statuses = []
+    for _ in range(times):
+        async with client.post("/sign-in", data=form, headers=headers, allow_redirects=False) as answer:
+            statuses.append(answer.status)
+    return statuses
+
+
+BEHIND: dict[str, Any] = {"proxies": ["127.0.0.1"]}
+
+
 async def test_attempts_at_a_name_are_counted(fleet: Path, tmp_path: Path) -> None:
     """Known or not; even the right password has to wait then, and others do not."""
     now = [NOW_US]
@@ -184,6 +199,104 @@ async def test_attempts_at_a_name_are_counted(fleet: Path, tmp_path: Path) -> No
         assert (await sign_in(client, "victor")).status == 303
         now[0] += CONSOLE_LIMITS.sign_in_window_s * 1_000_000
         assert (await sign_in(client)).status == 303
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The passwords that were looked at; no hash is computed."""
+    looked_at: list[str] = []
+
+    def check(_: str, password: str) -> bool:
+        looked_at.append(password)
+        return password == PASSWORD
+
+    monkeypatch.setattr("assay_stream.console.ways.is_password", check)
+    return looked_at
+
+
+async def test_a_stranger_locks_nobody_out_by_name(fleet: Path, tmp_path: Path, quick: list[str]) -> None:
+    """Whoever knows it uses up the attempts of their own address only."""
+    async with with_users(fleet, tmp_path, **BEHIND) as (client, _, _):
+        statuses = await tried(client, "alice", source="192.0.2.66", times=30)
+        assert statuses == [401] * 10 + [429] * 20
+        assert await tried(client, "alice", PASSWORD, source="192.0.2.1") == [303]
+    assert len(quick) == 11
+
+
+@pytest.mark.parametrize("form", ["192.0.2.{}:49152", "[2001:db8:0:{}::1]:49152", "[2001:db8:0:{}::1]"])
+async def test_hops_with_ports_are_sources_of_their_own(
+    fleet: Path, tmp_path: Path, quick: list[str], form: str
+) -> None:
+    """However the proxy writes them: the wrong passwords of one client keep no other one out."""
+    async with with_users(fleet, tmp_path, **BEHIND) as (client, _, _):
+        for number in range(6):
+            statuses = await tried(client, f"n{number}", source=form.format(66), times=10)
+            assert statuses == ([401] * 10 if number < 5 else [429] * 10)
+        assert await tried(client, "alice", PASSWORD, source=form.format(1)) == [303]
+    assert len(quick) == 51
+
+
+async def test_the_proxy_is_known_by_hops_with_ports(fleet: Path, tmp_path: Path, quick: list[str]) -> None:
+    """Its own hop is no client's."""
+    async with with_users(fleet, tmp_path, proxies=["127.0.0.1", "10.0.0.0/8", "fd00::/8"]) as (client, _, _):
+        for number, proxy in enumerate(("10.0.0.2:443", "[fd00::1]:443", "[fd00::1]")):
+            source = f"192.0.2.66:1, {proxy}"
+            assert (
+                await tried(client, "alice", source=source, times=4)
+                == [401] * (4, 4, 2)[number] + [429] * (0, 0, 2)[number]
+            )
+        assert await tried(client, "alice", PASSWORD, source="192.0.2.1:1, 10.0.0.2:443") == [303]
+
+
+async def test_a_browser_that_signed_somebody_in_is_not_kept_out(fleet: Path, tmp_path: Path, quick: list[str]) -> None:
+    """By nobody: not where all sources count as one, and not by many sources that guess together."""
+    now = [NOW_US]
+    async with with_users(fleet, tmp_path, now=now, **BEHIND) as (client, _, _):
+        device = cookies_of(await sign_in(client))["assay-stream-device"]
+        assert (device["httponly"], device["samesite"], device["max-age"]) == (True, "Lax", str(90 * 24 * 3_600))
+        now[0] += CONSOLE_LIMITS.sign_in_window_s * 1_000_000
+        client.session.cookie_jar.clear()
+        for number in range(20):
+            await tried(client, "alice", source=f"198.51.100.{number}", times=10)
+            await tried(client, f"n{number}", source="unknown", times=5)
+        assert len(quick) == 1 + 100 + 50  # of one name from strangers, and of one source
+        assert await tried(client, "alice", PASSWORD, source="203.0.113.1") == [429]
+        home = client.make_url("/")
+        for value in (device.value[:-1], f"x{device.value}", device.value.partition(".")[0], "\xff", "."):
+            client.session.cookie_jar.update_cookies({"assay-stream-device": value}, home)
+            assert await tried(client, "alice", PASSWORD, source="unknown") == [429]
+        client.session.cookie_jar.update_cookies({"assay-stream-device": device.value}, home)
+        assert await tried(client, "victor", PASSWORD, source="unknown") == [429]  # it is Alice's
+        assert await tried(client, "alice", source="unknown", times=9) == [401] * 9
+        assert await tried(client, "alice", PASSWORD, source="unknown") == [303]
+        client.session.cookie_jar.update_cookies({"assay-stream-device": device.value}, home)
+        assert await tried(client, "alice", source="unknown", times=2) == [401, 429]
+
+
+async def test_a_flood_from_everywhere_leaves_known_browsers_their_attempts(fleet: Path, tmp_path: Path) -> None:
+    """Counters are shared by many names; strangers fill none that a known browser has."""
+    async with with_users(fleet, tmp_path) as (client, door, _):
+        await sign_in(client)
+        assert isinstance(door._way, LocalWay)
+        for bucket in door._way._throttle._buckets:
+            bucket.window, bucket.count = NOW_US // (CONSOLE_LIMITS.sign_in_window_s * 1_000_000), 1_000
+        assert (await sign_in(client, "victor")).status == 429
+        assert (await sign_in(client)).status == 303
+
+
+async def test_a_new_password_makes_every_browser_a_stranger(fleet: Path, tmp_path: Path) -> None:
+    """What a browser keeps is worth as much as the password that it was given for."""
+    async with with_users(fleet, tmp_path, limits=replace(CONSOLE_LIMITS, source_attempts_max=1)) as (client, _, path):
+        await sign_in(client)
+        users_file(path.parent, a_user(), a_user("victor", UserRole.VIEWER))
+        assert [(await sign_in(client, password="wrong")).status for _ in range(2)] == [401, 429]
+
+
+async def test_an_attempt_that_was_not_looked_at_does_not_count(fleet: Path, tmp_path: Path) -> None:
+    """Somebody who keeps the console busy uses up nobody's attempts."""
+    limits = replace(CONSOLE_LIMITS, hashing_max=0, user_attempts_max=2)
+    async with with_users(fleet, tmp_path, limits=limits) as (client, _, _):
+        assert [(await sign_in(client)).status for _ in range(4)] == [503] * 4
 
 
 async def test_attempts_of_a_source_are_counted(fleet: Path, tmp_path: Path) -> None:
@@ -430,6 +543,7 @@ async def test_who_signs_in_and_from_where_is_logged(
 PROXY: dict[str, Any] = {
     "user_header": "X-User",
     "groups_header": "X-Groups",
+    "groups_format": ",",
     "operator_groups": ["soc"],
     "viewers": ["victor"],
 }
@@ -438,7 +552,7 @@ PROXY: dict[str, Any] = {
 async def test_a_proxy_says_who_it_is(fleet: Path) -> None:
     """With each request; a session is begun for its forms, and again when somebody else comes."""
     async with served(fleet, proxies=["127.0.0.0/8"], proxy=PROXY) as (client, door):
-        assert "proxy:alice" in (await shown(client, **{"X-User": "alice", "X-Groups": "staff, soc"}))[1]
+        assert "proxy:alice" in (await shown(client, **{"X-User": "alice", "X-Groups": "staff,soc"}))[1]
         assert len(door.sessions) == 1
         status, text = await shown(client, **{"X-User": "alice", "X-Groups": "soc"})
         assert (status, len(door.sessions), "Sign out" in text) == (200, 1, False)
@@ -467,6 +581,52 @@ async def test_an_unclear_word_of_the_proxy_is_refused(fleet: Path, headers: lis
             assert answer.status == 403
             assert "identity_refused" in await answer.text()
         assert len(door.sessions) == 0
+
+
+async def test_a_list_of_groups_is_not_split_at_commas_unless_the_file_says_so(fleet: Path) -> None:
+    """A directory has groups with commas in their names; whoever sets the console up is told what to set."""
+    table = {name: value for name, value in PROXY.items() if name != "groups_format"}
+    async with served(fleet, proxies=["127.0.0.1"], proxy=table) as (client, _):
+        status, text = await shown(client, **{"X-User": "alice", "X-Groups": "CN=my,soc,DC=example"})
+        assert (status, "groups_format" in text) == (403, True)
+
+
+@pytest.mark.parametrize(
+    ("form", "sent", "status"),
+    [
+        ("json", ['["CN=my,soc,DC=example"]'], 403),
+        ("json", ['["staff", "soc"]'], 200),
+        ("json", ['["s\\u006fc"]'], 200),
+        ("json", ["staff,soc"], 403),
+        ("json", ['"soc"'], 403),
+        ("json", ['{"soc": "soc"}'], 403),
+        ("json", ['[["soc"]]'], 403),
+        ("json", ['["soc"]', '["soc"]'], 403),
+        ("json", ["[" * 4_000], 403),
+        ("json", [""], 403),
+        ("headers", ["CN=my,soc,DC=example"], 403),
+        ("headers", ["staff", "soc"], 200),
+        ("headers", ["staff,soc"], 403),
+        ("|", ["CN=my,soc,DC=example|staff"], 403),
+        ("|", ["CN=my,soc,DC=example|soc"], 200),
+        ("|", ["a|b", "soc"], 403),
+        (", ", ["staff, soc"], 200),
+        (", ", ["staff,soc"], 403),
+        (",", ["staff, soc"], 403),
+        (",", ["CN=my\\,soc"], 403),
+        (",", ["CN=my\\,soc,soc"], 200),
+        (".", ["staffXsoc"], 403),
+    ],
+)
+async def test_a_group_whose_name_holds_another_makes_nobody_an_operator(
+    fleet: Path, form: str, sent: list[str], status: int
+) -> None:
+    """Names are what the proxy states; how it lists them is what the file says, never guessed."""
+    table = PROXY | {"groups_format": form}
+    async with served(fleet, proxies=["127.0.0.1"], proxy=table) as (client, _):
+        headers = [("X-User", "alice"), *(("X-Groups", each) for each in sent)]
+        async with client.get("/", headers=headers) as answer:
+            assert answer.status == status
 
 
 async def test_a_header_from_elsewhere_is_forged(fleet: Path) -> None:

@@ -49,6 +49,10 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
         ('proxies = ["10.0.0.1/8"]\n' + PROXY, "proxies"),
         ('proxies = ["10.0.0.1"]\n[proxy]\nuser_header = "X User"\nviewers = ["*"]\n', "proxy.user_header"),
         (PROXY + 'secret_header = "X-Secret"\n', "secret_header goes with"),
+        *(
+            (f'proxies = ["10.0.0.1"]\n{PROXY}groups_format = {form}\n', "proxy.groups_format")
+            for form in ('""', '"csv"', "'\\'", '"a"', '"||||"')
+        ),
         ('proxies = ["10.0.0.1"]\n' + PROXY + 'secret_env = "S"\n', "secret_header goes with"),
         (OIDC, "needs address"),
         ('address = "https://c.example"\n' + OIDC.replace("https", "http"), "oidc.issuer: use https"),

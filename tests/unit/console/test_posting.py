@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.console.actions import ACTIONS
+from assay_stream.console.deciding import ACTIONS
 from assay_stream.console.door import Door
 from assay_stream.console.forms import Decided, Decision, Form
 from assay_stream.console.identity import Identity

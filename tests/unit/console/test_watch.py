@@ -14,8 +14,8 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import CollectorRegistry
 
+from assay_stream.console.door import now_us
 from assay_stream.console.forms import Decision
-from assay_stream.console.opening import now_us
 from assay_stream.console.reader import StoreReader
 from assay_stream.console.service import ConsoleService
 from assay_stream.console.watch import ConsoleMetrics, ConsoleWatch

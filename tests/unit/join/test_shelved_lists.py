@@ -14,6 +14,7 @@ from assay_stream.model.record import Origin, Record, Role
 from assay_stream.registry.state import Bindings
 from bench.synthetic import facts
 from tests.support.fleet import START, a_call_by
+from tests.support.plain_sightings import plain_lists
 
 _LISTS = 150
 
@@ -47,7 +48,8 @@ def evidence_of(view: Bindings) -> list[bytes | None]:
 @pytest.fixture(scope="module")
 def plain() -> list[bytes | None]:
     """The evidence of a join that keeps lists as they are."""
-    return evidence_of(Bindings(packed_lists=False))
+    with plain_lists():
+        return evidence_of(Bindings())
 
 
 def test_packed_lists_give_the_same_evidence(plain: list[bytes | None]) -> None:

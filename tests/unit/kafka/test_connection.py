@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives import serialization
 
+from assay_stream import __version__
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.kafka.connection import connection_options, start_admin
@@ -18,9 +19,10 @@ from tests.support.deployment import free_port
 
 
 def test_plain_text_needs_an_address_alone() -> None:
-    """Without security there are no secrets among the options."""
+    """Without security there are no secrets among the options, and brokers learn the release."""
     assert connection_options(Settings(bootstrap_servers="a:1")) == {
         "bootstrap_servers": "a:1",
+        "client_id": f"assay-stream-{__version__}",
         "security_protocol": "PLAINTEXT",
     }
 

@@ -109,10 +109,10 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
     """The brokers that the module reaches."""
     made = Broker()
 
-    async def start_admin(_: object) -> Broker:
+    async def start_admin(*_: Any, **__: Any) -> Broker:
         return made
 
-    monkeypatch.setattr(ranges, "start_admin", start_admin)
+    monkeypatch.setattr("assay_stream.kafka.connection.start_admin", start_admin)
     monkeypatch.setattr(ranges, "reading_consumer", lambda _, **__: Consumer(made))
     monkeypatch.setattr(ranges, "read_set_aside", read_set_aside)
     return made

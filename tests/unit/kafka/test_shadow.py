@@ -66,10 +66,10 @@ class Brokers:
 def reached(monkeypatch: pytest.MonkeyPatch, brokers: Brokers) -> Brokers:
     """Have the module reach these."""
 
-    async def start_admin(_: object) -> Brokers:
+    async def start_admin(*_: Any, **__: Any) -> Brokers:
         return brokers
 
-    monkeypatch.setattr(shadow, "start_admin", start_admin)
+    monkeypatch.setattr("assay_stream.kafka.connection.start_admin", start_admin)
     monkeypatch.setattr(shadow, "writing_producer", lambda _, **__: brokers)
     return brokers
 

@@ -31,7 +31,7 @@ def states(**partitions: int) -> list[TopicState]:
 def code_of(found: list[TopicState], needed: set[Role]) -> str:
     """The code with which a worker refuses to start."""
     with pytest.raises(ConfigurationError) as caught:
-        check_topics(found, needed)
+        check_topics(found, needed, SETTINGS)
     return caught.value.code
 
 
@@ -62,7 +62,7 @@ def test_topics_of_calls_keyed_by_server_are_made_and_needed_only_then() -> None
     simple = SETTINGS.model_copy(update={"calls_keyed_by": "anything"})
     roles = {spec.role for spec in topic_table(simple, agents=AGENTS)}
     assert ALL - roles == {Role.REROUTED, Role.JOIN_PROGRESS}
-    assert check_topics([state for state in states() if state.spec.role in roles], ALL).keys() == roles
+    assert check_topics([state for state in states() if state.spec.role in roles], ALL, SETTINGS).keys() == roles
     assert code_of(states(rerouted=0), ALL) == "topic_missing"
 
 
@@ -100,9 +100,9 @@ def test_a_rejected_copy_fits() -> None:
 
 def test_sound_topics_are_counted() -> None:
     """What a worker needs is returned with its partitions, as they are and not as configured."""
-    counts = check_topics(states(), ALL)
+    counts = check_topics(states(), ALL, SETTINGS)
     assert counts[Role.CALLS] == 4
-    assert check_topics(states(calls=9, evidence=9), {Role.CALLS, Role.EVIDENCE})[Role.CALLS] == 9
+    assert check_topics(states(calls=9, evidence=9), {Role.CALLS, Role.EVIDENCE}, SETTINGS)[Role.CALLS] == 9
 
 
 @pytest.mark.parametrize("role", list(Role))
@@ -110,7 +110,7 @@ def test_a_missing_topic_is_missed_by_who_needs_it(role: Role) -> None:
     """A worker starts without the topics that its stages do not touch, and not without the others."""
     found = states(**{role.value: 0})
     assert code_of(found, ALL) == "topic_missing"
-    assert check_topics(found, ALL - {role})
+    assert check_topics(found, ALL - {role}, SETTINGS)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_a_topic_of_state_that_deletes_is_refused(role: Role) -> None:
         for state in states()
     ]
     assert code_of(found, ALL) == "topic_not_compacted"
-    assert check_topics(found, ALL - {role})
+    assert check_topics(found, ALL - {role}, SETTINGS)
 
 
 class SlowCluster:

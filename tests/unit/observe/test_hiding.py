@@ -159,7 +159,7 @@ class TestGuessedIds:
             {"id": 1, "result": {"capabilities": {"tools": {}}}},
             {"id": 1, "result": {"content": [{"type": "text", "text": '{"tools":[]}'}]}},
             {"id": 1, "method": "sampling/createMessage", "params": {"tools": [EVIL]}},
-            {"id": 1, "result": {"tools": "none"}},
+            {"id": 1, "result": {"tools": None}},
         ):
             line = json.dumps(message).encode()
             assert talk.shows(line).text is line
@@ -239,6 +239,57 @@ class TestUnclearMessages:
     def test_without_anybody_waiting_an_error_is_for_nobody(self, talk: Connection) -> None:
         """JSON-RPC 2.0, section 5."""
         assert error(talk.gate.missed_line(START)) == (None, "not_inspected")
+
+
+class TestOtherForms:
+    """Of a list: what a lenient client may take for one."""
+
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            {"result": {"tools": {"0": EVIL}}},
+            {"result": {"tools": {"read": EVIL}}},
+            {"result": {"tools": "IMPORTANT"}},
+            {"result": json.dumps({"tools": [EVIL]})},
+            {"result": [EVIL]},
+            {"result": {"items": [EVIL]}},
+            {"result": {"result": {"tools": [EVIL]}}},
+            {"tools": [EVIL], "result": {"tools": []}},
+            {"tools": [EVIL]},
+        ],
+    )
+    def test_a_list_that_is_no_array_is_withheld(self, talk: Connection, answer: dict[str, Any]) -> None:
+        """Alone or in a batch; the registry hears of it if it was asked for."""
+        talk.asks_list()
+        message = {"jsonrpc": "2.0", "id": 1, **answer}
+        shown = talk.shows([message, a_list(GOOD, number=2)])
+        assert error(shown) == (1, "list_unreadable")
+        assert len(shown.observations) == ("result" in answer)
+        talk.asks_list(3)
+        assert error(talk.shows(message | {"id": 3})) == (3, "list_unreadable")
+
+    @pytest.mark.parametrize("tools", [{"0": EVIL}, "IMPORTANT", True])
+    def test_a_list_that_is_no_array_is_withheld_whatever_its_id(self, talk: Connection, tools: object) -> None:
+        """Ids are easy to guess."""
+        assert error(talk.shows({"jsonrpc": "2.0", "id": 99, "result": {"tools": tools}})) == (99, "list_unreadable")
+
+    def test_answers_to_other_requests_pass(self, talk: Connection) -> None:
+        """Prompts, errors, and lists of tools that are empty."""
+        talk.client({"jsonrpc": "2.0", "id": 5, "method": "prompts/list"})
+        talk.asks_list()
+        for message in (
+            {"jsonrpc": "2.0", "id": 5, "result": {"prompts": []}},
+            {"jsonrpc": "2.0", "id": 1, "error": {"code": -32603, "message": "no tools"}},
+            {"jsonrpc": "2.0", "method": "notifications/x", "tools": []},
+        ):
+            line = json.dumps(message).encode()
+            assert talk.shows(line).text is line
+
+    def test_a_list_in_pieces_is_withheld(self, talk: Connection) -> None:
+        """Some readers of events join lines without a line feed."""
+        talk.asks_list()
+        text = json.dumps(a_list(EVIL)).replace('"tools"', '"to\nols"').encode()
+        assert error(talk.shows(text)) == (1, "list_unreadable")
 
 
 class TestAnswersOfCalls:

@@ -66,7 +66,7 @@ def test_long_ids_make_no_long_runs(shelf: MemoryShelf | None, step: int) -> Non
     for fact in observed[::step]:
         timeline.add(fact)
     assert list(timeline) == observed
-    runs = timeline._entries._runs  # type: ignore[union-attr]
+    runs = timeline._entries._runs
     assert max(len(run.packed(shelf)) for run in runs) < 40_000
     assert len(runs) < _COUNT // 3
 

@@ -147,7 +147,7 @@ def test_what_is_gone_is_collected() -> None:
     index = server._snapshots
     assert index is not None
     assert len(index) == 10
-    assert [server.names(fact.snapshot_id) for fact in (facts[0], facts[-1])] == [False, True]
+    assert [bool(server.named(fact.snapshot_id, "alice")) for fact in (facts[0], facts[-1])] == [False, True]
 
 
 def test_colliding_hashes_change_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,5 +157,5 @@ def test_colliding_hashes_change_no_answer(monkeypatch: pytest.MonkeyPatch) -> N
     facts = [seen(f"observer-{number}", number, "one", offset=number) for number in range(200)]
     for fact in facts:
         server.see(fact)
-    assert all(server.named(fact.snapshot_id) == [fact] for fact in facts)
-    assert not server.names("other")
+    assert all(server.named(fact.snapshot_id, fact.observer_id) == [fact] for fact in facts)
+    assert not server.named("other", "observer-1")

@@ -48,7 +48,7 @@ def test_facts_are_idempotent() -> None:
         bindings.apply(fact)
     server = bindings.server(SERVER)
     assert len(server.observers["alice"]) == 1
-    assert len(server.named("snapshot-0")) == 1
+    assert len(server.named("snapshot-0", "alice")) == 1
     assert len(server.rejections) == 1
     assert len(server.controls.pins["t"]) == 1
 
@@ -62,7 +62,7 @@ def test_forgetting_undoes_an_observation() -> None:
     bindings.forget(fact.key())
     server = bindings.server(SERVER)
     assert len(server.observers["alice"]) == 0
-    assert not server.names("snapshot-0")
+    assert not server.named("snapshot-0", "alice")
 
 
 def test_forgetting_one_of_two_with_a_snapshot_id_keeps_the_other() -> None:
@@ -72,9 +72,9 @@ def test_forgetting_one_of_two_with_a_snapshot_id_keeps_the_other() -> None:
     second = seen("alice", 2, "one", offset=2, snapshot_id="s", completeness="partial")
     bindings.apply(second)
     bindings.apply(first)
-    assert bindings.server(SERVER).named("s") == [first, second]
+    assert bindings.server(SERVER).named("s", "alice") == [first, second]
     bindings.forget(first.key())
-    assert bindings.server(SERVER).named("s") == [second]
+    assert bindings.server(SERVER).named("s", "alice") == [second]
 
 
 def test_catalogues_definitions_and_rejections_are_forgotten() -> None:

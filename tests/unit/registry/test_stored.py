@@ -150,7 +150,7 @@ def test_dropped_servers_leave_nothing_behind(make: Callable[..., StoredBindings
         for number in range(3):
             server = view.find(f"server-{number}")
             assert server is not None
-            assert server.names(f"{number * 2:08x}-0000-4000-8000-{7:012x}")
+            assert server.named(f"{number * 2:08x}-0000-4000-8000-{7:012x}", "nobody")
         sizes.add((len(shelf.kept), len(view._answers.of_servers), view._answers.count, len(view._holders)))
     assert len(sizes) == 1
     assert sizes.pop()[1:] == (1, 1, 1)

@@ -8,9 +8,10 @@ from typing import Any
 import orjson
 import pytest
 
-from assay_stream.errors import ConfigurationError
+from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.files.log_spool import Log
-from assay_stream.model.record import Output, Role
+from assay_stream.model.record import Origin, Output, Record, Role, rejected
+from assay_stream.replay import results as module
 from assay_stream.replay.order import LogPosition
 from assay_stream.replay.results import FILES, PROGRESS_FILE, Results, Tally, noted_ends
 from assay_stream.replay.run import ResumePoint
@@ -90,6 +91,33 @@ def test_going_on_cuts_the_files_to_the_last_resume_point(tmp_path: Path) -> Non
         results.end()
     assert lines(tmp_path)["evidence.ndjson"] == [b"one", b"again"]
     assert lines(tmp_path)["alerts.ndjson"] == [b"two"]
+
+
+def test_a_resumed_replay_leaves_out_what_an_undisturbed_one_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused records are counted from its beginning, and what is left out is told once."""
+    monkeypatch.setattr(module, "REFUSED_RECORDS_MAX", 3)
+    refused = [
+        rejected(Record(Role.CALLS, Origin("calls", 0, offset), None, b"x"), InputError("not_json", "x"))
+        for offset in range(9)
+    ]
+    for cut in range(10):
+        folder = tmp_path / str(cut)
+        with Results(folder, WHAT) as results:
+            results.start()
+            for output in refused[:cut]:
+                results.write(output)
+            results.resume_point(POINT)
+            results.write(refused[0])
+        with Results(folder, WHAT) as results:
+            assert results.resume() == POINT
+            for output in refused[cut:]:
+                results.write(output)
+            results.end()
+        written = [orjson.loads(line) for line in lines(folder)["rejected.ndjson"]]
+        assert [line["error"]["offset"] for line in written] == ["0", "1", "2", "3"]
+        assert written[-1]["headers"] == [["assay-left-out", "6"]]
 
 
 def test_where_nothing_was_interrupted_there_is_nothing_to_resume_from(tmp_path: Path) -> None:

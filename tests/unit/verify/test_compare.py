@@ -7,12 +7,14 @@ from typing import Any
 import orjson
 
 from assay_stream.canonical.digest import canonicalize
+from assay_stream.cli.compare import comes_after
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Record, Role
 from assay_stream.replay.run import replay
 from assay_stream.schemes.assay import tool as assay
 from assay_stream.verify.compare import Difference, ReplayComparison
 from assay_stream.verify.evidence import Recorded
+from tests.support.alerts import TIME_US, alert_records, finding_of
 from tests.support.controls import a_control
 from tests.support.events import TOOL, Story
 
@@ -97,3 +99,15 @@ def test_a_difference_as_json_leaves_out_what_is_absent() -> None:
     row = difference.as_json()
     assert row.keys() == {"what", "causes", "server_id", "tool_name", "call", "id", "paths", "left_out"}
     assert row["left_out"] == [{"topic": "control", "partition": 0, "offset": 0}]
+
+
+def test_an_alert_that_is_a_moment_ahead_of_the_replay_is_not_compared() -> None:
+    """It counts a finding about a call that came after the replay had begun."""
+    early, late = (
+        output.value
+        for output in alert_records(*(finding_of(offset=offset, time_us=TIME_US + offset) for offset in (6, 7)))
+    )
+    ends = {finding_of().origin.topic: {finding_of().origin.partition: 7}}
+    assert [comes_after(value, ends) for value in (early, late)] == [False, True]
+    assert not comes_after(late, {"another": {0: 0}})
+    assert not comes_after(b"no alert", ends)

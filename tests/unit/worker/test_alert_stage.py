@@ -13,13 +13,14 @@ from assay_stream.config import Settings, load_settings
 from assay_stream.kafka.stage import Stage
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.worker.stages import CountingTable, alert_stage
+from assay_stream.worker.stages import CountingTable, SteadyClock, alert_stage
 from tests.support.findings import PACING, RULES, a_finding, at
 from tests.support.memory_cluster import MemoryCluster
 
 SETTINGS = load_settings(alert_tick_s=5)
 TOPICS = topic_names(SETTINGS)
 FINDINGS = TopicPartition(TOPICS[Role.FINDINGS], 0)
+DAY_US = 86_400_000_000
 
 
 def found(offset: int = 0) -> Record:
@@ -113,3 +114,15 @@ async def test_without_an_interval_time_never_comes(now: dict[str, float], state
     await stage.open(0)
     now["us"] += PACING.repeat_interval_us
     assert stage.punctuate(0) == []
+
+
+def test_a_clock_that_jumps_ahead_by_a_day_brings_no_time_early() -> None:
+    """Or alerts close whose findings are still to come; time that is late changes nothing that is written."""
+    jump_us, passed_us = [0], [0]
+    clock = SteadyClock(lambda: at(0) + jump_us[0] + passed_us[0], lambda: passed_us[0])
+    early_us = []
+    for jump, seconds in [(0, 10**8), (DAY_US, 600), (DAY_US, 600), (0, 600), (-DAY_US, 600), (0, 600)]:
+        jump_us[0] = jump
+        passed_us[0] += seconds * 1_000_000
+        early_us.append(clock() - at(0) - passed_us[0])
+    assert early_us == [0, 6_000_000, 12_000_000, 0, -DAY_US, 0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import signal
@@ -15,6 +16,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import aiohttp
 import pytest
@@ -23,9 +25,10 @@ from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.kafka.access import STAGES
 from assay_stream.kafka.stage_task import StageTask
-from assay_stream.kafka.topics import TopicState, check_topics, topic_table
+from assay_stream.kafka.topics import TopicState, check_topics, topic_names, topic_table
 from assay_stream.model.record import Role
-from assay_stream.worker.host import Deadline, Host
+from assay_stream.worker import host as module
+from assay_stream.worker.host import Deadline, Host, PartitionCounts, run_host
 from assay_stream.worker.metrics import PrometheusStage
 from assay_stream.worker.worker import Worker
 from tests.support.deployment import free_port
@@ -174,7 +177,7 @@ async def test_a_stage_starts_only_with_its_state_where_its_input_is() -> None:
         ):
             states = [replace(one, **wrong) if one.spec.role is stage.state_role else one for one in sound]
             with pytest.raises(ConfigurationError, match=code):
-                check_topics(states, {*stage.input_roles, stage.state_role})
+                check_topics(states, {*stage.input_roles, stage.state_role}, settings)
     assert any(stage.state_role for stage in stages)
     deadline.cancel()
 
@@ -189,6 +192,53 @@ async def test_alerts_give_way_to_the_other_stages() -> None:
     tasks[0].__class__ = BusyTask
     assert [task._context.busy_elsewhere() for task in tasks] == [name == "alerts" for name in STAGES]
     deadline.cancel()
+
+
+def test_a_call_topic_that_grows_alone_does_not_end_the_process(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It stays alive and not ready, says which topics must grow and how, and goes on by itself when they have."""
+    port = free_port()
+    settings = Settings(bootstrap_servers=f"127.0.0.1:{free_port()}", web_port=port, call_partitions=8)
+    looks: list[dict[Role, int]] = []
+    steps = [{}, *[{Role.CALLS: 12}] * 3, *[{Role.CALLS: 12, Role.EVIDENCE: 12}] * 2]
+    pages: list[tuple[int, str]] = []
+    counted: list[int] = []
+
+    async def inspect(_admin: object, _settings: Settings, *, agents: str = "") -> list[TopicState]:
+        looks.append(steps[len(looks)])
+        if len(looks) == 4:
+            while not listens(port):
+                await asyncio.sleep(0.01)
+            async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client:
+                for path in ("/healthz", "/readyz"):
+                    async with client.get(path) as page:
+                        pages.append((page.status, await page.text()))
+        return [
+            TopicState(spec=spec, partitions=looks[-1].get(spec.role, spec.partitions), differing={})
+            for spec in topic_table(settings)
+        ]
+
+    def build(host: Host, counts: PartitionCounts) -> None:
+        counted.append(counts[Role.CALLS])
+        added = ConfigurationError("partitions_added", "more than before")
+        host.add("join", Part(added) if len(counted) == 1 else Part(ends=True))
+
+    monkeypatch.setattr(module, "_TOPICS_LOOK_S", 0.01)
+    monkeypatch.setattr(module, "inspect_topics", inspect)
+    monkeypatch.setattr("assay_stream.kafka.connection.start_admin", an_admin)
+    monkeypatch.setattr(module, "configure_logs", lambda _settings: None)
+    run_host(settings, {Role.CALLS, Role.EVIDENCE}, build, web_port=port)
+    assert counted == [8, 12]
+    assert [status for status, _ in pages] == [200, 503]
+    command = f"--alter --topic {topic_names(settings)[Role.EVIDENCE]} --partitions 12"
+    assert command in json.loads(pages[1][1])["waiting_for"]
+    assert command in "".join(capfd.readouterr())
+
+
+async def an_admin(_settings: Settings, *, waiting: object) -> AsyncMock:
+    """A client that is not asked anything."""
+    return AsyncMock()
 
 
 class BusyTask(StageTask):

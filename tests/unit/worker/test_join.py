@@ -305,3 +305,18 @@ async def test_a_call_waits_for_its_own_registry_only(cluster: MemoryCluster) ->
     records = [record_of(Role.CALLS, message)]
     assert worker.stage.admit(records, {TopicPartition(TOPICS[Role.SNAPSHOTS], 1): 10**6}) == 1
     assert worker.stage.admit(records, {TopicPartition(TOPICS[Role.SNAPSHOTS], 0): 10**6}) == 0
+
+
+async def test_a_record_behind_a_stranger_s_open_transaction_is_waited_for(cluster: MemoryCluster) -> None:
+    """It was acknowledged before the call was read, and a replay has it."""
+    topic, worker = TOPICS[Role.CONTROL], Worker(cluster)
+    stranger = cluster.producer("a proxy's own")
+    await stranger.start()
+    await stranger.begin_transaction()
+    batch = stranger.create_batch()
+    batch.append(timestamp=0, key=b"server-0", value=b"{}")
+    await stranger.send_batch(batch, topic, partition=1)
+    cluster.append(topic, 1, b"server-0", b"{}")
+    async with worker:
+        assert (await worker.view.input_ends())[TopicPartition(topic, 1)] == 2
+        await stranger.abort_transaction()

@@ -5,6 +5,7 @@ A body is one JSON text, or a stream of server-sent events (``observe.http.event
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Iterator
 from typing import Protocol
@@ -12,6 +13,7 @@ from typing import Protocol
 from assay_stream.observe.http.event_stream import EventStream
 
 _IDENTITY = "identity"
+_OPENS = re.compile(rb"[ \t\r\n]*[{\[]")
 READABLE_ENCODINGS = frozenset(("gzip", "x-gzip", "deflate", _IDENTITY))
 """Content encodings that are undone here."""
 
@@ -35,10 +37,12 @@ class JsonBody:
 
     Args:
         bytes_max: the longest text that is kept.
+        content_encoding: how it may be compressed, as it need not be.
     """
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, bytes_max: int, content_encoding: str | None = None) -> None:
         self._bytes_max = bytes_max
+        self._encoding = content_encoding
         # One buffer: a list of parts would take many times their size where a server sends them byte by byte.
         self._text = bytearray()
         self._size_bytes = 0
@@ -64,7 +68,10 @@ class JsonBody:
         if self.is_lost:
             yield None
         elif self._text:
-            yield bytes(self._text)
+            text = bytes(self._text)
+            # Nothing that is compressed begins as JSON does.
+            encoding = None if _OPENS.match(text) else self._encoding
+            yield plain_body(text, encoding, message_bytes_max=self._bytes_max)
 
 
 class Opaque:

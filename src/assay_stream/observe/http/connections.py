@@ -24,7 +24,7 @@ _Key = tuple[str | None, str | None, bytes]
 
 @dataclass(slots=True)
 class Connection:
-    """What belongs together: a session under one authorisation context, or whatever shares the context."""
+    """What belongs together: a session under one authorisation context, or whatever has one credential, or none."""
 
     key: _Key
     observer: WireObserver
@@ -68,7 +68,7 @@ class Connections:
 
     def of(self, context: Context, session_id: str | None, at: datetime) -> tuple[Connection, list[Observation]]:
         """Return the connection of a request, and what making room for it yields."""
-        # A session goes on when an opaque credential is refreshed.
+        # A session goes on when a credential is refreshed.
         key = (session_id, context.label, b"" if session_id is not None else context.client)
         for known in (self._confirmed, self._unconfirmed):
             if key in known:

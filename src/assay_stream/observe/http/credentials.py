@@ -1,9 +1,9 @@
 """Authorisation contexts: under whose rights a request was made, without keeping what proves them.
 
-A list may vary by authorisation, so lists are kept apart by it. A context is a keyed hash of the issuer, the subject
-and the scopes that an access token states (RFC 9068), so a refreshed token is no new context. The token is not
-verified: the server does that, and a request it refuses lists nothing. Nothing is known of opaque credentials; they
-share one published context, and a hash under a key that ends with the process keeps their connections apart.
+A list may vary by authorisation, so lists are kept apart by it. What is published is a keyed hash of the issuer, the
+subject and the scopes that an access token states (RFC 9068), the same for a refreshed token; nothing is known of
+opaque credentials, which share one published context. That is a claim: nobody here verifies a token, and anybody can
+write one. So clients are told apart by the whole credential, hashed under a key that ends with the process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Context:
 
     Args:
         label: what is published; ``None`` if the request has no credentials and nothing was configured.
-        client: tells clients of one label apart; never published.
+        client: tells credentials apart, whatever they claim; never published. Empty without one.
     """
 
     label: str | None
@@ -54,11 +54,11 @@ class Contexts:
         """Return the context of a request, by its ``Authorization`` header."""
         if authorization is None:
             return Context(self._default)
+        client = hmac.digest(self._process_key, authorization.encode("utf-8", "backslashreplace"), "sha256")
         scheme, _, credential = authorization.partition(" ")
         claims = _claims(credential.strip()) if scheme.lower() in ("bearer", "dpop") else None
         if claims is not None and (rights := _rights(claims)):
-            return Context("oauth:" + hmac.digest(self._key, rights, "sha256").hex()[:_HASH_CHARS])
-        client = hmac.digest(self._process_key, authorization.encode("utf-8", "backslashreplace"), "sha256")
+            return Context("oauth:" + hmac.digest(self._key, rights, "sha256").hex()[:_HASH_CHARS], client)
         return Context(self._default or OPAQUE, client)
 
 

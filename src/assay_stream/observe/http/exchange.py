@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from assay_stream.observe.gate import Gate
 
 _OK = range(200, 300)
+_CLOSING_CANCELS = "2026-07-28"
 
 Ending = Literal["complete", "client_left", "upstream_failed"]
 
@@ -26,23 +27,28 @@ class Exchange:
 
     Args:
         number: unique in the process, from 1.
+        version: of the protocol, as its header states it.
     """
 
     number: int
     method: str
     context: Context
     session_id: str | None
-    closing_cancels: bool
+    version: str | None
     connection: Connection
     request: Body
     response: Body = field(default_factory=Opaque)
     events: HeldEvents | None = None
     """A response that is held back event by event."""
     status: int | None = None
+    is_mislabelled: bool = False
+    """Whether the headers of the request say that its body is something else than JSON in UTF-8."""
+    is_unread: bool = False
+    """Whether there may be more in the request than was read of it."""
     asked: list[RequestKey] = field(default_factory=list)
     """Requests that this exchange has to answer."""
-    greeting: tuple[Line, bytes, datetime] | None = None
-    """An ``initialize`` that waits for the session it begins."""
+    waiting: tuple[bytes, datetime] | None = None
+    """A message that concerns other requests, until the server accepts it."""
 
     @property
     def is_successful(self) -> bool:
@@ -69,6 +75,9 @@ class Exchange:
     def let_go(self) -> int:
         """Drop what is kept of its bodies, and return how many bytes that was."""
         kept_bytes = self.request.kept_bytes + self.response.kept_bytes
+        if self.waiting is not None:
+            kept_bytes += len(self.waiting[0])
+            self.waiting = None
         self.request = self.response = Opaque()
         if self.events is not None:
             kept_bytes += self.events.kept_bytes
@@ -81,4 +90,5 @@ class Exchange:
             return f"http_{self.status}"
         if ending == "upstream_failed":
             return "upstream_failed"
-        return "cancelled" if ending == "client_left" and self.closing_cancels else "no_response"
+        closing_cancels = self.version is not None and self.version >= _CLOSING_CANCELS
+        return "cancelled" if ending == "client_left" and closing_cancels else "no_response"

@@ -22,10 +22,15 @@ _OF_ONE_HOP = frozenset(
     ("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer")
 ).union(("transfer-encoding", "upgrade"))
 _NOT_FORWARDED = frozenset(("host", "expect", "accept-encoding"))
-_CHARSET = re.compile(r"charset\s*=\s*[\"']?([^\"';\s]*)", re.IGNORECASE)
-_UTF_8 = frozenset(("utf-8", "utf8", "us-ascii", "ascii"))
-CHARSETS_WITH_ASCII = _UTF_8.union(("iso-8859-1", "latin1", "iso-8859-15", "windows-1252"))
+_CHARSET = re.compile(r"charset([^;]*)", re.IGNORECASE)
+_QUOTING = str.maketrans("", "", " \t\"'")
+UTF_8 = frozenset(("utf-8", "utf8", "us-ascii", "ascii"))
+CHARSETS_WITH_ASCII = UTF_8.union(("iso-8859-1", "latin1", "iso-8859-15", "windows-1252"))
 """Those in which the names of members read as in UTF-8; some servers state one without meaning it."""
+
+_STATED_ONCE = frozenset(("content-type", "content-encoding", "authorization", "mcp-protocol-version")).union(
+    ("mcp-session-id", "mcp-method", "mcp-name")
+)
 
 _NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"} | dict.fromkeys(
     ("tasks/get", "tasks/update", "tasks/cancel"), "taskId"
@@ -90,7 +95,7 @@ def is_origin_served(origin: str, host: str, served: Collection[str], *, is_loop
 
 
 def mismatch(fields: HeaderFields, message: Mapping[str, Any]) -> str | None:
-    """Return the header that says something else than the message, or comes twice; ``None`` if there is none.
+    """Return the header that says something else than the message; ``None`` if there is none.
 
     Args:
         message: a request or notification; a proxy or server that goes by the headers would take it for another.
@@ -99,17 +104,28 @@ def mismatch(fields: HeaderFields, message: Mapping[str, Any]) -> str | None:
     method = message.get("method")
     member = _NAMED_BY.get(method) if isinstance(method, str) else None
     subject = None if member is None else params.get(member)
-    for name, meant in (("Mcp-Method", method), ("Mcp-Name", subject)):
-        stated = values_of(fields, name)
-        if len(stated) > 1 or (stated and meant is not None and _decoded(stated[0].strip()) != meant):
+    for name, meant in (("Mcp-Method", "" if method is None else method), ("Mcp-Name", subject)):
+        stated = first(fields, name)
+        if stated is not None and meant is not None and _decoded(stated.strip()) != meant:
             return name
+    return None
+
+
+def repeated(fields: HeaderFields) -> str | None:
+    """Return a header that some servers read and that comes twice, or under a name that only some take for it."""
+    seen = set()
+    for name, _ in fields:
+        meant = name.lower().replace("_", "-")  # as CGI and WSGI have it
+        if meant in _STATED_ONCE and (meant in seen or "_" in name):
+            return name
+        seen.add(meant)
     return None
 
 
 def _decoded(value: str) -> str | None:
     """Return what a header's value says: one that is not plain ASCII comes as ``=?base64?...?=``."""
     if not (value.startswith("=?base64?") and value.endswith("?=")):
-        return value
+        return value if value.isascii() else None
     try:
         return base64.b64decode(value[9:-2], validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
@@ -128,19 +144,25 @@ def first(fields: Iterable[tuple[str, str]], name: str) -> str | None:
     return next(iter(values_of(fields, name)), None)
 
 
-def is_body_unclear(fields: HeaderFields, *, charsets: Collection[str] = _UTF_8) -> bool:
+def is_body_unclear(fields: HeaderFields, *, charsets: Collection[str] = UTF_8) -> bool:
     """Tell whether programs differ in how they read a body, by what its headers say of it.
 
     Args:
         charsets: those that are read as UTF-8 is, in lower case.
     """
     types, encodings = values_of(fields, "content-type"), values_of(fields, "content-encoding")
-    if any((found := _CHARSET.search(each)) is not None and found[1].lower() not in charsets for each in types):
+    stated = (found.translate(_QUOTING).lower() for each in types for found in _CHARSET.findall(each))
+    if any(not each.startswith("=") or each[1:] not in charsets for each in stated):
         return True
     if len(types) > 1 or len(encodings) > 1 or any("," in each or not each.isascii() for each in types + encodings):
         return True
     # Some clients look for the name anywhere in the field.
     return any("text/event-stream" in each.lower() and not is_event_stream(fields) for each in types)
+
+
+def is_request_unclear(fields: HeaderFields) -> bool:
+    """Tell whether servers may read a request's body as something else than one JSON text in UTF-8."""
+    return is_body_unclear(fields) or media_type(first(fields, "content-type")) not in ("", "application/json")
 
 
 def is_plain(fields: HeaderFields) -> bool:

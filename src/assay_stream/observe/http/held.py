@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from assay_stream.observe.http.event_stream import LINE_END, ODD_BREAK, EventStream
+from assay_stream.observe.http.event_stream import LINE_END, EventStream
+
+_RESUMING = re.compile(rb"id:[ !#-~]*|retry:[ 0-9]*")
+"""Fields that a client needs to resume a stream, without what could hold a member of an object."""
 
 
 class HeldEvent(NamedTuple):
@@ -20,8 +24,7 @@ class HeldEvent(NamedTuple):
 
     def saying(self, message: bytes) -> bytes:
         """Return an event with another message, and what the client needs to resume the stream."""
-        lines = (line for line in LINE_END.split(self.raw) if line.partition(b":")[0] in (b"id", b"retry"))
-        kept = [line for line in lines if not ODD_BREAK.search(line)]
+        kept = filter(_RESUMING.fullmatch, LINE_END.split(self.raw))
         return b"\n".join([*kept, b"data: " + message, b"", b""])
 
 

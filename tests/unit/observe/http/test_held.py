@@ -77,7 +77,7 @@ async def test_a_refused_tool_is_dropped_from_a_compressed_body() -> None:
         a_response(b'{"result" :{"capabilities":{"tools":{}}}}'),
         a_response(b"<tools>", kind="text/html", status="500 Internal Server Error"),
         a_response(b"<tools>", "WWW-Authenticate: Bearer", status="401 Unauthorized"),
-        a_response(b"x", "Content-Encoding: br", status="403 Forbidden"),
+        a_response(b"x", kind="text/html; charset=iso-8859-1", status="403 Forbidden"),
         a_response(b"data: x\n\n", kind=EVENTS, status="400 Bad Request"),
         a_response(b"", status="202 Accepted", kind="text/plain"),
     ],
@@ -96,6 +96,9 @@ async def test_everything_else_passes_byte_for_byte(response: bytes) -> None:
     [
         (a_response(a_list(EVIL), kind="text/html"), "answer_unreadable"),
         (a_response(a_list(EVIL), "Content-Encoding: br"), "answer_unreadable"),
+        (a_response(b"x", "Content-Encoding: br", status="403 Forbidden"), "answer_unreadable"),
+        (a_response(b"x", kind=f"{JSON}; charset=utf-7", status="404 Not Found"), "answer_unreadable"),
+        (a_response(a_list(EVIL), kind=f"{JSON}; charset=utf-8; charset=utf-7"), "answer_unreadable"),
         (a_response(a_list(EVIL).decode().encode("utf-7"), kind=f"{JSON}; charset=utf-7"), "answer_unreadable"),
         (a_response(gzip.compress(a_list(EVIL))[:-4], "Content-Encoding: gzip"), "answer_unreadable"),
         (a_response(gzip.compress(b"x"), "Content-Encoding: gzip", kind=EVENTS), "answer_unreadable"),
@@ -230,6 +233,62 @@ async def test_a_list_that_only_some_clients_find_in_a_stream_does_not_pass(stre
     """Some ignore the type of an event, end lines at line feeds only, or take the last event as whole."""
     status, _, _ = await listed(a_response(stream, kind=EVENTS))
     assert status == 200
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        b"id: ",
+        b"id:",
+        b"retry: ",
+        b"event: ",
+        b": ",
+        b"data\x00: ",
+        b"DATA: ",
+        b" data: ",
+        b"\xef\xbb\xbfdata: ",
+        b"x:",
+    ],
+)
+@pytest.mark.parametrize("rest", [b"data: {}\n", b"data: " + a_list(OTHER) + b"\n", b"id: 7\n", b""])
+async def test_a_list_in_another_field_of_an_event_does_not_pass(field: bytes, rest: bytes) -> None:
+    """Alone, or beside a message; the rest of the stream does."""
+    stream = field + a_list(EVIL) + b"\n" + rest + b"\ndata: 1\n\n"
+    for before in (b"", b": hi\n\n"):
+        _, _, body = await listed(a_response(before + stream, kind=EVENTS))
+        assert body.endswith(b"\n\ndata: 1\n\n")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b'data: {"jsonrpc":"2.0","id":1,"result":{"to\ndata: ols":[%s]}}', b"data: {\ndata: %s\ndata: }", b"data:[%s]"],
+)
+async def test_a_list_in_several_lines_of_an_event_does_not_pass(data: bytes) -> None:
+    """Some clients join them otherwise, or read each alone."""
+    await listed(a_response(data % a_list(EVIL) + b"\n\n", kind=EVENTS))
+
+
+async def test_an_id_that_is_none_does_not_stay_beside_another_message() -> None:
+    """What a client needs to resume does."""
+    stream = b'id: \xc2\x85a\nid: 5\nid: {IMPORTANT"}\nretry: 10\nretry: IMPORTANT\ndata: ' + a_list(EVIL) + b"\n\n"
+    _, _, body = await listed(a_response(stream, kind=EVENTS))
+    assert body.split(b"data: ")[0] == b"id: 5\nretry: 10\n"
+
+
+async def test_the_answer_of_a_call_that_comes_in_the_exchange_of_a_list_is_a_list() -> None:
+    """The Python SDK's client takes whatever comes there for the answer to its request."""
+    session = "Mcp-Session-Id: a"
+
+    async def serve(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        is_list = await body_of(head, reader) == LIST
+        said = b"data: " + a_list(EVIL, OTHER, number=7) + b"\n\n" if is_list else b": later\n\n"
+        writer.write(a_response(said, kind=EVENTS))
+
+    async with hiding(serve) as tap:
+        await exchange(tap.url, a_post(CALL, session))  # its answer may come on any later stream
+        _, _, body = await exchange(tap.url, a_post(LIST, session))
+    assert json.loads(body.removeprefix(b"data: ")) == json.loads(a_list(OTHER, number=7))
+    assert [each["tools"] for each in tap.data("list")] == [{"unreadable": "line missed"}]
 
 
 def test_an_event_that_was_let_go_is_kept_nowhere() -> None:

@@ -130,6 +130,18 @@ async def test_a_list_on_another_stream_than_that_of_its_request_leaves_tools_in
     assert denied(tap) == expected
 
 
+async def test_a_list_under_another_id_leaves_tools_in_doubt() -> None:
+    """The Python SDK's client takes it for the answer, as it comes in the exchange of the request."""
+    server = Server(listed=a_response(a_list(GOOD)))
+    async with enforced(server, pinned(GOOD)) as tap:
+        await exchange(tap.url, a_post(LIST))
+        server.listed = a_response(a_list(BAD).replace(b'"id": 1', b'"id": 2'))
+        await exchange(tap.url, a_post(LIST))
+        await exchange(tap.url, a_post(CALL))
+    assert server.reached == []
+    assert denied(tap) == ["definition_not_digestible"]
+
+
 @pytest.mark.parametrize("fields", [["Mcp-Method: ping"], ["Mcp-Name: other"], ["Mcp-Name: read", "mcp-name: read"]])
 async def test_headers_that_contradict_the_message_are_refused(fields: list[str]) -> None:
     """A server that goes by them would do something that was never ruled on."""
@@ -144,36 +156,33 @@ async def test_headers_that_contradict_the_message_are_refused(fields: list[str]
 
 
 @pytest.mark.parametrize(
-    ("request_", "status"),
+    "request_",
     [
-        (a_post(CALL[:-1] + b',"method":"ping"}'), 400),
-        (a_post(CALL[:-1] + b',"Method":"ping"}'), 400),
-        (a_post(CALL[:-1]), 400),
-        (a_post(b"[1]"), 400),
-        (a_post(CALL, "Content-Encoding: br"), 200),
-        (a_post(b"not gzip", "Content-Encoding: gzip"), 200),
-        (a_post(CALL, "Content-Encoding: identity", "Content-Encoding: gzip"), 200),
+        a_post(CALL[:-1] + b',"method":"ping"}'),
+        a_post(CALL[:-1] + b',"Method":"ping"}'),
+        a_post(CALL[:-1]),
+        a_post(b"[1]"),
+        a_post(CALL, "Content-Encoding: br"),
+        a_post(b"not gzip", "Content-Encoding: gzip"),
+        a_post(CALL, "Content-Encoding: identity", "Content-Encoding: gzip"),
     ],
 )
-async def test_a_request_of_unclear_meaning_reaches_no_server(request_: bytes, status: int) -> None:
+async def test_a_request_of_unclear_meaning_reaches_no_server(request_: bytes) -> None:
     """As over stdio; and so does one in an encoding that only the server may understand."""
     server = Server()
     async with enforced(server, VerdictTable()) as tap:
         got, _, body = await exchange(tap.url, request_)
-    assert got == status
+    assert got == 400
     assert "error" in json.loads(body)
     assert server.reached == []
 
 
-@pytest.mark.parametrize("fields", [["Content-Type: text/plain"], ["Content-Encoding: gzip"]])
-async def test_a_call_is_ruled_on_whatever_its_headers_say(fields: list[str]) -> None:
-    """Some servers read JSON from anything."""
+async def test_a_compressed_call_is_ruled_on() -> None:
+    """As if it came plain."""
     server = Server(listed=a_response(a_list(BAD)))
-    body = gzip.compress(CALL) if "gzip" in fields[0] else CALL
     async with enforced(server, pinned(GOOD)) as tap:
         await exchange(tap.url, a_post(LIST))
-        request = a_post(body, *fields).replace(b"Content-Type: application/json\r\n", b"", "plain" in fields[0])
-        await exchange(tap.url, request)
+        await exchange(tap.url, a_post(gzip.compress(CALL), "Content-Encoding: gzip"))
     assert server.reached == []
     assert denied(tap) == ["definition_mismatch"]
 

@@ -13,9 +13,11 @@ import pytest
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.limits.serving import HTTP_LIMITS
 from assay_stream.observe import Observation
+from assay_stream.observe.hiding import HidingGate
 from assay_stream.observe.http.credentials import Contexts
 from assay_stream.observe.http.exchange import Ending, Exchange
 from assay_stream.observe.http.traffic import Traffic
+from assay_stream.registry.rulings import VerdictTable
 from tests.support.mcp_dialogue import START, THE_VANTAGE
 from tests.unit.observe.http.test_credentials import a_token
 
@@ -255,7 +257,7 @@ def test_a_cancellation_comes_in_an_exchange_of_its_own() -> None:
     wire = Wire()
     wire.posts(call("x"), Mcp_Session_Id="s")
     notice = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "x"}}
-    wire.posts(notice, Mcp_Session_Id="s")
+    wire.answers(wire.posts(notice, Mcp_Session_Id="s"), status=202)
     assert errors(wire) == ["cancelled"]
 
 
@@ -527,3 +529,219 @@ def test_a_connection_that_is_forgotten_leaves_no_call_without_a_record() -> Non
     wire.answers(late, result(3, resultType="input_required", requestState="s"))
     wire.ends(broken, "upstream_failed")
     assert errors(wire)[1:] == ["input_required", "no_response"]
+
+
+CANCEL = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2}}
+MINE = {"Authorization": f"Bearer {a_token()}"}
+FORGED = {"Authorization": f"Bearer {a_token()}x"}
+"""The same claims under another signature."""
+
+
+@pytest.mark.parametrize("status", [202, 401, None])
+@pytest.mark.parametrize("fields", [{}, MODERN, {"MCP-Protocol-Version": "2025-11-25"}], ids=["", "2026", "2025"])
+def test_a_forged_token_cancels_nobodys_call(fields: dict[str, str], status: int | None) -> None:
+    """Who has only the claims of a token is somebody else, whatever the server thinks of it."""
+    wire = Wire()
+    wire.round(ask("tools/list"), {"tools": [TOOL]}, **MINE, **fields)
+    mine = wire.posts(call(2), **MINE, **fields)
+    forged = wire.posts(CANCEL, **FORGED, **fields)
+    if status is not None:
+        wire.answers(forged, status=status)
+    wire.ends(forged, "complete" if status else "client_left")
+    wire.answers(mine, result(2))
+    wire.ends(mine)
+    snapshot, record = wire.observed
+    assert (record["ok"], record["snapshot_id"]) == (True, snapshot["snapshot_id"])
+
+
+def test_a_token_with_somebodys_claims_learns_and_changes_nothing_of_theirs() -> None:
+    """Lists, tasks and calls that wait for input belong to the credential itself; the label is only what it claims."""
+    wire = Wire()
+    handle = {"resultType": "task", "taskId": "t", "status": "working"}
+    wire.round(ask("tools/list"), {"tools": [TOOL]}, **MINE, **MODERN)
+    wire.round(call(2), handle, **MINE, **MODERN)
+    wire.round(ask("tasks/get", 3, taskId="t"), {"taskId": "t", "status": "failed"}, **FORGED, **MODERN)
+    stream = wire.posts(ask("subscriptions/listen", 4), **FORGED, **MODERN)
+    wire.answers(stream, {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+    wire.round(call(5), {}, **FORGED, **MODERN)
+    wire.round(call(6), {}, **MINE, **MODERN)
+    snapshot, _, theirs, mine = wire.observed
+    assert ("snapshot_id" in theirs, mine["snapshot_id"]) == (False, snapshot["snapshot_id"])
+    wire.closes()
+    assert wire.observed[-1]["error"] == {"code": "task_unfinished"}
+    assert len({each["auth_context"] for each in wire.observed if "auth_context" in each}) == 1
+
+
+@pytest.mark.parametrize("status", [202, 200, 400, 401, 403, 404, 500, None])
+def test_a_cancellation_counts_once_the_server_accepted_it(status: int | None) -> None:
+    """Whoever presents somebody's session id with a token that the server refuses cancels nothing."""
+    wire = Wire()
+    mine = wire.posts(call(2), Mcp_Session_Id="s")
+    forged = wire.posts(CANCEL, Mcp_Session_Id="s", Authorization="Basic forged") if status != 202 else None
+    own = wire.posts(CANCEL, Mcp_Session_Id="s")
+    assert wire.observed == []
+    if status is not None:
+        wire.answers(own, status=status)
+    wire.ends(own, "complete" if status else "upstream_failed")
+    assert errors(wire) == (["cancelled"] if status in (200, 202) else [])
+    if forged is not None:
+        wire.ends(forged, "client_left")
+    wire.answers(mine, result(2))
+    assert len(wire.observed) == 1
+
+
+def test_without_a_session_a_cancellation_names_nobodys_request() -> None:
+    """Clients without credentials all count from 1: a server cannot know whose request is meant either."""
+    wire = Wire()
+    mine = wire.posts(call(2))
+    other = wire.posts(CANCEL)
+    wire.answers(other, status=202)
+    wire.ends(other)
+    wire.answers(mine, result(2))
+    assert [each["ok"] for each in wire.observed] == [True]
+
+
+def test_a_refused_request_leaves_no_version_list_or_session() -> None:
+    """Neither that of its header nor that of its message; and the session that a refusal names is none."""
+    wire = Wire()
+    hello = wire.posts(ask("initialize"), Mcp_Protocol_Version="2025-06-18")
+    wire.answers(hello, result(protocolVersion="2025-06-18", instructions="x"), Mcp_Session_Id="s")
+    wire.ends(hello)
+    wire.round(ask("tools/list", 2), {"tools": [TOOL]}, Mcp_Session_Id="s")
+    meta = {"io.modelcontextprotocol/protocolVersion": "forged"}
+    for message in (ask("tools/list", 3, _meta=meta), ask("prompts/list", 4), ask("initialize", 5)):
+        for session in ({"Mcp_Session_Id": "s"}, {}):
+            forged = wire.posts(message, Mcp_Protocol_Version="forged", **session)
+            wire.answers(forged, status=401, Mcp_Session_Id="s")
+            wire.ends(forged)
+    wire.round(ask("prompts/list", 6), {"prompts": [{"name": "p"}]}, Mcp_Session_Id="s")
+    wire.round(call(7), {}, Mcp_Session_Id="s")
+    first, second, called = wire.observed
+    assert [each["protocol_version"] for each in (first, second)] == ["2025-06-18"] * 2
+    assert "prompts" in second
+    assert called["snapshot_id"] == second["snapshot_id"]
+
+
+def test_a_refused_list_request_keeps_nothing_else_unpublished() -> None:
+    """While a list is awaited, what goes with it waits; a refusal ends that."""
+    wire = Wire()
+    wire.round(ask("tools/list"), {"tools": [TOOL]}, Mcp_Session_Id="s")
+    forged = wire.posts(ask("tools/list", 9), Mcp_Session_Id="s")
+    wire.round(ask("prompts/list", 2), {"prompts": [{"name": "p"}]}, Mcp_Session_Id="s")
+    assert len(wire.observed) == 1
+    wire.answers(forged, status=401)
+    wire.ends(forged)
+    assert [len(each.get("prompts", ())) for each in wire.observed] == [0, 1]
+
+
+@pytest.mark.parametrize("broken", [False, True])
+@pytest.mark.parametrize("method", ["ping", "tools/list", "tools/call"])
+def test_a_refusal_says_something_of_its_own_requests_only(method: str, broken: bool) -> None:
+    """A server echoes the id that it was sent: that of somebody's call, in progress or on a stream that broke."""
+    wire = Wire()
+    mine = wire.posts(call(2), Mcp_Session_Id="s")
+    if broken:
+        wire.answers(mine)
+        wire.ends(mine, "upstream_failed")
+    forged = wire.posts(ask(method, 2, name="other"), Mcp_Session_Id="s")
+    changed = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+    refusal = {"jsonrpc": "2.0", "id": 2, "error": {"code": -32001, "message": "no"}}
+    wire.answers(forged, refusal, {**refusal, "id": "2"}, changed, status=401)
+    wire.ends(forged)
+    assert errors(wire) == (["jsonrpc_-32001"] if method == "tools/call" else [])
+    stream = wire.posts(None, method="GET", Mcp_Session_Id="s") if broken else mine
+    wire.answers(stream, result(2))
+    assert [each["ok"] for each in wire.observed if each["tool_name"] == "echo"] == [True]
+
+
+def test_answers_to_a_server_count_once_it_took_them() -> None:
+    """Somebody else's, which it refuses, answer nothing."""
+    wire = Wire()
+    mine = wire.posts(call(1), Mcp_Session_Id="s")
+    wire.answers(mine, ask("elicitation/create", 1, mode="form"))
+    for status, action in ((401, "decline"), (202, "accept")):
+        answer = wire.posts(result(1, action=action), Mcp_Session_Id="s")
+        wire.answers(answer, status=status)
+        wire.ends(answer)
+    wire.answers(mine, result(1))
+    [record] = wire.observed
+    assert (record["inputs"].get("accepted"), record["inputs"].get("declined")) == (1, None)
+
+
+def test_a_refused_retry_is_no_round_of_the_call_that_waits() -> None:
+    """An expired token, or a forged one: the call goes on with the retry that the server takes."""
+    wire = Wire()
+    retry: dict[str, Any] = {"name": "echo", "arguments": {}, "requestState": "s"}
+    asked = {"resultType": "input_required", "requestState": "s", "inputRequests": {"a": {"method": "roots/list"}}}
+    wire.round(call(2), asked, Mcp_Session_Id="a")
+    for number in (3, 4):
+        declined = {"a": {"action": "decline"}}
+        refused = wire.posts(ask("tools/call", number, **retry, inputResponses=declined), Mcp_Session_Id="a")
+        wire.answers(refused, status=401)
+        wire.ends(refused)
+    wire.round(ask("tools/call", 5, **retry, inputResponses={"a": {"action": "accept"}}), {}, Mcp_Session_Id="a")
+    [record] = wire.observed
+    assert (record["ok"], record["rounds"], "unmatched_retry" in record) == (True, 2, False)
+    assert (record["inputs"].get("accepted"), record["inputs"].get("declined")) == (1, None)
+
+
+def test_what_waits_to_be_accepted_fills_no_memory() -> None:
+    """Requests that nobody answers share the bound of unfinished messages; what does not fit is counted as missed."""
+    wire = Wire(kept_bytes_max=3_000)
+    waiting = [wire.posts({**CANCEL, "filler": "x" * 1_000}, Mcp_Session_Id="s") for _ in range(5)]
+    assert wire.traffic.stats.missed_lines == 3
+    for exchange in waiting:
+        wire.ends(exchange, "client_left")
+    accepted = wire.posts({**CANCEL, "filler": "x" * 2_500}, Mcp_Session_Id="s")
+    wire.answers(accepted, status=202)
+    wire.ends(accepted)
+    assert (wire.traffic.stats.missed_lines, wire.traffic._kept_bytes) == (3, 0)
+
+
+@pytest.mark.parametrize("method", ["tools/call", "tasks/result"])
+def test_a_body_that_follows_its_refusal_changes_nothing_either(method: str) -> None:
+    """Servers refuse a token before they read what comes with it, and a client can let that wait."""
+    wire = Wire()
+    waits = {"resultType": "input_required", "requestState": "s"}
+    task = {"resultType": "task", "taskId": "t", "status": "working"}
+    wire.round(call(1), waits if method == "tools/call" else task, Mcp_Session_Id="a")
+    head = [*JSON.items(), ("Mcp-Session-Id", "a")]
+    forged, _ = wire.traffic.open(99, "POST", head, wire.now)
+    wire.answers(forged, status=401)
+    message = ask(method, 2, name="echo", arguments={}, requestState="s", taskId="t")
+    wire._note(wire.traffic.from_client(forged, json.dumps(message).encode(), wire.now))
+    wire._note(wire.traffic.from_client(forged, None, wire.now))
+    wire._note(wire.traffic.from_client(forged, json.dumps([message, CANCEL]).encode(), wire.now))
+    refusal = {"jsonrpc": "2.0", "id": 2, "error": {"code": -32001, "message": "no"}}
+    wire.passes(forged, b"data: " + json.dumps(refusal).encode() + b"\n\n")
+    wire.ends(forged)
+    assert wire.observed == []
+    wire.closes()
+    assert errors(wire) == ["input_required" if method == "tools/call" else "task_unfinished"]
+
+
+@pytest.mark.parametrize("number", [9, 2, "\u2028\u2028", "tools"])
+def test_a_refusal_that_echoes_what_it_was_sent_leaves_nobodys_list_in_doubt(number: Any) -> None:
+    """Under a gate, a message that programs read in different ways would have every pinned tool count as unreadable."""
+    wire = Wire()
+    rule = VerdictTable().rule
+    wire.traffic = Traffic(
+        THE_VANTAGE,
+        Contexts(b"key", b"process"),
+        new_id=lambda: "id",
+        gate=lambda vantage, observer: HidingGate(vantage, observer, rule, over_http=True),
+        hides=True,
+    )
+    mine = wire.posts(ask("tools/list", 2), Mcp_Session_Id="s")
+    forged = wire.posts(ask("tools/list", number), Mcp_Session_Id="s")
+    head = [*SSE.items()]
+    for exchange, status, answer in ((forged, 401, {"error": {"code": 1}}), (mine, 200, {"result": {"tools": []}})):
+        wire._note(wire.traffic.answered(exchange, status, head, wire.now))
+        own = number if exchange is forged else 2
+        event = json.dumps({"jsonrpc": "2.0", "id": own, **answer}, ensure_ascii=False).encode()
+        for shown in wire.traffic.shown(exchange, b"data: " + event + b"\n\n", wire.now):
+            wire._note(shown.observations)
+        if exchange is forged:
+            assert not mine.connection.observer.offered.in_doubt
+            assert mine.connection.observer.awaits_list_in(mine.number)
+    assert len(wire.observed) == 1

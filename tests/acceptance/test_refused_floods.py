@@ -1,0 +1,142 @@
+"""Input that is made to be refused: a few bytes that become gigabytes of refusals, or hours of work."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from assay_stream.cli.app import app
+from assay_stream.files.archive import read_files
+from assay_stream.files.record_line import record_line
+from assay_stream.limits import files as limits
+from assay_stream.replay import results
+from tests.support.counting import counted_calls
+from tests.support.events import TOOL, Story
+
+LINES = 318_000
+"""In 653 bytes of gzip."""
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def packed(path: Path, *parts: bytes) -> Path:
+    path.write_bytes(gzip.compress(b"".join(parts), mtime=0))
+    return path
+
+
+def observed() -> bytes:
+    """A list and two calls, as record lines."""
+    return b"".join(record_line(record) + b"\n" for record in Story().lists(TOOL).calls().calls().records)
+
+
+def rejected_in(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "rejected.ndjson").read_bytes().splitlines()]
+
+
+def test_two_byte_lines_do_not_become_megabytes_of_refusals(tmp_path: Path) -> None:
+    """The first are refused one by one; the last says how many there are besides and from which line on."""
+    bomb = packed(tmp_path / "bomb.ndjson.gz", b"x\n" * LINES)
+    assert bomb.stat().st_size < 1_000
+    sound = packed(tmp_path / "sound.ndjson.gz", observed())
+    done = run("replay", "--input", bomb, "--input", sound, "--output", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    rejected = rejected_in(tmp_path / "out")
+    assert (tmp_path / "out" / "rejected.ndjson").stat().st_size < 2 * 1_024 * 1_024
+    assert [line["error"]["offset"] for line in rejected] == [str(n) for n in range(limits.REFUSED_RECORDS_MAX + 1)]
+    assert rejected[-1]["headers"] == [["assay-left-out", str(LINES - limits.REFUSED_RECORDS_MAX)]]
+    assert rejected[-1]["error"]["code"] == "refused_too_often"
+    assert "308,000 refused records left out" in done.stderr
+    assert len((tmp_path / "out" / "evidence.ndjson").read_bytes().splitlines()) == 2
+
+
+def test_two_byte_lines_cost_their_reader_a_look_each(tmp_path: Path) -> None:
+    """Behind the first ten thousand: the calls for 20,000 lines more are a few for each."""
+
+    def calls(lines: int) -> int:
+        bomb = packed(tmp_path / "bomb.ndjson.gz", b"x\n" * lines)
+        return counted_calls(lambda: run("replay", "--force", "--input", bomb, "--output", tmp_path / "out"))
+
+    assert (calls(31_000) - calls(11_000)) / 20_000 < 8
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_longer_refused_lines_are_bounded_too(tmp_path: Path, processes: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever refuses them: the last rejected record of each file says how many are left out, and from where on."""
+    monkeypatch.setattr(results, "REFUSED_RECORDS_MAX", 100)
+    control = b'{"specversion":"1.0","type":"assay.control.bomb"}\n'
+    bomb = packed(tmp_path / "bomb.ndjson.gz", observed(), control * 3_000)
+    call = b'{"specversion":"1.0","type":"mcp.tools.call.observed"}\n'
+    packed(tmp_path / "calls.ndjson.gz", call * 200)
+    options = ("--input", bomb, "--input", tmp_path / "calls.ndjson.gz", "--processes", processes)
+    done = run("replay", *options, "--output", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    written = rejected_in(tmp_path / "out")
+    assert len(written) == 2 * (100 + 1)
+    told = {line["error"]["topic"]: (line["error"]["offset"], line["headers"]) for line in written[-2:]}
+    assert told == {
+        "bomb.ndjson.gz": ("103", [["assay-left-out", "2900"]]),
+        "calls.ndjson.gz": ("100", [["assay-left-out", "100"]]),
+    }
+    assert {line["error"]["code"] for line in written[-2:]} == {"refused_too_often"}
+    assert json.loads(done.stdout)["what"]["rejected:unknown_type"] == 3_000
+    assert len((tmp_path / "out" / "evidence.ndjson").read_bytes().splitlines()) == 2
+
+
+def test_few_large_refused_lines_are_bounded_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In bytes, of each log."""
+    monkeypatch.setattr(results, "REFUSED_BYTES_MAX", 1_024 * 1_024)
+    bombs = [packed(tmp_path / f"{name}.gz", (b"x" * 100_000 + b"\n") * 40) for name in ("a", "b")]
+    run("replay", *(part for bomb in bombs for part in ("--input", bomb)), "--output", tmp_path / "out")
+    assert 0 < (tmp_path / "out" / "rejected.ndjson").stat().st_size < 2 * 1_100_000
+    left_out = [line["headers"] for line in rejected_in(tmp_path / "out") if line["headers"]]
+    assert left_out == [[["assay-left-out", "30"]]] * 2
+
+
+def test_short_and_long_refused_lines_are_counted_together(tmp_path: Path) -> None:
+    """Where both are beyond their bounds, the record that says so counts each line once."""
+    lines = [b"x" * 40 + b"\n", b"x\n"] * 15_000
+    done = run("replay", "--input", packed(tmp_path / "bomb.gz", *lines), "--output", tmp_path / "out")
+    assert done.exit_code == 1
+    last = rejected_in(tmp_path / "out")[-1]
+    assert (last["error"]["offset"], last["headers"]) == ("10000", [["assay-left-out", "20000"]])
+
+
+def test_a_record_that_says_it_stands_for_others_ends_no_replay(tmp_path: Path) -> None:
+    """Its header is anybody's: what is no count counts as one, and a sound record is evidence all the same."""
+    story = Story().lists(TOOL).calls()
+    call = story.records[-1]
+    for count in (b"", b"x", b"9" * 5_000):
+        forged = call._replace(headers=(("assay-left-out", count),), value=b"{")
+        path = tmp_path / "in.ndjson"
+        path.write_bytes(b"".join(record_line(record) + b"\n" for record in (*story.records[:-1], forged)))
+        done = run("replay", "--force", "--input", path, "--output", tmp_path / "out")
+        assert done.exit_code == 0, done.output
+        assert rejected_in(tmp_path / "out")[-1]["headers"] == [["assay-left-out", "1"]]
+
+
+def test_a_flood_of_short_lines_leaves_no_list_out(tmp_path: Path) -> None:
+    """The shortest line that counts as a list ends the lists before it: it stays a record of its own."""
+    shortest = b'{"type":"mcp.tools.list.observed"}'
+    path = tmp_path / "in.ndjson"
+    path.write_bytes(b"{}\n" * (limits.REFUSED_RECORDS_MAX + 10) + shortest + b"\n")
+    records = list(read_files([path]))
+    assert [record.value for record in records if record.role == "snapshots"] == [shortest]
+    assert len(records) == limits.REFUSED_RECORDS_MAX + 2
+
+
+def test_publishing_a_flood_names_the_first_refused_lines_and_counts_the_rest(tmp_path: Path) -> None:
+    """So that what is refused needs no memory for each line."""
+    bomb = packed(tmp_path / "bomb.ndjson.gz", b"x\n" * 20_000)
+    done = run("publish", "--from", "observations", "--dry-run", "--output", tmp_path / "out.ndjson", bomb)
+    assert done.exit_code == 2
+    lines = done.stderr.splitlines()
+    assert lines[0] == "published 0, refused 20000"
+    assert len(lines) == limits.REFUSED_RECORDS_MAX + 2
+    assert "10,000 more lines" in lines[-1]

@@ -1,0 +1,103 @@
+"""Made-up servers: a registry and a join remember a bounded number of them, and the fleet's own first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from assay_stream import engine
+from assay_stream.engine import EngineState
+from assay_stream.limits.core import Limits
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import Origin, Output, Record, Role
+from tests.support.events import TEN_O_CLOCK_MS, Outcome, a_call, a_snapshot, record_of
+from tests.support.fleet import START, _event
+
+SERVERS_MAX = 128
+TOOL = {"name": "read_file", "description": "Reads a file.", "inputSchema": {"type": "object"}}
+
+
+class Fleet:
+    """A worker's stages, whose facts and findings are fed back."""
+
+    def __init__(self) -> None:
+        self.state = EngineState(producer=Producer(version="1"), limits=Limits(servers_max=SERVERS_MAX))
+        self.lists = 0
+        self.facts: dict[bytes, bytes] = {}
+        self.labels: list[str] = []
+
+    def apply(self, record: Record) -> list[Output]:
+        outputs = engine.process(self.state, record)
+        for output in outputs:
+            self.labels.append(output.label)
+            if output.role is Role.BINDINGS:
+                if output.value is None:
+                    self.facts.pop(output.key or b"", None)
+                else:
+                    self.facts[output.key or b""] = output.value
+            if output.role in (Role.BINDINGS, Role.FINDINGS):
+                place = Origin(output.role.value, 0, len(self.labels))
+                self.apply(Record(output.role, place, output.key, output.value, timestamp_ms=output.timestamp_ms))
+        return outputs
+
+    def lists_tools(self, server_id: str, *tools: dict[str, Any], value: bytes | None = None) -> None:
+        value = value or a_snapshot(*tools, server_id=server_id, number=self.lists, snapshot_id=f"list-{self.lists}")
+        key, offset = server_id.encode(), self.lists
+        self.apply(record_of(Role.SNAPSHOTS, value, key=key, offset=offset, timestamp_ms=TEN_O_CLOCK_MS))
+        self.lists += 1
+
+    def floods(self, servers: int, **fields: Any) -> None:
+        first = self.lists
+        for number in range(first, first + servers):
+            self.lists_tools(f"made-up-{number}", TOOL | {"name": f"tool_{number}"}, **fields)
+
+    def calls(self, server_id: str, tool_name: str = "read_file") -> dict[str, Any]:
+        value = a_call(server_id=server_id, tool_name=tool_name, second=10)
+        call = record_of(Role.CALLS, value, offset=0, timestamp_ms=TEN_O_CLOCK_MS)
+        return Outcome(engine.process(self.state, call)).evidence[0]
+
+
+@pytest.mark.parametrize("fields", [{}, {"value": b"{"}], ids=["lists", "refused records"])
+def test_made_up_servers_take_a_bounded_amount_of_memory(fields: dict[str, Any]) -> None:
+    """Neither stage remembers more than the bound, and the topic holds no fact of what is evicted."""
+    fleet = Fleet()
+    fleet.floods(4 * SERVERS_MAX, **fields)
+    assert len(fleet.state.registry.bindings) <= SERVERS_MAX
+    assert len(fleet.state.join.view.servers) <= SERVERS_MAX
+    assert len({key.split(b'"')[3] for key in fleet.facts}) <= SERVERS_MAX
+    assert fleet.labels.count("fact:evicted") >= 3 * SERVERS_MAX
+
+
+def test_claims_of_made_up_servers_are_forgotten() -> None:
+    """The alert stage remembers names that somebody claims, and no others."""
+    fleet = Fleet()
+    fleet.floods(4 * SERVERS_MAX)
+    assert sum(key.startswith("names/") for key in fleet.state.alerts.states) <= SERVERS_MAX
+
+
+def test_the_fleet_is_served_first() -> None:
+    """Servers that were listed again stay bound through a flood; one that goes is unbound, and comes back as new."""
+    fleet = Fleet()
+    for _ in range(2):
+        for name in ("ours-1", "ours-2"):
+            fleet.lists_tools(name, TOOL)
+    fleet.lists_tools("seen-once", TOOL)
+    assert fleet.calls("seen-once")["binding"]["scope"] == "observer"
+    fleet.floods(2 * SERVERS_MAX)
+    assert [fleet.calls(name)["binding"]["scope"] for name in ("ours-1", "ours-2")] == ["observer"] * 2
+    assert fleet.calls("seen-once")["unbound_reason"] == "definition_not_observed"
+    fleet.lists_tools("seen-once", TOOL)
+    assert fleet.calls("seen-once")["binding"]["scope"] == "observer"
+
+
+def test_a_server_that_was_decided_about_stays() -> None:
+    """A flood lifts no pin's block."""
+    fleet = Fleet()
+    fleet.lists_tools("pinned", TOOL)
+    data = {"server_id": "pinned", "tool_name": "read_file", "scheme": "assay.v1", "author": "ann", "reason": "review"}
+    value = _event("assay.control.pin.set", "pin-1", START, data | {"value": "sha256:" + "0" * 64})
+    fleet.apply(record_of(Role.CONTROL, value, key=b"pinned", offset=0, timestamp_ms=TEN_O_CLOCK_MS))
+    fleet.floods(2 * SERVERS_MAX)
+    assert fleet.calls("pinned")["binding"]["scope"] == "observer"
+    assert fleet.calls("pinned")["pin"]["status"] == "mismatch"
