@@ -112,7 +112,7 @@ class Offers:
         fingerprints: dict[str, Fingerprint] = {}
         definitions: dict[str, dict[str, Any]] = {}
         for index, tool in enumerate(data.tools):
-            self._check_tool(tool, index)
+            _check_tool(tool, index, self._limits)
             print_ = self._fingerprint_of(tool, scope, index)
             fingerprints[print_.full] = print_
             definitions[print_.full] = tool
@@ -143,31 +143,12 @@ class Offers:
             self._by_list.put(content, offer, sum(map(_weight, fingerprints.values())))
         return offer
 
-    def _check_tool(self, tool: dict[str, Any], index: int) -> None:
-        path = f"$.data.tools[{index}]"
-        name = tool.get("name")
-        if isinstance(name, str) and len(name) > self._limits.identifier_chars_max:
-            raise InputError("too_long", "the tool's name is longer than the limit", path=f"{path}.name")
-        if len(tool) > self._limits.tool_fields_max:
-            raise InputError(
-                "too_many_fields", f"a tool may have {self._limits.tool_fields_max} fields at most", path=path
-            )
-        if any(len(field) > self._limits.field_name_chars_max for field in tool):
-            raise InputError(
-                "too_long", f"a field's name may have {self._limits.field_name_chars_max} characters", path=path
-            )
-
     def _fingerprint_of(self, tool: dict[str, Any], scope: str | None, index: int) -> Fingerprint:
         content = content_key(tool, scope)
         found = self._by_tool.get(content) if content else None
         if found is None:
             found = fingerprint(tool, server_id=scope)
-            if found.size_bytes > self._limits.definition_bytes_max:
-                raise InputError(
-                    "too_large",
-                    f"a definition may have {self._limits.definition_bytes_max} bytes in canonical form",
-                    path=f"$.data.tools[{index}]",
-                )
+            _check_size(found.size_bytes, index, self._limits)
             if content:
                 self._by_tool.put(content, found)
         return found
@@ -232,6 +213,37 @@ class Offers:
             return name
         digest = str(sha256_of(name.encode()))
         return f"{name[: self._limits.identifier_chars_max - len(digest) - 1]}~{digest}"
+
+
+def check_offer(data: SnapshotData, limits: Limits) -> Iterator[int]:
+    """Check decoded content for a hundredth of what ``Offers`` costs; yield the canonical bytes of each part checked.
+
+    Raises:
+        InputError: as ``Offers.of`` and ``Offers.items_of``.
+    """
+    for index, tool in enumerate(data.tools):
+        _check_tool(tool, index, limits)
+        yield _check_size(len(canonicalize(tool)), index, limits)
+    for item in (*(data.prompts or ()), *(data.resource_templates or ())):
+        yield len(canonicalize(item))
+
+
+def _check_tool(tool: dict[str, Any], index: int, limits: Limits) -> None:
+    path = f"$.data.tools[{index}]"
+    name = tool.get("name")
+    if isinstance(name, str) and len(name) > limits.identifier_chars_max:
+        raise InputError("too_long", "the tool's name is longer than the limit", path=f"{path}.name")
+    if len(tool) > limits.tool_fields_max:
+        raise InputError("too_many_fields", f"a tool may have {limits.tool_fields_max} fields at most", path=path)
+    if any(len(field) > limits.field_name_chars_max for field in tool):
+        raise InputError("too_long", f"a field's name may have {limits.field_name_chars_max} characters", path=path)
+
+
+def _check_size(size_bytes: int, index: int, limits: Limits) -> int:
+    if size_bytes > limits.definition_bytes_max:
+        message = f"a definition may have {limits.definition_bytes_max} bytes in canonical form"
+        raise InputError("too_large", message, path=f"$.data.tools[{index}]")
+    return size_bytes
 
 
 def _weight(print_: Fingerprint) -> int:
