@@ -24,6 +24,7 @@ _ACTS = {
     "reopen": "reopened it",
 }
 _SHORT_CHARS = 60
+CUT_SHORT_TEXT = "The definition is too costly to search again: texts of indicators may be missing."
 _ENDS = {"gone": ("⟦-", "-⟧"), "come": ("⟦+", "+⟧")}
 
 
@@ -103,6 +104,8 @@ def _signs(story: AlertStory) -> Iterator[PageLine]:
 
 
 def _definitions(story: AlertStory) -> Iterator[PageLine]:
+    if story.is_cut_short:
+        yield _line(CUT_SHORT_TEXT, "warn")
     if story.diff is None:
         if story.view.fact("mcp_digest_after") or story.view.fact("mcp_digest_before"):
             yield _title("Definition")

@@ -11,13 +11,14 @@ from assay_stream.alerts.context import Calls, Sightings
 from assay_stream.alerts.formats.view import AlertView
 from assay_stream.alerts.index import AlertRow, Life, row_of
 from assay_stream.alerts.rules import default_level
-from assay_stream.detect import LEVELS, RULES, Indicator, detect_indicators
+from assay_stream.detect import CUT_SHORT, LEVELS, RULES, Indicator, detect_indicators
 from assay_stream.drift import CODES, Change, compare_definitions
 from assay_stream.drift.definition_diff import DefinitionDiff, definition_diff
 from assay_stream.drift.severity import DEFAULT_PROFILE, Level, assess
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.fields import ChangeDirection
 from assay_stream.model.kinds import KINDS, Kind, KindInfo
-from assay_stream.work import UNLIMITED, Work
+from assay_stream.work import Work, WorkExhaustedError
 
 _EXAMINED = frozenset(
     (
@@ -108,6 +109,7 @@ class AlertStory:
         against_pin: whether the older one is what an operator pinned.
         sightings: what the finding topic says, ``None`` where it was not read.
         calls: which calls used the tool, ``None`` where that was not looked for.
+        is_cut_short: whether the budget ended the search for the texts of indicators.
         see_also: uids of other alerts about the same definition, as a list shows them.
     """
 
@@ -124,6 +126,7 @@ class AlertStory:
     against_pin: bool
     sightings: Sightings | None
     calls: Calls | None
+    is_cut_short: bool = False
     see_also: tuple[str, ...] = ()
 
     @property
@@ -156,6 +159,7 @@ def story_of(
     calls: Calls | None = None,
     see_also: Iterable[str] = (),
     full: bool = False,
+    work: Work | None = None,
 ) -> AlertStory:
     """Return all that is known about an alert.
 
@@ -167,14 +171,18 @@ def story_of(
         calls: which calls used the tool, if that was looked for.
         see_also: uids of other alerts about the same definition.
         full: keep every difference, however many.
+        work: a budget shared with other alerts; by default two searches and a comparison, as the registry grants them.
     """
+    work = Work(3 * DEFAULT_LIMITS.definition_work_units_max) if work is None else work
     view, known = life.last, definitions or {}
     named_before = view.fact("mcp_digest_before")
     before = known.get(named_before or pinned or "")
     after = known.get(view.fact("mcp_digest_after"))
     kind = view.kind if view.kind in list(Kind) else None
     changes = tuple(_changes(view, sightings, before, after))
-    signs = tuple(_signs(view, sightings, before, after))
+    new, old = _searched(view, before, after, work)
+    signs = tuple(_signs(view, sightings, new, old))
+    diff = None if before is None and after is None else definition_diff(before, after, full=full, work=work)
     return AlertStory(
         row=row_of(view),
         life=life,
@@ -183,12 +191,13 @@ def story_of(
         changes=changes,
         signs=signs,
         severity_reasons=tuple(_severity_reasons(view, changes, signs)),
-        diff=None if before is None and after is None else definition_diff(before, after, full=full),
+        diff=diff,
         has_before=before is not None,
         has_after=after is not None,
         against_pin=before is not None and not named_before,
         sightings=sightings,
         calls=calls,
+        is_cut_short=CUT_SHORT in (*new, *old),
         see_also=tuple(see_also),
     )
 
@@ -235,15 +244,25 @@ def _told_change(code: str, path: str, direction: str) -> ToldChange:
     return ToldChange(code=code, title=title, path=path, direction=direction)
 
 
+def _searched(
+    view: AlertView, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None, work: Work
+) -> tuple[list[Indicator], list[Indicator]]:
+    """Return the indicators of the new text, and of all text where some of it may be older."""
+    # Without the older definition all of its text would count as new.
+    is_lacking = before is None and view.fact("mcp_digest_before")
+    if after is None or is_lacking or not view.fact("mcp_indicators"):
+        return [], []
+    try:
+        new = detect_indicators(before, after, work=work)
+        return new, [] if before is None else detect_indicators(None, after, work=work)
+    except WorkExhaustedError:
+        return [CUT_SHORT], []
+
+
 def _signs(
-    view: AlertView, sightings: Sightings | None, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
+    view: AlertView, sightings: Sightings | None, found: list[Indicator], whole: list[Indicator]
 ) -> Iterator[ShownIndicator]:
     rules = list(filter(None, view.fact("mcp_indicators").split(",")))
-    named = view.fact("mcp_digest_before")
-    # Without the older definition all of its text would count as new.
-    can_search = after is not None and (before is not None or not named) and bool(rules)
-    found = detect_indicators(before, after or {}, work=Work(UNLIMITED)) if can_search else []
-    whole = detect_indicators(None, after or {}, work=Work(UNLIMITED)) if can_search and before is not None else []
     last = sightings.last if sightings is not None else None
     if last is not None:
         carried = [row for row in last.carried_over if row[0] in rules]
