@@ -55,14 +55,7 @@ _DETAILS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToldChange:
-    """One change, as it is shown.
-
-    Args:
-        code: what changed.
-        title: the same in words.
-        path: where, ``""`` where that is not known.
-        direction: which way it goes.
-    """
+    """One change, as it is shown; its path is empty where that is not known."""
 
     code: str
     title: str
@@ -75,10 +68,9 @@ class ShownIndicator:
     """One indicator, as it is shown.
 
     Args:
-        rule: id of the rule.
         level: the level that it raises to, ``None`` where this version does not know the rule.
         reason: why an attacker does it.
-        path: where, ``""`` where that is not known.
+        path: ``""`` where that is not known.
         excerpt: the server's text, escaped and redacted, ``""`` where it is not known.
         is_carried_over: whether the older definition may have shown it as well.
     """
@@ -96,17 +88,11 @@ class AlertStory:
     """All that is known about one alert.
 
     Args:
-        row: its current state.
-        life: its records.
         info: what its kind means, ``None`` for a kind that this version does not know.
         details: what else the record says: a label, and text that may be a server's.
-        changes: what changed, by meaning.
-        signs: indicators in its text.
-        severity_reasons: why it has its severity, one sentence each.
+        severity_reasons: one sentence each.
         diff: old and new definition, ``None`` where neither could be read.
-        has_before: whether the older definition could be read.
-        has_after: whether the newer one could.
-        against_pin: whether the older one is what an operator pinned.
+        against_pin: whether the older definition is what an operator pinned.
         sightings: what the finding topic says, ``None`` where it was not read.
         calls: which calls used the tool, ``None`` where that was not looked for.
         is_cut_short: whether the budget ended the search for the texts of indicators.
@@ -136,11 +122,9 @@ class AlertStory:
 
     @property
     def view(self) -> AlertView:
-        """Its latest record."""
         return self.life.last
 
     def commands(self) -> list[str]:
-        """Return the commands by which an operator goes on, ready for a shell."""
         uid, server = self.row.uid, shlex.quote(self.row.server_id)
         listed: list[str] = []
         if subject_of(self.view) is not None:
@@ -215,7 +199,6 @@ def _details(view: AlertView) -> Iterator[tuple[str, str]]:
 
 
 def subject_of(view: AlertView) -> tuple[str, str] | None:
-    """Return the tool and the full digest that an approval or a rejection of an alert decides on, if there is one."""
     tool_name, full = view.fact("mcp_renamed_to") or view.fact("mcp_tool_name"), view.fact("mcp_digest_after")
     return (tool_name, full) if tool_name and full and view.kind != Kind.DEFINITION_AMBIGUOUS else None
 
@@ -293,7 +276,6 @@ def _shown_indicator(
 
 
 def _info_of(kind: Kind, view: AlertView) -> KindInfo:
-    """Return how a kind reads; the title of a user's detection is the agent's."""
     return replace(KINDS[kind], title=view.title) if kind is Kind.DETECTION else KINDS[kind]
 
 

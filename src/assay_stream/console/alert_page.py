@@ -76,7 +76,6 @@ class KnownDefinitions:
 
 
 def known_definitions(store: Store, history: AlertHistory) -> KnownDefinitions:
-    """Return the definitions that an alert is about."""
     view = view_of(history.records[-1])
     pinned = pinned_digest(store, view)
     digests = {view.fact("mcp_digest_before"), view.fact("mcp_digest_after"), pinned}

@@ -113,7 +113,6 @@ class _Counted:
 
 
 def _walk(path: Path, was: Any, now: Any) -> Iterator[_Differing]:
-    """Yield every place of two values in turn, whether it differs or not."""
     open_places = [iter([(path, was, now)])]
     while open_places:
         place = next(open_places[-1], None)

@@ -47,7 +47,6 @@ _WORD_UNITS = 4
 def compare_texts(
     subject: str, path: Path | str, before: Any, after: Any, values: Values | None = None
 ) -> Iterator[Change]:
-    """Yield the change between two texts, if there is one."""
     values = Values() if values is None else values
     how = None if values.same(before, after) else _how(before, after, values.work)
     if how is not None:

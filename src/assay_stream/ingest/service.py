@@ -112,7 +112,6 @@ class IngestService:
         self._stopping.set()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answer one request."""
         self._requests += 1
         try:
             return await self._handled(request)
@@ -213,7 +212,6 @@ class IngestService:
             return await asyncio.get_running_loop().run_in_executor(self._threads[is_large], work)
 
     async def _written(self, judged: Sequence[JudgedEvent], release: Callable[[], None]) -> list[IngestOutcome]:
-        """Deliver what may be, and return what became of each event."""
         writer = self._writer
         before: list[_Known] = []
         to_write = []

@@ -76,21 +76,17 @@ class ItemOffer:
     is_cut: bool
 
     def as_fact(self, server_id: str) -> ItemList:
-        """Return the set as a fact."""
         return ItemList(
             server_id=server_id, subject=self.subject, digest=self.digest, items=self.items, is_cut=self.is_cut
         )
 
     def item_facts(self, server_id: str) -> Iterator[ItemFact]:
-        """Yield each item as a fact, in the order of the set."""
         for full in dict.fromkeys(full for _, full in self.items):
             packed = None if full in self.oversized else pack(self.definitions[full])
             yield ItemFact(server_id=server_id, subject=self.subject, full=full, packed=packed)
 
 
 class Offers:
-    """Fingerprints snapshots and remembers what it has seen."""
-
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._by_list: ContentCache[Offer] = ContentCache(_LISTS_KEPT, limits.offers_kept_bytes_max)
@@ -154,7 +150,6 @@ class Offers:
         return found
 
     def items_of(self, data: SnapshotData) -> dict[Subject, ItemOffer]:
-        """Return what a snapshot states beside its tools."""
         stated = {
             Subject.PROMPT: data.prompts,
             Subject.TEMPLATE: data.resource_templates,
@@ -172,7 +167,6 @@ class Offers:
         return cached
 
     def _digested(self, subject: Subject, items: list[dict[str, Any]]) -> tuple[ItemOffer, int]:
-        """Return the set of a list, and what it weighs."""
         named: dict[tuple[str, str], dict[str, Any]] = {}
         oversized: set[str] = set()
         weight = 0
