@@ -5,10 +5,15 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import Any
 
+from assay_stream.alerts.processor import _Step
+from assay_stream.alerts.record_counts import NAME_RECORDS
+from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.model.finding import Finding
 from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.timeline import latest_of_equal
 from assay_stream.replay.order import _NAME_BYTES
 from assay_stream.schemes.fingerprint import Fingerprint
+from assay_stream.text.look_alikes import skeleton
 
 
 def nothing(*_arguments: Any, **_named: Any) -> tuple[()]:
@@ -76,3 +81,27 @@ def key_without_repetition(view: Any) -> str:
 def always_plural(count: int, noun: str, plural: str | None = None) -> str:
     """What stands for a count whose noun agrees with it."""
     return f"{count} {plural or f'{noun}s'}"
+
+
+def skeleton_of(tool_name: str) -> str:
+    """What stands for the group of a name."""
+    return skeleton(tool_name)
+
+
+def without_ends_of_names(group: str | None) -> int:
+    """What stands for the bound beyond which an end is written; names had none."""
+    return DEFAULT_LIMITS.alerts_per_record_max if group is None else 1 << 32
+
+
+_find = _Step.find
+
+
+def without_counts_of_names(step: _Step, finding: Finding, *about_name: Any) -> None:
+    """Count a finding, and forget how many of the server's names had one: none of them was folded."""
+    _find(step, finding, *about_name)
+    for key in [key for key in step.states if key.startswith(NAME_RECORDS)]:
+        del step.states[key]
+
+
+shadowed_only = (None, "tool_shadowed")
+"""What stands for the kinds whose rules go to every partition."""
