@@ -57,6 +57,18 @@ def open_alerts(log: list[NameClaim], partitions: int) -> set[tuple[str, int, st
     return found
 
 
+def folded(log: list[NameClaim], partitions: int) -> dict[str, AlertState]:
+    """The state of every alert after a log, by uid, without the offset in its partition."""
+    found: dict[str, AlertState] = {}
+    for partition in range(partitions):
+        alerts = Alerts(RULES)
+        for offset, claim in enumerate(log):
+            if murmur2_partition(claim.output().key or b"", partitions) == partition:
+                apply_entry(alerts, claim, place=Origin(topic="findings", partition=partition, offset=offset))
+        found |= {uid: state for uid, state in alerts.states.items() if isinstance(state, AlertState)}
+    return found
+
+
 def unique(log: list[NameClaim]) -> list[NameClaim]:
     """Each claim from a record of its own, as registries write them."""
     return list({claim.origin.offset: claim for claim in log}.values())
@@ -68,6 +80,25 @@ def test_the_mixture_of_servers_changes_nothing(log: list[NameClaim], data: st.D
     order = data.draw(st.permutations([claim.server_id for claim in log]))
     own = {name: iter([claim for claim in log if claim.server_id == name]) for name in set(order)}
     assert open_alerts([next(own[name]) for name in order], 1) == open_alerts(log, 1)
+
+
+MANY = [f"tool_{number}" for number in range(60)]
+
+
+@given(
+    lists=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3), st.sets(st.sampled_from(MANY))), max_size=4),
+    partitions=st.integers(2, 9),
+)
+def test_what_is_folded_does_not_follow_from_the_partition_count(
+    lists: list[tuple[str, int, set[str]]], partitions: int
+) -> None:
+    """Alerts that stand alone, members and folds are the same, states of alerts included."""
+    log = [
+        a_claim(server_id, name, second, definition=server_id)
+        for server_id, second, names in lists
+        for name in sorted(names)
+    ]
+    assert folded(log, partitions) == folded(log, 1)
 
 
 @given(log=st.lists(claims, max_size=12).map(unique), partitions=st.integers(2, 9))

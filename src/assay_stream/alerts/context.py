@@ -183,7 +183,6 @@ class Calls:
             self._count(call, bound)
 
     def latest(self) -> list[CallSummary]:
-        """Return the latest calls that used it, the latest first."""
         return sorted(self._latest, reverse=True)
 
     def _count(self, call: CallSummary, bound: str | None) -> None:

@@ -9,8 +9,9 @@ Rules:
 3. A member keeps its own state and writes nothing. It becomes an individual alert when its severity rises, or when it
    recurs after the folded alert was closed, if the record that shows it has room.
 4. A folded alert stays open while one of its members does.
-5. Suppressed alerts are not folded, since they are written as suppressed. Neither are shadowed names: they live in the
-   partitions of their skeletons, and folding must not depend on the number of partitions.
+5. Suppressed alerts are not folded, since they are written as suppressed.
+6. Shadowed names are folded by the newcomer's list and their group of names, which is in one partition however many
+   there are: a fold of each group, and as many individual alerts in all groups as of other findings.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ def find(
     rules: AlertRules,
     suppressions: Suppressions,
     *,
+    place: str,
     lead: str | None = None,
 ) -> Folding:
     """Count a finding on its alert, or on the alert that speaks for it.
@@ -61,9 +63,8 @@ def find(
     Args:
         state_of: the state of an alert, by uid.
         counts: what the latest records of its server began; changed in place.
-        finding: the finding.
-        rules: what the stage is told.
         suppressions: the suppression rules in force for the finding's server.
+        place: what its alert is folded by.
         lead: the open alert about the same definition, if there is one.
     """
     uid = finding.uid()
@@ -86,7 +87,7 @@ def find(
     if known is not None and known.fold is not None and fold is None:
         known = released(known)
     if known is None or known.fold is None or fold is None:
-        _find_alone(step, state_of, counts, known, finding, rules, suppressions, lead=lead)
+        _find_alone(step, state_of, counts, known, finding, rules, suppressions, place=place, lead=lead)
         return step
     fold_uid = known.fold
     fold, closing = tick(fold, finding.time_us, rules, suppressions)
@@ -94,22 +95,21 @@ def find(
     step.alerts[fold_uid] = fold
     own = released(known)
     if fold.closed:
-        _find_alone(step, state_of, counts, own, finding, rules, suppressions, was=known)
+        _find_alone(step, state_of, counts, own, finding, rules, suppressions, place=place, was=known)
         return step
     alone, written = apply_finding(own, finding, rules, suppressions)
     graver = alone.severity_id > known.severity_id
-    if written and graver and _may_begin(counts, alone, finding, suppressions):
+    if written and graver and _may_begin(counts, alone, finding, suppressions, place):
         step.alerts[fold_uid] = without_member(fold, known, None, finding.time_us)
-        _find_alone(step, state_of, counts, own, finding, rules, suppressions)
+        _find_alone(step, state_of, counts, own, finding, rules, suppressions, place=place)
         return step
     member = counted(known, finding, rules.severity(finding))
     step.alerts[uid] = member
-    step.alerts[fold_uid] = with_member(fold, known, member, finding)
+    step.alerts[fold_uid] = with_member(fold, known, member, finding, place)
     return step
 
 
 def _without_suppressed(finding: Finding, suppressions: Suppressions) -> Finding:
-    """Return a finding without the reasons that nobody wants to be alerted of."""
     about = ((label, replace(finding, kind=Kind(label.partition(":")[0]), also=())) for label in finding.also)
     left = tuple(label for label, other in about if covering_rule(suppressions, other, finding.time_us) is None)
     return replace(finding, also=left) if left != finding.also else finding
@@ -155,9 +155,11 @@ def _join(
     step.alerts[member.last.uid()] = member
 
 
-def _may_begin(counts: RecordCounts, alone: AlertState, finding: Finding, suppressions: Suppressions) -> bool:
+def _may_begin(
+    counts: RecordCounts, alone: AlertState, finding: Finding, suppressions: Suppressions, place: str
+) -> bool:
     is_covered = covering_rule(suppressions, finding, finding.time_us) is not None
-    return not is_covered and counts.has_room(finding.origin, alone.severity_id)
+    return not is_covered and counts.has_room(place, alone.severity_id)
 
 
 def _find_alone(
@@ -169,6 +171,7 @@ def _find_alone(
     rules: AlertRules,
     suppressions: Suppressions,
     *,
+    place: str,
     was: AlertState | None = None,
     lead: str | None = None,
 ) -> None:
@@ -179,11 +182,7 @@ def _find_alone(
     uid = finding.uid()
     alone, written = apply_finding(known, finding, rules, suppressions)
     begins = bool(written) and (known is None or not known.raised or known.closed)
-    if (
-        not begins
-        or finding.kind is Kind.TOOL_SHADOWED
-        or covering_rule(suppressions, finding, finding.time_us) is not None
-    ):
+    if not begins or covering_rule(suppressions, finding, finding.time_us) is not None:
         step.alerts[uid] = alone
         step.outputs += written
         return
@@ -197,21 +196,20 @@ def _find_alone(
             _join(step, lead, about_same, member, rules, suppressions)
             return
     step.counts = counts
-    if counts.has_room(finding.origin, alone.severity_id):
-        counts.count(finding.origin, alone.severity_id)
+    if counts.has_room(place, alone.severity_id):
+        counts.count(place, alone.severity_id)
         step.alerts[uid] = alone
         step.outputs += written
         return
-    fold_uid = folded_finding(finding).uid() if was is None else str(was.fold)
+    fold_uid = folded_finding(finding, place).uid() if was is None else str(was.fold)
     member = replace(alone, fold=fold_uid, reported=False, written_count=0 if known is None else known.written_count)
     fold = step.alerts.get(fold_uid) or state_of(fold_uid)
     step.alerts[uid] = member
-    step.alerts[fold_uid] = with_member(fold, was, member, finding)
-    counts.touch(finding.origin, fold_uid)
+    step.alerts[fold_uid] = with_member(fold, was, member, finding, place)
+    counts.touch(place, fold_uid)
 
 
-def folded_finding(finding: Finding, place: str | None = None) -> Finding:
-    """Return the finding that a folded alert is written for."""
+def folded_finding(finding: Finding, place: str) -> Finding:
     return Finding(
         kind=Kind.ALERTS_FOLDED,
         server_id=finding.server_id,
@@ -219,13 +217,14 @@ def folded_finding(finding: Finding, place: str | None = None) -> Finding:
         time_us=finding.time_us,
         origin=finding.origin,
         snapshot_id=finding.snapshot_id,
-        reason=place or str(finding.origin),
+        reason=place,
     )
 
 
-def with_member(fold: AlertState | None, was: AlertState | None, member: AlertState, finding: Finding) -> AlertState:
-    """Return a folded alert with one finding more."""
-    about = folded_finding(finding, None if fold is None else fold.last.reason)
+def with_member(
+    fold: AlertState | None, was: AlertState | None, member: AlertState, finding: Finding, place: str
+) -> AlertState:
+    about = folded_finding(finding, place if fold is None else str(fold.last.reason))
     new = counted(fold, about, member.severity_id)
     if fold is None or fold.closed:
         # It is written where the record ends; where no end stands, an interval after its beginning.

@@ -24,11 +24,11 @@ _ACTS = {
     "reopen": "reopened it",
 }
 _SHORT_CHARS = 60
+CUT_SHORT_TEXT = "The definition is too costly to search again: texts of indicators may be missing."
 _ENDS = {"gone": ("⟦-", "-⟧"), "come": ("⟦+", "+⟧")}
 
 
 def severity_style(severity_id: int) -> Style:
-    """Return how a severity looks."""
     if severity_id in (1, 2):
         return ""
     return "warn" if severity_id == 3 else "grave"
@@ -103,6 +103,8 @@ def _signs(story: AlertStory) -> Iterator[PageLine]:
 
 
 def _definitions(story: AlertStory) -> Iterator[PageLine]:
+    if story.is_cut_short:
+        yield _line(CUT_SHORT_TEXT, "warn")
     if story.diff is None:
         if story.view.fact("mcp_digest_after") or story.view.fact("mcp_digest_before"):
             yield _title("Definition")
@@ -168,13 +170,11 @@ def _who(story: AlertStory) -> Iterator[PageLine]:
 
 
 def seen_text(row: AlertRow) -> str:
-    """Return how often something was seen and by how many."""
     by = f" by {counted(row.observers, 'observer')}" if row.observers else ", by no named observer"
     return f"{counted(row.count, 'time')}{by}"
 
 
 def observer_text(name: str) -> str:
-    """Return an observer's name as a person reads it."""
     named = {UNNAMED_OBSERVER: "(no named observer)", FURTHER_OBSERVERS: "(further observers)"}
     return named.get(name) or shown(name)
 
@@ -200,7 +200,6 @@ def life_events(life: Life) -> Iterable[AlertView | None]:
 
 
 def event_text(view: AlertView) -> str:
-    """Return one record of an alert in a line."""
     parts = [f"{shown(view.activity)}, {shown(view.status)}", shown(view.severity), f"count {view.count:,}"]
     if view.fact("mcp_act"):
         did = _ACTS.get(view.fact("mcp_act"), view.fact("mcp_act"))

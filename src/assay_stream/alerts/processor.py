@@ -20,6 +20,7 @@ from assay_stream.alerts.triage import apply_act
 from assay_stream.model.alert_state import AlertState
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import (
+    LIST_MARK,
     AlertAct,
     Entry,
     FloodEnd,
@@ -28,12 +29,12 @@ from assay_stream.model.finding_topic import (
     Suppression,
     Tick,
     decode_entry,
+    name_group,
 )
 from assay_stream.model.kinds import SHADOWING_REASONS, Kind
 from assay_stream.model.record import Origin, Output, Record, set_aside_error
 from assay_stream.model.suppression import ANY_SERVER, SuppressionRule
 from assay_stream.registry.refusal import refusal
-from assay_stream.text.look_alikes import skeleton
 
 
 def process(alerts: Alerts, record: Record) -> list[Output]:
@@ -53,7 +54,6 @@ def process(alerts: Alerts, record: Record) -> list[Output]:
 
 
 def apply_entry(alerts: Alerts, entry: Entry, *, place: Origin) -> list[Output]:
-    """Apply one record of the finding topic, and return the alerts to write."""
     step = _Step(alerts, place, entry.time_us)
     match entry:
         case Finding():
@@ -119,20 +119,20 @@ class _Step:
         return [rule for key in keys for rule in self._alerts.other(key).values()]
 
     def note(self, uid: str, new: AlertState, outputs: Iterable[Output] = ()) -> None:
-        """Take what an alert's state has become, and what is written of it."""
         self.outputs += outputs
         if new != self.alert(uid):
             self.states[uid] = replace(new, through=self._place.offset)
 
-    def find(self, finding: Finding) -> None:
-        """Count a finding."""
+    def find(self, finding: Finding, group: str | None = None, since_us: int = 0) -> None:
+        """Count a finding; one about a name by the name's group, and the time of the list that brought it."""
         uid, alerts = finding.uid(), self._alerts
         if self.alert(uid) is not None and self.alert_before(uid) is None:
             return
-        key = records_key(finding.server_id)
-        counts = RecordCounts(self.states.get(key) or alerts.other(key))  # type: ignore[arg-type]
+        key = records_key(finding.server_id, group)
+        counts = RecordCounts(self.states.get(key) or alerts.other(key), group)  # type: ignore[arg-type]
+        place = str(finding.origin) if group is None else f"{group}{LIST_MARK}{since_us}"
         rules = self.rules_for(finding.server_id)
-        found = find(self.alert, counts, finding, alerts.rules, rules, lead=alerts.leads.of(finding))
+        found = find(self.alert, counts, finding, alerts.rules, rules, place=place, lead=alerts.leads.of(finding))
         self.outputs += found.outputs
         for changed, new in found.alerts.items():
             self.note(changed, new)
@@ -141,13 +141,12 @@ class _Step:
 
     def end_flood(self, end: FloodEnd) -> None:
         """Write the folded alerts that the records of a server changed."""
-        for uid in RecordCounts(self._alerts.other(records_key(end.server_id))).touched():
+        for uid in RecordCounts(self._alerts.other(records_key(end.server_id, end.group)), end.group).touched():
             known = self.alert_before(uid)
             if known is not None:
                 self.note(uid, *write_folded(known, end.time_us, self._alerts.rules, self.rules_for(end.server_id)))
 
     def resolve(self, resolution: Resolution) -> None:
-        """End alerts, and what speaks for them where nothing else is left."""
         rules, in_force = self._alerts.rules, self.rules_for(resolution.server_id)
         for uid in resolution.uids:
             known = self.alert_before(uid)
@@ -165,7 +164,6 @@ class _Step:
                 self.note(known.part_of, *closing)
 
     def act(self, act: AlertAct) -> None:
-        """Apply what a person did with an alert; what joined another alert is looked after there."""
         known = self.alert(act.alert)
         uid = act.alert if known is None or known.part_of is None else known.part_of
         known = self.alert_before(uid)
@@ -178,7 +176,6 @@ class _Step:
             self.note(known.fold, without_member(fold, known, new, act.time_us))
 
     def claim(self, claim: NameClaim) -> None:
-        """Take a claim to a name, with the alerts that begin and end by it."""
         key = names_key(self._place.partition, claim.skeleton())
         stored = self._alerts.other(key)
         if self._place.offset <= stored.get("through", -1):
@@ -193,8 +190,10 @@ class _Step:
         if new["left_out"] > stored.get("left_out", 0):
             self._alerts.names_left_out = new["left_out"]
             after = shadows_beyond(new, claim) | after
+        since_us = {(entry["server_id"], entry["tool_name"]): entry["since_us"] for entry in new["names"]}
         for shadow in sorted(after.keys() - before.keys(), key=_order_of):
-            self.find(shadow.finding(after[shadow], claim))
+            since = since_us.get((shadow.server_id, shadow.tool_name), claim.time_us)
+            self.find(shadow.finding(after[shadow], claim), name_group(claim.tool_name), since)
         for shadow in sorted(ended - after.keys(), key=_order_of):
             end = Resolution(
                 server_id=shadow.server_id,
@@ -221,6 +220,9 @@ def partition_key(finding: Mapping[str, Any]) -> str:
         finding: as the finding topic carries it, and the state of its alert.
     """
     if finding["kind"] == Kind.TOOL_SHADOWED.value:
-        return skeleton(finding["tool_name"])
+        return name_group(finding["tool_name"])
+    group, mark, _ = str(finding.get("reason")).partition(LIST_MARK)
+    if finding["kind"] == Kind.ALERTS_FOLDED.value and mark:
+        return group
     server_id: str = finding["server_id"]
     return server_id

@@ -2,7 +2,7 @@
 
 State is one mapping: an alert under its uid; suppression rules under ``rules/<partition>/<server>``;
 claims to look-alike names under ``names/<partition>/<skeleton>``; under ``records/<server>``, how many alerts its
-latest records raised.
+latest records raised, and under ``name_records/<group>/<server>``, how many about its names.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from assay_stream.alerts.life_cycle import due_us, forgotten_us
 from assay_stream.alerts.open_alerts import OpenAlerts
 from assay_stream.alerts.reasons import Leads
-from assay_stream.alerts.record_counts import RECORDS
+from assay_stream.alerts.record_counts import NAME_RECORDS, RECORDS
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.alert_state import AlertState
@@ -46,17 +46,14 @@ class Alerts:
         self.follow(self.states)
 
     def alert(self, uid: str) -> AlertState | None:
-        """Return the state of an alert."""
         found = self.states.get(uid)
         return found if isinstance(found, AlertState) else None
 
     def other(self, key: str) -> dict[str, Any]:
-        """Return a state that is no alert's."""
         found = self.states.get(key)
         return found if isinstance(found, dict) else {}
 
     def follow(self, states: Mapping[str, Remembered | None]) -> None:
-        """Bring what follows from the states up to date."""
         self.due.note(states)
         self.leads.note(states)
         self.open.note(states)
@@ -109,7 +106,6 @@ class DueTimes:
 
 
 def state_json(value: Remembered) -> dict[str, Any]:
-    """Return a state as its topic carries it."""
     if isinstance(value, AlertState):
         return write_record(value)
     return {name: write_record(each) if isinstance(each, SuppressionRule) else each for name, each in value.items()}
@@ -121,7 +117,7 @@ def state_of(key: str, content: dict[str, Any]) -> Remembered:
     Raises:
         AttributeError, TypeError, ValueError or KeyError: where it is no state of this version.
     """
-    if key.startswith((_NAMES, RECORDS)):
+    if key.startswith((_NAMES, RECORDS, NAME_RECORDS)):
         return content
     if key.startswith(_RULES):
         return {rule_id: read_record(SuppressionRule, rule) for rule_id, rule in content.items()}
@@ -129,11 +125,9 @@ def state_of(key: str, content: dict[str, Any]) -> Remembered:
 
 
 def rules_key(partition: int, server_id: str) -> str:
-    """Return the key of a server's suppression rules."""
     # A rule for every server is in every partition, and each partition has its own read position.
     return f"{_RULES}{partition}/{server_id}"
 
 
 def names_key(partition: int, skeleton: str) -> str:
-    """Return the key of the claims to names that look like one skeleton."""
     return f"{_NAMES}{partition}/{skeleton}"

@@ -43,7 +43,6 @@ class Shadow(NamedTuple):
     reason: str
 
     def uid(self) -> str:
-        """Return the identity of what is found."""
         return uid_of(Kind.TOOL_SHADOWED, self.server_id, self.tool_name, self.full, self.reason)
 
     def finding(self, holder_id: str | None, claim: NameClaim) -> Finding:
@@ -65,18 +64,15 @@ class Shadow(NamedTuple):
 
 
 def shadow_of(claim: NameClaim, uid: str) -> Shadow | None:
-    """Return what the alert with this uid is about, if it is about this claim."""
     return next((shadow for shadow in shadows_of(claim) if shadow.uid() == uid), None)
 
 
 def shadows_of(claim: NameClaim) -> Iterator[Shadow]:
-    """Yield everything that an alert about this claim can be about."""
     for reason in SHADOWING_REASONS:
         yield Shadow(claim.server_id, claim.tool_name, claim.full, reason)
 
 
 def with_claim(state: Mapping[str, Any], claim: NameClaim) -> dict[str, Any]:
-    """Return the state of a skeleton with one claim more."""
     names = {
         (entry["server_id"], entry["tool_name"]): entry | {"definitions": dict(entry["definitions"])}
         for entry in state.get("names", ())
@@ -159,7 +155,6 @@ class _Holders:
         self._in_order: list[_Entry] = []
 
     def add(self, entry: _Entry) -> None:
-        """Add the next holder."""
         self._by_name.setdefault(entry["tool_name"], []).append(entry)
         self._in_order.append(entry)
 

@@ -11,13 +11,14 @@ from assay_stream.alerts.context import Calls, Sightings
 from assay_stream.alerts.formats.view import AlertView
 from assay_stream.alerts.index import AlertRow, Life, row_of
 from assay_stream.alerts.rules import default_level
-from assay_stream.detect import LEVELS, RULES, Indicator, detect_indicators
+from assay_stream.detect import CUT_SHORT, LEVELS, RULES, Indicator, detect_indicators
 from assay_stream.drift import CODES, Change, compare_definitions
 from assay_stream.drift.definition_diff import DefinitionDiff, definition_diff
 from assay_stream.drift.severity import DEFAULT_PROFILE, Level, assess
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.fields import ChangeDirection
 from assay_stream.model.kinds import KINDS, Kind, KindInfo
-from assay_stream.work import UNLIMITED, Work
+from assay_stream.work import Work, WorkExhaustedError
 
 _EXAMINED = frozenset(
     (
@@ -54,14 +55,7 @@ _DETAILS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToldChange:
-    """One change, as it is shown.
-
-    Args:
-        code: what changed.
-        title: the same in words.
-        path: where, ``""`` where that is not known.
-        direction: which way it goes.
-    """
+    """One change, as it is shown; its path is empty where that is not known."""
 
     code: str
     title: str
@@ -74,10 +68,9 @@ class ShownIndicator:
     """One indicator, as it is shown.
 
     Args:
-        rule: id of the rule.
         level: the level that it raises to, ``None`` where this version does not know the rule.
         reason: why an attacker does it.
-        path: where, ``""`` where that is not known.
+        path: ``""`` where that is not known.
         excerpt: the server's text, escaped and redacted, ``""`` where it is not known.
         is_carried_over: whether the older definition may have shown it as well.
     """
@@ -95,19 +88,14 @@ class AlertStory:
     """All that is known about one alert.
 
     Args:
-        row: its current state.
-        life: its records.
         info: what its kind means, ``None`` for a kind that this version does not know.
         details: what else the record says: a label, and text that may be a server's.
-        changes: what changed, by meaning.
-        signs: indicators in its text.
-        severity_reasons: why it has its severity, one sentence each.
+        severity_reasons: one sentence each.
         diff: old and new definition, ``None`` where neither could be read.
-        has_before: whether the older definition could be read.
-        has_after: whether the newer one could.
-        against_pin: whether the older one is what an operator pinned.
+        against_pin: whether the older definition is what an operator pinned.
         sightings: what the finding topic says, ``None`` where it was not read.
         calls: which calls used the tool, ``None`` where that was not looked for.
+        is_cut_short: whether the budget ended the search for the texts of indicators.
         see_also: uids of other alerts about the same definition, as a list shows them.
     """
 
@@ -124,6 +112,7 @@ class AlertStory:
     against_pin: bool
     sightings: Sightings | None
     calls: Calls | None
+    is_cut_short: bool = False
     see_also: tuple[str, ...] = ()
 
     @property
@@ -133,11 +122,9 @@ class AlertStory:
 
     @property
     def view(self) -> AlertView:
-        """Its latest record."""
         return self.life.last
 
     def commands(self) -> list[str]:
-        """Return the commands by which an operator goes on, ready for a shell."""
         uid, server = self.row.uid, shlex.quote(self.row.server_id)
         listed: list[str] = []
         if subject_of(self.view) is not None:
@@ -156,6 +143,7 @@ def story_of(
     calls: Calls | None = None,
     see_also: Iterable[str] = (),
     full: bool = False,
+    work: Work | None = None,
 ) -> AlertStory:
     """Return all that is known about an alert.
 
@@ -167,14 +155,18 @@ def story_of(
         calls: which calls used the tool, if that was looked for.
         see_also: uids of other alerts about the same definition.
         full: keep every difference, however many.
+        work: a budget shared with other alerts; by default two searches and a comparison, as the registry grants them.
     """
+    work = Work(3 * DEFAULT_LIMITS.definition_work_units_max) if work is None else work
     view, known = life.last, definitions or {}
     named_before = view.fact("mcp_digest_before")
     before = known.get(named_before or pinned or "")
     after = known.get(view.fact("mcp_digest_after"))
     kind = view.kind if view.kind in list(Kind) else None
     changes = tuple(_changes(view, sightings, before, after))
-    signs = tuple(_signs(view, sightings, before, after))
+    new, old = _searched(view, before, after, work)
+    signs = tuple(_signs(view, sightings, new, old))
+    diff = None if before is None and after is None else definition_diff(before, after, full=full, work=work)
     return AlertStory(
         row=row_of(view),
         life=life,
@@ -183,12 +175,13 @@ def story_of(
         changes=changes,
         signs=signs,
         severity_reasons=tuple(_severity_reasons(view, changes, signs)),
-        diff=None if before is None and after is None else definition_diff(before, after, full=full),
+        diff=diff,
         has_before=before is not None,
         has_after=after is not None,
         against_pin=before is not None and not named_before,
         sightings=sightings,
         calls=calls,
+        is_cut_short=CUT_SHORT in (*new, *old),
         see_also=tuple(see_also),
     )
 
@@ -206,7 +199,6 @@ def _details(view: AlertView) -> Iterator[tuple[str, str]]:
 
 
 def subject_of(view: AlertView) -> tuple[str, str] | None:
-    """Return the tool and the full digest that an approval or a rejection of an alert decides on, if there is one."""
     tool_name, full = view.fact("mcp_renamed_to") or view.fact("mcp_tool_name"), view.fact("mcp_digest_after")
     return (tool_name, full) if tool_name and full and view.kind != Kind.DEFINITION_AMBIGUOUS else None
 
@@ -235,15 +227,25 @@ def _told_change(code: str, path: str, direction: str) -> ToldChange:
     return ToldChange(code=code, title=title, path=path, direction=direction)
 
 
+def _searched(
+    view: AlertView, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None, work: Work
+) -> tuple[list[Indicator], list[Indicator]]:
+    """Return the indicators of the new text, and of all text where some of it may be older."""
+    # Without the older definition all of its text would count as new.
+    is_lacking = before is None and view.fact("mcp_digest_before")
+    if after is None or is_lacking or not view.fact("mcp_indicators"):
+        return [], []
+    try:
+        new = detect_indicators(before, after, work=work)
+        return new, [] if before is None else detect_indicators(None, after, work=work)
+    except WorkExhaustedError:
+        return [CUT_SHORT], []
+
+
 def _signs(
-    view: AlertView, sightings: Sightings | None, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
+    view: AlertView, sightings: Sightings | None, found: list[Indicator], whole: list[Indicator]
 ) -> Iterator[ShownIndicator]:
     rules = list(filter(None, view.fact("mcp_indicators").split(",")))
-    named = view.fact("mcp_digest_before")
-    # Without the older definition all of its text would count as new.
-    can_search = after is not None and (before is not None or not named) and bool(rules)
-    found = detect_indicators(before, after or {}, work=Work(UNLIMITED)) if can_search else []
-    whole = detect_indicators(None, after or {}, work=Work(UNLIMITED)) if can_search and before is not None else []
     last = sightings.last if sightings is not None else None
     if last is not None:
         carried = [row for row in last.carried_over if row[0] in rules]
@@ -274,7 +276,6 @@ def _shown_indicator(
 
 
 def _info_of(kind: Kind, view: AlertView) -> KindInfo:
-    """Return how a kind reads; the title of a user's detection is the agent's."""
     return replace(KINDS[kind], title=view.title) if kind is Kind.DETECTION else KINDS[kind]
 
 

@@ -42,8 +42,6 @@ _UID_CHARS = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Where the story of one alert comes from."""
-
     file: AlertFile = None
     store: AlertStore = None
     definitions: Annotated[
@@ -125,7 +123,8 @@ class Sources:
         view, settings = life.last, command_settings(bootstrap_servers=self.bootstrap_servers)
         server_id, tool_name = view.fact("mcp_server_id"), view.fact("mcp_tool_name") or None
         sightings = Sightings(view.uid, server_id, tool_name)
-        key = partition_key({"kind": view.kind, "server_id": server_id, "tool_name": tool_name or ""})
+        about = {"kind": view.kind, "server_id": server_id, "tool_name": tool_name, "reason": view.fact("mcp_reason")}
+        key = partition_key(about)
         async for entry in read_entries(settings, key):
             sightings.add(entry)
         pinned = None
@@ -208,7 +207,6 @@ def _calls_of(life: Life, since_ms: int | None) -> Calls | None:
 
 
 def _pinned_digest(view: AlertView, bindings: Bindings) -> str | None:
-    """Return the full digest of the definition that has the approved value, if it was ever observed here."""
     server = bindings.find(view.fact("mcp_server_id"))
     if server is None:
         return None

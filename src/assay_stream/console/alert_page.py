@@ -8,7 +8,7 @@ from typing import Any
 
 from assay_stream.alerts.formats.view import AlertView, view_of
 from assay_stream.alerts.index import Life
-from assay_stream.alerts.page import event_text, life_events, observer_text, seen_text, suppression_text
+from assay_stream.alerts.page import CUT_SHORT_TEXT, event_text, life_events, observer_text, seen_text, suppression_text
 from assay_stream.alerts.story import AlertStory, story_of
 from assay_stream.console.answers import FEW, Answer
 from assay_stream.console.asked import Asked
@@ -18,6 +18,7 @@ from assay_stream.readmodel.alert_life import life_of, pinned_digest
 from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import AlertFilter, AlertHistory, EvidenceFilter
 from assay_stream.report.rows import time_text
+from assay_stream.work import Work
 
 
 def alert(store: Store, asked: Asked) -> Answer:
@@ -40,6 +41,7 @@ def alert(store: Store, asked: Asked) -> Answer:
             "row": story.row,
             "history": history,
             "full": asked.is_full,
+            "cut_short": CUT_SHORT_TEXT,
             "places": () if story.diff is None else side_by_side(story.diff),
             "names_definition": bool(view.fact("mcp_digest_before") or after),
             "after": after,
@@ -74,7 +76,6 @@ class KnownDefinitions:
 
 
 def known_definitions(store: Store, history: AlertHistory) -> KnownDefinitions:
-    """Return the definitions that an alert is about."""
     view = view_of(history.records[-1])
     pinned = pinned_digest(store, view)
     digests = {view.fact("mcp_digest_before"), view.fact("mcp_digest_after"), pinned}
@@ -82,13 +83,9 @@ def known_definitions(store: Store, history: AlertHistory) -> KnownDefinitions:
     return KnownDefinitions(by_digest=known, pinned=pinned)
 
 
-def told(history: AlertHistory, known: KnownDefinitions, *, full: bool = False) -> AlertStory:
-    """Return all that the store knows about an alert.
-
-    Args:
-        full: keep every difference, however many.
-    """
-    return story_of(life_of(history), definitions=known.by_digest, pinned=known.pinned, full=full)
+def told(history: AlertHistory, known: KnownDefinitions, *, full: bool = False, work: Work | None = None) -> AlertStory:
+    """Return all that the store knows about an alert; further arguments as of ``story_of``."""
+    return story_of(life_of(history), definitions=known.by_digest, pinned=known.pinned, full=full, work=work)
 
 
 def _calls_filter(server_id: str, tool_name: str, view: AlertView, life: Life) -> EvidenceFilter | None:

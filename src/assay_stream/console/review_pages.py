@@ -16,10 +16,12 @@ from assay_stream.console.comparison import SidesOfPlace, side_by_side
 from assay_stream.console.deciding import ALERT_ACTS, DEFINITION_ACTS, Subject, act_of, decisions_on, subject_of_alert
 from assay_stream.errors import InputError
 from assay_stream.limits.console import CONSOLE_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.evidence import PinStatus
 from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import Paging
 from assay_stream.report.decisions import Decision
+from assay_stream.work import Work
 
 _TO_BE_LOOKED_AT = frozenset({PinStatus.MISMATCH, PinStatus.REJECTED})
 """Approving everything that a server offers must not approve these unseen: a poisoned tool is one of them."""
@@ -62,11 +64,11 @@ def reviews(store: Store, asked: Asked) -> Answer:
     """Return the queue: open alerts that nobody looked at yet, each with what changed, and tools that differ."""
     wanted = asked.alerts(only_unreviewed=asked.text("all") is None)
     page = store.alerts(wanted, Paging(limit=CONSOLE_LIMITS.few_rows, after=asked.text("after")))
-    is_first = asked.text("after") is None
+    is_first, work = asked.text("after") is None, Work(DEFAULT_LIMITS.work_units_max)
     return Answer(
         template="reviews.html",
         data={
-            "reviews": [_review(store, row) for row in page.rows],
+            "reviews": [_review(store, row, work) for row in page.rows],
             "following": page.following,
             "asked": {name: text for name, text in asked.given.items() if name not in ("recorded", "act", "count")},
             "acts": (*DEFINITION_ACTS, "acknowledge", "assign", "close"),
@@ -76,13 +78,13 @@ def reviews(store: Store, asked: Asked) -> Answer:
     )
 
 
-def _review(store: Store, row: AlertRow) -> Review:
+def _review(store: Store, row: AlertRow, work: Work) -> Review:
     history = store.alert(row.uid)
     known = known_definitions(store, history)
     is_too_long = any(
         len(orjson.dumps(each)) > CONSOLE_LIMITS.review_definition_bytes_max for each in known.by_digest.values()
     )
-    story = told(history, replace(known, by_digest={}) if is_too_long else known)
+    story = told(history, replace(known, by_digest={}) if is_too_long else known, work=work)
     full = subject_of_alert(row, history.records[-1]).full_digest
     return Review(
         row=row,

@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.drift.change import Path
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.text.word_diff import Piece, shortened, word_diff
+from assay_stream.work import Work
 
 _PLACES_MAX = 200
 _RENDERED_MAX = 10_000
@@ -70,7 +72,7 @@ class DefinitionDiff:
 
 
 def definition_diff(
-    before: Mapping[str, Any] | None, after: Mapping[str, Any] | None, *, full: bool = False
+    before: Mapping[str, Any] | None, after: Mapping[str, Any] | None, *, full: bool = False, work: Work | None = None
 ) -> DefinitionDiff:
     """Return what differs between two definitions; of one alone all of it came, or went.
 
@@ -78,13 +80,15 @@ def definition_diff(
         before: the older definition, ``None`` where there was none.
         after: the newer one, ``None`` where there is none.
         full: keep every difference, however many.
+        work: what comparing by words may cost; texts that it does not suffice for are shown as replaced.
     """
+    work = Work(DEFAULT_LIMITS.definition_work_units_max) if work is None else work
     counted = _Counted()
     sides = (_LACKING if side is None else side for side in (before, after))
     differing = counted.differing(_walk(Path("$"), *sides), None if full else _RENDERED_MAX)
     ordered = sorted(differing, key=_order) if full else nsmallest(_PLACES_MAX, differing, key=_order)
     return DefinitionDiff(
-        places=tuple(_place(*each, full) for each in ordered),
+        places=tuple(_place(*each, full, work) for each in ordered),
         same=counted.same,
         left_out=counted.different - len(ordered),
     )
@@ -109,7 +113,6 @@ class _Counted:
 
 
 def _walk(path: Path, was: Any, now: Any) -> Iterator[_Differing]:
-    """Yield every place of two values in turn, whether it differs or not."""
     open_places = [iter([(path, was, now)])]
     while open_places:
         place = next(open_places[-1], None)
@@ -161,13 +164,15 @@ def _rank(name: str) -> int:
     return _RANK.get(name, len(_RANK))
 
 
-def _place(path: str, was: Leaf | None, now: Leaf | None, full: bool) -> PlaceDiff:
+def _place(path: str, was: Leaf | None, now: Leaf | None, full: bool, work: Work) -> PlaceDiff:
     if was is None or now is None:
         what, leaf = ("added", now) if was is None else ("removed", was)
         text = leaf.text if leaf is not None else ""
         pieces = [Piece("come" if was is None else "gone", text or '""')]
     elif was.is_string and now.is_string:
-        what, pieces = "changed", word_diff(was.text, now.text)
+        what, pieces = "changed", word_diff(was.text, now.text, work)
+        if work.is_exhausted:
+            pieces.insert(0, Piece("note", "too costly to compare word by word"))
     else:
         # As JSON, so that "1" and 1 are told apart.
         what, pieces = "changed", [Piece("gone", _json(was)), Piece("come", _json(now))]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
 
-from assay_stream.work import UNLIMITED, Work
+from assay_stream.work import Work
 
 Schema = Mapping[str, Any]
 
@@ -18,7 +18,7 @@ _UNITS_PER_CHAR = 5
 """Units of work for one character of a reference; those that are escaped cost most."""
 
 
-def expand(root: Any, schema: Schema, work: Work | None = None) -> dict[str, Any] | None:
+def expand(root: Any, schema: Schema, work: Work) -> dict[str, Any] | None:
     """Return a schema with its reference followed; what stands beside a reference takes precedence.
 
     Returns:
@@ -27,7 +27,6 @@ def expand(root: Any, schema: Schema, work: Work | None = None) -> dict[str, Any
     Raises:
         WorkExhaustedError: where the budget is used up.
     """
-    work = Work(UNLIMITED) if work is None else work
     # Followed first and merged once: a merge at every step would copy what stands beside the first as often.
     layers = [schema]
     while "$ref" in layers[-1]:

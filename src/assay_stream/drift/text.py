@@ -26,7 +26,7 @@ from assay_stream.drift.change import ABSENT, Change, Path, changed, parting
 from assay_stream.drift.equality import Values
 from assay_stream.drift.order import is_text_reordered
 from assay_stream.text.normalization import units_to_normalize
-from assay_stream.work import UNLIMITED, Work
+from assay_stream.work import Work
 
 _WHITE_SPACE = re.compile(r"[ \t\n\r\f\v]+")
 _FORMS = str.maketrans(
@@ -47,7 +47,6 @@ _WORD_UNITS = 4
 def compare_texts(
     subject: str, path: Path | str, before: Any, after: Any, values: Values | None = None
 ) -> Iterator[Change]:
-    """Yield the change between two texts, if there is one."""
     values = Values() if values is None else values
     how = None if values.same(before, after) else _how(before, after, values.work)
     if how is not None:
@@ -55,13 +54,12 @@ def compare_texts(
         yield changed(code, path, before, after, values)
 
 
-def words_of(text: str, work: Work | None = None) -> list[str]:
+def words_of(text: str, work: Work) -> list[str]:
     """Return the words of a text as they are compared, typography taken away.
 
     Raises:
         WorkExhaustedError: where it is used up.
     """
-    work = Work(UNLIMITED) if work is None else work
     work.spend(units_to_normalize(text))
     plain = unicodedata.normalize("NFKC", text.translate(_FORMS)).casefold()
     words = unicodedata.normalize("NFKC", plain).split()

@@ -25,8 +25,6 @@ _RETRY = "Retry-After"
 
 @dataclass(frozen=True, slots=True)
 class IngestOutcome:
-    """What became of one event."""
-
     code: OutcomeCode
     error: InputError | None = None
     recorded: bool = False
@@ -72,7 +70,6 @@ def answer(outcomes: Sequence[IngestOutcome]) -> web.Response:
 
 
 def refusal(status: int, code: str, message: str, path: str = "") -> web.Response:
-    """Return the answer to a request that is refused as a whole."""
     body = orjson.dumps({"error": _problem(code, message, path)})
     response = web.Response(status=status, body=body, content_type="application/json")
     if status == 401:
@@ -95,8 +92,6 @@ def _problem(code: str, message: str, path: str) -> dict[str, str]:
 
 
 class RequestRefused(Exception):  # noqa: N818 - an answer
-    """The request is refused as a whole."""
-
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(code)
         self.answer = refusal(status, code, message)

@@ -119,7 +119,6 @@ def new_token() -> str:
 
 
 def hash_of(token: str) -> str:
-    """Return what the file of clients holds of a token."""
     return f"sha256:{sha256(token.encode()).hexdigest()}"
 
 

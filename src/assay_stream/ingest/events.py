@@ -8,7 +8,7 @@ bytes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -42,7 +42,7 @@ from assay_stream.observe.http.bodies import media_type
 from assay_stream.observe.jsonrpc import trace_of
 from assay_stream.observe.observation import Observation, ObservationKind
 from assay_stream.observe.recorded import recorded_observation
-from assay_stream.registry.offers import Offers
+from assay_stream.registry.offers import check_offer
 
 STRUCTURED = "application/cloudevents+json"
 BATCH = "application/cloudevents-batch+json"
@@ -163,27 +163,28 @@ class EventJudge:
     def __init__(self, *, limits: Limits = DEFAULT_LIMITS, call_profile: CallProfile = "assay") -> None:
         self._limits = limits
         self._call_profile = call_profile
-        self._offers = Offers(limits)
 
-    def another(self) -> EventJudge:
-        """Return one that judges the same: what it remembers of lists is not made for two threads."""
-        return EventJudge(limits=self._limits, call_profile=self._call_profile)
-
-    def judge(self, raw: bytes, client: KnownClient, *, now_ms: int) -> JudgedEvent:
-        """Return what becomes of an event.
+    def steps(
+        self, events: Iterable[bytes], client: KnownClient, judged: list[JudgedEvent], *, now_ms: int
+    ) -> Iterator[int]:
+        """Judge events step by step, and yield how many bytes each step looked at. Safe in several threads.
 
         A list that the registry will refuse is refused here, too, and yet published if its server and its observer can
         be told: otherwise calls would stay bound to the list before it, whatever the server offers now.
 
         Args:
+            judged: what becomes of each event is added to it.
             now_ms: milliseconds since the epoch; an event may not be far ahead of it.
         """
-        try:
-            return self._judged(raw, client, now_ms)
-        except InputError as error:
-            return JudgedEvent(error=error) if error.code == NOT_YOURS else self._refused(raw, client, error, now_ms)
+        for raw in events:
+            try:
+                found = yield from self._judged(raw, client, now_ms)
+            except InputError as error:
+                is_theirs = error.code != NOT_YOURS
+                found = self._refused(raw, client, error, now_ms) if is_theirs else JudgedEvent(error=error)
+            judged.append(found)
 
-    def _judged(self, raw: bytes, client: KnownClient, now_ms: int) -> JudgedEvent:
+    def _judged(self, raw: bytes, client: KnownClient, now_ms: int) -> Generator[int, None, JudgedEvent]:
         kind, role = self._place(raw)
         record = Record(role, _NOWHERE, None, raw)
         event: Any
@@ -192,9 +193,9 @@ class EventJudge:
         else:
             event = read_event(record, limits=self._limits)
             data = event.data
-            if isinstance(event, SnapshotEvent):
-                self._offers.of(event.data)
-                self._offers.items_of(event.data)
+        yield len(raw)
+        if isinstance(event, SnapshotEvent):
+            yield from check_offer(event.data, self._limits)
         _check(client, event.source, data.server_id, data.observer_id)
         time_ms = _time_us(event) // 1_000
         trace = trace_of(event.traceparent)

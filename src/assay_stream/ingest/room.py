@@ -10,14 +10,10 @@ from assay_stream.ingest.answers import RequestRefused
 
 @dataclass(slots=True)
 class Room:
-    """What one client, or all of them, may still have in progress."""
-
     left_bytes: int
 
 
 class HeldRoom:
-    """What a request holds of the room that there is."""
-
     def __init__(self, rooms: Sequence[Room]) -> None:
         self._rooms = rooms
         self._bytes = 0
@@ -35,7 +31,6 @@ class HeldRoom:
         self._bytes += size_bytes
 
     def release(self) -> None:
-        """Let go of it."""
         for room in self._rooms:
             room.left_bytes += self._bytes
         self._bytes = 0

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
 from weakref import WeakValueDictionary
 
 import structlog
@@ -28,12 +30,20 @@ from assay_stream.observe.http.tap import Listener
 PATH = "/v1/events"
 
 _LARGE_BYTES = 256 * 1_024
-"""Bodies from here on are judged by a thread: a list of two thousand tools takes half a second."""
+"""Bodies from here on have a thread of their own: one definition of 4 MiB is a step of some seconds."""
+
+TURN_BYTES = 64 * 1_024
+"""What one client has judged before the next one's turn: some milliseconds, 30 if it is all fractions."""
+
+STEP_BYTES = 64
+"""What a step counts for beside its bytes."""
 
 _log = structlog.get_logger(__name__)
 
 _Known = asyncio.Future[None] | bool
 """What an event waits for that is on its way, or whether it was accepted before."""
+
+_Result = TypeVar("_Result")
 
 Count = Callable[[Mapping[str, int]], None]
 """Counts events by what became of them."""
@@ -61,7 +71,7 @@ class IngestService:
     ) -> None:
         self._writer = writer
         self._clients = clients
-        self._judge, self._large_judge = judge, judge.another()
+        self._judge = judge
         self._is_restored = is_restored
         self._count = count
         self._listener = listener
@@ -73,10 +83,10 @@ class IngestService:
         self._stopping = asyncio.Event()
         self.ready = False
         """Whether it listens."""
-        self._thread = ThreadPoolExecutor(1, "assay-stream judge")
-        self._judging = asyncio.Lock()
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """Of the clients that have large bodies judged, by observer."""
+        self._threads = [ThreadPoolExecutor(1, "assay-stream judge") for _ in range(2)]
+        """For small and for large bodies."""
+        self._turns: WeakValueDictionary[tuple[str, bool], asyncio.Lock] = WeakValueDictionary()
+        """Of the clients that have bodies judged, by observer and whether they are large."""
 
     async def run(self) -> None:
         """Serve until stopped.
@@ -95,13 +105,13 @@ class IngestService:
             await serve(app, self._listener, HTTP_LIMITS, listening, self._stopping)
         finally:
             self.ready = False
-            self._thread.shutdown(wait=False)
+            for thread in self._threads:
+                thread.shutdown(wait=False)
 
     def stop(self) -> None:
         self._stopping.set()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answer one request."""
         self._requests += 1
         try:
             return await self._handled(request)
@@ -142,14 +152,9 @@ class IngestService:
             room = self._held(client)
             held.callback(room.release)
             raw = await self._body(request, room)
-            body = plain_body(
-                raw, request.headers.get("Content-Encoding"), message_bytes_max=self._limits.body_bytes_max
-            )
-            if body is None:
-                raise RequestRefused(413, "too_large", "the body cannot be decompressed, or is too long once it is")
+            body = await self._plain(fields, raw, client)
             room.take(len(body))  # once more: each event is a copy of its part
-            events = split(fields, body, limits=self._limits)
-            judged = await self._judged(events, client, len(body))
+            judged = await self._judged(fields, body, client)
             held.pop_all()
             outcomes = await self._written(judged, room.release)
         return answer(outcomes)
@@ -181,20 +186,32 @@ class IngestService:
             raise RequestRefused(408, "body_stalled", "the body did not arrive in time") from None
         return bytes(body)
 
-    async def _judged(self, events: Sequence[bytes], client: KnownClient, size_bytes: int) -> list[JudgedEvent]:
-        now_ms = time.time_ns() // 1_000_000
+    async def _plain(self, fields: Sequence[tuple[str, str]], raw: bytes, client: KnownClient) -> bytes:
+        encodings = values_of(fields, "Content-Encoding")
+        if not encodings:
+            return raw
+        plain = partial(plain_body, raw, encodings[0], message_bytes_max=self._limits.body_bytes_max)
+        body = await self._in_turn(client, is_large=False, work=plain)
+        if body is None:
+            raise RequestRefused(413, "too_large", "the body cannot be decompressed, or is too long once it is")
+        return body
 
-        def judge(judge: EventJudge) -> list[JudgedEvent]:
-            return [judge.judge(event, client, now_ms=now_ms) for event in events]
+    async def _judged(self, fields: Sequence[tuple[str, str]], body: bytes, client: KnownClient) -> list[JudgedEvent]:
+        """Judge a body by turns. A client has one of them waiting at most, and they are taken in order."""
+        judged: list[JudgedEvent] = []
+        # Nothing is split before the first turn.
+        events = (event for each in [body] for event in split(fields, each, limits=self._limits))
+        steps = self._judge.steps(events, client, judged, now_ms=time.time_ns() // 1_000_000)
+        is_large, is_done = len(body) >= _LARGE_BYTES, False
+        while not is_done:
+            is_done = await self._in_turn(client, is_large=is_large, work=partial(take_turn, steps))
+        return judged
 
-        if size_bytes < _LARGE_BYTES:
-            return judge(self._judge)
-        # One at a time; a client that has many waits with one of them, so that another's turn is the next.
-        async with self._turns.setdefault(client.observer_id, asyncio.Lock()), self._judging:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, judge, self._large_judge)
+    async def _in_turn(self, client: KnownClient, *, is_large: bool, work: Callable[[], _Result]) -> _Result:
+        async with self._turns.setdefault((client.observer_id, is_large), asyncio.Lock()):
+            return await asyncio.get_running_loop().run_in_executor(self._threads[is_large], work)
 
     async def _written(self, judged: Sequence[JudgedEvent], release: Callable[[], None]) -> list[IngestOutcome]:
-        """Deliver what may be, and return what became of each event."""
         writer = self._writer
         before: list[_Known] = []
         to_write = []
@@ -243,6 +260,16 @@ class IngestService:
         if judged.error is not None:
             return IngestOutcome("refused", judged.error, recorded=True)
         return IngestOutcome("duplicate" if known else "accepted")
+
+
+def take_turn(steps: Iterator[int]) -> bool:
+    """Take as many steps as one turn has bytes, and return whether that were all."""
+    spent_bytes = 0
+    for step_bytes in steps:
+        spent_bytes += step_bytes + STEP_BYTES
+        if spent_bytes >= TURN_BYTES:
+            return False
+    return True
 
 
 def _too_long(limits: IngestLimits) -> RequestRefused:

@@ -45,7 +45,6 @@ class AcceptedWindow:
         self.forget(at_ms)
 
     def forget(self, now_ms: int) -> None:
-        """Forget what is too old, and what is too much."""
         generations = self._generations
         while len(generations) > _GENERATIONS or (generations and now_ms - generations[0][0] > self._age_ms):
             generations.popleft()

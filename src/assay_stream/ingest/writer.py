@@ -83,21 +83,17 @@ class EventWriter:
 
     @property
     def waiting_s(self) -> float:
-        """For how long the oldest event has been waiting, seconds."""
         now_s = time.monotonic()
         return now_s - min(self._since_s.values(), default=now_s)
 
     @property
     def pending(self) -> int:
-        """How many events wait."""
         return len(self._pending)
 
     def is_accepted(self, mark: Mark) -> bool:
-        """Tell whether an event was accepted before."""
         return mark in self._window
 
     def waiting(self, mark: Mark) -> asyncio.Future[None] | None:
-        """Return what an event waits for that is on its way."""
         return self._pending.get(mark)
 
     def write(self, events: Sequence[tuple[Mark, Observation]], done: Callable[[], None]) -> list[asyncio.Future[None]]:
@@ -214,7 +210,6 @@ class EventWriter:
         )
 
     def _judge(self, error: BaseException) -> None:
-        """Replace a client that fails beyond repair."""
         if is_too_large(error):
             return
         self._tell(error)
@@ -237,7 +232,6 @@ def _retrieved(future: asyncio.Future[None]) -> None:
 
 
 async def _first(*events: asyncio.Event, limit_s: float | None = None) -> None:
-    """Wait until one of the events is set."""
     tasks = [asyncio.create_task(event.wait()) for event in events]
     try:
         await asyncio.wait(tasks, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)

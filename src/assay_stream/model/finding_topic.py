@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from hashlib import sha256
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import orjson
@@ -32,9 +33,25 @@ ENTRIES: dict[str, type[_Entry]] = {}
 _Class = TypeVar("_Class", bound="type[_Entry]")
 
 
-class _Entry:
-    """Base of the records of the finding topic that are no findings."""
+NAME_GROUPS = 4
+"""Groups of look-alike names: what is found in the names of one group is in one partition, and can be folded there.
+Another number would separate claims from those written before."""
 
+LIST_MARK = "@"
+"""Between a group of names and the time of a list: no place of a record has one, since no topic may."""
+
+
+def name_group(tool_name: str) -> str:
+    """Return the group of a tool name and its look-alikes: the key of what is found about them."""
+    return f"names-{sha256(skeleton(tool_name).encode()).digest()[0] % NAME_GROUPS}"
+
+
+def alone_max(group: str | None) -> int:
+    """Return how many alerts of one severity one record begins: the groups of names share what other findings have."""
+    return DEFAULT_LIMITS.alerts_per_record_max // (1 if group is None else NAME_GROUPS)
+
+
+class _Entry:
     __slots__ = ()
     entry_kind: ClassVar[str]
 
@@ -86,7 +103,7 @@ class Resolution(_Entry):
 @_entry("name_claim")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameClaim(_Entry):
-    """A server's claim to a tool name, with one definition. The record's key is the name's skeleton.
+    """A server's claim to a tool name, with one definition. The record's key is the group of the name's skeleton.
 
     Args:
         is_offered: whether anybody is offered it.
@@ -106,11 +123,11 @@ class NameClaim(_Entry):
     origin: Origin
 
     def skeleton(self) -> str:
-        """Return what the claim has in common with those to look-alike names."""
         return skeleton(self.tool_name)
 
     def output(self) -> Output:
-        return self._output(self.skeleton(), self.time_us, f"name_claim:{'come' if self.is_offered else 'gone'}")
+        label = f"name_claim:{'come' if self.is_offered else 'gone'}"
+        return self._output(name_group(self.tool_name), self.time_us, label)
 
 
 @_entry("suppression")
@@ -170,15 +187,20 @@ class Tick(_Entry):
 @_entry("flood_end")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FloodEnd(_Entry):
-    """Everything found in a record stands before this: written where that is more than is alerted one by one."""
+    """Everything found in a record stands before this: written where that is more than is alerted one by one.
+
+    Args:
+        group: of which group of names it ends the claims, ``None`` for the end of the findings.
+    """
 
     server_id: Identifier
+    group: ShortText | None = None
     findings: Annotated[int, Wire(Positive, read=int)]
     time_us: _TimeRead
     origin: Origin
 
     def output(self) -> Output:
-        return self._output(self.server_id, self.time_us, "flood_end")
+        return self._output(self.group or self.server_id, self.time_us, "flood_end")
 
 
 Entry = AlertAct | Finding | FloodEnd | NameClaim | Resolution | Suppression | Tick
@@ -202,15 +224,18 @@ def decode_entry(value: bytes | None) -> Entry:
     return entry  # type: ignore[no-any-return]
 
 
+_IN_ANY_PARTITION = (None, Kind.TOOL_SHADOWED.value, Kind.ALERTS_FOLDED.value)
+"""Kinds that a rule may cover of which alerts stand in other partitions than their server's."""
+
+
 def suppression_records(decision: SuppressionDecision, partitions: int) -> list[Output]:
     """Return the records that hand a rule to the alert stage: in the partition of its server, or in all of them.
 
-    All for a rule for every server, and for one that covers alerts of shadowed tools: these stand where the
-    look-alikes of the name do, whichever partition that is.
+    All for a rule for every server, and for one that covers alerts of shadowed tools, or what those are folded into.
     """
     rule = SuppressionRule(**_shared(SuppressionRule, decision))
     entry = Suppression(rule=rule, is_set=decision.is_set, time_us=decision.time_us)
-    if rule.server_id != ANY_SERVER and rule.kind not in (None, Kind.TOOL_SHADOWED.value):
+    if rule.server_id != ANY_SERVER and rule.kind not in _IN_ANY_PARTITION:
         return [entry.output()]
     return [entry.output(partition=number) for number in range(partitions)]
 
@@ -222,5 +247,4 @@ def act_records(decision: TriageDecision, partitions: int) -> list[Output]:
 
 
 def _shared(cls: Any, decision: SuppressionDecision | TriageDecision) -> dict[str, Any]:
-    """Return what a decision says of each field of a record that repeats it."""
     return {field.name: getattr(decision, field.name) for field in fields(cls)}

@@ -76,21 +76,17 @@ class ItemOffer:
     is_cut: bool
 
     def as_fact(self, server_id: str) -> ItemList:
-        """Return the set as a fact."""
         return ItemList(
             server_id=server_id, subject=self.subject, digest=self.digest, items=self.items, is_cut=self.is_cut
         )
 
     def item_facts(self, server_id: str) -> Iterator[ItemFact]:
-        """Yield each item as a fact, in the order of the set."""
         for full in dict.fromkeys(full for _, full in self.items):
             packed = None if full in self.oversized else pack(self.definitions[full])
             yield ItemFact(server_id=server_id, subject=self.subject, full=full, packed=packed)
 
 
 class Offers:
-    """Fingerprints snapshots and remembers what it has seen."""
-
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._by_list: ContentCache[Offer] = ContentCache(_LISTS_KEPT, limits.offers_kept_bytes_max)
@@ -112,7 +108,7 @@ class Offers:
         fingerprints: dict[str, Fingerprint] = {}
         definitions: dict[str, dict[str, Any]] = {}
         for index, tool in enumerate(data.tools):
-            self._check_tool(tool, index)
+            _check_tool(tool, index, self._limits)
             print_ = self._fingerprint_of(tool, scope, index)
             fingerprints[print_.full] = print_
             definitions[print_.full] = tool
@@ -143,37 +139,17 @@ class Offers:
             self._by_list.put(content, offer, sum(map(_weight, fingerprints.values())))
         return offer
 
-    def _check_tool(self, tool: dict[str, Any], index: int) -> None:
-        path = f"$.data.tools[{index}]"
-        name = tool.get("name")
-        if isinstance(name, str) and len(name) > self._limits.identifier_chars_max:
-            raise InputError("too_long", "the tool's name is longer than the limit", path=f"{path}.name")
-        if len(tool) > self._limits.tool_fields_max:
-            raise InputError(
-                "too_many_fields", f"a tool may have {self._limits.tool_fields_max} fields at most", path=path
-            )
-        if any(len(field) > self._limits.field_name_chars_max for field in tool):
-            raise InputError(
-                "too_long", f"a field's name may have {self._limits.field_name_chars_max} characters", path=path
-            )
-
     def _fingerprint_of(self, tool: dict[str, Any], scope: str | None, index: int) -> Fingerprint:
         content = content_key(tool, scope)
         found = self._by_tool.get(content) if content else None
         if found is None:
             found = fingerprint(tool, server_id=scope)
-            if found.size_bytes > self._limits.definition_bytes_max:
-                raise InputError(
-                    "too_large",
-                    f"a definition may have {self._limits.definition_bytes_max} bytes in canonical form",
-                    path=f"$.data.tools[{index}]",
-                )
+            _check_size(found.size_bytes, index, self._limits)
             if content:
                 self._by_tool.put(content, found)
         return found
 
     def items_of(self, data: SnapshotData) -> dict[Subject, ItemOffer]:
-        """Return what a snapshot states beside its tools."""
         stated = {
             Subject.PROMPT: data.prompts,
             Subject.TEMPLATE: data.resource_templates,
@@ -191,7 +167,6 @@ class Offers:
         return cached
 
     def _digested(self, subject: Subject, items: list[dict[str, Any]]) -> tuple[ItemOffer, int]:
-        """Return the set of a list, and what it weighs."""
         named: dict[tuple[str, str], dict[str, Any]] = {}
         oversized: set[str] = set()
         weight = 0
@@ -232,6 +207,37 @@ class Offers:
             return name
         digest = str(sha256_of(name.encode()))
         return f"{name[: self._limits.identifier_chars_max - len(digest) - 1]}~{digest}"
+
+
+def check_offer(data: SnapshotData, limits: Limits) -> Iterator[int]:
+    """Check decoded content for a hundredth of what ``Offers`` costs; yield the canonical bytes of each part checked.
+
+    Raises:
+        InputError: as ``Offers.of`` and ``Offers.items_of``.
+    """
+    for index, tool in enumerate(data.tools):
+        _check_tool(tool, index, limits)
+        yield _check_size(len(canonicalize(tool)), index, limits)
+    for item in (*(data.prompts or ()), *(data.resource_templates or ())):
+        yield len(canonicalize(item))
+
+
+def _check_tool(tool: dict[str, Any], index: int, limits: Limits) -> None:
+    path = f"$.data.tools[{index}]"
+    name = tool.get("name")
+    if isinstance(name, str) and len(name) > limits.identifier_chars_max:
+        raise InputError("too_long", "the tool's name is longer than the limit", path=f"{path}.name")
+    if len(tool) > limits.tool_fields_max:
+        raise InputError("too_many_fields", f"a tool may have {limits.tool_fields_max} fields at most", path=path)
+    if any(len(field) > limits.field_name_chars_max for field in tool):
+        raise InputError("too_long", f"a field's name may have {limits.field_name_chars_max} characters", path=path)
+
+
+def _check_size(size_bytes: int, index: int, limits: Limits) -> int:
+    if size_bytes > limits.definition_bytes_max:
+        message = f"a definition may have {limits.definition_bytes_max} bytes in canonical form"
+        raise InputError("too_large", message, path=f"$.data.tools[{index}]")
+    return size_bytes
 
 
 def _weight(print_: Fingerprint) -> int:

@@ -10,15 +10,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from assay_stream.errors import InputError
-from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.cloudevents import check_observer, event_time_us, identifier_of, observer_in_header, read_event
 from assay_stream.model.control import ControlEvent
 from assay_stream.model.facts import Rejection
 from assay_stream.model.finding import Finding
-from assay_stream.model.finding_topic import FloodEnd
+from assay_stream.model.finding_topic import FloodEnd, alone_max
 from assay_stream.model.kinds import Kind
 from assay_stream.model.observation import ListChangedEvent, LossEvent, SnapshotEvent
 from assay_stream.model.record import Output, Record, Role, rejected
@@ -148,7 +148,10 @@ def _with_end(registry: Registry, record: Record, server_id: str, time_us: int, 
         server.drop_small_indexes()
     outputs = [*outputs, *evict(registry, record, server_id, time_us)]
     findings = sum(output.label.startswith("finding:") for output in outputs)
-    if findings <= DEFAULT_LIMITS.alerts_per_record_max:
-        return outputs
-    end = FloodEnd(server_id=server_id, findings=findings, time_us=time_us, origin=record.origin)
-    return [*outputs, end.output()]
+    groups = Counter(output.key or b"" for output in outputs if output.label == "name_claim:come")
+    ends = [
+        FloodEnd(server_id=server_id, group=group, findings=number, time_us=time_us, origin=record.origin)
+        for group, number in ((None, findings), *((key.decode(), number) for key, number in sorted(groups.items())))
+        if number > alone_max(group)
+    ]
+    return [*outputs, *(end.output() for end in ends)]

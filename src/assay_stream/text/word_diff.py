@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from itertools import groupby, islice
 from typing import Literal, NamedTuple
 
+from assay_stream.work import Work, WorkExhaustedError
+
 _SINGLE = "぀-ヿ㐀-䶿一-鿿豈-﫿가-힣"
 _TOKEN = re.compile(rf"[{_SINGLE}]|[^\W{_SINGLE}]+\s?|[^\w\s]\s?|\s")
 _ENDS_WORD = re.compile(rf"[\s{_SINGLE}]")
@@ -19,6 +21,7 @@ _TOKENS_MAX = 8_000
 _EDITS_MAX = 400
 """Words gone and come; beyond, two texts have too little in common for a comparison to be read."""
 
+_UNITS_PER_CHAR, _UNITS_PER_DIAGONAL = 2, 8
 _CONTEXT_CHARS = 80
 _HEAD_CHARS, _TAIL_CHARS = 4_000, 1_000
 
@@ -42,11 +45,19 @@ class Piece(NamedTuple):
     text: str
 
 
-def word_diff(before: str, after: str) -> list[Piece]:
-    """Return two texts as one sequence of pieces; those gone stand before those that came in their place."""
+def word_diff(before: str, after: str, work: Work) -> list[Piece]:
+    """Return two texts as one sequence of pieces; those gone stand before those that came in their place.
+
+    Without enough work left, what lies between their common beginning and end is shown as replaced.
+    """
     head, tail = _in_common(before, after)
     was, now = (text[head : len(text) - tail] for text in (before, after))
-    pieces = [Piece("same", before[:head]), *_words(was, now), Piece("same", before[len(before) - tail :])]
+    try:
+        work.spend(_UNITS_PER_CHAR * (len(was) + len(now)))
+        middle = _words(was, now, work)
+    except WorkExhaustedError:
+        middle = [Piece("gone", was), Piece("come", now)]
+    pieces = [Piece("same", before[:head]), *middle, Piece("same", before[len(before) - tail :])]
     return _joined([piece for piece in pieces if piece.text])
 
 
@@ -70,7 +81,7 @@ def _longest(limit: int, holds: Callable[[int], bool]) -> int:
     return bisect_left(range(1, limit + 1), True, key=lambda length: not holds(length))
 
 
-def _words(before: str, after: str) -> list[Piece]:
+def _words(before: str, after: str, work: Work) -> list[Piece]:
     was, now = ([token[0] for token in islice(_TOKEN.finditer(text), 2 * _TOKENS_MAX + 1)] for text in (before, after))
     if max(len(was), len(now)) > 2 * _TOKENS_MAX:
         return [Piece("gone", before), Piece("come", after)]
@@ -82,7 +93,7 @@ def _words(before: str, after: str) -> list[Piece]:
         end += 1
     was_middle, now_middle = was[start : len(was) - end], now[start : len(now) - end]
     pieces: list[Piece] = [Piece("same", word) for word in was[:start]]
-    pieces += _middle(was_middle, now_middle)
+    pieces += _middle(was_middle, now_middle, work)
     pieces += [Piece("same", word) for word in was[len(was) - end :]]
     return pieces
 
@@ -114,28 +125,31 @@ def _cut(piece: Piece, head: int, tail: int, note: str) -> list[Piece]:
     return [each for each in kept if each.text]
 
 
-def _middle(was: list[str], now: list[str]) -> list[Piece]:
+def _middle(was: list[str], now: list[str], work: Work) -> list[Piece]:
     replaced = [*(Piece("gone", word) for word in was), *(Piece("come", word) for word in now)]
     if not was or not now or len(was) + len(now) > _TOKENS_MAX:
         return replaced
     numbers: dict[str, int] = {}
     one = [numbers.setdefault(word, len(numbers)) for word in was]
     other = [numbers.setdefault(word, len(numbers)) for word in now]
-    trace = _trace(one, other)
+    trace = _trace(one, other, work)
     return replaced if trace is None else _walk_back(trace, was, now)
 
 
-def _trace(one: list[int], other: list[int]) -> list[dict[int, int]] | None:
+def _trace(one: list[int], other: list[int], work: Work) -> list[dict[int, int]] | None:
     """Return, for each number of edits, how far each diagonal was reached before it; ``None`` beyond the limit."""
     furthest = {1: 0}
     trace: list[dict[int, int]] = []
     for edits in range(min(_EDITS_MAX, len(one) + len(other)) + 1):
         trace.append(dict(furthest))
+        work.spend(_UNITS_PER_DIAGONAL * len(furthest))
         for diagonal in range(-edits, edits + 1, 2):
             x = _entered(furthest, diagonal, edits)
             y = x - diagonal
+            start = x
             while x < len(one) and y < len(other) and one[x] == other[y]:
                 x, y = x + 1, y + 1
+            work.spend(x - start)
             furthest[diagonal] = x
             if x >= len(one) and y >= len(other):
                 return trace

@@ -9,7 +9,8 @@ A worker reads partitions side by side, and ticks by its clock. Three things res
 2. **The time of an end** by a decision or by a list: that of whichever was read second.
 3. **A count that was held back** and written when its interval was over: a finding that arrives just then may or may
    not be in it.
-4. **When a reason of such a kind joined** an alert about the same definition: a record on the way may lack it. Which
+4. **Which shadowed names are folded**, where several servers held the names: the first that are found stand alone.
+5. **When a reason of such a kind joined** an alert about the same definition: a record on the way may lack it. Which
    reasons there are at the end does not follow from the order.
 """
 
@@ -19,6 +20,7 @@ from typing import Any
 from assay_stream.alerts.life_cycle import is_round
 from assay_stream.model.alert import Activity, AlertStatus
 from assay_stream.model.finding import PIN_FIELDS
+from assay_stream.model.finding_topic import LIST_MARK
 from assay_stream.model.kinds import Kind
 from assay_stream.verify.differences import differing
 
@@ -39,6 +41,10 @@ _COUNTED = frozenset(
 )
 _SPLIT = frozenset({"$.finding_info", "$.unmapped"})
 _AT_TIMES = frozenset({"$.unmapped.mcp_resolved_by", "$.unmapped.mcp_suppressed_by"})
+
+_FOLDED = frozenset(
+    {"$.message", "$.finding_info.related_events", "$.finding_info.related_events_count", "$.severity", "$.severity_id"}
+).union(f"$.unmapped.mcp_folded{part}" for part in ("", "_by_severity"))
 
 FROM_SEVERAL_PARTITIONS = {
     **dict.fromkeys(
@@ -63,9 +69,15 @@ _PIN_NAMES = frozenset(f"mcp_pin_{name}" for name in PIN_FIELDS)
 
 
 def reasons_in(alert: Mapping[str, Any]) -> list[str]:
-    """Return the labels of what joined an alert, by one of its records."""
     reasons = alert["unmapped"].get("mcp_reasons")
     return reasons.split(",") if isinstance(reasons, str) else []
+
+
+def is_name_fold(alert: Mapping[str, Any]) -> bool:
+    """Tell whether an alert is what shadowed names were folded into."""
+    return alert["finding_info"]["types"] == [Kind.ALERTS_FOLDED] and LIST_MARK in str(
+        alert["unmapped"].get("mcp_reason")
+    )
 
 
 def _from_several(reasons: Iterable[str]) -> list[str]:
@@ -83,6 +95,7 @@ def what_it_says(alert: Mapping[str, Any]) -> dict[str, Any]:
     """Return a decoded alert record without counts, times, places and what may join it later: what was found."""
     alert = _without_joined(alert)
     left_out = _PLACE | _PACE | _AT_TIMES | {"$.severity", "$.severity_id", "$.unmapped.mcp_pin_observed"}
+    left_out |= _FOLDED if is_name_fold(alert) else frozenset()
     said: dict[str, Any] = {name: value for name, value in alert.items() if f"$.{name}" not in left_out}
     for name in ("finding_info", "unmapped"):
         if isinstance(alert.get(name), dict):
@@ -146,6 +159,8 @@ def follows_order(alert: Mapping[str, Any], end: Mapping[str, Any], paths: tuple
 def _members_of_order(alert: Mapping[str, Any], end: Mapping[str, Any]) -> frozenset[str]:
     """Return which members of an alert follow the order of reading; none where all findings stand in one partition."""
     kind = end["finding_info"]["types"][0]
+    if is_name_fold(end):
+        return _PLACE | _PACE | _FOLDED
     if kind in FROM_SEVERAL_PARTITIONS:
         return FROM_SEVERAL_PARTITIONS[Kind(kind)]
     if not _from_several([*reasons_in(alert), *reasons_in(end)]):
@@ -157,7 +172,6 @@ def _members_of_order(alert: Mapping[str, Any], end: Mapping[str, Any]) -> froze
 
 
 def with_version(alert: Mapping[str, Any], version: str) -> dict[str, Any]:
-    """Return a decoded alert record as another version of the software would have written it."""
     changed = dict(alert)
     metadata = alert.get("metadata")
     if isinstance(metadata, dict) and isinstance(metadata.get("product"), dict):

@@ -9,13 +9,13 @@
    must say what the replay says of the alert in some record, with counts on the way to the last; then it was written
    at another time.
 4. Which alerts of shadowed tools came up on the way follows from the order in which servers were read; which are open
-   at the end does not. One that has ended may be on one side only.
+   at the end does not. One that has ended may be on one side only, and so may one that the other side folded.
 5. A record of the replay that is not among the recorded ones is missing, if none takes its place. Records of one
    alert that are in another order than they were written were altered.
 6. Alerts of users' agents are not compared: a replay does not have the agents. ``agents replay`` makes their findings.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -30,6 +30,7 @@ from assay_stream.verify.alert_differences import (
     FROM_SEVERAL_PARTITIONS,
     differing_members,
     follows_order,
+    is_name_fold,
     is_on_the_way,
     reasons_in,
     what_it_says,
@@ -73,8 +74,6 @@ class AlertDifference(NamedTuple):
 
 @dataclass(slots=True)
 class _Life:
-    """What the replay writes of one alert, and what of it was recorded."""
-
     alert: KnownAlert
     lacking: dict[bytes, str] = field(default_factory=dict)
     """Digests of the replay's records that were not recorded so far, with their names."""
@@ -90,6 +89,7 @@ class _Life:
     """Digests of the replay's records, with their places among them."""
     reached: int = 0
     is_reordered: bool = False
+    is_name_fold: bool = False
     is_over: bool = False
     """Whether the replay closed it, or would as time advances."""
     strange: dict[bytes, dict[str, Any]] = field(default_factory=dict)
@@ -105,7 +105,9 @@ class AlertLedger:
 
     def __init__(self) -> None:
         self._lives: dict[str, _Life] = {}
-        self._unexpected: dict[str, KnownAlert] = {}
+        self._unexpected: dict[str, tuple[KnownAlert, str]] = {}
+        self._folded_otherwise: set[str | None] = set()
+        """Servers whose shadowed names were folded, or stood alone, in a record that the replay has not."""
         self._altered: dict[KnownAlert, None] = {}
         self._version = ""
         self.latest_ms = 0
@@ -121,11 +123,10 @@ class AlertLedger:
         life.said.add(_digest(canonicalize(what_it_says(alert))))
         life.reasons.update(reasons_in(alert))
         life.ends = [alert]
-        life.is_over = view.activity_id == Activity.CLOSE
+        life.is_over, life.is_name_fold = view.activity_id == Activity.CLOSE, is_name_fold(alert)
         self._version = view.version
 
     def recorded(self, value: bytes | None) -> None:
-        """Take in the value of an alert record as it was recorded."""
         try:
             alert = read_alert(value)
         except InputError:
@@ -139,8 +140,11 @@ class AlertLedger:
         life = self._lives.get(view.uid)
         if life is None and view.kind in _OF_AGENTS:
             return
+        is_of_names = is_name_fold(alert) or view.kind == Kind.TOOL_SHADOWED
+        if is_of_names and (life is None or (life.is_name_fold and _digest(value or b"") not in life.places)):
+            self._folded_otherwise.add(_known(view).server_id)
         if life is None:
-            self._unexpected[view.uid] = _known(view)
+            self._unexpected[view.uid] = _known(view), ORDER_OF_READING if is_of_names else UNEXPECTED
             return
         life.recorded = True
         if view.version != self._version:
@@ -158,7 +162,6 @@ class AlertLedger:
             life.reached = max(life.reached, place)
 
     def written_later(self, values: Iterable[bytes | None]) -> None:
-        """Take in the alert records that the replay would write after its last one."""
         for value in values:
             alert = read_alert(value)
             view = view_of(alert)
@@ -180,20 +183,20 @@ class AlertLedger:
         for alert in self._altered:
             yield AlertDifference(ALTERED, alert)
         for uid in sorted(self._lives):
-            difference = _of(self._lives[uid])
+            difference = _of(self._lives[uid], self._folded_otherwise)
             if difference is not None:
                 yield _inheriting(difference)
         for uid in sorted(self._unexpected):
-            alert = self._unexpected[uid]
-            cause = ORDER_OF_READING if alert.kind == Kind.TOOL_SHADOWED else UNEXPECTED
+            alert, cause = self._unexpected[uid]
             yield _inheriting(AlertDifference(cause, alert))
 
 
-def _of(life: _Life) -> AlertDifference | None:
+def _of(life: _Life, folded_otherwise: Collection[str | None]) -> AlertDifference | None:
     alert = life.alert
     if not life.recorded:
-        ended_on_the_way = alert.kind == Kind.TOOL_SHADOWED and life.is_over
-        return AlertDifference(ORDER_OF_READING if ended_on_the_way else MISSING, alert)
+        is_shadow = alert.kind == Kind.TOOL_SHADOWED or life.is_name_fold
+        is_of_order = is_shadow and (life.is_over or alert.server_id in folded_otherwise)
+        return AlertDifference(ORDER_OF_READING if is_of_order else MISSING, alert)
     names = tuple(_name(view_of(record)) for record in life.strange.values())
     altered = life.is_reordered
     paths: tuple[str, ...] = ()

@@ -15,7 +15,7 @@ from assay_stream.alerts.rules import AlertRules
 from assay_stream.alerts.table import AlertTable
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.finding import Finding
-from assay_stream.model.finding_topic import FloodEnd, Resolution, Suppression, Tick, decode_entry
+from assay_stream.model.finding_topic import NAME_GROUPS, FloodEnd, Resolution, Suppression, Tick, decode_entry
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import TOPIC_NAMES, Origin, Output, Record, Role
 from tests.support.findings import RULES, a_finding, a_rule, an_end, at, body, place
@@ -215,18 +215,25 @@ def test_a_restart_at_any_record_changes_no_byte() -> None:
     assert len(folds(whole.alerts)) >= 4
 
 
-def test_shadowed_names_are_not_folded() -> None:
-    """They stand in the partitions of their skeletons."""
-    found = a_list(names(EACH + 30), 1, kind=Kind.TOOL_SHADOWED, reason="confusable_name")
-    assert len(Stage().reads(*found, an_end_of(1)).alerts) == EACH + 30
+@pytest.mark.parametrize(("group", "each"), [(None, EACH), ("names-1", EACH // NAME_GROUPS)])
+def test_the_groups_of_names_share_the_room_of_one_record(group: str | None, each: int) -> None:
+    """Together they begin as many alerts as other findings."""
+    counts = RecordCounts(None, group)
+    for _ in range(each):
+        assert counts.has_room("here", 2)
+        counts.count("here", 2)
+    assert not counts.has_room("here", 2)
+    assert counts.has_room("here", 3)
+    assert counts.has_room("there", 2)
 
 
-def test_counts_of_old_records_are_let_go() -> None:
+@pytest.mark.parametrize("group", [None, "names-1"])
+def test_counts_of_old_records_are_let_go(group: str | None) -> None:
     """State does not grow with the number of records."""
-    counts = RecordCounts(None)
+    counts = RecordCounts(None, group)
     for offset in range(100):
-        counts.count(place(offset), 2)
-    kept = RecordCounts(dict(counts.as_json()))
+        counts.count(str(place(offset)), 2)
+    kept = RecordCounts(dict(counts.as_json()), group)
     assert len(kept.as_json()["records"]) == DEFAULT_LIMITS.alert_records_max
     assert kept.as_json() == counts.as_json()
 
@@ -239,7 +246,8 @@ def test_an_end_that_is_none_is_refused(value: dict[str, Any]) -> None:
 
 
 def test_an_end_is_read_as_it_was_written() -> None:
-    """Under its server's key."""
-    output: Output = an_end_of(7).output()
-    assert decode_entry(output.value) == an_end_of(7)
-    assert output.key == b"server"
+    """Under its server's key, or that of the group of names."""
+    for end, key in ((an_end_of(7), b"server"), (replace(an_end_of(7), group="names-2"), b"names-2")):
+        output: Output = end.output()
+        assert decode_entry(output.value) == end
+        assert output.key == key

@@ -11,7 +11,7 @@ from assay_stream.alerts.remembered import Alerts
 from assay_stream.alerts.table import AlertTable
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.alert_state import AlertState
-from assay_stream.model.finding_topic import AlertAct, Entry, Suppression, Tick
+from assay_stream.model.finding_topic import AlertAct, Entry, Suppression, Tick, name_group
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Output, Record, Role
 from tests.support.findings import RULES, a_claim, a_finding, a_rule, an_end, at, body, told
@@ -263,10 +263,12 @@ def test_a_shadow_can_be_suppressed() -> None:
     assert body(alert)["status"] == "Suppressed"
 
 
-def test_a_shadow_stands_under_the_skeleton_of_its_name() -> None:
-    """Other findings under their server."""
+def test_a_shadow_stands_under_the_group_of_its_name() -> None:
+    """With what it is folded into; other findings under their server."""
     finding = {"kind": "tool_shadowed", "server_id": "b", "tool_name": "Read-File"}
-    assert partition_key(finding) == a_claim("a", "read_file").skeleton()
+    assert partition_key(finding) == name_group("read_file")
+    assert partition_key({"kind": "alerts_folded", "server_id": "b", "reason": "names-3@17"}) == "names-3"
+    assert partition_key({"kind": "alerts_folded", "server_id": "b", "reason": "mcp.tools.list/0/3"}) == "b"
     assert partition_key(finding | {"kind": "tool_changed"}) == "b"
 
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import tracemalloc
 from typing import Any
 
+import pytest
+
 from assay_stream.drift.definition_diff import DefinitionDiff, definition_diff
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.text.word_diff import Piece
+from assay_stream.work import Work
 
 BEFORE: dict[str, Any] = {
     "name": "read",
@@ -76,3 +80,23 @@ def test_a_hostile_definition_is_held_in_little_memory() -> None:
         tracemalloc.stop()
     assert (found.places[0].path, len(found.places), found.left_out) == ("$.description", 200, 99_801)
     assert peak_bytes < 64 * 1024 * 1024
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_two_hundred_texts_that_differ_in_four_hundred_words_do_not_stall_a_console(full: bool) -> None:
+    """What a definition may cost is spent on the first of them; the others are shown as replaced, and say so."""
+    texts = {f"f{number:03}": [f"{number} {word % 40} " for word in range(1_500)] for number in range(200)}
+    before = {name: "".join(words) for name, words in texts.items()}
+    after = {
+        name: "".join("x " if at % 8 == 0 else word for at, word in enumerate(words)) for name, words in texts.items()
+    }
+    work = Work(DEFAULT_LIMITS.definition_work_units_max)
+    diff = definition_diff(before, after, full=full, work=work)
+    notes = [
+        any(piece == Piece("note", "too costly to compare word by word") for piece in place.pieces)
+        for place in diff.places
+    ]
+    assert work.is_exhausted
+    assert (len(notes), notes[0], notes[-1]) == (200, False, True)
+    assert notes == sorted(notes)
+    assert diff == definition_diff(before, after, full=full)

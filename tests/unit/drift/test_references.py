@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from assay_stream.drift.references import expand
+from assay_stream.work import UNLIMITED, Work
 
 ROOT: dict[str, Any] = {
     "$defs": {"a/b": {"type": "string"}, "c": {"$ref": "#/$defs/a~1b"}, "loop": {"$ref": "#/$defs/loop"}},
@@ -32,9 +33,9 @@ ROOT: dict[str, Any] = {
 )
 def test_a_reference(reference: Any, found: Any) -> None:
     """Pointers are followed; what leads outside, nowhere or in a circle is not."""
-    assert expand(ROOT, {"$ref": reference}) == found
+    assert expand(ROOT, {"$ref": reference}, Work(UNLIMITED)) == found
 
 
 def test_what_stands_beside_takes_precedence() -> None:
     """A description beside a reference is the one that counts."""
-    assert expand(ROOT, {"$ref": "#/anyOf/0", "title": "T"}) == {"type": "null", "title": "T"}
+    assert expand(ROOT, {"$ref": "#/anyOf/0", "title": "T"}, Work(UNLIMITED)) == {"type": "null", "title": "T"}

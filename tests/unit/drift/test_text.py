@@ -8,6 +8,7 @@ import pytest
 
 from assay_stream.drift.change import ABSENT
 from assay_stream.drift.text import compare_texts, words_of
+from assay_stream.work import UNLIMITED, Work
 
 
 @pytest.mark.parametrize(
@@ -52,4 +53,4 @@ def test_four_spellings_are_a_change_of_words() -> None:
 
 def test_the_words_of_a_text() -> None:
     """Case, quotes and punctuation at the ends of words are taken away, within words they stay."""
-    assert words_of("“Read” the, FILE: a_b/c.") == ["read", "the", "file", "a_b/c"]
+    assert words_of("“Read” the, FILE: a_b/c.", Work(UNLIMITED)) == ["read", "the", "file", "a_b/c"]

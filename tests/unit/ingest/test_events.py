@@ -31,7 +31,9 @@ TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 def judged(raw: bytes, now_ms: int = NOW_MS) -> JudgedEvent:
     """What becomes of an event."""
-    return EventJudge().judge(raw, CLIENT, now_ms=now_ms)
+    judged: list[JudgedEvent] = []
+    assert all(EventJudge().steps([raw], CLIENT, judged, now_ms=now_ms))
+    return judged[0]
 
 
 def code_of(raw: bytes, now_ms: int = NOW_MS) -> str:

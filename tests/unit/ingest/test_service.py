@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import math
 import threading
 import zlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 
 from assay_stream.ingest.clients import KnownClient, hash_of, new_token, read_clients
 from assay_stream.ingest.events import EventJudge, JudgedEvent
-from assay_stream.ingest.service import IngestService
+from assay_stream.ingest.service import STEP_BYTES, TURN_BYTES, IngestService, take_turn
 from assay_stream.ingest.window import AcceptedWindow
 from assay_stream.ingest.writer import EventWriter
 from assay_stream.limits.serving import INGEST_LIMITS, IngestLimits
@@ -275,20 +276,42 @@ async def test_another_host_is_not_served_on_loopback() -> None:
 
 
 class HeldJudge(EventJudge):
-    """Judges large events only once it may."""
+    """Begins to judge only once it may, and notes whose turn each step is."""
 
     def __init__(self) -> None:
         super().__init__()
         self.may, self.order = threading.Event(), list[str]()
 
-    def another(self) -> EventJudge:
-        return self
-
-    def judge(self, raw: bytes, client: KnownClient, *, now_ms: int) -> JudgedEvent:
-        if len(raw) > 256 * 1_024:
+    def steps(
+        self, events: Iterable[bytes], client: KnownClient, judged: list[JudgedEvent], *, now_ms: int
+    ) -> Iterator[int]:
+        for step_bytes in super().steps(events, client, judged, now_ms=now_ms):
             self.order.append(client.observer_id)
             assert self.may.wait(30)
-        return super().judge(raw, client, now_ms=now_ms)
+            yield step_bytes
+
+
+SHORT_TOOLS = [{"name": f"t{number}"} for number in range(5_000)]
+
+
+async def test_eight_connections_with_lists_of_short_tools_do_not_hold_up_anothers_call() -> None:
+    """Its call is judged after one turn of theirs, however long their lists are and however many wait."""
+    judge = HeldJudge()
+    body = a_list(1, *SHORT_TOOLS).value
+    assert len(body) < 256 * 1_024
+    async with serving(judge=judge) as served:
+        room_bytes = served.room_left_bytes()
+        hostile = [asyncio.create_task(exchange(served.url, a_request(body))) for _ in range(8)]
+        await until(lambda: judge.order == ["gw-1"] and served.room_left_bytes() <= room_bytes - 16 * len(body))
+        call = a_request(a_call(1, observer="gw-2").value).replace(TOKEN.encode(), OTHER_TOKEN.encode())
+        other = asyncio.create_task(exchange(served.url, call))
+        await until(lambda: served.room_left_bytes() <= room_bytes - 16 * len(body) - 2 * len(a_call(1).value))
+        judge.may.set()
+        assert (await other)[0] == 202
+        assert [(await each)[0] for each in hostile] == [202] * 8
+    steps_per_turn = TURN_BYTES // STEP_BYTES
+    assert judge.order.index("gw-2") <= steps_per_turn < len(SHORT_TOOLS)
+    assert judge.order.count("gw-1") == 8 * (1 + len(SHORT_TOOLS))
 
 
 async def test_clients_with_large_bodies_take_turns_and_small_bodies_wait_for_none() -> None:
@@ -300,11 +323,22 @@ async def test_clients_with_large_bodies_take_turns_and_small_bodies_wait_for_no
         first = [asyncio.create_task(exchange(served.url, large)) for _ in range(3)]
         await until(lambda: judge.order == ["gw-1"] and served.room_left_bytes() <= room_bytes - 900_000)
         other = asyncio.create_task(exchange(served.url, large.replace(TOKEN.encode(), OTHER_TOKEN.encode())))
-        assert (await served.send(a_call(1).value))[0] == 202
         await until(lambda: served.room_left_bytes() <= room_bytes - 1_200_000)
+        small = asyncio.create_task(served.send(a_call(1).value))
+        await until(lambda: len(judge.order) == 2)
         judge.may.set()
+        assert (await small)[0] == 202
         assert [(await each)[0] for each in (*first, other)] == [202, 202, 202, 403]
-    assert judge.order == ["gw-1", "gw-2", "gw-1", "gw-1"]
+    assert judge.order == ["gw-1", "gw-1", "gw-2", "gw-1", "gw-1"]
+
+
+@pytest.mark.parametrize("step_bytes", [0, 1, 1_000, 10**9])
+def test_a_turn_ends_after_its_bytes_whatever_the_steps_are(step_bytes: int) -> None:
+    """Many short definitions count, and a long one is the last of its turn."""
+    steps = iter([step_bytes] * 100_000)
+    assert take_turn(steps) is False
+    assert 100_000 - len(list(steps)) == math.ceil(TURN_BYTES / (step_bytes + STEP_BYTES))
+    assert take_turn(iter([step_bytes])) is (step_bytes < TURN_BYTES - STEP_BYTES)
 
 
 async def test_a_large_list_does_not_hold_up_other_clients() -> None:

@@ -78,7 +78,8 @@ def test_a_rule_for_every_server_goes_everywhere() -> None:
     assert orjson.loads(outputs[0].value or b"")["rule"]["server_id"] == "*"
 
 
-def test_a_rule_that_covers_shadowed_tools_goes_everywhere() -> None:
-    """Their alerts stand where the look-alikes of the name do."""
-    outputs = suppression_records(replace(a_decision("server"), kind="tool_shadowed"), 3)
+@pytest.mark.parametrize("kind", ["tool_shadowed", "alerts_folded"])
+def test_a_rule_that_covers_shadowed_tools_or_their_folds_goes_everywhere(kind: str) -> None:
+    """These alerts stand where the group of the name does."""
+    outputs = suppression_records(replace(a_decision("server"), kind=kind), 3)
     assert [output.partition for output in outputs] == [0, 1, 2]

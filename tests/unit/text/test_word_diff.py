@@ -7,7 +7,8 @@ import tracemalloc
 import pytest
 
 from assay_stream.text.word_diff import Piece, shortened, word_diff
-from tests.support.counting import counted_calls, passes
+from assay_stream.work import UNLIMITED, Work
+from tests.support.counting import passes
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,7 @@ def test_words_that_came_and_went_are_told_apart(before: str, after: str, expect
 
     A full stop holds nothing apart: a path with a dot in it stays whole.
     """
-    assert word_diff(before, after) == expected
+    assert word_diff(before, after, Work(UNLIMITED)) == expected
 
 
 def test_what_is_the_same_is_shortened() -> None:
@@ -79,12 +80,29 @@ def test_the_end_of_what_came_is_never_left_out() -> None:
         ("漢" * 300_000, "字" * 300_000),
     ],
 )
-def test_a_megabyte_costs_a_few_looks(before: str, after: str) -> None:
-    """Also where the texts have much in common, and nothing of it in the same place: 80 to 180 calls."""
-    pieces = word_diff(before, after)
-    assert counted_calls(lambda: word_diff(before, after)) < 1_000
-    assert passes(lambda text: word_diff(before, text), after) < 8
+def test_a_megabyte_costs_little_more_than_to_read_it(before: str, after: str) -> None:
+    """Also where the texts have much in common, and nothing of it in the same place."""
+    work = Work(UNLIMITED)
+    pieces = word_diff(before, after, work)
+    assert work.spent < 3 * (len(before) + len(after)) + 2_000_000
+    assert passes(lambda text: word_diff(before, text, Work(UNLIMITED)), after) < 8
     assert "".join(piece.text for piece in pieces if piece.op != "gone") == after
+
+
+WORDS = [f"word-{number % 50} " for number in range(1_000)]
+CHANGED = [f"new-{number} " if number % 16 == 0 else word for number, word in enumerate(WORDS)]
+
+
+@pytest.mark.parametrize("units_max", [1, 40_000, 60_000])
+def test_what_a_budget_does_not_suffice_for_is_shown_as_replaced(units_max: int) -> None:
+    """Whether it ends before the words are told apart or while they are compared."""
+    before, after, work = "".join(WORDS), "".join(CHANGED), Work(units_max)
+    changed = [piece for piece in word_diff(before, after, work) if piece.op != "same"]
+    assert [piece.op for piece in changed] == ["gone", "come"]
+    assert changed[0].text.startswith(WORDS[0])
+    assert len(changed[1].text) > len(after) - 20 * len(WORDS[-1])
+    assert work.is_exhausted
+    assert len(word_diff(before, after, Work(UNLIMITED))) > 150
 
 
 def test_long_texts_are_not_taken_apart_where_they_are_alike() -> None:
@@ -93,11 +111,11 @@ def test_long_texts_are_not_taken_apart_where_they_are_alike() -> None:
         middle = len(words) // 2
         tracemalloc.start()
         try:
-            pieces = word_diff(words, f"{words[:middle]}new {words[middle:]}")
+            pieces = word_diff(words, f"{words[:middle]}new {words[middle:]}", Work(UNLIMITED))
             peak_bytes = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
         assert [piece for piece in pieces if piece.op != "same"] == [Piece("come", "new ")]
         assert peak_bytes < 16 * 1024 * 1024
     one, other = "a " * 300_000, "b " * 300_000
-    assert word_diff(one, other) == [Piece("gone", one), Piece("come", other)]
+    assert word_diff(one, other, Work(UNLIMITED)) == [Piece("gone", one), Piece("come", other)]

@@ -141,6 +141,23 @@ def test_what_is_no_alert_or_not_what_its_uid_says_was_altered() -> None:
     assert held(prompts, [*prompts])[1] == []
 
 
+def test_a_shadowed_tool_that_the_other_side_folded_is_of_the_order_of_reading() -> None:
+    """Where a fold of its server's names differs; without one it is missing, as is a fold of other findings."""
+    alone = values([finding_of(kind=Kind.TOOL_SHADOWED, before=None)])
+    fold, other = (
+        values([finding_of(None, kind=Kind.ALERTS_FOLDED, before=None, after=None, reason=reason)])
+        for reason in ("names-1@17", "mcp.tools.list/0/17")
+    )
+    for told, recorded in ((alone, fold), (fold, alone)):
+        assert {found.cause for found in held([*told], [*recorded])[1]} == {"order_of_reading"}
+        assert [found.cause for found in held([*told], [])[1]] == ["missing_record"]
+    assert {found.cause for found in held(alone, [*other])[1]} == {"missing_record", "unexpected_record"}
+    fewer = changed(fold[0], message="21 low")
+    assert [found.cause for found in held(fold, [fewer])[1]] == ["order_of_reading"]
+    assert [found.cause for found in held(other, [changed(other[0], message="21 low")])[1]] == ["altered_record"]
+    assert "missing_record" in {found.cause for found in held([*alone, *fold], [*fold])[1]}
+
+
 def test_a_shadowed_tool_that_ended_may_be_on_one_side_only() -> None:
     """Which names met on the way follows from the order of reading; one that is open must be on both."""
     told = values([finding_of(kind=Kind.TOOL_SHADOWED, before=None)])
