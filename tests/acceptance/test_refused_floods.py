@@ -66,15 +66,14 @@ def test_two_byte_lines_cost_their_reader_a_look_each(tmp_path: Path) -> None:
     assert (calls(31_000) - calls(11_000)) / 20_000 < 8
 
 
-@pytest.mark.parametrize("processes", ["1", "2"])
-def test_longer_refused_lines_are_bounded_too(tmp_path: Path, processes: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_longer_refused_lines_are_bounded_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever refuses them: the last rejected record of each file says how many are left out, and from where on."""
     monkeypatch.setattr(results, "REFUSED_RECORDS_MAX", 100)
     control = b'{"specversion":"1.0","type":"assay.control.bomb"}\n'
     bomb = packed(tmp_path / "bomb.ndjson.gz", observed(), control * 3_000)
     call = b'{"specversion":"1.0","type":"mcp.tools.call.observed"}\n'
     packed(tmp_path / "calls.ndjson.gz", call * 200)
-    options = ("--input", bomb, "--input", tmp_path / "calls.ndjson.gz", "--processes", processes)
+    options = ("--input", bomb, "--input", tmp_path / "calls.ndjson.gz")
     done = run("replay", *options, "--output", tmp_path / "out")
     assert done.exit_code == 0, done.output
     written = rejected_in(tmp_path / "out")
