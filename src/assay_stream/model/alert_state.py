@@ -182,7 +182,7 @@ class RecordCount(TypedDict):
 
 
 class AlertRecords(TypedDict):
-    """What the latest records of one server began. The key is ``records/<server>``."""
+    """What the latest records of one server began: ``records/<server>``, of names ``name_records/<group>/<server>``."""
 
     records: Annotated[list[RecordCount], Field(max_length=DEFAULT_LIMITS.alert_records_max)]
 
@@ -196,6 +196,7 @@ class AlertProgress(TypedDict):
 
 ALERT_STATES: dict[str, Any] = {
     "assay.alert.state": record_model(AlertState),
+    "assay.alert.state.name_records": AlertRecords,
     "assay.alert.state.names": AlertNames,
     "assay.alert.state.progress": AlertProgress,
     "assay.alert.state.records": AlertRecords,
