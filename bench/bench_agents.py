@@ -1,8 +1,8 @@
 """How fast users' agents are: one that only counts, beside the join that writes its evidence, in interleaved rounds.
 
 Each round has topics of its own. Calls are joined, then the same number of records of evidence goes through both steps
-of the agents: under the key of the actor into their input topic, and from there, in order, to the handler. Both are
-one process with real transactions on the same broker, so the ratio is what a user gives up for a stage of his own.
+of the agents: under the key of the tool into their input topic, and from there to the handler. Both are one process
+with real transactions on the same broker, so the ratio is what a user gives up for a stage of his own.
 
     python -m bench.bench_agents [--calls N] [--rounds N]
 """
@@ -23,8 +23,7 @@ from assay_stream.kafka.stage_task import StageTask
 from assay_stream.kafka.topics import apply_topics, check_topics, inspect_topics, topic_names
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Role
-from assay_stream.worker.agent_stages import process
-from assay_stream.worker.detections import stages_of, upstream_of
+from assay_stream.worker.detections import process, stages_of
 from bench.bench_join import hosted, run_join, run_registry
 from bench.on_broker import Count, Measure, Part, on_broker, run_until
 from bench.publishing import publish
@@ -50,12 +49,9 @@ async def run_agents(settings: Settings, counts: dict[Role, int], calls: int) ->
     """Run both steps of the agent over the evidence of all calls."""
     count = Count()
     agents, clients, topics = counting(count), KafkaClients(settings), topic_names(settings, agents=NAME)
-    upstream = upstream_of(
-        agents, NAME, clients=clients, topics=topics, counts=counts, group_prefix=settings.group_prefix
-    )
-    parts: list[Part] = [*upstream.values()]
+    parts: list[Part] = []
     async with AsyncExitStack() as stack:
-        for stage in stages_of(agents, NAME, upstream, clients=clients, topics=topics, counts=counts):
+        for stage in stages_of(agents, NAME, None, clients=clients, topics=topics, counts=counts):
             agent = await stack.enter_async_context(hosted(stage.name, counts[stage.input_roles[0]], process))
             parts.append(StageTask(settings, stage, agent, topics=topics, partition_counts=counts, clients=clients))
         return await run_until(parts, count, calls)

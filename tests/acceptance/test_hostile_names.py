@@ -153,7 +153,7 @@ ELSEWHERE = {
         ("pins list", "pins history", "pins diff", "policy list", "keys list"), "tests/unit/cli/test_pins.py"
     ),
     **dict.fromkeys(("seal", "seal verify", "seal prove", "seal check-proof"), "tests/unit/cli/test_seal_checking.py"),
-    **dict.fromkeys(("agents list", "agents test", "agents replay"), "tests/unit/cli/test_agents.py"),
+    **dict.fromkeys(("agents list", "agents replay"), "tests/unit/cli/test_agents.py"),
     **dict.fromkeys(("store run", "store load", "store status"), "tests/unit/cli/test_store.py"),
     "evidence tail": "tests/integration/test_hunting.py: it prints the rows of `evidence list`",
     "alerts forward": "tests/unit/forward/test_webhook.py: it sends what `alerts export` prints",

@@ -21,7 +21,6 @@ from assay_stream.alerts.table import AlertTable
 from assay_stream.engine import EngineState
 from assay_stream.files.record_line import rejected_line
 from assay_stream.limits.core import Limits
-from assay_stream.model.agent_topic import INPUT_HEADER, PROGRESS
 from assay_stream.model.envelope import Producer
 from assay_stream.model.ingest import mark_of, write_accepted
 from assay_stream.model.join_progress import JoinProgress, write_progress
@@ -75,8 +74,7 @@ def named(output: Output) -> Iterator[tuple[str, Any]]:
             kind, slash, _ = key.decode().partition("/")
             yield f"assay.alert.state{f'.{kind}' if slash or kind == 'progress' else ''}", content
         case Role.AGENT_INPUTS:
-            if headers[INPUT_HEADER] == PROGRESS:
-                yield "assay.agent.input.progress", content
+            return
         case Role.AGENT_STATES:
             kind, slash, _ = key.decode().partition("/")
             name = "definition" if kind == "definition" else kind if not slash else ""
@@ -141,18 +139,16 @@ def of_agents(outputs: Iterable[Output]) -> Iterator[Output]:
 
     agent.evidence(key=lambda event: event.server_id)(see)
     agents = a_set(agent)
-    rekeying, state = Rekeying(agents, partitions=1), AgentState(agents, 0, input_topic="internal", ordered=())
+    rekeying, state = Rekeying(agents, partitions=1), AgentState(agents, 0, input_topic="internal")
     read: list[Output] = []
     for offset, output in enumerate(output for output in outputs if output.role in agents.roles):
         place = Origin("written", 0, offset)
         read += rekeying.process(Record(output.role, place, output.key, output.value, output.headers))
-        read += rekeying.progress(*place)
     for offset, output in enumerate(read):
         yield output
         yield from state.process(
             Record(output.role, Origin("internal", 0, offset), output.key, output.value, output.headers)
         )
-    yield from state.note_ends({("written", 0): 0})
     yield from state.flush({"internal": len(read)})
 
 

@@ -44,7 +44,7 @@ def a_set(*agents: Agent) -> AgentSet:
 def found(agents: AgentSet | Agent, outputs: Iterable[Output], **options: Any) -> list[Finding]:
     """What agents find in the outputs of the stages."""
     runner = Runner(agents if isinstance(agents, AgentSet) else a_set(agents), **options)
-    return findings_in([*runner.take(outputs), *runner.end()])
+    return findings_in(runner.take(outputs))
 
 
 def findings_in(outputs: Sequence[Output]) -> list[Finding]:

@@ -15,17 +15,18 @@ A module declares agents at its top level::
                 yield Detection(references=window.origins)
                 window.clear()
 
-What follows from a record is the same live and replayed: agents get no clock, no randomness and no I/O.
+What follows from some records in some order is the same live and replayed: agents get no clock, no randomness and no
+I/O. ``assay_stream.agents.testing`` has what their tests need.
 """
 
 from assay_stream.agents.declaration import Agent as Agent
 from assay_stream.agents.declaration import AgentSet as AgentSet
 from assay_stream.agents.declaration import Detection as Detection
 from assay_stream.agents.declaration import Event as Event
+from assay_stream.agents.declaration import Fields as Fields
 from assay_stream.agents.declaration import actor_of as actor_of
 from assay_stream.agents.declaration import agent_set as agent_set
 from assay_stream.agents.declaration import trace_of as trace_of
-from assay_stream.agents.fields import Fields as Fields
 from assay_stream.agents.memory import Memory as Memory
 from assay_stream.agents.memory import Window as Window
 from assay_stream.agents.rekey import Rekeying as Rekeying

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_type_hints
 
 from assay_stream.agents.failures import about
 from assay_stream.agents.labels import NO_LABELS, Labels
@@ -15,7 +15,7 @@ from assay_stream.drift.severity import Level
 from assay_stream.errors import ConfigurationError
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.alert import Alert
-from assay_stream.model.evidence import Evidence
+from assay_stream.model.evidence import DecisionPayload, Evidence
 from assay_stream.model.fields import AGENT_NAME
 from assay_stream.model.finding import Finding
 from assay_stream.model.record import Origin, Role
@@ -26,7 +26,7 @@ Json = Any
 """What JSON can hold: text, numbers, booleans, ``None``, lists, and objects with texts as names."""
 
 
-class Event(Generic[Value]):
+class Event(NamedTuple, Generic[Value]):
     """One record of an input, for a handler to read. It cannot be changed.
 
     Args:
@@ -36,33 +36,10 @@ class Event(Generic[Value]):
         server_id: the server that it is about.
     """
 
-    __slots__ = ("_origin", "_server_id", "_time_us", "_value")
-
-    def __init__(self, value: Value, time_us: int, origin: Origin, server_id: str) -> None:
-        self._value = value
-        self._time_us = time_us
-        self._origin = origin
-        self._server_id = server_id
-
-    @property
-    def value(self) -> Value:
-        """The record."""
-        return self._value
-
-    @property
-    def time_us(self) -> int:
-        """Its event time."""
-        return self._time_us
-
-    @property
-    def origin(self) -> Origin:
-        """The observed record that it follows from."""
-        return self._origin
-
-    @property
-    def server_id(self) -> str:
-        """The server that it is about."""
-        return self._server_id
+    value: Value
+    time_us: int
+    origin: Origin
+    server_id: str
 
 
 def actor_of(event: Event[Evidence]) -> tuple[str, str]:
@@ -80,6 +57,30 @@ def trace_of(event: Event[Evidence]) -> str | None:
         return trace_id
     _, _, rest = event.value.get("traceparent", "").partition("-")
     return rest.partition("-")[0] or None
+
+
+class Fields:
+    """A key function of evidence: the values of some fields of ``data``, or no key where one is missing.
+
+    Args:
+        names: the fields, which hold texts: ``Fields("server_id", "tool")``.
+
+    Raises:
+        ConfigurationError: ``agent_bad_declaration`` for a field that evidence does not have.
+    """
+
+    def __init__(self, *names: str) -> None:
+        known = set(get_type_hints(DecisionPayload)) - {"origin"}
+        strange = [name for name in names if name not in known]
+        if strange or not names:
+            why = f"evidence has no field {strange[0]!r}" if strange else "a key needs a field"
+            raise ConfigurationError("agent_bad_declaration", f"Fields: {why}; there are {', '.join(sorted(known))}")
+        self.names = names
+
+    def __call__(self, event: Event[Any]) -> tuple[Any, ...] | None:
+        data = event.value["data"]
+        key = tuple(data.get(name) for name in self.names)
+        return None if None in key else key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,9 +120,9 @@ class Input(NamedTuple):
 class Agent:
     """A detection. Declare it at the top level of a module, and its handlers below it.
 
-    A handler gets records one by one, those of one key in the order of (event time, origin), once all inputs were read
-    that far. It may use the event and the memory of its key, and nothing else: no clock, no randomness, no files, no
-    network, no global variables that change. A replay would decide otherwise.
+    A handler gets records one by one, those of one key in the order in which they were read. It may use the event and
+    the memory of its key, and nothing else: no clock, no randomness, no files, no network, no global variables that
+    change. A replay would decide otherwise.
 
     Args:
         name: unique among the agents that run together; lower-case letters, digits and underscores.

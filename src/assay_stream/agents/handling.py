@@ -13,11 +13,11 @@ from assay_stream.agents.failures import RAISED, about, raised, to_json
 from assay_stream.agents.labels import Labels
 from assay_stream.agents.memory import Memory
 from assay_stream.drift.severity import Level
-from assay_stream.errors import ConfigurationError, IntegrityError
+from assay_stream.errors import ConfigurationError
 from assay_stream.limits.core import Limits
 from assay_stream.model.finding import Detected, Finding
 from assay_stream.model.kinds import Kind
-from assay_stream.model.record import Origin, Role, made_of
+from assay_stream.model.record import Origin, Role
 
 
 class Kept(NamedTuple):
@@ -112,7 +112,6 @@ def handle(case: Case, known: Kept | None, definition: Callable[[str], Any], lim
 
     Raises:
         ConfigurationError: ``agent_raised``, ``agent_bad_output`` or ``agent_bad_state``.
-        IntegrityError: ``unknown_agent_input``, for a record that this version did not write.
     """
     agent, event = case.agent, case.event
     last_us = time_us = event.time_us
@@ -128,8 +127,6 @@ def handle(case: Case, known: Kept | None, definition: Callable[[str], Any], lim
             # What is no iterable is junk, and refused as such below.
             several = returned if isinstance(returned, Iterable) else (returned,)
             given = list(islice(several, limits.agent_findings_max + 1))
-    except IntegrityError:
-        raise  # The record is decoded where the handler looks at it.
     except RAISED as error:
         raise raised(agent.name, error) from None
     findings = [case.found(each, limits) for each in given[: limits.agent_findings_max]] if given else []
@@ -144,7 +141,7 @@ def handle(case: Case, known: Kept | None, definition: Callable[[str], Any], lim
     if len(state) > limits.agent_state_bytes_max:
         findings.append(case.limited("state_dropped"))
         state = b"{}"
-    return Handled(findings, None if state == b"{}" else made_of(Kept, (last_us, state)))
+    return Handled(findings, None if state == b"{}" else Kept(last_us, state))
 
 
 def _is_valid(given: Detection, limits: Limits) -> bool:

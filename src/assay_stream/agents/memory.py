@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from typing import Any
 
@@ -46,11 +47,11 @@ class Memory:
         return self._labels.of(server_id, tool_name)
 
     def window(self, name: str, *, seconds: float) -> Window:
-        """Return a window that ends with the record at hand.
+        """Return the window that the record at hand is in.
 
         Args:
             name: names it in the state, where it is kept.
-            seconds: how far it looks back. A record exactly as old is no longer in it.
+            seconds: its length. A record exactly as old is no longer in it.
         """
         return Window(self.state, name, self._time_us, self._origin, int(seconds * 1_000_000))
 
@@ -58,13 +59,14 @@ class Memory:
 class Window:
     """Items with event times in (end - length, end], where the end is the record at hand.
 
-    It orders items by (event time, origin), whatever order they came in: a late record finds its place, and items later
-    than the record at hand are not in its window.
+    Records of several servers may come in another order than their event times. So where later items are there already,
+    the window ends with that one of them that puts the most into it, the record at hand included: whichever of some
+    records comes last sees all of them.
 
     Args:
         state: holds the items as rows of time, topic, partition, offset and value; it is changed.
         name: under which name.
-        end_us: the end, microseconds since the epoch.
+        end_us: event time of the record at hand, microseconds since the epoch.
         origin: the record at hand.
         length_us: the length in microseconds.
     """
@@ -88,9 +90,12 @@ class Window:
         self._rows = self._state[self._name] = rows[-DEFAULT_LIMITS.agent_window_items_max :]
 
     def clear(self) -> None:
-        """Forget all items, so that the next detection needs new ones."""
-        self._rows = []
-        self._state.pop(self._name, None)
+        """Forget the items in it, so that the next detection needs new ones."""
+        inside = self._inside()
+        self._rows = [row for row in self._rows if row not in inside]
+        self._state[self._name] = self._rows
+        if not self._rows:
+            del self._state[self._name]
 
     @property
     def values(self) -> list[Any]:
@@ -107,4 +112,11 @@ class Window:
         return len(self._inside())
 
     def _inside(self) -> list[list[Any]]:
-        return [row for row in self._rows if self._end_us - self._length_us < row[0] <= self._end_us]
+        times = [row[0] for row in self._rows]
+        first, last = bisect_right(times, self._end_us), bisect_right(times, self._end_us + self._length_us - 1)
+        windows = [
+            (bisect_right(times, end_us - self._length_us), bisect_right(times, end_us))
+            for end_us in (self._end_us, *times[first:last])
+        ]
+        begin, end = max(windows, key=lambda window: window[1] - window[0])
+        return self._rows[begin:end]

@@ -1,11 +1,10 @@
-"""``assay-stream agents``: try users' agents without a broker, and over history."""
+"""``assay-stream agents``: list users' agents, and try them over history."""
 
 import sys
 import tomllib
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -13,24 +12,22 @@ from assay_stream.agents import AgentSet, Runner
 from assay_stream.agents.alerting import AgentAlerts
 from assay_stream.agents.labels import NO_LABELS, Labels, read_labels
 from assay_stream.agents.loading import load_agents
-from assay_stream.agents.scenario import ScenarioResult, read_scenario, run_scenario
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.cli.files import read_input
-from assay_stream.cli.options import AsJson, Bootstrap, FromKafka, Inputs, SnapshotPartitions
+from assay_stream.cli.options import Bootstrap, FromKafka, Inputs, SnapshotPartitions
 from assay_stream.cli.output import print_json
-from assay_stream.cli.shared import collecting_seldom, say
+from assay_stream.cli.shared import collecting_seldom
 from assay_stream.cli.sources import make_source
 from assay_stream.config import command_settings
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.limits.metrics import AGENT_REPLAY_BUFFERED_BYTES_MAX, AGENT_REPLAY_BUFFERED_MAX
 from assay_stream.model.record import Output, Role
 from assay_stream.replay.run import Replay
 from assay_stream.replay.selection import Selection
 from assay_stream.schemes.yaml_text import decode_json_or_yaml
-from assay_stream.text.escaping import json_text, visible
+from assay_stream.text.escaping import json_text
 
-agents_app = typer.Typer(help="List, test and replay your own detections.", no_args_is_help=True)
+agents_app = typer.Typer(help="List and replay your own detections.", no_args_is_help=True)
 
 LabelsFile = Annotated[
     Path | None, typer.Option("--labels", help="What tools can do, by patterns of SERVER/TOOL: TOML, YAML or JSON.")
@@ -53,28 +50,6 @@ def list_(module: Module, labels: LabelsFile = None) -> None:
                 "digest": declared.digest,
             }
         )
-
-
-@agents_app.command("test")
-def run_tests(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Scenario: TOML, YAML or JSON.")],
-    labels: LabelsFile = None,
-    as_json: AsJson = False,
-) -> None:
-    """Run agents over the records of a scenario, without a broker, and compare what they find.
-
-    The module is looked for beside the file, too. Each test is run in two orders of arrival, which must not matter.
-    Exit code 1 if a test fails.
-    """
-    sys.path.insert(0, str(file.resolve().parent))
-    scenario = read_scenario(_decoded(file, "bad_scenario"))
-    failed = 0
-    for result in run_scenario(scenario, load_agents(scenario.agents, labels=labels_in(labels))):
-        failed += bool(result.complaints)
-        _tell(result, as_json=as_json)
-    if failed:
-        say(f"{failed} of {len(scenario.tests)} tests failed")
-        raise typer.Exit(1)
 
 
 @agents_app.command("replay")
@@ -109,24 +84,16 @@ def replay(
 
 def _found(declared: AgentSet, made: Replay, rules: AlertRules | None) -> Iterator[Output]:
     """Yield what agents find in a replay; given rules of alerts, the alerts of that."""
-    roomy = replace(
-        DEFAULT_LIMITS,
-        agent_buffered_max=AGENT_REPLAY_BUFFERED_MAX,
-        agent_buffered_bytes_max=AGENT_REPLAY_BUFFERED_BYTES_MAX,
-    )
-    runner = Runner(declared, limits=roomy)
+    runner = Runner(declared)
     stage = None if rules is None else AgentAlerts(rules)
     for outputs in made.steps():
-        found = [*runner.take(outputs), *runner.advance(made.time_us)]
+        found = runner.take(outputs)
         if stage is None:
             yield from found
         else:
             yield from stage.advance(made.time_us)
             yield from stage.take([*outputs, *found])
-    if stage is None:
-        yield from runner.end()
-    else:
-        yield from stage.take(runner.end())
+    if stage is not None:
         yield from stage.advance(made.time_us, step_us=0)
 
 
@@ -136,27 +103,12 @@ def labels_in(file: Path | None) -> Labels:
     Raises:
         InputError: ``bad_labels``, or ``bad_pattern``.
     """
-    return NO_LABELS if file is None else read_labels(_decoded(file, "bad_labels"))
-
-
-def _decoded(file: Path, code: str) -> Any:
+    if file is None:
+        return NO_LABELS
     raw = read_input(file)
     if file.suffix != ".toml":
-        return decode_json_or_yaml(raw, limits=DEFAULT_LIMITS)
+        return read_labels(decode_json_or_yaml(raw, limits=DEFAULT_LIMITS))
     try:
-        return tomllib.loads(raw.decode())
+        return read_labels(tomllib.loads(raw.decode()))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(code, f"the file is not TOML: {error}") from None
-
-
-def _tell(result: ScenarioResult, *, as_json: bool) -> None:
-    if as_json:
-        told = {"test": result.name, "passed": not result.complaints, "complaints": result.complaints}
-        print_json(told | {"found": result.found})
-        return
-    typer.echo(f"{'FAILED' if result.complaints else 'passed'}  {visible(result.name)}")
-    for complaint in result.complaints:
-        typer.echo(f"        {visible(complaint)}")
-    if result.complaints:
-        for found in result.found:
-            print_json({"found": found})
+        raise InputError("bad_labels", f"the file is not TOML: {error}") from None

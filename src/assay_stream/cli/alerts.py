@@ -20,7 +20,7 @@ from assay_stream.cli.shared import Refusals, on_kafka, show_refused
 from assay_stream.cli.store_sources import opened_store
 from assay_stream.config import Settings, command_settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError, needing_extra
-from assay_stream.forward.receivers import Receiver, Subscription, WebhookTarget, parse_target, secret_from, tls_context
+from assay_stream.forward.receivers import Receiver, Subscription, parse_target, secret_from, tls_context
 from assay_stream.kafka.lookup import read_records
 from assay_stream.model.record import Role
 from assay_stream.readmodel.rows import AlertFilter
@@ -159,10 +159,10 @@ def _subscription(
     header, hmac_variable, ca_file = named
     place = parse_target(to)
     receiver: Receiver
-    if isinstance(place, WebhookTarget):
+    if isinstance(place, str):
         kind, target = "webhook", target or AlertFormat.OCSF
         receiver = Webhook(
-            place.url,
+            place,
             content_type=CONTENT_TYPES[target],
             timeout_s=timeout_s,
             tls=tls_context(ca_file),

@@ -20,8 +20,8 @@ from typing import Any
 from assay_stream.alerts.formats import AlertView
 from assay_stream.alerts.selection import AlertSelection, SeverityLevel
 from assay_stream.errors import InputError
-from assay_stream.forward.making import bad_entry, make_receiver
-from assay_stream.forward.receivers import Subscription
+from assay_stream.forward import pagerduty, slack, splunk_hec, syslog, teams, webhook
+from assay_stream.forward.receivers import Entry, Plugin, Subscription
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.limits.serving import FORWARD_LIMITS
 from assay_stream.model.glob import compile_glob
@@ -34,25 +34,15 @@ _TAKEN = frozenset({"webhook", "syslog"})
 
 _COMMON = {"name", "type", "min_severity", "kinds", "servers", "timeout_s", "ca_file", "start"}
 _STARTS = ("oldest", "now")
-_FOR_PEOPLE = {"slack", "teams", "pagerduty"}
-"""Nobody is to be told of alerts that were over before the receiver was set up."""
-
-_FIELDS = {
-    "webhook": {"url", "url_file", "format", "header", "header_file", "hmac_file"},
-    "syslog": {"to", "format"},
-    "splunk_hec": {"url", "token_file", "index", "sourcetype"},
-    "slack": {"url_file"},
-    "teams": {"url_file"},
-    "pagerduty": {"url", "routing_key_file"},
+PLUGINS = {
+    "webhook": webhook.PLUGIN,
+    "syslog": syslog.PLUGIN,
+    "splunk_hec": splunk_hec.PLUGIN,
+    "slack": slack.PLUGIN,
+    "teams": teams.PLUGIN,
+    "pagerduty": pagerduty.PLUGIN,
 }
-_REQUIRED = {
-    "webhook": set[str](),
-    "syslog": {"to"},
-    "splunk_hec": {"url", "token_file"},
-    "slack": {"url_file"},
-    "teams": {"url_file"},
-    "pagerduty": {"routing_key_file"},
-}
+"""Every type of receiver."""
 _TIMEOUT_MIN_S, _TIMEOUT_MAX_S = 0.1, 300.0
 _SECONDS = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3})?", re.ASCII)
 
@@ -87,62 +77,62 @@ def read_receivers(raw: bytes, where: str, *, group_prefix: str) -> list[Subscri
     """Return the receivers that a file lists.
 
     Args:
-        raw: its bytes, YAML.
         where: its name, for messages.
-        group_prefix: what names of consumer groups begin with.
 
     Raises:
         ConfigurationError: ``bad_receivers``, naming the entry; ``bad_secret_file``, ``bad_tls_file``, ``bad_header``.
     """
+    file = Entry({}, where)
     try:
         content = decode_yaml(raw, limits=DEFAULT_LIMITS)
     except InputError as error:
-        raise bad_entry(where, error.message) from None
+        raise file.refuse(error.message) from None
     listed = content.get("receivers") if isinstance(content, dict) and set(content) == {"receivers"} else None
     if not isinstance(listed, list) or not 1 <= len(listed) <= FORWARD_LIMITS.receivers_max:
-        raise bad_entry(where, f"it must hold a list named receivers, with 1 to {FORWARD_LIMITS.receivers_max} entries")
+        raise file.refuse(f"it must hold a list named receivers, with 1 to {FORWARD_LIMITS.receivers_max} entries")
     subscriptions: list[Subscription] = []
-    for number, entry in enumerate(listed, 1):
-        place = f"{where}, entry {number}"
-        _checked(entry, place)
+    for number, fields in enumerate(listed, 1):
+        entry = Entry(fields if isinstance(fields, dict) else {}, f"{where}, entry {number}")
+        plugin = _plugin(entry)
         name = f"forward-{entry['name']}"
         if any(each.name == name for each in subscriptions):
-            raise bad_entry(place, "an entry before has the same name")
-        receiver, write = make_receiver(entry, place)
+            raise entry.refuse("an entry before has the same name")
+        receiver, write = plugin.make(entry)
         subscriptions.append(
             Subscription(
                 name=name,
                 receiver=receiver,
                 group=f"{group_prefix}-{name}",
                 write=write,
-                wants=_wanted(entry, place),
-                from_now=entry.get("start", "now" if entry["type"] in _FOR_PEOPLE else "oldest") == "now",
+                wants=_wanted(entry),
+                from_now=entry.get("start", "now" if plugin.is_for_people else "oldest") == "now",
             )
         )
     return subscriptions
 
 
-def _checked(entry: Any, place: str) -> None:
-    kind = entry.get("type") if isinstance(entry, dict) else None
-    if not isinstance(kind, str) or kind not in _FIELDS:
-        raise bad_entry(place, f"type must be one of {', '.join(_FIELDS)}")
-    if not isinstance(entry.get("name"), str) or not _NAME.fullmatch(entry["name"]):
-        raise bad_entry(
-            place, "name must be 1 to 63 of a-z, 0-9 and -: it names the consumer group that holds its position"
+def _plugin(entry: Entry) -> Plugin:
+    """Return the type of an entry, once its fields are checked."""
+    kind, name = entry.get("type"), entry.get("name")
+    plugin = PLUGINS.get(kind) if isinstance(kind, str) else None
+    if plugin is None:
+        raise entry.refuse(f"type must be one of {', '.join(PLUGINS)}")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise entry.refuse(
+            "name must be 1 to 63 of a-z, 0-9 and -: it names the consumer group that holds its position"
         )
-    if entry["name"] in _TAKEN:
-        raise bad_entry(
-            place, f"{entry['name']} names the group of `--to {entry['name']}:`: two receivers would share alerts"
-        )
-    unknown = sorted(str(field) for field in entry.keys() - _COMMON - _FIELDS[kind])
-    missing = sorted(_REQUIRED[kind] - entry.keys())
+    if name in _TAKEN:
+        raise entry.refuse(f"{name} names the group of `--to {name}:`: two receivers would share alerts")
+    unknown = entry.keys() - _COMMON - plugin.fields
+    missing = sorted(plugin.required - entry.keys())
     if unknown or missing:
         wrong = f"lacks {', '.join(missing)}" if missing else "has a field that it does not know"
-        raise bad_entry(place, f"{kind} {wrong}; it takes {', '.join(sorted(_COMMON | _FIELDS[kind]))}")
+        raise entry.refuse(f"{kind} {wrong}; it takes {', '.join(sorted(_COMMON | plugin.fields))}")
     for field, value in entry.items():
         good, must = _judged(field, value)
         if not good:
-            raise bad_entry(place, f"{field} must be {must}")
+            raise entry.refuse(f"{field} must be {must}")
+    return plugin
 
 
 def _judged(field: str, value: Any) -> tuple[bool, str]:
@@ -159,15 +149,15 @@ def _judged(field: str, value: Any) -> tuple[bool, str]:
     return good, "one text, on one line"
 
 
-def _wanted(entry: dict[str, Any], place: str) -> Wanted:
+def _wanted(entry: Entry) -> Wanted:
     unknown = set(entry.get("kinds", ())) - {kind.value for kind in Kind}
     if unknown:
-        raise bad_entry(place, "kinds names a kind that does not exist: docs/alerts.md lists them")
+        raise entry.refuse("kinds names a kind that does not exist: docs/alerts.md lists them")
     try:
         severity = SeverityLevel(entry["min_severity"]) if "min_severity" in entry else None
         servers = tuple(compile_glob(each) for each in entry.get("servers", ()))
     except ValueError:
-        raise bad_entry(place, f"min_severity must be one of {', '.join(SeverityLevel)}") from None
+        raise entry.refuse(f"min_severity must be one of {', '.join(SeverityLevel)}") from None
     except InputError as error:
-        raise bad_entry(place, error.message) from None
+        raise entry.refuse(error.message) from None
     return Wanted(severity=AlertSelection(severity=severity), kinds=frozenset(entry.get("kinds", ())), servers=servers)

@@ -1,33 +1,31 @@
 """Posts to one address over HTTP, bounded in time and in what is read of an answer.
 
-Certificates are always checked.
+1. Certificates are always checked.
+2. Of a service, only an answer about the alert itself is a refusal for good. A token, channel, index, workflow or
+   address that is not good says nothing about the alert: it waits until that is mended.
+3. 429 and 5xx wait, at least as long as ``Retry-After`` says.
 """
 
 import ssl
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 import aiohttp
 from yarl import URL
 
 from assay_stream import __version__
+from assay_stream.alerts.formats import AlertView
 from assay_stream.forward.delivery import AttemptResult, DeliveryOutcome, http_answer
 from assay_stream.observe.http.client import open_session, read_body
 
 _ANSWER_BYTES_MAX = 65_536
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_ABOUT_THE_ALERT = frozenset({400, 413, 422})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpAnswer:
-    """What came back.
-
-    Args:
-        result: what the status alone says about the alert.
-        status: HTTP status, 0 where there was no answer.
-        body: its first bytes.
-    """
+    """What came back: the status, 0 without an answer, what it alone says about the alert, and the first bytes."""
 
     result: AttemptResult
     status: int = 0
@@ -35,11 +33,7 @@ class HttpAnswer:
 
 
 class Poster:
-    """Posts over connections that it keeps.
-
-    Args:
-        timeout_s: how long one exchange may take.
-    """
+    """Posts over connections that it keeps; one exchange may take ``timeout_s``."""
 
     def __init__(self, *, headers: dict[str, str], timeout_s: float, tls: ssl.SSLContext | bool) -> None:
         self._headers = {"User-Agent": f"assay-stream/{__version__}", "Accept-Encoding": "identity"} | headers
@@ -52,10 +46,10 @@ class Poster:
         try:
             return await self._exchange(url, content, headers)
         except TimeoutError:
-            return _unavailable("timeout")
+            return HttpAnswer(result=waiting("timeout"))
         except (aiohttp.ClientError, OSError, ValueError) as error:
             # A name that no encoding of host names takes is a ValueError.
-            return _unavailable(type(error).__name__)
+            return HttpAnswer(result=waiting(type(error).__name__))
 
     async def _exchange(self, url: str, content: bytes, headers: dict[str, str] | None) -> HttpAnswer:
         if self._session is None:  # it needs a running loop
@@ -72,17 +66,37 @@ class Poster:
             await self._session.close()
 
 
-def place_of(url: str) -> str:
-    """Return scheme, host and port of an address: what may be logged of it."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")
+class MessageService:
+    """Posts every alert to one address, as it was written for it. The address may be a secret, so it has a name."""
+
+    def __init__(
+        self,
+        name: str,
+        url: str,
+        *,
+        timeout_s: float,
+        tls: ssl.SSLContext | bool,
+        judge: Callable[[HttpAnswer], AttemptResult],
+    ) -> None:
+        self.name = name
+        self._url = url
+        self._judge = judge
+        self._poster = Poster(headers={"Content-Type": "application/json"}, timeout_s=timeout_s, tls=tls)
+
+    async def send(self, view: AlertView, body: str) -> AttemptResult:
+        return self._judge(await self._poster.post(self._url, body.encode("utf-8")))
+
+    async def close(self) -> None:
+        await self._poster.close()
 
 
-def is_in_the_clear(url: str) -> bool:
-    """Tell whether others could read what is posted there: plain HTTP beyond this machine."""
-    parts = urlsplit(url)
-    return parts.scheme != "https" and parts.hostname not in _LOOPBACK
+def by_status(answer: HttpAnswer) -> AttemptResult:
+    """Judge an answer of a service by its status: what is not about the alert is waited for."""
+    if answer.result.outcome is DeliveryOutcome.REFUSED and answer.status not in _ABOUT_THE_ALERT:
+        return waiting(answer.result.code)
+    return answer.result
 
 
-def _unavailable(code: str) -> HttpAnswer:
-    return HttpAnswer(result=AttemptResult(outcome=DeliveryOutcome.UNAVAILABLE, code=code))
+def waiting(code: str) -> AttemptResult:
+    """Return that the alert waits, and why."""
+    return AttemptResult(outcome=DeliveryOutcome.UNAVAILABLE, code=code)

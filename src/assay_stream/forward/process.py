@@ -1,7 +1,6 @@
 """The process that forwards."""
 
 from collections.abc import Sequence
-from functools import partial
 
 import structlog
 
@@ -33,17 +32,16 @@ def run_forwarders(settings: Settings, subscriptions: Sequence[Subscription], *,
 
     def build(host: Host, counts: PartitionCounts) -> None:
         for each in subscriptions:
-            forwarder = Forwarder(settings, each)
-            note = ForwardMetrics(forwarder, PrometheusStage(host.metrics, each.name)).note
-            # One broken hook is no reason to hold up a rollout: the others are served.
-            host.add(each.name, forwarder, still_s=partial(_still_s, forwarder), note_gauges=note, is_alternative=True)
+            _add(host, Forwarder(settings, each), each.name)
             _log.info("forwarding_started", receiver=each.receiver.name, group=each.group)
 
     run_host(settings, {Role.ALERTS, Role.DEAD_LETTERS}, build, web_port=web_port)
 
 
-def _still_s(forwarder: Forwarder) -> float:
-    return forwarder.still_s
+def _add(host: Host, forwarder: Forwarder, name: str) -> None:
+    note = ForwardMetrics(forwarder, PrometheusStage(host.metrics, name)).note
+    # One broken hook is no reason to hold up a rollout: the others are served.
+    host.add(name, forwarder, still_s=lambda: forwarder.still_s, note_gauges=note, is_alternative=True)
 
 
 class ForwardMetrics:

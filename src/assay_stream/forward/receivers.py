@@ -1,6 +1,7 @@
-"""Who alerts are sent to, and how the command line names a webhook or a syslog receiver.
+"""The protocol of receivers, and how the file of receivers and the command line name one.
 
-A receiver gets one alert at a time and returns the result; it never raises for failures outside this process.
+1. A receiver gets one alert at a time and returns the result; it never raises for failures outside this process.
+2. Each type of receiver is a module with a ``Plugin``. What carries a secret goes over HTTPS, or stays on this machine.
 """
 
 import ipaddress
@@ -11,12 +12,14 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from assay_stream.alerts.formats import AlertView
+from assay_stream.alerts.formats import AlertFormat, AlertView
 from assay_stream.errors import ConfigurationError
 from assay_stream.files.secret_file import secret_of_file
 from assay_stream.forward.delivery import AttemptResult
 
 _TRANSPORTS = ("udp", "tcp", "tls")
+_TIMEOUT_S = 10.0
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class Receiver(Protocol):
@@ -61,32 +64,83 @@ class Subscription:
     from_now: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookTarget:
-    """Where a webhook is.
+class Entry(dict[str, Any]):
+    """One entry of the file, whose fields are known and of the right type.
 
     Args:
-        url: its address; may hold a secret, so it is never printed.
+        place: where it stands, for messages.
     """
 
-    url: str
+    def __init__(self, fields: dict[str, Any], place: str) -> None:
+        super().__init__(fields)
+        self.place = place
+
+    @property
+    def label(self) -> str:
+        """What the receiver is called in logs where its address may be a secret."""
+        return f"{self['type']}:{self['name']}"
+
+    def refuse(self, why: str) -> ConfigurationError:
+        """Return the error about it: ``bad_receivers``."""
+        return ConfigurationError("bad_receivers", f"{self.place}: {why}")
+
+    def secret(self, field: str) -> str:
+        """Return what the file holds that a field names."""
+        return secret_of_file(Path(self[field]), variable=field)
+
+    def format(self, default: AlertFormat) -> AlertFormat:
+        """Return the format of alerts."""
+        try:
+            return AlertFormat(self.get("format", default))
+        except ValueError:
+            raise self.refuse(f"format must be one of {', '.join(AlertFormat)}") from None
+
+    def connection(self) -> dict[str, Any]:
+        """Return ``timeout_s`` and ``tls`` of its connections."""
+        tls = tls_context(Path(self["ca_file"]) if "ca_file" in self else None)
+        return {"timeout_s": float(self.get("timeout_s", _TIMEOUT_S)), "tls": tls}
+
+    def safe_url(self, url: str) -> str:
+        """Return an address, unless it would carry a secret in the clear beyond this machine."""
+        try:
+            parts = urlsplit(url)
+            good = parts.scheme in ("http", "https") and not is_in_the_clear(url)
+            good = good and is_host(parts.hostname) and (parts.port or 1) > 0 and not parts.username
+        except ValueError:
+            good = False
+        if not good or not is_one_word(url):
+            raise self.refuse("the address must be https://HOST/..., as it goes with a secret (http on loopback only)")
+        return url
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plugin:
+    """A type of receiver.
+
+    Args:
+        make: returns the receiver of an entry, and what writes alerts for it.
+        fields: that entries may have beside the common ones.
+        required: those they must have.
+        is_for_people: people are not sent alerts that were over before the receiver was set up.
+    """
+
+    make: Callable[[Entry], tuple[Receiver, Writer]]
+    fields: frozenset[str]
+    required: frozenset[str]
+    is_for_people: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyslogTarget:
-    """Where a syslog receiver is.
-
-    Args:
-        transport: ``udp``, ``tcp`` or ``tls``.
-    """
+    """Where a syslog receiver is; ``transport`` is ``udp``, ``tcp`` or ``tls``."""
 
     host: str
     port: int
     transport: str
 
 
-def parse_target(text: str) -> WebhookTarget | SyslogTarget:
-    """Return the receiver that ``--to`` names.
+def parse_target(text: str) -> str | SyslogTarget:
+    """Return the receiver that ``--to`` names: the address of a webhook, which may hold a secret, or a syslog receiver.
 
     Args:
         text: ``webhook:URL`` or ``syslog:HOST:PORT[,udp|tcp|tls]``.
@@ -102,7 +156,7 @@ def parse_target(text: str) -> WebhookTarget | SyslogTarget:
         except ValueError:
             good = False
         if good:
-            return WebhookTarget(url=rest)
+            return rest
     if kind == "syslog":
         target = _syslog_target(rest)
         if target is not None:
@@ -165,3 +219,20 @@ def tls_context(ca_file: Path | None) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=ca_file)
     except (OSError, ssl.SSLError):
         raise ConfigurationError("bad_tls_file", f"cannot use {ca_file} as a file of certificates") from None
+
+
+def place_of(url: str) -> str:
+    """Return scheme, host and port of an address: what may be logged of it."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")
+
+
+def is_in_the_clear(url: str) -> bool:
+    """Tell whether others could read what is posted there: plain HTTP beyond this machine."""
+    parts = urlsplit(url)
+    return parts.scheme != "https" and parts.hostname not in _LOOPBACK
+
+
+def is_one_word(url: str) -> bool:
+    """Return True if an address needs no further escaping."""
+    return url.isascii() and url.isprintable() and " " not in url

@@ -10,15 +10,18 @@ Syslog has no answer by which a receiver could say that it took a message. What 
 """
 
 import asyncio
+import socket
 import ssl
 import struct
 from collections import deque
 from contextlib import suppress
+from functools import partial
 
-from assay_stream.alerts.formats import AlertView
+from assay_stream.alerts.formats import AlertFormat, AlertView, render
 from assay_stream.alerts.formats.syslog import DATAGRAM_BYTES_MAX, EXAMPLE_ENTERPRISE, octet_counted, syslog_message
+from assay_stream.errors import ConfigurationError
 from assay_stream.forward.delivery import DELIVERED, AttemptResult, DeliveryOutcome
-from assay_stream.forward.receivers import SyslogTarget
+from assay_stream.forward.receivers import Entry, Plugin, Receiver, SyslogTarget, Writer, parse_target
 
 try:
     import fcntl
@@ -160,3 +163,17 @@ async def _acknowledged(writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(_ACKNOWLEDGED_PAUSE_S)
     if writer.transport.is_closing():
         raise ConnectionResetError
+
+
+def _make(entry: Entry) -> tuple[Receiver, Writer]:
+    try:
+        target = parse_target(f"syslog:{entry['to']}")
+    except ConfigurationError:
+        target = ""
+    if isinstance(target, str):
+        raise entry.refuse("to is HOST:PORT[,udp|tcp|tls] ([::1] for IPv6)")
+    receiver = Syslog(target, host=socket.gethostname(), **entry.connection())
+    return receiver, partial(render, target=entry.format(AlertFormat.CEF))
+
+
+PLUGIN = Plugin(make=_make, fields=frozenset({"to", "format"}), required=frozenset({"to"}))

@@ -1,12 +1,23 @@
 """A webhook: every alert is one POST."""
 
 import ssl
+from functools import partial
 from urllib.parse import urlsplit
 
-from assay_stream.alerts.formats import AlertView
+from assay_stream.alerts.formats import CONTENT_TYPES, AlertFormat, AlertView, render
 from assay_stream.errors import ConfigurationError
 from assay_stream.forward.delivery import AttemptResult, signature
-from assay_stream.forward.posting import Poster, is_in_the_clear, place_of
+from assay_stream.forward.posting import Poster
+from assay_stream.forward.receivers import (
+    Entry,
+    Plugin,
+    Receiver,
+    Writer,
+    is_in_the_clear,
+    is_one_word,
+    parse_target,
+    place_of,
+)
 
 IDEMPOTENCY_HEADER = "Idempotency-Key"
 SIGNATURE_HEADER = "X-Assay-Stream-Signature"
@@ -70,3 +81,35 @@ def _check_header(name: str, value: str) -> None:
             "a further header has a name of letters, digits and hyphens that is not one of ours, "
             "and a value of one line of ASCII",
         )
+
+
+def _make(entry: Entry) -> tuple[Receiver, Writer]:
+    if ("url" in entry) == ("url_file" in entry):
+        raise entry.refuse("give either url or url_file")
+    if ("header" in entry) != ("header_file" in entry):
+        raise entry.refuse("header is the name of a further header, header_file the file with its value: give both")
+    url = entry.get("url") or entry.secret("url_file")
+    if not is_one_word(url):
+        raise entry.refuse("url must be one word of ASCII: write other characters as %XX")
+    try:
+        parse_target(f"webhook:{url}")
+    except ConfigurationError:
+        raise entry.refuse("url is http(s)://HOST/PATH") from None
+    if "url_file" in entry and is_in_the_clear(url):
+        raise entry.refuse("an address in a file of its own is a secret: it must be https (http on loopback only)")
+    chosen = entry.format(AlertFormat.OCSF)
+    receiver = Webhook(
+        url,
+        content_type=CONTENT_TYPES[chosen],
+        header=(entry["header"], entry.secret("header_file")) if "header" in entry else None,
+        secret=entry.secret("hmac_file").encode() if "hmac_file" in entry else None,
+        **entry.connection(),
+    )
+    return receiver, partial(render, target=chosen)
+
+
+PLUGIN = Plugin(
+    make=_make,
+    fields=frozenset({"url", "url_file", "format", "header", "header_file", "hmac_file"}),
+    required=frozenset(),
+)

@@ -233,16 +233,9 @@ class Limits(AnalysisLimits):
     """Definitions kept of one server, packed: twenty thousand real ones, or the eight largest lists. A server with
     new definitions in every list loses its older observations sooner; the two latest always stay."""
 
-    agent_buffered_max: int = 20_000
-    """Records of one partition that wait until every input of the agents was read as far as their time. When there are
-    more, the earliest go on without waiting, and a finding says so."""
-
-    agent_buffered_bytes_max: int = 64 * 1024 * 1024
-    """Those records together. Evidence has some 2 KB; one finding can have megabytes."""
-
-    agent_disorder_ms: int = 60 * 1_000
-    """How far the event times within one partition of evidence may go back: as ``late_limit_ms``. One that was read
-    further than that beyond a record's time holds it up no longer."""
+    agent_lead_ms: int = 60 * 1_000
+    """How far agents may be ahead in one partition of evidence, by event time, of another with records to read: windows
+    remember as much as they are long beyond their beginning."""
 
     agent_keys_max: int = 100_000
     """Keys of one partition that agents keep state for. Beyond it the states that rested longest are dropped."""

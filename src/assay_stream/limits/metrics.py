@@ -1,4 +1,4 @@
-"""Bounds of metrics, of coverage and of replays of agents."""
+"""Bounds of metrics and of coverage."""
 
 EVIDENCE_LATENCY_MAX_S = 3_600.0
 """What a longer latency counts as: a publisher whose clock is years behind must not outweigh all others in the sum."""
@@ -15,10 +15,3 @@ OBSERVERS_COUNTED_MAX = 100_000
 COVERAGE_NAMES_MAX = 100_000
 """Servers, and observers, that a coverage report tells apart: the largest fleet that was measured. Whoever may publish
 can make up any number of names; the rest is counted together, and the report says so."""
-
-AGENT_REPLAY_BUFFERED_MAX = 1_000_000
-"""Records that wait in a replay of agents: a minute of some ten thousand calls a second. A replay is never ahead of the
-event times that it reads, so it waits for ``agent_disorder_ms``, where a worker waits for progress."""
-
-AGENT_REPLAY_BUFFERED_BYTES_MAX = 2 * 1024 * 1024 * 1024
-"""Those records together, at 2 KB each."""

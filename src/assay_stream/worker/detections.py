@@ -1,36 +1,50 @@
-"""The process of users' agents: their stages (``worker.agent_stages``), in consumer groups of their own.
+"""The process of users' agents: their stages, in consumer groups of their own.
+
+1. A stage for each input topic writes its records to the agents' input topic, under the keys that agents want them
+   under (``agents.rekey``). Evidence goes there after the definitions, findings and alerts that follow from the same
+   calls and from lists before them.
+2. The stage behind them lets the agents handle the records in the order of that topic, and writes findings and what
+   agents remember (``agents.step``).
 
 An agent that raises, blocks or returns junk ends this process, with its name. What it has in hand is not committed.
 """
 
 import asyncio
 import gc
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from itertools import takewhile
 from typing import Any
 
-from assay_stream.agents import AgentSet
+import msgspec
+from aiokafka import TopicPartition
+
+from assay_stream.agents import AgentSet, AgentState, Rekeying
 from assay_stream.config import Settings
+from assay_stream.errors import InputError
 from assay_stream.kafka.access import ACCESS, AccessRole
 from assay_stream.kafka.connection import Clients, KafkaClients
-from assay_stream.kafka.stage import Stage
+from assay_stream.kafka.stage import NoState, Stage
 from assay_stream.kafka.stage_task import StageTask
 from assay_stream.kafka.topics import topic_names
 from assay_stream.kafka.upstream import UpstreamStage, UpstreamStages, steps_to
-from assay_stream.model.record import Role
-from assay_stream.worker.agent_stages import DetectionStage, EvidenceRekeyStage, RekeyStage, process
+from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.model.cloudevents import time_us_of
+from assay_stream.model.record import Output, Record, Role
 from assay_stream.worker.channel import Batches, TransactionalChannel
 from assay_stream.worker.host import Host, PartitionCounts, run_host
 from assay_stream.worker.metrics import PrometheusStage
 from assay_stream.worker.worker import GC_THRESHOLDS, add_task
 
-_UPSTREAM_LIMIT_S = 1.0
-"""How long the ends of a batch may be waited for. Then records go on by the event times of evidence, where agents read
-it: with the join hours behind, each batch would wait for hours."""
+_LOOK_S = 0.01
+_HOLD_LIMIT_S = 5.0
+_PIECE_RECORDS = 16
+"""A user's code may take long: few enough that the watchdog names the record closely."""
 
 
 def run_agents(settings: Settings, agents: AgentSet, name: str) -> None:
-    """Run agents until told to stop.
+    """Run agents until stopped.
 
     Args:
         name: names their topics and consumer groups.
@@ -40,30 +54,26 @@ def run_agents(settings: Settings, agents: AgentSet, name: str) -> None:
     """
     gc.set_threshold(*GC_THRESHOLDS)
     access = ACCESS[AccessRole.AGENTS]
-    needed = (access.reads | access.writes | access.looks_at) - _unread(agents)
+    unread = {Role.EVIDENCE, Role.ALERTS, Role.DEFINITIONS} - set(agents.roles)
     run_host(
         settings,
-        needed,
+        (access.reads | access.writes | access.looks_at) - unread,
         lambda host, counts: add_agents(settings, host, counts, agents, name),
         web_port=settings.web_port,
         agents=name,
     )
 
 
-def _unread(agents: AgentSet) -> set[Role]:
-    return {Role.EVIDENCE, Role.ALERTS, Role.DEFINITIONS} - set(agents.roles)
-
-
 def add_agents(settings: Settings, host: Host, counts: PartitionCounts, agents: AgentSet, name: str) -> None:
     """Add the stages of agents to a host. Arguments are those of ``run_agents``."""
     clients, topics = KafkaClients(settings), topic_names(settings, agents=name)
-    upstream = upstream_of(
+    preceding = preceding_stages(
         agents, name, clients=clients, topics=topics, counts=counts, group_prefix=settings.group_prefix
     )
-    for follower_name, follower in upstream.items():
-        host.add(follower_name, follower)
+    if preceding is not None:
+        host.add("preceding", preceding)
     quarantine = asyncio.Lock()
-    for stage in stages_of(agents, name, upstream, clients=clients, topics=topics, counts=counts):
+    for stage in stages_of(agents, name, preceding, clients=clients, topics=topics, counts=counts):
         channel = TransactionalChannel(host.app, name=stage.name, partitions=counts[stage.input_roles[0]])
         host.app.agent(channel)(_processing)
         task = StageTask(
@@ -77,11 +87,9 @@ def add_agents(settings: Settings, host: Host, counts: PartitionCounts, agents: 
             quarantine=quarantine,
         )
         add_task(host, stage.name, task)
-        if isinstance(stage, DetectionStage):
-            host.metrics.on_scrape(partial(stage.note_late, host.metrics))
 
 
-def upstream_of(
+def preceding_stages(
     agents: AgentSet,
     name: str,
     *,
@@ -89,58 +97,171 @@ def upstream_of(
     topics: Mapping[Role, str],
     counts: Mapping[Role, int],
     group_prefix: str,
-) -> dict[str, UpstreamStages]:
-    """Return what follows the stages before the agents, by name.
-
-    ``upstream`` tells where the inputs end, ``preceding`` when what goes before evidence is in the agents' input topic.
-    """
-    follow = partial(UpstreamStages, clients=clients, topics=topics, partition_counts=counts, group_prefix=group_prefix)
-    if Role.EVIDENCE not in agents.roles:
-        return {"upstream": follow(agents.roles)}
-    upstream = {"upstream": follow(agents.roles, limit_s=_UPSTREAM_LIMIT_S)}
+) -> UpstreamStages | None:
+    """Return the stages whose output goes before evidence in the agents' input topic, if agents read both."""
     others = [role for role in agents.roles if role is not Role.EVIDENCE]
-    if others:
-        # The join has written what follows from a call when its evidence can be read.
-        steps = [step for step in steps_to(others) if Role.EVIDENCE not in step.writes]
-        steps += [UpstreamStage(_stage_name(name, role, agents), (role,), (Role.AGENT_INPUTS,)) for role in others]
-        upstream["preceding"] = follow((), steps=steps)
-    return upstream
+    if not others or Role.EVIDENCE not in agents.roles:
+        return None
+    # The join has written what follows from a call when its evidence can be read.
+    steps = [step for step in steps_to(others) if Role.EVIDENCE not in step.writes]
+    steps += [UpstreamStage(f"agents-{name}-{role}", (role,), (Role.AGENT_INPUTS,)) for role in others]
+    return UpstreamStages(steps, clients=clients, topics=topics, partition_counts=counts, group_prefix=group_prefix)
 
 
 def stages_of(
     agents: AgentSet,
     name: str,
-    upstream: Mapping[str, UpstreamStages],
+    preceding: UpstreamStages | None,
     *,
     clients: Clients,
     topics: Mapping[Role, str],
     counts: Mapping[Role, int],
 ) -> list[Stage[Any]]:
-    """Return the stages of agents: one for each input, and the one behind them.
-
-    Args:
-        upstream: that of ``upstream_of``.
-    """
-    rekeying = dict.fromkeys(agents.roles, RekeyStage) | {
-        Role.EVIDENCE: partial(EvidenceRekeyStage, preceding=upstream.get("preceding"))
-    }
+    """Return the stages of agents: one for each input, and the one behind them."""
+    rekeying = dict.fromkeys(agents.roles, Stage[Any]) | {Role.EVIDENCE: partial(EvidenceStage, preceding=preceding)}
     stages: list[Stage[Any]] = [
         rekeying[role](
-            _stage_name(name, role, agents),
-            role,
-            agents,
+            f"agents-{name}-{role}",
+            (role,),
             clients=clients,
             topics=topics,
-            partitions=counts[Role.AGENT_INPUTS],
+            new_state=lambda _: Rekeyed(agents, partitions=counts[Role.AGENT_INPUTS]),
+            piece_records=_PIECE_RECORDS,
         )
         for role in agents.roles
     ]
-    return [*stages, DetectionStage(f"agents-{name}", agents, upstream["upstream"], clients=clients, topics=topics)]
+    detecting: Stage[AgentState] = Stage(
+        f"agents-{name}",
+        (Role.AGENT_INPUTS,),
+        clients=clients,
+        topics=topics,
+        state_role=Role.AGENT_STATES,
+        new_state=lambda number: AgentState(agents, number, input_topic=topics[Role.AGENT_INPUTS]),
+        piece_records=_PIECE_RECORDS,
+    )
+    return [*stages, detecting]
 
 
-def _stage_name(name: str, role: Role, agents: AgentSet) -> str:
-    """Return what a stage and its group are called: other code reads all definitions again, to remember its own."""
-    return f"agents-{name}-{role}" + (f"-{agents.digest[-12:]}" if role is Role.DEFINITIONS else "")
+class Rekeyed(NoState):
+    """One partition of an input, of which nothing is kept."""
+
+    def __init__(self, agents: AgentSet, *, partitions: int) -> None:
+        self._rekeying = Rekeying(agents, partitions=partitions)
+
+    def process(self, record: Record) -> list[Output]:
+        return self._rekeying.process(record)
+
+
+class Pace:
+    """Holds back partitions of evidence that are ahead of the slowest one, by event time.
+
+    In a backlog, calls of one actor on two servers would be days apart otherwise, and a window over them would have
+    forgotten one before the other comes. Only partitions of this process with records to read count. A record dated far
+    ahead goes on after ``_HOLD_LIMIT_S``, so a wrong clock does not stop its partition.
+    """
+
+    def __init__(self) -> None:
+        self.changes = 0
+        """How often a partition has moved."""
+        self._next_us: dict[int, int] = {}
+        self._held_since_s: dict[int, float] = {}
+
+    def admit(self, partition: int, times_us: Iterable[int]) -> int:
+        """Return how many of a partition's next records may go on, given their event times."""
+        times_us = iter(times_us)
+        first_us = next(times_us)
+        self._move(partition, first_us)
+        # A copy, since each partition has a thread of its own.
+        until_us = min(list(self._next_us.values())) + DEFAULT_LIMITS.agent_lead_ms * 1_000
+        if first_us > until_us:
+            now_s = time.monotonic()
+            if now_s - self._held_since_s.setdefault(partition, now_s) < _HOLD_LIMIT_S:
+                return 0
+        self._held_since_s.pop(partition, None)
+        return 1 + sum(1 for _ in takewhile(lambda time_us: time_us <= until_us, times_us))
+
+    def join(self, partition: int) -> None:
+        """Wait for a partition until its first records are there."""
+        self._move(partition, 0)
+
+    def leave(self, partition: int) -> None:
+        """Note that a partition has no more records, or is read by another process."""
+        if self._next_us.pop(partition, None) is not None:
+            self.changes += 1
+
+    def _move(self, partition: int, next_us: int) -> None:
+        if self._next_us.get(partition) != next_us:
+            self._next_us[partition] = next_us
+            self.changes += 1
+
+
+class _Dated(msgspec.Struct):
+    time: str
+
+
+_read_dated = msgspec.json.Decoder(_Dated).decode
+
+
+def _time_us(record: Record) -> int:
+    try:
+        return time_us_of(_read_dated(record.value or b"").time)
+    except (msgspec.MsgspecError, InputError):
+        return 0  # It fails where it is processed.
+
+
+class EvidenceStage(Stage[Rekeyed]):
+    """The evidence, under the keys of agents, behind the other inputs. See ``Stage`` for other arguments.
+
+    Args:
+        preceding: the stages whose output goes before.
+    """
+
+    def __init__(self, *arguments: Any, preceding: UpstreamStages | None, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._preceding = preceding
+        self._pace = Pace()
+        self._has_records: set[int] = set()
+
+    @property
+    def changes(self) -> int:
+        """Grows whenever another partition has moved."""
+        return self._pace.changes
+
+    async def open(self, partition: int) -> Mapping[TopicPartition, int | None]:
+        self._pace.join(partition)
+        return await super().open(partition)
+
+    def close(self, partition: int) -> None:
+        super().close(partition)
+        self._pace.leave(partition)
+
+    async def note_ends(self) -> Mapping[TopicPartition, int]:
+        """Wait until what follows from the same calls, and from lists before them, is in the agents' input topic."""
+        if self._preceding is not None:
+            await self._preceding.complete()
+        return {}
+
+    def admit(self, records: Sequence[Record], _: object) -> int:
+        """Admit the records that are not far ahead of the slowest partition."""
+        partition = records[0].origin.partition
+        self._has_records.add(partition)
+        return self._pace.admit(partition, map(_time_us, records))
+
+    def punctuate(self, partition: int) -> list[Output]:
+        """Note that a partition has nothing to read; write nothing."""
+        if partition not in self._has_records:
+            self._pace.leave(partition)
+        self._has_records.discard(partition)
+        return []
+
+    async def wait(self, limit_s: float, *, since: int) -> None:
+        until_s = time.monotonic() + limit_s
+        while self._pace.changes == since and time.monotonic() < until_s:
+            await asyncio.sleep(_LOOK_S)
+
+
+def process(state: Rekeyed | AgentState, record: Record) -> list[Output]:
+    return state.process(record)
 
 
 async def _processing(batches: Batches) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from assay_stream.agents import Memory, Origin
 from assay_stream.limits.core import DEFAULT_LIMITS
@@ -39,6 +41,23 @@ def test_a_late_record_sees_the_window_that_ends_with_it() -> None:
     for second in (0, 1, 15):
         at(state, second).window("w", seconds=10).add(second)
     assert at(state, 2).window("w", seconds=10).values == [0, 1]
+
+
+@given(st.lists(st.integers(0, 19), min_size=3, max_size=8), st.data())
+def test_records_within_a_window_meet_in_any_order(seconds: list[int], data: st.DataObject) -> None:
+    """Some record sees three of them if three lie within the length, and none does otherwise.
+
+    So it is while none is later than another by twice the length: what is older is forgotten.
+    """
+    ordered = sorted(seconds)
+    are_near = any(last - first < 10 for first, last in zip(ordered, ordered[2:], strict=False))
+    state: dict[str, Any] = {}
+    seen = []
+    for offset, second in enumerate(data.draw(st.permutations(seconds))):
+        window = at(state, second, offset).window("w", seconds=10)
+        window.add()
+        seen.append(len(window))
+    assert (max(seen) >= 3) == are_near
 
 
 def test_a_clock_that_runs_ahead_leaves_the_others_their_window() -> None:

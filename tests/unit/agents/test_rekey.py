@@ -91,16 +91,6 @@ def test_junk_for_a_label_is_refused(label: Any) -> None:
         reader(lambda _event: None, label=lambda _: label).process(read(Output(Role.DEFINITIONS, b"sha256:1", value)))
 
 
-def test_progress_goes_to_every_partition_with_the_latest_time() -> None:
-    """Times may go back within a partition; progress does not."""
-    rekeying = reader(lambda event: event.server_id)
-    for second in (5, 3):
-        rekeying.process(read(evidence(0, second)))
-    told = [orjson.loads(output.value or b"") for output in rekeying.progress("evidence", 1, 8)]
-    assert len(told) == 2
-    assert told[0] == {"topic": "evidence", "partition": 1, "position": 8, "time_us": 1_772_359_205_000_000}
-
-
 @pytest.mark.parametrize("role", [Role.EVIDENCE, Role.ALERTS])
 def test_a_foreign_record_stops_the_process(role: Role) -> None:
     """Only assay-stream writes these topics."""

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from assay_stream.agents import Agent, Detection, Event, Evidence, Memory, Runner, actor_of
+from assay_stream.agents import Agent, Detection, Event, Evidence, Memory, actor_of
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin
-from tests.support.agents import DIGEST, a_set, evidence, found, start_us
+from tests.support.agents import DIGEST, evidence, found, start_us
 
 
 def burst(count: int = 3, seconds: float = 10) -> Agent:
@@ -30,26 +30,15 @@ def burst(count: int = 3, seconds: float = 10) -> Agent:
 
 
 def test_a_detection_becomes_a_finding_that_says_what_it_rests_on() -> None:
-    """Agent, title, severity, key, digest of the code, and the records in order of time."""
+    """Of the record that came last, with agent, title, severity, key, digest of the code, and the records by time."""
     denied = [evidence(offset, second, decision="deny") for offset, second in ((7, 2.0), (5, 0.0), (6, 1.0))]
     [finding] = found(burst(), denied)
-    assert (finding.kind, finding.server_id, finding.time_us) == (Kind.DETECTION, "mail", start_us(2))
-    assert finding.origin == Origin("mcp.tools.call", 0, 7)
+    assert (finding.kind, finding.server_id, finding.time_us) == (Kind.DETECTION, "mail", start_us(1))
+    assert finding.origin == Origin("mcp.tools.call", 0, 6)
     assert finding.detection is not None
     assert (finding.detection.agent, finding.detection.title, finding.detection.severity_id) == ("burst", "A burst", 4)
     assert (finding.detection.key, finding.detection.digest) == (("agent", "a1"), DIGEST)
     assert [origin.offset for origin in finding.detection.references] == [5, 6, 7]
-
-
-def test_a_long_replay_remembers_what_waits_and_no_more() -> None:
-    """A year of calls, one a minute: neither records nor what they wait for adds up."""
-    runner = Runner(a_set(burst()))
-    for number in range(500):
-        runner.take([evidence(number, number * 60)])
-        runner.advance(start_us(number * 60))
-    state = runner._state
-    assert state.buffered <= 2
-    assert len(state._cuts) <= 2
 
 
 def test_each_key_has_a_memory_of_its_own() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import permutations
 from typing import Any
 
 import orjson
@@ -21,7 +22,6 @@ from assay_stream.agents.shipped import (
 )
 from assay_stream.agents.shipped.toxic_flow import labels_of, toxic_flow
 from assay_stream.alerts.state import counted
-from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.alert import Activity, AlertStatus
 from assay_stream.model.alert_writer import alert_record
 from assay_stream.model.record import Output, Role
@@ -36,6 +36,14 @@ def test_a_burst_of_denied_calls_is_found_once() -> None:
     calls = [evidence(n, n, decision="deny") for n in range(9)]
     [finding] = found(denied_burst_agent, calls)
     assert finding.origin.offset == 4
+
+
+@pytest.mark.parametrize("order", list(permutations(range(5))))
+def test_a_burst_is_found_in_whatever_order_its_calls_are_read(order: tuple[int, ...]) -> None:
+    """Calls of one actor go to several servers, and each partition has a pace of its own."""
+    [finding] = found(denied_burst_agent, [evidence(n, n * 14, decision="deny") for n in order])
+    assert finding.detection is not None
+    assert [origin.offset for origin in finding.detection.references] == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(
@@ -84,6 +92,7 @@ def test_a_call_under_an_open_high_alert_is_found_once_for_each_alert() -> None:
     "outputs",
     [
         [evidence(0, 0), alert(1)],
+        [alert(1), evidence(0, 0)],
         [alert(0, severity_id=3), evidence(0, 1)],
         [alert(0), alert(1, Activity.CLOSE, AlertStatus.RESOLVED, count=2), evidence(0, 902)],
         [alert(0), alert(1, Activity.UPDATE, AlertStatus.SUPPRESSED, count=2), evidence(0, 2)],
@@ -92,7 +101,7 @@ def test_a_call_under_an_open_high_alert_is_found_once_for_each_alert() -> None:
     ],
 )
 def test_other_calls_are_not_found(outputs: list[Output]) -> None:
-    """Before the alert, under a lesser one, after its end or its suppression, of another tool, or denied."""
+    """Before the alert, whichever is read first, a lesser one, over, suppressed, of another tool, or denied."""
     assert found(open_alert_called_agent, outputs) == []
 
 
@@ -103,6 +112,17 @@ def test_a_person_who_has_looked_at_the_alert_is_enough(act: dict[str, str]) -> 
     reviewed["unmapped"] |= act
     outputs = [alert(0), alert(1)._replace(value=orjson.dumps(reviewed)), evidence(0, 2)]
     assert found(open_alert_called_agent, outputs) == []
+
+
+def test_alerts_that_are_read_long_before_the_calls_count_for_their_time() -> None:
+    """In a backlog all of them come first: open for ten seconds, suppressed since, and open again the next day."""
+    suppressed = alert(10, Activity.UPDATE, AlertStatus.SUPPRESSED, count=2)
+    alerts = [alert(0), suppressed, alert(DAY_S, count=3)]
+    calls = [evidence(n, second) for n, second in enumerate((5, 50, 2 * DAY_S))]
+    assert [finding.time_us for finding in found(open_alert_called_agent, [*alerts, *calls])] == [
+        start_us(5),
+        start_us(2 * DAY_S),
+    ]
 
 
 def test_an_alert_that_comes_back_is_found_again() -> None:
@@ -145,6 +165,18 @@ def test_a_toxic_flow_is_found_where_it_leaves(order: tuple[int, ...]) -> None:
     assert (finding.tool_name, finding.origin.offset) == ("tool-3", 2)
     assert finding.detection is not None
     assert sorted(origin.offset for origin in finding.detection.references) == [0, 1]
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_a_toxic_flow_is_found_in_whatever_order_its_calls_are_read(order: tuple[int, ...]) -> None:
+    """It is one alert, about the tool that sent; whoever sends first is harmless."""
+    calls = [step(0, 1), step(1, 2), step(2, 3, server_id="outside")]
+    [finding] = found(toxic_flow_agent, [*DEFINITIONS, *(calls[n] for n in order)])
+    assert (finding.server_id, finding.tool_name) == ("outside", "tool-3")
+    assert finding.detection is not None
+    assert [origin.offset for origin in finding.detection.references] == [0, 1]
+    harmless = [step(0, 1), step(1, 3), step(2, 2)]
+    assert found(toxic_flow_agent, [*DEFINITIONS, *(harmless[n] for n in order)]) == []
 
 
 @pytest.mark.parametrize(
@@ -217,12 +249,16 @@ def test_made_up_servers_lead_to_few_findings_that_say_so() -> None:
     """100,000 names cost no more state and no more alerts than a few hundred, and are not passed over in silence."""
     calls = [unlisted(n, n * 0.01, server_id=f"server-{n}") for n in range(100_000)]
     again = [unlisted(100_000 + n, 2_000 + n * 0.01, server_id=f"server-{n}") for n in range(2_000)]
-    roomy = replace(DEFAULT_LIMITS, agent_buffered_max=len(calls) + len(again))
-    findings = found(unlisted_server_agent, [*calls, *again], limits=roomy)
+    findings = found(unlisted_server_agent, [*calls, *again])
     about = {finding.server_id for finding in findings}
     assert len(about) == len(findings) - unlisted_server.GROUPS + 1
     assert unlisted_server.GROUPS < len(findings) <= unlisted_server.GROUPS * (unlisted_server.SERVERS_MAX + 1)
     assert "*" in about
+
+
+def in_order(calls: list[Output]) -> list[Output]:
+    """Calls in the order of their event times."""
+    return sorted(calls, key=lambda call: orjson.loads(call.value or b"")["time"])
 
 
 def days(observer_id: str, *, first: int, last: int, every_h: int = 6) -> list[Output]:
@@ -234,7 +270,7 @@ def days(observer_id: str, *, first: int, last: int, every_h: int = 6) -> list[O
 def test_an_observer_that_falls_silent_is_found_while_others_go_on() -> None:
     """Two days after its last call, and again twice a day, so that its alert stays open; one alert."""
     calls = days("gone", first=0, last=10) + days("here", first=0, last=13)
-    findings = found(silent_observer_agent, sorted(calls, key=lambda call: orjson.loads(call.value or b"")["time"]))
+    findings = found(silent_observer_agent, in_order(calls))
     assert [finding.detection and finding.detection.key for finding in findings] == [("gone",)] * 3
     assert findings[0].time_us == start_us(10 * DAY_S - 6 * 3_600 + silent_observer.SILENT_S)
     assert len({finding.uid() for finding in findings}) == 1
@@ -252,28 +288,28 @@ def test_an_observer_that_falls_silent_is_found_while_others_go_on() -> None:
 )
 def test_an_observer_that_rests_is_not_silent(calls: list[Output]) -> None:
     """Known for a week only, silent with all others, no longer than on a weekend, back in time, or retired."""
-    assert found(silent_observer_agent, calls) == []
+    assert found(silent_observer_agent, in_order(calls)) == []
 
 
 def test_a_clock_that_is_a_day_ahead_makes_nobody_silent() -> None:
     """Times further ahead than that are refused."""
     calls = days("steady", first=0, last=12, every_h=1)
     ahead = [evidence(10**7 + n, 11 * DAY_S + n * 3_600 + DAY_S, observer_id="ahead") for n in range(24)]
-    assert found(silent_observer_agent, calls + ahead) == []
+    assert found(silent_observer_agent, in_order(calls + ahead)) == []
 
 
 def test_made_up_observers_do_not_hide_one_that_falls_silent() -> None:
     """An observer for each call: those known for long stay, the others push each other out."""
     flood = [evidence(10**8 + n, n * 120, observer_id="x" * 900 + str(n)) for n in range(10_000)]
     calls = days("gone", first=0, last=10) + days("here", first=0, last=13) + flood
-    findings = found(silent_observer_agent, calls)
+    findings = found(silent_observer_agent, in_order(calls))
     assert {finding.detection and finding.detection.key for finding in findings} == {("gone",)}
 
 
 def test_more_observers_than_are_remembered_is_said() -> None:
     """Where all of them are known for long, a further one cannot be watched."""
     crowd = [call for n in range(silent_observer.OBSERVERS_MAX) for call in days(f"o{n}", first=0, last=10, every_h=24)]
-    findings = found(silent_observer_agent, [*crowd, *days("late", first=9, last=10)])
+    findings = found(silent_observer_agent, in_order([*crowd, *days("late", first=9, last=10)]))
     assert {finding.detection and finding.detection.key for finding in findings} == {
         ("more observers than are remembered",)
     }

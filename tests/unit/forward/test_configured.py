@@ -11,8 +11,8 @@ import yaml
 from assay_stream.alerts.formats import view_of
 from assay_stream.errors import ConfigurationError
 from assay_stream.forward.configured import read_receivers
+from assay_stream.forward.posting import MessageService
 from assay_stream.forward.receivers import Subscription
-from assay_stream.forward.services import MessageService
 from assay_stream.model.kinds import Kind
 from tests.support.alerts import alert_of
 

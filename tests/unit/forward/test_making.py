@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from assay_stream.errors import ConfigurationError
-from assay_stream.forward.making import make_receiver
+from assay_stream.forward.configured import PLUGINS
+from assay_stream.forward.receivers import Entry, Receiver, Writer
 from tests.support.alerts import alert_of
 
 SECRET = "hidden-5"
@@ -21,6 +22,11 @@ def secret(tmp_path: Path) -> str:
     path = tmp_path / "secret"
     path.write_text(f"https://hooks.example.com/{SECRET}\n")
     return str(path)
+
+
+def make_receiver(fields: dict[str, Any], place: str) -> tuple[Receiver, Writer]:
+    """The receiver of an entry whose fields were checked."""
+    return PLUGINS[fields["type"]].make(Entry(fields, place))
 
 
 def refusal(**entry: Any) -> ConfigurationError:

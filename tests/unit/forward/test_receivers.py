@@ -16,7 +16,7 @@ from assay_stream.alerts.formats import view_of
 from assay_stream.errors import ConfigurationError
 from assay_stream.forward.configured import read_receivers
 from assay_stream.forward.delivery import AttemptResult, DeliveryOutcome
-from assay_stream.forward.receivers import SyslogTarget, WebhookTarget, parse_target, secret_from, tls_context
+from assay_stream.forward.receivers import SyslogTarget, parse_target, secret_from, tls_context
 from tests.support.alerts import alert_of
 from tests.support.https_server import Authority
 
@@ -30,14 +30,14 @@ Conversation = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("webhook:https://soc.example.com/a?b=c", WebhookTarget(url="https://soc.example.com/a?b=c")),
-        ("webhook:http://127.0.0.1:8080/", WebhookTarget(url="http://127.0.0.1:8080/")),
+        ("webhook:https://soc.example.com/a?b=c", "https://soc.example.com/a?b=c"),
+        ("webhook:http://127.0.0.1:8080/", "http://127.0.0.1:8080/"),
         ("syslog:soc.example.com:514", SyslogTarget(host="soc.example.com", port=514, transport="tcp")),
         ("syslog:10.0.0.1:514,udp", SyslogTarget(host="10.0.0.1", port=514, transport="udp")),
         ("syslog:[::1]:6514,tls", SyslogTarget(host="::1", port=6514, transport="tls")),
     ],
 )
-def test_a_receiver_is_named(text: str, expected: WebhookTarget | SyslogTarget) -> None:
+def test_a_receiver_is_named(text: str, expected: str | SyslogTarget) -> None:
     """Webhooks by URL, syslog by host, port and transport; TCP where none is named."""
     assert parse_target(text) == expected
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
 from assay_stream.alerts.formats import view_of
 from assay_stream.alerts.formats.hec import to_hec
 from assay_stream.alerts.formats.messages import to_pagerduty, to_slack, to_teams
-from assay_stream.forward import services
+from assay_stream.forward import splunk_hec
 from assay_stream.forward.delivery import DELIVERED, AttemptResult, DeliveryOutcome
-from assay_stream.forward.posting import HttpAnswer
+from assay_stream.forward.pagerduty import by_pagerduty
+from assay_stream.forward.posting import HttpAnswer, MessageService
 from assay_stream.forward.receivers import Receiver
-from assay_stream.forward.services import Judge, MessageService, SplunkHec, by_pagerduty, by_slack, by_teams
+from assay_stream.forward.slack import by_slack
+from assay_stream.forward.splunk_hec import SplunkHec
+from assay_stream.forward.teams import by_teams
 from assay_stream.limits.serving import ForwardLimits
 from tests.support.alerts import alert_of
 from tests.support.deployment import free_port
@@ -28,7 +32,7 @@ def hec(server: Service, token: str = Splunk.token) -> SplunkHec:
     return SplunkHec("splunk_hec:x", server.base, token=token, timeout_s=5.0, tls=True)
 
 
-def posting(url: str, judge: Judge = by_slack) -> MessageService:
+def posting(url: str, judge: Callable[[HttpAnswer], AttemptResult] = by_slack) -> MessageService:
     """A receiver for a stand-in of the others."""
     return MessageService("slack:x", url, timeout_s=5.0, tls=True, judge=judge)
 
@@ -54,7 +58,7 @@ def refused(code: str) -> AttemptResult:
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = ForwardLimits(acknowledgement_polls_max=3, acknowledgement_pause_s=0.001)
-    monkeypatch.setattr(services, "FORWARD_LIMITS", limits)
+    monkeypatch.setattr(splunk_hec, "FORWARD_LIMITS", limits)
 
 
 async def test_an_event_counts_as_delivered_once_it_is_indexed() -> None:
@@ -77,7 +81,7 @@ async def test_an_event_that_is_not_indexed_in_time_is_asked_for_again() -> None
 async def test_an_event_that_is_never_indexed_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """After some waits: Splunk forgets what it was sent when it restarts."""
     limits = ForwardLimits(acknowledgement_polls_max=1, acknowledgement_pause_s=0.001, acknowledgement_waits_max=2)
-    monkeypatch.setattr(services, "FORWARD_LIMITS", limits)
+    monkeypatch.setattr(splunk_hec, "FORWARD_LIMITS", limits)
     taken = []
     with Splunk(free_port(), asks=99) as server:
         receiver = hec(server)
@@ -91,7 +95,7 @@ async def test_an_event_that_is_never_indexed_is_sent_again(monkeypatch: pytest.
 async def test_slow_acknowledgements_are_bounded_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each answer in time, all of them for ever: a process with a receiver that seems to hang would be restarted."""
     limits = ForwardLimits(acknowledgement_pause_s=0.0, acknowledgement_wait_s=0.2)
-    monkeypatch.setattr(services, "FORWARD_LIMITS", limits)
+    monkeypatch.setattr(splunk_hec, "FORWARD_LIMITS", limits)
     answered = HttpAnswer(result=DELIVERED, status=200, body=b'{"ackId":1}')
     asked: list[str] = []
 

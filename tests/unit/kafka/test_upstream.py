@@ -12,7 +12,6 @@ from aiokafka import TopicPartition
 from assay_stream.config import Settings
 from assay_stream.kafka.topics import topic_names
 from assay_stream.kafka.upstream import UpstreamStages, steps_to
-from assay_stream.model.agent_topic import OPEN_END
 from assay_stream.model.record import TOPICS as TOPICS_TABLE
 from assay_stream.model.record import Role
 from tests.support.memory_cluster import MemoryCluster
@@ -36,14 +35,11 @@ def test_what_a_topic_follows_from(roles: list[Role], groups: list[str]) -> None
 
 
 @asynccontextmanager
-async def following(
-    cluster: MemoryCluster, *roles: Role, limit_s: float | None = None, is_keyed: bool = False
-) -> AsyncIterator[UpstreamStages]:
+async def following(cluster: MemoryCluster, *roles: Role, is_keyed: bool = False) -> AsyncIterator[UpstreamStages]:
     """Follow the stages that write these."""
     counts = {role: 2 for role in Role if is_keyed or not TOPICS_TABLE[role].if_keyed}
-    upstream = UpstreamStages(
-        roles, clients=cluster, topics=TOPICS, partition_counts=counts, group_prefix="p", limit_s=limit_s
-    )
+    steps = steps_to(roles)
+    upstream = UpstreamStages(steps, clients=cluster, topics=TOPICS, partition_counts=counts, group_prefix="p")
     running = asyncio.create_task(upstream.run())
     try:
         yield upstream
@@ -67,7 +63,7 @@ async def commit(cluster: MemoryCluster, stage: str, role: Role, partition: int,
 
 
 async def test_logs_are_complete_once_every_stage_between_has_come_as_far() -> None:
-    """A call before the join, its finding before the alert stage: then where the alerts end."""
+    """A call before the join, its finding before the alert stage."""
     cluster = MemoryCluster(dict.fromkeys(TOPICS.values(), 2))
     cluster.append(TOPICS[Role.CALLS], 1, b"", b"")
     async with following(cluster, Role.ALERTS) as upstream:
@@ -82,10 +78,6 @@ async def test_logs_are_complete_once_every_stage_between_has_come_as_far() -> N
         assert not await is_complete()
         await commit(cluster, "alerts", Role.FINDINGS, 1, 2, Role.ALERTS)
         assert await is_complete()
-        assert complete.result() == {
-            TopicPartition(TOPICS[Role.ALERTS], 0): 0,
-            TopicPartition(TOPICS[Role.ALERTS], 1): 2,
-        }
 
 
 async def test_what_is_published_later_is_not_waited_for() -> None:
@@ -97,20 +89,7 @@ async def test_what_is_published_later_is_not_waited_for() -> None:
         await asyncio.sleep(0.03)
         cluster.append(TOPICS[Role.CALLS], 0, b"", b"")
         await commit(cluster, "join", Role.CALLS, 0, 1, Role.EVIDENCE)
-        assert await asyncio.wait_for(complete, 1)
-
-
-async def test_after_a_time_limit_the_ends_of_what_is_still_to_be_written_are_open() -> None:
-    """Of the join's evidence that is the same partition; findings, and so alerts, may come in any."""
-    cluster = MemoryCluster(dict.fromkeys(TOPICS.values(), 2))
-    cluster.append(TOPICS[Role.CALLS], 0, b"", b"")
-    async with following(cluster, Role.EVIDENCE, Role.ALERTS, limit_s=0.01) as upstream:
-        assert await asyncio.wait_for(upstream.complete(), 1) == {
-            TopicPartition(TOPICS[Role.EVIDENCE], 0): OPEN_END,
-            TopicPartition(TOPICS[Role.EVIDENCE], 1): 0,
-            TopicPartition(TOPICS[Role.ALERTS], 0): OPEN_END,
-            TopicPartition(TOPICS[Role.ALERTS], 1): OPEN_END,
-        }
+        await asyncio.wait_for(complete, 1)
 
 
 async def test_re_routed_calls_are_waited_for() -> None:
@@ -123,4 +102,4 @@ async def test_re_routed_calls_are_waited_for() -> None:
         await asyncio.sleep(0.05)
         assert not complete.done()
         await commit(cluster, "join", Role.REROUTED, 1, 2, Role.EVIDENCE)
-        assert (await asyncio.wait_for(complete, 1))[TopicPartition(TOPICS[Role.EVIDENCE], 1)] == 2
+        await asyncio.wait_for(complete, 1)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import gc
 import re
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
+from itertools import accumulate
 from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
-from assay_stream.agents import Agent, AgentSet, Detection, Event, Memory, agent_set
+from assay_stream.agents import Agent, AgentSet, Detection, Event, Memory
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
 from assay_stream.kafka import stage_task as module
@@ -23,12 +25,11 @@ from assay_stream.kafka.stage import Stage
 from assay_stream.kafka.stage_task import StageTask
 from assay_stream.kafka.topics import topic_names
 from assay_stream.kafka.upstream import UpstreamStages
+from assay_stream.model.finding import decode_finding
 from assay_stream.model.record import Output, Role
-from assay_stream.worker import detections
-from assay_stream.worker.agent_stages import process
-from assay_stream.worker.detections import add_agents, stages_of, upstream_of
+from assay_stream.worker.detections import add_agents, preceding_stages, process, stages_of
 from assay_stream.worker.host import Deadline, Host
-from tests.support.agents import a_set, evidence, found
+from tests.support.agents import a_set, evidence
 from tests.support.memory_cluster import MemoryCluster
 
 NAME = "tests"
@@ -104,15 +105,15 @@ async def running(
 ) -> AsyncIterator[list[asyncio.Task[None]]]:
     """Run the stages of agents, or some of them."""
     settings = Settings(poll_timeout_ms=5, batch_records_max=6)
-    upstream = upstream_of(
+    preceding = preceding_stages(
         agents, NAME, clients=cluster, topics=TOPICS, counts=COUNTS, group_prefix=settings.group_prefix
     )
-    stages = stages_of(agents, NAME, upstream, clients=cluster, topics=TOPICS, counts=COUNTS)
+    stages = stages_of(agents, NAME, preceding, clients=cluster, topics=TOPICS, counts=COUNTS)
 
     async def agent(batch: Batch[Any]) -> None:
         await batch.process(process)
 
-    parts: list[StageTask | UpstreamStages] = [*upstream.values()]
+    parts: list[StageTask | UpstreamStages] = [] if preceding is None else [preceding]
     for stage in filter(only, stages):
         task = StageTask(settings, stage, agent, topics=TOPICS, partition_counts=COUNTS, clients=cluster)
         parts.append(task)
@@ -147,9 +148,16 @@ def written(cluster: MemoryCluster) -> list[bytes]:
     return sorted(value for value in values if b'"detection"' in value)
 
 
-def replayed(agents: AgentSet | None = None) -> list[bytes]:
-    """The findings of a replay over the same evidence."""
-    return sorted(finding.encode() for finding in found(agents or numbering(), calls()))
+def check_exactly_once(cluster: MemoryCluster) -> None:
+    """Every call was found once, and the state has counted it once: those of an actor have the numbers from one on."""
+    findings = [decode_finding(each) for each in without_last(written(cluster))]
+    assert sorted(finding.origin.offset for finding in findings) == list(range(CALLS))
+    numbers = defaultdict[str, list[str]](list)
+    for finding in findings:
+        assert finding.detection is not None
+        numbers[finding.detection.key[0]].append(finding.tool_name or "")
+    share = sorted(f"call {number + 1}" for number in range(CALLS // ACTORS))
+    assert {actor: sorted(each) for actor, each in numbers.items()} == {f"a{n}": share for n in range(ACTORS)}
 
 
 def is_done(cluster: MemoryCluster) -> bool:
@@ -169,11 +177,10 @@ def without_last(findings: list[bytes]) -> list[bytes]:
     return [each for each in findings if b'"last"' not in each]
 
 
-async def test_live_findings_are_those_of_a_replay(cluster: MemoryCluster) -> None:
-    """Byte for byte, though records of one actor stand in two partitions and out of order."""
+async def test_every_call_counts_once(cluster: MemoryCluster) -> None:
+    """Though records of one actor stand in two partitions and out of order."""
     await finish(cluster)
-    assert without_last(written(cluster)) == replayed()
-    assert len(replayed()) == CALLS
+    check_exactly_once(cluster)
 
 
 @pytest.fixture(params=range(1, 60))
@@ -204,14 +211,14 @@ async def test_agents_that_are_killed_lose_and_double_nothing(cluster: MemoryClu
     assert len(asked) >= at_request
     cluster.before = lambda _: None
     await finish(cluster)
-    assert without_last(written(cluster)) == replayed()
+    check_exactly_once(cluster)
 
 
 async def test_a_request_that_fails_loses_and_doubles_nothing(cluster: MemoryCluster, at_request: int) -> None:
     """The transaction is undone, and the batch done again."""
     fail(cluster, at_request, KafkaError("the broker is away"))
     await finish(cluster)
-    assert without_last(written(cluster)) == replayed()
+    check_exactly_once(cluster)
 
 
 async def test_two_processes_share_the_work(cluster: MemoryCluster) -> None:
@@ -220,7 +227,7 @@ async def test_two_processes_share_the_work(cluster: MemoryCluster) -> None:
         while not written(cluster):
             await asyncio.sleep(0.001)
         await finish(cluster)
-    assert without_last(written(cluster)) == replayed()
+    check_exactly_once(cluster)
 
 
 def offsets(cluster: MemoryCluster, stage: str, role: Role) -> int:
@@ -229,93 +236,29 @@ def offsets(cluster: MemoryCluster, stage: str, role: Role) -> int:
     return sum(committed.get(TopicPartition(TOPICS[role], number), (0, ""))[0] for number in range(PARTITIONS))
 
 
-async def join_first_call(cluster: MemoryCluster) -> None:
-    """Commit that the join has read a call."""
-    join = cluster.producer("join")
-    await join.start()
-    await join.begin_transaction()
-    await join.send_offsets_to_transaction({TopicPartition(TOPICS[Role.CALLS], 0): (1, "")}, "assay-stream-join")
-    await join.commit_transaction()
-
-
-async def test_what_waits_is_read_again_after_a_restart(
-    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is kept in memory alone, so reading goes on from the first record that waits: here, for the join."""
-    monkeypatch.setattr(detections, "_UPSTREAM_LIMIT_S", 0.05)  # each batch waits so long for a join that stands still
-    cluster.append(TOPICS[Role.CALLS], 0, b"", b"")
-
-    def all_taken_in() -> bool:
-        ends = len(cluster.read(TOPICS[Role.AGENT_INPUTS]))
-        taken = offsets(cluster, f"agents-{NAME}", Role.AGENT_INPUTS)
-        return offsets(cluster, f"agents-{NAME}-evidence", Role.EVIDENCE) == CALLS and taken >= ends > CALLS
-
-    await run_until(all_taken_in, cluster)
-    assert written(cluster) == []
-    await join_first_call(cluster)
-    await finish(cluster)
-    assert without_last(written(cluster)) == replayed()
-
-
 async def test_evidence_goes_behind_what_follows_from_the_same_calls(cluster: MemoryCluster) -> None:
-    """Otherwise its event times would not tell that earlier findings have been read."""
+    """So an agent knows an alert before the call that comes after it."""
     publish(cluster, [Output(Role.FINDINGS, b"", b'{"kind":"tick","time_us":1}', partition=0)])
 
     async with running(cluster, numbering(), only=lambda stage: stage.name != f"agents-{NAME}-findings"):
         await asyncio.sleep(0.2)
     assert offsets(cluster, f"agents-{NAME}-evidence", Role.EVIDENCE) == 0
     await finish(cluster)
-    assert without_last(written(cluster)) == replayed()
+    check_exactly_once(cluster)
 
 
-async def test_records_wait_for_what_follows_from_calls_before_them(cluster: MemoryCluster) -> None:
-    """With the join behind, an earlier call may have evidence later."""
-    cluster.append(TOPICS[Role.CALLS], 0, b"", b"")
-    async with running(cluster, numbering()):
-        await asyncio.sleep(0.3)
-        assert written(cluster) == []
-        await join_first_call(cluster)
-        async with asyncio.timeout(10):
-            while not is_done(cluster):
-                await asyncio.sleep(0.002)
-
-
-async def test_with_the_join_far_behind_what_it_has_written_goes_on(
-    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """All but the last minute of it; the rest when the join has caught up, though nothing else is read then."""
-    monkeypatch.setattr(detections, "_UPSTREAM_LIMIT_S", 0.01)
-    cluster.append(TOPICS[Role.CALLS], 0, b"", b"")
-    publish(cluster, [evidence(CALLS + n, 70, partition=n, actor=actor(0)) for n in range(PARTITIONS)])
-    async with running(cluster, numbering()), asyncio.timeout(10):
-        while len(written(cluster)) < 10:
-            await asyncio.sleep(0.002)
-        await asyncio.sleep(0.1)
-        assert len(written(cluster)) == 10
-        await join_first_call(cluster)
-        while len(written(cluster)) < CALLS + PARTITIONS:
-            await asyncio.sleep(0.002)
-
-
-async def test_an_input_does_not_run_ahead_of_one_with_more_records() -> None:
-    """Otherwise all that it holds would wait in memory, until the other has come as far in event time."""
-    agent, seen = Agent("counting", title="Counts"), set()
-    agent.evidence(key=actor_of)(lambda event, _: seen.add(event.origin))
+async def test_a_partition_does_not_run_ahead_of_one_with_more_records() -> None:
+    """Otherwise a window over calls of both would have forgotten those of one before the other's come."""
+    agent, seconds = Agent("counting", title="Counts"), list[int]()
+    agent.evidence(key=lambda _: "all")(lambda event, _: seconds.append(event.time_us // 1_000_000))
     cluster = MemoryCluster(dict.fromkeys(TOPICS.values(), PARTITIONS))
     publish(cluster, [evidence(number, number * 600, partition=0) for number in range(60)])
     publish(cluster, [evidence(number, number * 120, partition=1) for number in range(300)])
-    stages: list[Stage[Any]] = []
-
-    def keep(stage: Stage[Any]) -> bool:
-        stages.append(stage)
-        return True
-
-    most = 0
-    async with running(cluster, a_set(agent), only=keep), asyncio.timeout(20):
-        while len(seen) < 360:
-            most = max(most, sum(stage.waiting for stage in stages))
+    async with running(cluster, a_set(agent)), asyncio.timeout(20):
+        while len(seconds) < 360:
             await asyncio.sleep(0.001)
-    assert 0 < most < 30
+    lead = max(latest - second for latest, second in zip(accumulate(seconds, max), seconds, strict=True))
+    assert lead <= 60, "a limit, of the ten hours that each partition has"
 
 
 def breaking(what: str) -> AgentSet:
@@ -361,31 +304,13 @@ def no_fault(cluster: MemoryCluster) -> Iterator[None]:
     cluster.before = lambda _: None
 
 
-def test_other_code_reads_all_definitions_again_and_nothing_else() -> None:
-    """What it remembers of them may be something else; records that were handled are not handled twice."""
-    agent = Agent("labels", title="Labels")
-    agent.evidence(key=actor_of)(lambda _, __: None)
-    agent.definitions(lambda definition: definition)
-
-    def names(digest: str) -> set[str]:
-        agents = agent_set([agent], digest=digest)
-        stages = stages_of(agents, NAME, {"upstream": Any}, clients=Any, topics=TOPICS, counts=COUNTS)  # type: ignore[arg-type,dict-item]
-        return {stage.name for stage in stages}
-
-    before, after = names("sha256:" + "a" * 64), names("sha256:" + "b" * 64)
-    assert before & after == {f"agents-{NAME}", f"agents-{NAME}-evidence"}
-    assert len(before - after) == 1
-
-
-async def test_a_host_runs_every_stage_and_says_what_came_late() -> None:
+async def test_a_host_runs_every_stage() -> None:
     """One for each input and the one behind them, beside what follows the stages upstream."""
     deadline = Deadline(60)
     try:
         host = Host(Settings(), deadline, web_port=None)
         add_agents(Settings(), host, COUNTS, numbering(), NAME)
-        text = host.metrics.text().decode()
     finally:
         deadline.cancel()
     names = [service._name for service in host.app.hosted]
-    assert names == ["upstream", "preceding", "agents-tests-evidence", "agents-tests-findings", "agents-tests"]
-    assert 'assay_stream_agent_records_late{stage="agents-tests"} 0.0' in text
+    assert names == ["preceding", "agents-tests-evidence", "agents-tests-findings", "agents-tests"]

@@ -31,7 +31,7 @@ def on_call(event: Event[Evidence], memory: Memory) -> Iterator[Detection]:
     # Names may be long, and a state is bounded.
     tool = sha256(f"{data['server_id']}\n{data['tool']}".encode()).hexdigest()[:16]
     known: list[str] = memory.state.setdefault("tools", [])
-    since_us = memory.state.setdefault("since_us", event.time_us)
+    since_us = memory.state["since_us"] = min(memory.state.get("since_us", event.time_us), event.time_us)
     if tool in known:
         return
     memory.state["tools"] = [*known, tool][-REMEMBERED:]

@@ -15,6 +15,9 @@ SUPPRESSED = 3
 SETTLED_S = 15 * 60
 """An alert counts as open for so long after its end: that it has ended is written ten minutes later, so a call before
 that must be judged as one that comes after."""
+REMEMBERED_S = 24 * 3_600
+"""How long after its end an alert is remembered, for calls that are read late."""
+REMEMBERED_MAX = 64
 
 agent = Agent(
     "open_alert_called",
@@ -32,32 +35,35 @@ def tool_of(event: Event[Alert]) -> tuple[str, str] | None:
 
 @agent.alerts(key=tool_of)
 def on_alert(event: Event[Alert], memory: Memory) -> None:
-    """Remember which alerts about the tool are open. Whoever suppresses, acknowledges or closes one has looked."""
+    """Remember when alerts about the tool were open. Whoever suppresses, acknowledges or closes one has looked."""
     alert, uid = event.value, event.value["finding_info"]["uid"]
-    alerts: dict[str, Any] = memory.state.setdefault("alerts", {})
-    known = alerts.get(uid)
+    alerts: list[dict[str, Any]] = memory.state.setdefault("alerts", [])
+    known = next((each for each in reversed(alerts) if each["uid"] == uid), None)
     flat: dict[str, object] = dict(alert["unmapped"])
     is_closed_by_hand = flat.get("mcp_resolved_by") == "closed"
     if alert["status_id"] == SUPPRESSED or is_closed_by_hand or "mcp_acknowledged_by" in flat:
-        alerts.pop(uid, None)
+        if known is not None:
+            known["until_us"] = min(event.time_us, known.get("until_us", event.time_us))
     elif alert["activity_id"] == CLOSED:
         if known is not None:
-            known["until_us"] = event.time_us + SETTLED_S * 1_000_000
+            known.setdefault("until_us", event.time_us + SETTLED_S * 1_000_000)
     elif alert["severity_id"] >= HIGH and (known is None or "until_us" in known):
-        alerts[uid] = {"origin": event.origin}
+        alerts.append({"uid": uid, "origin": event.origin, "from_us": event.time_us})
+        del alerts[:-REMEMBERED_MAX]
 
 
 @agent.evidence(key=lambda event: (event.server_id, event.value["data"]["tool"]))
 def on_call(event: Event[Evidence], memory: Memory) -> Iterator[Detection]:
-    """Find the first call under each open alert."""
-    if event.value["data"]["decision"] == "deny":
+    """Find the first call under each open alert. Alerts may be far ahead of calls, so their times decide."""
+    alerts: list[dict[str, Any]] = memory.state.get("alerts", [])
+    if event.value["data"]["decision"] == "deny" or not alerts:
         return
-    alerts = memory.state.get("alerts", {})
-    for uid in [uid for uid, known in alerts.items() if known.get("until_us", event.time_us) < event.time_us]:
-        del alerts[uid]
-    news = [known for known in alerts.values() if "called" not in known]
-    for known in news:
-        known["called"] = True
+    now_us = event.time_us
+    alerts[:] = [each for each in alerts if now_us < each.get("until_us", now_us) + REMEMBERED_S * 1_000_000]
+    opened = [each for each in alerts if each["from_us"] <= now_us <= each.get("until_us", now_us)]
+    news = [each for each in opened if "called" not in each]
+    for each in news:
+        each["called"] = True
     if news:
-        references = tuple(Origin(*known["origin"]) for known in news)
+        references = tuple(Origin(*each["origin"]) for each in news)
         yield Detection(tool_name=event.value["data"]["tool"], references=references[:64])

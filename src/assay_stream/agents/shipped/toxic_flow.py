@@ -20,6 +20,7 @@ WORDS = {
     PRIVATE: "file files database query sql secret secrets credential contacts calendar inbox email mail document",
 }
 """Words of a tool's name that suggest a capability, where the operator gave no labels. What sends reads nothing."""
+TOOL_CHARS_MAX = 256
 
 
 def labels_of(definition: Mapping[str, Any]) -> list[str]:
@@ -63,14 +64,24 @@ def toxic_flow(labels: Mapping[str, Sequence[str]] | None = None) -> Agent:
         suggested = memory.definition(data["binding"].get("full_digest")) or []
         by_operator = memory.labels(data["server_id"], data["tool"])
         can = next((labels for labels in (by_operator, given) if labels is not None), suggested)
+        # Names may be long, and a state is bounded.
+        call = [event.time_us, *event.origin, data["server_id"], data["tool"][:TOOL_CHARS_MAX]]
         seen: dict[str, list[Any]] = memory.state.setdefault("seen", {})
-        if SENDS in can and UNTRUSTED in seen and PRIVATE in seen:
-            # Either may have come first: the model remembers both.
-            yield Detection(tool_name=data["tool"], references=(Origin(*seen[UNTRUSTED]), Origin(*seen[PRIVATE])))
-            seen.clear()
         for label in can:
-            if label in (UNTRUSTED, PRIVATE):
-                seen.setdefault(label, list(event.origin))
+            # Calls of a trace go to several servers, so their evidence may come in another order.
+            latest_or_earliest = max if label == SENDS else min
+            seen[label] = latest_or_earliest(seen.get(label, call), call)
+        if not seen.keys() >= {SENDS, UNTRUSTED, PRIVATE} or seen[SENDS] <= max(seen[UNTRUSTED], seen[PRIVATE]):
+            return
+        # Either of the two may have come first: the model remembers both.
+        untrusted, private = (Origin(*seen[label][1:4]) for label in (UNTRUSTED, PRIVATE))
+        *_, server_id, tool_name = seen[SENDS]
+        yield Detection(
+            server_id=server_id,
+            tool_name=data["tool"] if seen[SENDS] == call else tool_name,
+            references=(untrusted, private),
+        )
+        seen.clear()
 
     return agent
 

@@ -22,7 +22,7 @@ _HEADERS = {
     Role.REJECTED: "assay.rejected.headers",
     Role.DEAD_LETTERS: "assay.rejected.headers",
 }
-_BYTES = frozenset({Role.REJECTED, Role.DEAD_LETTERS})
+_BYTES = frozenset({Role.REJECTED, Role.DEAD_LETTERS, Role.AGENT_INPUTS})
 """Topics of original bytes, whatever these are."""
 _NO_VALUES = (".headers", ".key", ".payload")
 
