@@ -77,9 +77,7 @@ async def test_the_largest_snapshot_that_is_built_fits_the_topic(deployment: Dep
 
 @pytest.mark.servers
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
-async def test_the_tap_over_http_publishes_what_its_inspecting_process_saw(
-    deployment: Deployment, tmp_path: Path, mode: str
-) -> None:
+async def test_the_tap_over_http_publishes_what_it_saw(deployment: Deployment, tmp_path: Path, mode: str) -> None:
     """Each call once; what waits when the tap is stopped is delivered first, and nothing is counted as lost."""
     port, log = free_port(), tmp_path / "log"
     arguments = ["tap", "--listen", f"127.0.0.1:{port}", "--server-id", "docs", "--observer-id", "proxy-1"]
