@@ -22,7 +22,7 @@ from assay_stream.kafka.topics import apply_topics, topic_names
 from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Role
 from assay_stream.observe import ObservationPublisher, PublisherLimits
-from assay_stream.observe.events import EVENT_BYTES_MAX
+from assay_stream.observe.observation import EVENT_BYTES_MAX
 from deploy.local.kafka import QUICK_START, Broker
 from tests.support.deployment import Deployment, free_port
 from tests.support.http_tap import http_server, listening

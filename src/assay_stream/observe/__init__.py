@@ -14,10 +14,9 @@ from assay_stream.errors import needing_extra
 
 if TYPE_CHECKING:
     from assay_stream.observe.delivery import PublisherLimits
-    from assay_stream.observe.events import call_event, list_changed_event, snapshot_event
     from assay_stream.observe.feeds.feed import Feed
     from assay_stream.observe.mcp_wire import WireObserver
-    from assay_stream.observe.observation import Observation, Vantage
+    from assay_stream.observe.observation import Observation, Vantage, call_event, list_changed_event, snapshot_event
     from assay_stream.observe.prefixes import Prefixes
     from assay_stream.observe.publisher import ObservationPublisher
     from assay_stream.observe.recorded import from_assay_log, from_mcp_wire, from_observations
@@ -29,10 +28,9 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "delivery": ("PublisherLimits",),
-    "events": ("call_event", "list_changed_event", "snapshot_event"),
     "feeds.feed": ("Feed",),
     "mcp_wire": ("WireObserver",),
-    "observation": ("Observation", "Vantage"),
+    "observation": ("Observation", "Vantage", "call_event", "list_changed_event", "snapshot_event"),
     "prefixes": ("Prefixes",),
     "publisher": ("ObservationPublisher",),
     "recorded": ("from_assay_log", "from_mcp_wire", "from_observations"),

@@ -24,7 +24,6 @@ from datetime import datetime
 from typing import Any
 
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
-from assay_stream.observe.events import loss_event
 from assay_stream.observe.jsonrpc import (
     BLANKS,
     Direction,
@@ -38,13 +37,12 @@ from assay_stream.observe.jsonrpc import (
     read_line,
     request_key,
 )
-from assay_stream.observe.list_requests import TOOLS
-from assay_stream.observe.observation import Observation, Vantage
+from assay_stream.observe.observation import Observation, Vantage, loss_event
 from assay_stream.observe.offered import HiddenTool, Offered
+from assay_stream.observe.open_calls import TASK_METHODS
 from assay_stream.observe.wire import WireConnection, WireStats
 from assay_stream.observe.wire_calls import CallObserver
-from assay_stream.observe.wire_lists import LIST_CHANGED, METHODS, ListObserver
-from assay_stream.observe.wire_tasks import TASK_METHODS
+from assay_stream.observe.wire_lists import LIST_CHANGED, METHODS, TOOLS, ListObserver
 
 PENDING_MAX = 10_000
 """Unanswered requests of a kind. A client has a few at a time; each costs under a kilobyte."""

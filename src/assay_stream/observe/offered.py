@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
-from assay_stream.observe.events import Completeness
+from assay_stream.observe.observation import Completeness
 
 NAMES_MAX = 20_000
 """Tool names remembered, four times the longest list that is accepted. The least recently listed goes first."""

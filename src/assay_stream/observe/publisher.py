@@ -26,6 +26,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
+from assay_stream.errors import ConfigurationError
+from assay_stream.kafka.refusals import explained, why_refused
 from assay_stream.limits.files import SPOOL_LIMITS
 from assay_stream.model.record import TOPIC_NAMES, Role
 from assay_stream.observe.delivery import (
@@ -36,17 +38,52 @@ from assay_stream.observe.delivery import (
     is_too_large,
     note_closed,
     note_open,
+    run_with_lookups,
     send_all,
 )
 from assay_stream.observe.delivery_queue import DeliveryQueue
-from assay_stream.observe.lookups import run_with_lookups
 from assay_stream.observe.observation import Observation
-from assay_stream.observe.reachability import Reachability
 from assay_stream.observe.sinks import DropReason, SinkStats
 from assay_stream.observe.spool import Spool
 from assay_stream.text.counting import counted
 
 _log = logging.getLogger(__name__)
+
+
+class Reachability:
+    """Follows whether the brokers are away, in the delivering thread.
+
+    Args:
+        connection: aiokafka's connection arguments, to find out why brokers refuse them; ``None`` if not known.
+    """
+
+    def __init__(self, connection: Mapping[str, Any] | None) -> None:
+        self._connection = connection
+        self._away = False
+
+    def note_connected(self, queued: int) -> None:
+        returned, self._away = self._away, False
+        if returned:
+            _log.warning("connected to Kafka again; %d observations are queued", queued)
+
+    def note_failure(self, error: Exception, *, is_last: bool) -> None:
+        """Note a failure; what to fix is looked up once each time the brokers go away, but not for the last attempt."""
+        if self._away:
+            return
+        why = "" if is_last else self._why(error)
+        self._away = True
+        _log.warning("cannot deliver observations to Kafka%s, still trying: %s", self._where(), why)
+
+    def _why(self, error: Exception) -> str:
+        cause = explained(error)
+        if not isinstance(cause, ConfigurationError) and self._connection is not None:
+            cause = run_with_lookups(why_refused(self._connection))
+        return str(cause) if isinstance(cause, ConfigurationError) else type(error).__name__
+
+    def _where(self) -> str:
+        servers = (self._connection or {}).get("bootstrap_servers")
+        return "" if not servers else f" at {servers if isinstance(servers, str) else ','.join(servers)}"
+
 
 _GIVE_UP_S = 3.0
 """What dropping a connection may take beyond the time that closing was given."""

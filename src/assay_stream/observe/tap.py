@@ -79,7 +79,7 @@ async def run_tap(
         eyes.start()
     else:
         # Imported here: a tap that does not enforce starts faster without the schemes.
-        from assay_stream.observe.hiding import gate_class
+        from assay_stream.observe.gate import gate_class
 
         eyes = Enforcer(
             gate_class(hide)(vantage, observer, rule),

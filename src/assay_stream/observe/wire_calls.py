@@ -21,28 +21,148 @@ from collections.abc import Hashable, Iterable, Mapping
 from copy import copy
 from dataclasses import replace
 from datetime import datetime, timedelta
+from hashlib import sha256
 from typing import Any
 
-from assay_stream.observe.call_record import CallIds, record_of
 from assay_stream.observe.jsonrpc import RequestKey, meta_of, params_of, request_key, trace_of
-from assay_stream.observe.observation import Observation
-from assay_stream.observe.open_call import INPUT_METHODS, OpenCall, digest_of
-from assay_stream.observe.open_calls import HeldCalls, PendingCalls
-from assay_stream.observe.wire import WireConnection
-from assay_stream.observe.wire_inputs import InputObserver
-from assay_stream.observe.wire_tasks import (
+from assay_stream.observe.observation import Observation, call_event, rfc3339
+from assay_stream.observe.open_calls import (
+    INPUT_METHODS,
     INVALID_PARAMS,
     TASK_NOTIFICATIONS,
+    HeldCalls,
+    OpenCall,
     Outcome,
+    PendingCalls,
+    digest_of,
     final_in,
     is_retry,
     outcome_of,
+    related_task,
     retry_key,
     state_in,
     status_of,
     task_hash,
     task_of,
 )
+from assay_stream.observe.wire import WireConnection
+
+
+class CallIds:
+    """Makes the ids of the calls of one connection."""
+
+    def __init__(self, wire: WireConnection) -> None:
+        self._wire = wire
+        self._highest: float | None = None
+
+    def of(self, key: RequestKey | None) -> str:
+        """Return the id of a new call, which was counted already, by that of its request."""
+        if key is None:
+            return f"{self._wire.session_id}:#{self._wire.stats.calls}"
+        is_text, value = key[:2]
+        text = f'"{value}"' if is_text else str(value)
+        if len(text) > self._wire.limits.identifier_chars_max // 2 or not text.isprintable():
+            text = "sha256:" + sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
+        call_id = f"{self._wire.session_id}:{text}"
+        # Ids that count up are new, which needs no memory of them all. Any other id may have been used before, so
+        # the call's number is appended.
+        if not isinstance(value, str) and (self._highest is None or value > self._highest):
+            self._highest = value
+            return call_id
+        return f"{call_id}#{self._wire.stats.calls}"
+
+
+def record_of(
+    call: OpenCall, wire: WireConnection, at: datetime, *, ok: bool | None, code: str | None, result_hash: str | None
+) -> Observation:
+    """Return the event of a call that has ended; ``ok``, ``code`` and ``result_hash`` are its outcome."""
+    duration_us = max(0, round((at - call.started_at).total_seconds() * 1_000_000))
+    return call_event(
+        wire.vantage,
+        event_id=wire.new_id(),
+        observed_at=call.started_at,
+        tool_name=call.tool_name,
+        tool_call_id=call.tool_call_id,
+        decision=call.decision,
+        reason_code=call.reason_code,
+        traceparent=None if call.trace is None else call.trace[0],
+        shown_tool_name=call.shown_name,
+        trace_id=None if call.trace is None else call.trace[1],
+        snapshot_id=call.snapshot_id,
+        args_hash=call.args_hash,
+        result_hash=result_hash,
+        ok=ok,
+        error=None if code is None else {"code": code},
+        timing={"started_at": rfc3339(call.started_at), "ended_at": rfc3339(at), "duration_ms": duration_us / 1_000},
+        **call.course(),
+    )
+
+
+_TOKEN_CHARS_MAX = 256
+"""Longer progress tokens are not followed; clients count, or take UUIDs."""
+
+
+class InputObserver:
+    """Follows what the server asks and reports during the calls of one connection."""
+
+    def __init__(self, wire: WireConnection, pending: PendingCalls, held: HeldCalls) -> None:
+        self._wire = wire
+        self._pending = pending
+        self._held = held
+        self._asked: OrderedDict[RequestKey, OpenCall] = OrderedDict()
+        """Requests that the client has not answered."""
+        self._tokens: dict[RequestKey, OpenCall] = {}
+
+    def begin(self, call: OpenCall, params: Mapping[str, Any], exchange: int) -> None:
+        """Note how reports on the progress of a request name it."""
+        self.end(call)
+        token = request_key(meta_of(params).get("progressToken"), exchange)
+        if token is not None and len(str(token[1])) <= _TOKEN_CHARS_MAX:
+            self._tokens[token], call.token = call, token
+
+    def share(self, call: OpenCall) -> None:
+        """Let progress of a call come in another exchange than its own."""
+        token = call.token
+        if token is not None and len(token) == 3:
+            self.end(call)
+            if token[:2] not in self._tokens:
+                self._tokens[token[:2]], call.token = call, token[:2]
+
+    def end(self, call: OpenCall) -> None:
+        """Forget how progress of a call is named."""
+        if call.token is not None and self._tokens.get(call.token) is call:
+            del self._tokens[call.token]
+        call.token = None
+
+    def progress(self, params: Mapping[str, Any], exchange: int) -> None:
+        """Note progress."""
+        for scope in (exchange, 0):
+            token = request_key(params.get("progressToken"), scope)
+            if token is not None and token in self._tokens:
+                self._tokens[token].progress_count += 1
+                return
+
+    def ask(self, message: Mapping[str, Any], exact: bool, exchange: int) -> None:
+        """Note a request to the client."""
+        id_hash = related_task(params_of(message))
+        call = self._pending.only_one(exchange) if id_hash is None else self._held.get(("task", id_hash))
+        if call is None:
+            self._wire.stats.unlinked_requests += 1
+            return
+        call.inputs.ask(message, exact)
+        key = request_key(message.get("id"))
+        if key is not None:
+            self._asked[key] = call
+            if len(self._asked) > self._wire.pending_max:
+                self._asked.popitem(last=False)
+
+    def answer(self, message: Mapping[str, Any]) -> None:
+        """Note the client's answer to a request."""
+        key = request_key(message.get("id"))
+        call = None if key is None else self._asked.pop(key, None)
+        if call is not None:
+            call.inputs.answer(message.get("result"))
+
 
 _PROGRESS = "notifications/progress"
 

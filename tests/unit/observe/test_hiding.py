@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream.observe.jsonrpc import BLOCKED_CODE, may_list
-from assay_stream.observe.shown import Shown
+from assay_stream.observe.wire import Shown
 from assay_stream.registry.rulings import Ruling
 from assay_stream.schemes.fingerprint import fingerprint
 from assay_stream.schemes.hangar import Action

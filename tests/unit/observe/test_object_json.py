@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assay_stream.limits.serving import FeedLimits
-from assay_stream.observe.object_json import UNSOUND, bare, encoded, encoded_within, shared_members
+from assay_stream.observe.objects import UNSOUND, bare, encoded, encoded_within, shared_members
 
 
 def test_what_strict_decoding_refuses_stays_in_the_text() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import get_type_hints
 
 from assay_stream.model.observation import CallTask, Inputs
-from assay_stream.observe.open_call import InputCounter, OpenTask, text_hash
+from assay_stream.observe.open_calls import InputCounter, OpenTask, text_hash
 
 
 def test_every_kind_that_is_counted_is_declared_in_records() -> None:

@@ -8,8 +8,7 @@ from typing import Any, NoReturn
 import pytest
 
 from assay_stream.observe.jsonrpc import RequestKey
-from assay_stream.observe.open_call import OpenCall
-from assay_stream.observe.open_calls import HeldCalls, PendingCalls
+from assay_stream.observe.open_calls import HeldCalls, OpenCall, PendingCalls
 from tests.support.mcp_dialogue import START
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.observe.shown import Shown
+from assay_stream.observe.wire import Shown
 
 
 def test_the_log_names_a_few_hidden_tools() -> None:

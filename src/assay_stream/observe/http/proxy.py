@@ -8,16 +8,18 @@ client would go around the tap, and might take its credentials elsewhere.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Protocol
 
 from aiohttp import web
 from multidict import CIMultiDict
 
 from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.http.client import Client, ResponseHead, UpstreamError
-from assay_stream.observe.http.exchange import Ending
-from assay_stream.observe.http.eyes import Blind, Eyes
+from assay_stream.observe.http.connections import Ending
 from assay_stream.observe.http.headers import (
     HeaderFields,
     forwarded,
@@ -27,10 +29,212 @@ from assay_stream.observe.http.headers import (
     is_plain,
     passed_on,
 )
-from assay_stream.observe.http.problems import HttpProblem, answer_of
-from assay_stream.observe.http.upload import Holding, Upload
 from assay_stream.observe.http.upstreams import Upstream
+from assay_stream.observe.jsonrpc import BLOCKED_CODE
 from assay_stream.observe.mcp_wire import LINE_BYTES_MAX
+
+_PROBLEMS = {
+    "host_not_served": (421, "this tap serves no such host; see --allow-host"),
+    "origin_not_served": (403, "pages of this origin may not use this tap; see --allow-origin"),
+    "no_such_upstream": (404, "no server is configured under this path"),
+    "method_not_allowed": (405, "MCP uses POST, GET and DELETE"),
+    "too_many_requests": (503, "too many requests are in progress; try again"),
+    "body_too_long": (413, "the request is too long to inspect, so it was not passed on"),
+    "body_stalled": (408, "the request's body did not arrive in time"),
+    "upstream_unreachable": (502, "the server cannot be reached or does not answer in HTTP"),
+    "upstream_silent": (504, "the server did not begin to answer in time"),
+    "answer_too_long": (502, "the server's answer is too long to inspect, so it was not passed on"),
+    "answer_unreadable": (502, "the server's answer cannot be read for certain, so it was not passed on"),
+    "upstream_redirects": (502, "the server redirects elsewhere; configure its final address as the upstream"),
+    "tap_failed": (500, "the tap failed; its log says why"),
+}
+
+
+class HttpProblem(Exception):  # noqa: N818 - an answer, not an error of ours
+    """What a client gets where there is nothing to pass on."""
+
+    def __init__(self, code: str) -> None:
+        self.code = code
+        super().__init__(code)
+
+
+def answer_of(code: str) -> web.Response:
+    """Return what a client gets where there is nothing to pass on, by its code."""
+    status, text = _PROBLEMS[code]
+    error = {"code": BLOCKED_CODE, "message": f"assay-stream: {text}", "data": {"code": code}}
+    body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
+    return web.Response(status=status, body=body, content_type="application/json")
+
+
+class Holding:
+    """The bodies that a tap holds to rule on them.
+
+    Args:
+        bytes_max: all of them together.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self._left_bytes = bytes_max
+
+    def take(self, size_bytes: int) -> None:
+        """Make room.
+
+        Raises:
+            Problem: ``too_many_requests`` if there is none.
+        """
+        if size_bytes > self._left_bytes:
+            raise HttpProblem("too_many_requests")
+        self._left_bytes -= size_bytes
+
+    def give(self, size_bytes: int) -> None:
+        """Let go."""
+        self._left_bytes += size_bytes
+
+
+class Upload:
+    """The body of a request, passed on as it comes. Its end starts the time that the server has to answer."""
+
+    def __init__(self, request: web.Request, see: Callable[[bytes | None], object], limits: HttpLimits) -> None:
+        self.stalled = False
+        self._whole: bytes | None = None
+        self._request = request
+        self._see = see
+        self._limits = limits
+        self._deadline: asyncio.Timeout | None = None
+        self._holding: Holding | None = None
+        self._held_bytes = 0
+
+    def starts(self, deadline: asyncio.Timeout | None) -> None:
+        """Set what the end of the body starts; ``None`` once the server has answered."""
+        self._deadline = deadline
+
+    def end(self) -> None:
+        """Note the end of the body."""
+        self._see(None)
+        if self._deadline is not None:
+            self._deadline.reschedule(asyncio.get_running_loop().time() + self._limits.answer_limit_s)
+
+    def here(self) -> bytes:
+        """Return the body if all of it has arrived, to be sent together with its head; otherwise nothing."""
+        if self._whole is None and self._request.content.is_eof():
+            self._whole = self._request.content.read_nowait()
+            self._see(self._whole)
+        if self._whole:
+            self.end()
+        return self._whole or b""
+
+    async def whole(self, holding: Holding) -> bytes:
+        """Read the body to its end, to pass on later; ``release`` lets go of it."""
+        body = bytearray()
+        self._holding = holding
+        try:
+            async for chunk in self._chunks():
+                holding.take(len(chunk))
+                self._held_bytes += len(chunk)
+                body += chunk
+                if len(body) > LINE_BYTES_MAX:
+                    raise HttpProblem("body_too_long")
+        except TimeoutError:
+            raise HttpProblem("body_stalled") from None
+        self._whole = bytes(body)
+        return self._whole
+
+    def release(self) -> None:
+        """Make room for other bodies."""
+        if self._holding is not None:
+            self._holding.give(self._held_bytes)
+            self._holding = None
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        if self._whole is not None:
+            yield self._whole
+        else:
+            async for chunk in self._chunks():
+                self._see(chunk)
+                yield chunk
+        self.end()
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        while True:
+            try:
+                async with asyncio.timeout(self._limits.body_pause_limit_s):
+                    chunk = await self._request.content.readany()
+            except TimeoutError:
+                self.stalled = True
+                raise
+            if not chunk:
+                return
+            yield chunk
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What a client gets in place of a server's answer."""
+
+    status: int
+    body: bytes
+
+
+class Eyes(Protocol):
+    """What gets to see an exchange. Nothing here may raise."""
+
+    @property
+    def rules(self) -> bool:
+        """Whether a request passes only once it was ruled on as a whole."""
+
+    @property
+    def hides(self) -> bool:
+        """Whether a response passes only once it is known what the client gets of it."""
+
+    async def ruled(self, body: bytes) -> Refusal | None:
+        """Return what the client gets instead if a request must not pass."""
+
+    def from_client(self, data: bytes | None) -> None:
+        """Bytes of the request's body, ``None`` for its end."""
+
+    def answered(self, status: int, fields: HeaderFields) -> None:
+        """The head of the response."""
+
+    async def from_server(self, data: bytes | None) -> bytes:
+        """Bytes of the response's body before they pass, ``None`` for its end; returns what may pass now."""
+
+    async def whole(self, body: bytes) -> bytes:
+        """A whole body before it passes; returns what passes in its place, nothing if it cannot be inspected."""
+
+    def passed(self) -> None:
+        """What was returned so far has passed."""
+
+    def closed(self, ending: Ending) -> None:
+        """The end of the exchange."""
+
+
+class Blind:
+    """For what is no MCP: documents about authorisation."""
+
+    rules = False
+    hides = False
+
+    async def ruled(self, body: bytes) -> Refusal | None:  # noqa: ARG002 - the protocol's
+        return None
+
+    def from_client(self, data: bytes | None) -> None:
+        pass
+
+    def answered(self, status: int, fields: HeaderFields) -> None:
+        pass
+
+    async def from_server(self, data: bytes | None) -> bytes:
+        return data or b""
+
+    async def whole(self, body: bytes) -> bytes:
+        return body
+
+    def passed(self) -> None:
+        pass
+
+    def closed(self, ending: Ending) -> None:
+        pass
+
 
 _METHODS = frozenset(("GET", "POST", "DELETE", "OPTIONS", "HEAD"))
 _READING = frozenset(("GET", "HEAD", "OPTIONS"))

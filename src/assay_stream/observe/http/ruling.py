@@ -15,12 +15,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
-from assay_stream.observe.http.exchange import Ending, Exchange
-from assay_stream.observe.http.eyes import Refusal
+from assay_stream.observe.http.connections import Ending, Exchange
 from assay_stream.observe.http.headers import HeaderFields, is_event_stream
+from assay_stream.observe.http.proxy import Refusal
 from assay_stream.observe.http.traffic import Traffic
 from assay_stream.observe.observation import Observation
-from assay_stream.observe.shown import Shown
+from assay_stream.observe.wire import Shown
 
 if TYPE_CHECKING:
     from assay_stream.observe.gate import Passage

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING
 from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.http.client import Client
 from assay_stream.observe.http.credentials import Contexts
-from assay_stream.observe.http.eyes import Eyes
 from assay_stream.observe.http.headers import LOOPBACK, HeaderFields, is_loopback
-from assay_stream.observe.http.proxy import Proxy
+from assay_stream.observe.http.proxy import Eyes, Proxy
 from assay_stream.observe.http.ruling import HttpEnforcer
 from assay_stream.observe.http.serving import serve
 from assay_stream.observe.http.traffic import Traffic
@@ -148,8 +147,7 @@ def _random_ids() -> Iterator[str]:
 
 def _gates(rule: Rule, hide: bool) -> Callable[[Vantage, WireObserver], Gate]:
     # Imported here: a tap that does not enforce starts faster without the schemes.
-    from assay_stream.observe.gate import fingerprints_kept
-    from assay_stream.observe.hiding import gate_class
+    from assay_stream.observe.gate import fingerprints_kept, gate_class
 
     # Shared by all sessions with a server: most of them are given the same list.
     return functools.partial(gate_class(hide), rule=rule, over_http=True, digested=fingerprints_kept())

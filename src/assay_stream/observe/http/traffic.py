@@ -24,11 +24,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
-from assay_stream.observe.events import loss_event
 from assay_stream.observe.http.bodies import Body, JsonBody, Opaque, Unreadable, body_of, plain_body
-from assay_stream.observe.http.connections import Connections
+from assay_stream.observe.http.connections import Connections, Ending, Exchange
 from assay_stream.observe.http.credentials import Contexts
-from assay_stream.observe.http.exchange import Ending, Exchange
+from assay_stream.observe.http.event_stream import HeldEvents
 from assay_stream.observe.http.headers import (
     CHARSETS_WITH_ASCII,
     UTF_8,
@@ -40,12 +39,10 @@ from assay_stream.observe.http.headers import (
     mismatch,
     repeated,
 )
-from assay_stream.observe.http.held import HeldEvents
 from assay_stream.observe.jsonrpc import EVENT_BREAK, Direction, Line, is_ambiguous, may_be_misread, may_list
 from assay_stream.observe.mcp_wire import CANCELLED, LINE_BYTES_MAX, WireObserver
-from assay_stream.observe.observation import Observation, Vantage
-from assay_stream.observe.shown import Shown
-from assay_stream.observe.wire import WireStats
+from assay_stream.observe.observation import Observation, Vantage, loss_event
+from assay_stream.observe.wire import Shown, WireStats
 
 if TYPE_CHECKING:
     from assay_stream.observe.gate import Gate, Passage

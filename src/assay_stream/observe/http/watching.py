@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.backlog import Backlog
-from assay_stream.observe.http.exchange import Ending, Exchange
+from assay_stream.observe.http.connections import Ending, Exchange
 from assay_stream.observe.http.headers import HeaderFields
 from assay_stream.observe.http.traffic import READ_FIELDS, Traffic
 from assay_stream.observe.jsonrpc import Direction

@@ -27,8 +27,7 @@ from typing import TYPE_CHECKING
 from assay_stream.limits.listing import LISTING_LIMITS, ListingLimits
 from assay_stream.observe.listing.conversation import Conversation
 from assay_stream.observe.listing.servers import ListedServer
-from assay_stream.observe.listing.stdio import StdioTransport
-from assay_stream.observe.listing.transport import ListingError, Transport
+from assay_stream.observe.listing.transport import ListingError, StdioTransport, Transport
 from assay_stream.observe.mcp_wire import WireObserver
 from assay_stream.observe.observation import Observation
 

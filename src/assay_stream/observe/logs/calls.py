@@ -16,8 +16,7 @@ from assay_stream.canonical.redaction import redacted_digest
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.observe.decisions import check_observation
-from assay_stream.observe.events import Decision, call_event, rfc3339
-from assay_stream.observe.observation import Observation, Vantage
+from assay_stream.observe.observation import Decision, Observation, Vantage, call_event, rfc3339
 from assay_stream.observe.prefixes import Prefixes
 from assay_stream.observe.recorded import stable_id
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay_stream.observe.http.eyes import Blind, Eyes
+from assay_stream.observe.http.proxy import Blind, Eyes
 
 
 async def test_what_is_no_mcp_passes_as_it_is() -> None:
