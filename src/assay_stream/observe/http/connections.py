@@ -66,7 +66,6 @@ class Connections:
 
     @property
     def stats(self) -> WireStats:
-        """Counts of all connections together."""
         connections = (*self._confirmed.values(), *self._unconfirmed.values())
         return sum((connection.observer.stats for connection in connections), self._ended)
 
@@ -108,7 +107,6 @@ class Connections:
         return expired
 
     def end(self, connection: Connection, at: datetime) -> list[Observation]:
-        """End a connection, and return its open calls."""
         observations = connection.observer.close(at)
         self._used.pop(connection.key, None)
         for known in (self._confirmed, self._unconfirmed):
@@ -118,7 +116,6 @@ class Connections:
         return observations
 
     def close(self, at: datetime) -> list[Observation]:
-        """End all connections."""
         connections = [*self._confirmed.values(), *self._unconfirmed.values()]
         return [each for connection in connections for each in self.end(connection, at)]
 
@@ -170,12 +167,10 @@ class Exchange:
 
     @property
     def is_successful(self) -> bool:
-        """Whether the server answered with a status of success."""
         return self.status in _OK
 
     @property
     def is_refused(self) -> bool:
-        """Whether the server answered with another status."""
         return self.status is not None and self.status not in _OK
 
     @property
@@ -186,7 +181,6 @@ class Exchange:
         return self.connection.gate
 
     def note_asked(self, line: Line) -> None:
-        """Note the requests in a line of the client."""
         keys = (request_key(each.get("id"), self.number) for each in line.messages if "method" in each)
         self.asked += [key for key in keys if key is not None]
 
@@ -203,7 +197,6 @@ class Exchange:
         return kept_bytes
 
     def why_unanswered(self, ending: Ending) -> str:
-        """Return the reason code of requests that it leaves without an answer."""
         if self.is_refused:
             return f"http_{self.status}"
         if ending == "upstream_failed":

@@ -42,7 +42,6 @@ class EventStream:
 
     @property
     def is_between(self) -> bool:
-        """Whether nothing has come of the next event."""
         return not self._line and not self._event_bytes
 
     def lose(self) -> None:
@@ -153,11 +152,9 @@ class HeldEvents:
 
     @property
     def kept_bytes(self) -> int:
-        """What it holds."""
         return len(self._raw)
 
     def feed(self, data: bytes) -> Iterator[HeldEvent]:
-        """Yield the events that end in the next bytes."""
         start = 0
         for end in LINE_END.finditer(data):
             self._add(data[start : end.end()])

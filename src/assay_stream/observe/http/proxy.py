@@ -12,7 +12,6 @@ import json
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from aiohttp import web
 from multidict import CIMultiDict
@@ -59,7 +58,6 @@ class HttpProblem(Exception):  # noqa: N818 - an answer, not an error of ours
 
 
 def answer_of(code: str) -> web.Response:
-    """Return what a client gets where there is nothing to pass on, by its code."""
     status, text = _PROBLEMS[code]
     error = {"code": BLOCKED_CODE, "message": f"assay-stream: {text}", "data": {"code": code}}
     body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
@@ -67,7 +65,7 @@ def answer_of(code: str) -> web.Response:
 
 
 class Holding:
-    """The bodies that a tap holds to rule on them.
+    """The bodies that a tap holds to rule on them, or on what is in them.
 
     Args:
         bytes_max: all of them together.
@@ -76,18 +74,27 @@ class Holding:
     def __init__(self, bytes_max: int) -> None:
         self._left_bytes = bytes_max
 
-    def take(self, size_bytes: int) -> None:
-        """Make room.
+    async def read(self, chunks: AsyncIterator[bytes], too_long: str) -> bytes:
+        """Read a body to its end; ``give`` its size back once it is let go.
 
         Raises:
-            Problem: ``too_many_requests`` if there is none.
+            HttpProblem: ``too_many_requests`` if there is no room, or what is to be said of a body that is too long.
         """
-        if size_bytes > self._left_bytes:
-            raise HttpProblem("too_many_requests")
-        self._left_bytes -= size_bytes
+        body = bytearray()
+        try:
+            async for chunk in chunks:
+                if len(chunk) > self._left_bytes:
+                    raise HttpProblem("too_many_requests")
+                self._left_bytes -= len(chunk)
+                body += chunk
+                if len(body) > LINE_BYTES_MAX:
+                    raise HttpProblem(too_long)
+        except BaseException:
+            self.give(len(body))
+            raise
+        return bytes(body)
 
     def give(self, size_bytes: int) -> None:
-        """Let go."""
         self._left_bytes += size_bytes
 
 
@@ -101,15 +108,12 @@ class Upload:
         self._see = see
         self._limits = limits
         self._deadline: asyncio.Timeout | None = None
-        self._holding: Holding | None = None
-        self._held_bytes = 0
 
     def starts(self, deadline: asyncio.Timeout | None) -> None:
         """Set what the end of the body starts; ``None`` once the server has answered."""
         self._deadline = deadline
 
     def end(self) -> None:
-        """Note the end of the body."""
         self._see(None)
         if self._deadline is not None:
             self._deadline.reschedule(asyncio.get_running_loop().time() + self._limits.answer_limit_s)
@@ -123,27 +127,12 @@ class Upload:
             self.end()
         return self._whole or b""
 
-    async def whole(self, holding: Holding) -> bytes:
-        """Read the body to its end, to pass on later; ``release`` lets go of it."""
-        body = bytearray()
-        self._holding = holding
+    async def hold(self, holding: Holding) -> bytes:
         try:
-            async for chunk in self._chunks():
-                holding.take(len(chunk))
-                self._held_bytes += len(chunk)
-                body += chunk
-                if len(body) > LINE_BYTES_MAX:
-                    raise HttpProblem("body_too_long")
+            self._whole = await holding.read(self._chunks(), "body_too_long")
         except TimeoutError:
             raise HttpProblem("body_stalled") from None
-        self._whole = bytes(body)
         return self._whole
-
-    def release(self) -> None:
-        """Make room for other bodies."""
-        if self._holding is not None:
-            self._holding.give(self._held_bytes)
-            self._holding = None
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         if self._whole is not None:
@@ -175,65 +164,37 @@ class Refusal:
     body: bytes
 
 
-class Eyes(Protocol):
-    """What gets to see an exchange. Nothing here may raise."""
+class Eyes:
+    """What sees an exchange, and may refuse or hide; nothing here may raise. This one is for what is no MCP."""
 
-    @property
-    def rules(self) -> bool:
-        """Whether a request passes only once it was ruled on as a whole."""
+    rules = False
+    """Whether a request passes only once it was ruled on as a whole."""
 
-    @property
-    def hides(self) -> bool:
-        """Whether a response passes only once it is known what the client gets of it."""
+    hides = False
+    """Whether a response passes only once it is known what the client gets of it."""
 
-    async def ruled(self, body: bytes) -> Refusal | None:
+    async def rule(self, body: bytes) -> Refusal | None:
         """Return what the client gets instead if a request must not pass."""
 
     def from_client(self, data: bytes | None) -> None:
-        """Bytes of the request's body, ``None`` for its end."""
+        """Take bytes of the request's body, ``None`` for its end."""
 
     def answered(self, status: int, fields: HeaderFields) -> None:
-        """The head of the response."""
+        """Take the head of the response."""
 
     async def from_server(self, data: bytes | None) -> bytes:
-        """Bytes of the response's body before they pass, ``None`` for its end; returns what may pass now."""
-
-    async def whole(self, body: bytes) -> bytes:
-        """A whole body before it passes; returns what passes in its place, nothing if it cannot be inspected."""
-
-    def passed(self) -> None:
-        """What was returned so far has passed."""
-
-    def closed(self, ending: Ending) -> None:
-        """The end of the exchange."""
-
-
-class Blind:
-    """For what is no MCP: documents about authorisation."""
-
-    rules = False
-    hides = False
-
-    async def ruled(self, body: bytes) -> Refusal | None:  # noqa: ARG002 - the protocol's
-        return None
-
-    def from_client(self, data: bytes | None) -> None:
-        pass
-
-    def answered(self, status: int, fields: HeaderFields) -> None:
-        pass
-
-    async def from_server(self, data: bytes | None) -> bytes:
+        """Take bytes of the response's body before they pass, ``None`` for its end; return what may pass now."""
         return data or b""
 
     async def whole(self, body: bytes) -> bytes:
+        """Return what passes in place of a whole body of a response, nothing if it cannot be inspected."""
         return body
 
     def passed(self) -> None:
-        pass
+        """Note that what was returned so far has passed."""
 
     def closed(self, ending: Ending) -> None:
-        pass
+        """Note the end of the exchange."""
 
 
 _METHODS = frozenset(("GET", "POST", "DELETE", "OPTIONS", "HEAD"))
@@ -270,7 +231,6 @@ class _PassedAtOnce(web.Response):
 
 
 def _added_to(headers: Mapping[str, str]) -> Collection[str]:
-    """Return what aiohttp adds to headers, unless it is among them."""
     return {"Server", "Content-Type"} - {name.title() for name in headers}
 
 
@@ -309,14 +269,12 @@ class Proxy:
         self.failures = 0
 
     def application(self) -> web.Application:
-        """Return the web application to serve."""
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self.handle)
         app.on_response_prepare.append(_only_theirs)
         return app
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answer one request."""
         self._in_progress += 1
         try:
             self._check(request)
@@ -354,12 +312,14 @@ class Proxy:
         fields = list(request.headers.items())
         # What counts is what the server gets: a client can have any field taken out on the way.
         asked = passed_on(fields)
-        eyes: Eyes = self._eyes(upstream, request.method, asked) if url == upstream.url else Blind()
+        eyes: Eyes = self._eyes(upstream, request.method, asked) if url == upstream.url else Eyes()
         ending: Ending = "upstream_failed"
-        upload = Upload(request, eyes.from_client, self._limits)
+        upload, held_bytes = Upload(request, eyes.from_client, self._limits), 0
         try:
             if eyes.rules and request.body_exists:
-                refusal = await eyes.ruled(await upload.whole(self._holding))
+                body = await upload.hold(self._holding)
+                held_bytes = len(body)
+                refusal = await eyes.rule(body)
                 if refusal is not None:
                     kind = "application/json" if refusal.body else None
                     return web.Response(status=refusal.status, body=refusal.body, content_type=kind)
@@ -382,7 +342,7 @@ class Proxy:
             ending = "client_left"
             raise
         finally:
-            upload.release()
+            self._holding.give(held_bytes)
             eyes.closed(ending)
 
     async def _send(self, request: web.Request, url: str, fields: HeaderFields, upload: Upload) -> ResponseHead:
@@ -450,17 +410,11 @@ class Proxy:
     async def _pass_whole(
         self, request: web.Request, answer: ResponseHead, fields: HeaderFields, eyes: Eyes
     ) -> web.StreamResponse:
-        """Pass a response on once its whole body was read and inspected."""
-        parts: list[bytes] = []
-        held_bytes = 0
         try:
-            async for chunk in answer.chunks():
-                self._holding.take(len(chunk))
-                held_bytes += len(chunk)
-                parts.append(chunk)
-                if held_bytes > LINE_BYTES_MAX:
-                    raise HttpProblem("answer_too_long")
-            body = b"".join(parts)
+            body = await self._holding.read(answer.chunks(), "answer_too_long")
+        except UpstreamError:
+            raise HttpProblem("upstream_unreachable") from None
+        try:
             shown = await eyes.whole(body)
             if body and not shown:
                 raise HttpProblem("answer_unreadable")
@@ -473,10 +427,8 @@ class Proxy:
             await response.write_eof()
             eyes.passed()
             return response
-        except UpstreamError:
-            raise HttpProblem("upstream_unreachable") from None
         finally:
-            self._holding.give(held_bytes)
+            self._holding.give(len(body))
 
 
 def _is_client_gone(request: web.Request, error: Exception) -> bool:
@@ -485,7 +437,6 @@ def _is_client_gone(request: web.Request, error: Exception) -> bool:
 
 
 async def _only_theirs(_: web.Request, response: web.StreamResponse) -> None:
-    """Remove what aiohttp adds to headers of a server."""
     if isinstance(response, _Passed | _PassedAtOnce):
         for name in response.added:
             response.headers.pop(name, None)

@@ -59,12 +59,10 @@ class Listener:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only programs of this machine can connect."""
         return is_loopback(self.host)
 
     @property
     def hosts_served(self) -> frozenset[str]:
-        """What ``Host`` may name; everything if empty."""
         return self.hosts | LOOPBACK | {self.host} if self.is_loopback else self.hosts
 
 

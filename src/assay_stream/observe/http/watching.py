@@ -14,6 +14,7 @@ from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.backlog import Backlog
 from assay_stream.observe.http.connections import Ending, Exchange
 from assay_stream.observe.http.headers import HeaderFields
+from assay_stream.observe.http.proxy import Eyes
 from assay_stream.observe.http.traffic import READ_FIELDS, Traffic
 from assay_stream.observe.jsonrpc import Direction
 from assay_stream.observe.observation import Observation
@@ -89,7 +90,6 @@ class HttpWatch:
             _log.warning("gave up inspecting what was still in the backlog")
 
     def opened(self, path: str, method: str, fields: HeaderFields) -> Watched:
-        """Note a request; never raises."""
         return Watched(self, self._traffic[path], next(self._numbers), method, fields)
 
     def add(self, size_bytes: int, traffic: Traffic, inspect: Callable[[], None]) -> bool:
@@ -100,12 +100,10 @@ class HttpWatch:
         return fits
 
     def miss(self, traffic: Traffic) -> None:
-        """Count an exchange that is not observed."""
         self.missed_exchanges += 1
         self._unreported[traffic] += 1
 
     def hand_on(self, step: Callable[[], Iterable[Observation]]) -> None:
-        """Publish what a step yields; never raises."""
         try:
             for observation in step():
                 self._publish(observation)
@@ -124,15 +122,12 @@ class HttpWatch:
             self.hand_on(functools.partial(traffic.close, at))
 
 
-class Watched:
+class Watched(Eyes):
     """One exchange, noted as it passes. Its methods return at once and never raise.
 
     Notes are handed over together where a request ends, where a part of a response passes, and at the end: each time
     costs more than inspecting what is small.
     """
-
-    rules = False
-    hides = False
 
     def __init__(self, watch: HttpWatch, traffic: Traffic, number: int, method: str, fields: HeaderFields) -> None:
         self._watch = watch
@@ -146,31 +141,17 @@ class Watched:
         self._losing: set[Direction] = set()
         self._note(self._open, (number, method, _read(fields)))
 
-    async def ruled(self, body: bytes) -> None:
-        """Let every request pass."""
-
     def from_client(self, data: bytes | None) -> None:
-        """Note bytes of the request's body, ``None`` for its end."""
         self._note(self._traffic.from_client, (data,), "client->server", is_last=data is None)
 
     def answered(self, status: int, fields: HeaderFields) -> None:
-        """Note the head of the response."""
         self._note(self._traffic.answered, (status, _read(fields)))
 
     async def from_server(self, data: bytes | None) -> bytes:
-        """Note bytes of the response's body, ``None`` for its end; all of them pass."""
         self._note(self._traffic.from_server, (data,), "server->client", is_last=data is not None)
         return data or b""
 
-    async def whole(self, body: bytes) -> bytes:
-        """Let every body pass."""
-        return body
-
-    def passed(self) -> None:
-        """Do nothing: nobody is ruled on by what the client was given."""
-
     def closed(self, ending: Ending) -> None:
-        """Note the end of the exchange."""
         self._note(self._traffic.closed, (ending,), is_last=True)
 
     def _note(
