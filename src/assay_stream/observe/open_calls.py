@@ -82,12 +82,10 @@ class InputCounter:
                 self._declined += 1
 
     def answer_all(self, answers: object) -> None:
-        """Count named answers."""
         if isinstance(answers, dict):
             self.answer(*answers.values())
 
     def as_json(self) -> dict[str, Any] | None:
-        """Return the counts as records carry them; ``None`` if nothing was asked."""
         if not self._asked:
             return None
         counts = self._by_kind | {"accepted": self._accepted, "declined": self._declined}
@@ -148,7 +146,6 @@ class OpenCall:
 
     @property
     def inputs(self) -> InputCounter:
-        """What the server asks of its client."""
         if self._inputs is None:  # most calls need none
             self._inputs = InputCounter(self.inputs_max)
         return self._inputs
@@ -213,11 +210,9 @@ class PendingCalls:
             self._of_id.setdefault(key[:2], set()).add(key)
 
     def get(self, key: RequestKey) -> OpenCall | None:
-        """Return a call without taking it."""
         return self._calls.get(key)
 
     def take(self, key: RequestKey) -> OpenCall | None:
-        """Remove a call and return it."""
         call = self._calls.pop(key, None)
         if call is not None and len(key) == 3:
             others, namesakes = self._in_exchange[key[2]], self._of_id[key[:2]]
@@ -230,7 +225,6 @@ class PendingCalls:
         return call
 
     def oldest(self) -> tuple[RequestKey, OpenCall] | None:
-        """Return the first call, and its key."""
         return next(iter(self._calls.items()), None)
 
     def only_one(self, exchange: int) -> OpenCall | None:
@@ -258,27 +252,22 @@ class HeldCalls:
         return len(self._calls)
 
     def put(self, key: Hashable, call: OpenCall) -> None:
-        """Hold a call, as the latest one."""
         self._next += 1
         self._calls[self._next] = key, call
         self._numbers.setdefault(key, deque()).append(self._next)
 
     def get(self, key: Hashable) -> OpenCall | None:
-        """Return a call without taking it."""
         numbers = self._numbers.get(key)
         return None if numbers is None else self._calls[numbers[0]][1]
 
     def take(self, key: Hashable) -> OpenCall | None:
-        """Remove a call and return it."""
         numbers = self._numbers.get(key)
         return None if numbers is None else self._remove(key, numbers[0])
 
     def oldest(self) -> OpenCall | None:
-        """Return the call that is held for longest, without taking it."""
         return next((call for _, call in self._calls.values()), None)
 
     def take_oldest(self) -> OpenCall:
-        """Remove the call that is held for longest, and return it; there must be one."""
         number, (key, _) = next(iter(self._calls.items()))
         return self._remove(key, number)
 

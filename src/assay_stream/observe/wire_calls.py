@@ -21,7 +21,6 @@ from collections.abc import Hashable, Iterable, Mapping
 from copy import copy
 from dataclasses import replace
 from datetime import datetime, timedelta
-from hashlib import sha256
 from typing import Any
 
 from assay_stream.observe.jsonrpc import RequestKey, meta_of, params_of, request_key, trace_of
@@ -44,59 +43,9 @@ from assay_stream.observe.open_calls import (
     status_of,
     task_hash,
     task_of,
+    text_hash,
 )
 from assay_stream.observe.wire import WireConnection
-
-
-class CallIds:
-    """Makes the ids of the calls of one connection."""
-
-    def __init__(self, wire: WireConnection) -> None:
-        self._wire = wire
-        self._highest: float | None = None
-
-    def of(self, key: RequestKey | None) -> str:
-        """Return the id of a new call, which was counted already, by that of its request."""
-        if key is None:
-            return f"{self._wire.session_id}:#{self._wire.stats.calls}"
-        is_text, value = key[:2]
-        text = f'"{value}"' if is_text else str(value)
-        if len(text) > self._wire.limits.identifier_chars_max // 2 or not text.isprintable():
-            text = "sha256:" + sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
-        call_id = f"{self._wire.session_id}:{text}"
-        # Ids that count up are new, which needs no memory of them all. Any other id may have been used before, so
-        # the call's number is appended.
-        if not isinstance(value, str) and (self._highest is None or value > self._highest):
-            self._highest = value
-            return call_id
-        return f"{call_id}#{self._wire.stats.calls}"
-
-
-def record_of(
-    call: OpenCall, wire: WireConnection, at: datetime, *, ok: bool | None, code: str | None, result_hash: str | None
-) -> Observation:
-    """Return the event of a call that has ended; ``ok``, ``code`` and ``result_hash`` are its outcome."""
-    duration_us = max(0, round((at - call.started_at).total_seconds() * 1_000_000))
-    return call_event(
-        wire.vantage,
-        event_id=wire.new_id(),
-        observed_at=call.started_at,
-        tool_name=call.tool_name,
-        tool_call_id=call.tool_call_id,
-        decision=call.decision,
-        reason_code=call.reason_code,
-        traceparent=None if call.trace is None else call.trace[0],
-        shown_tool_name=call.shown_name,
-        trace_id=None if call.trace is None else call.trace[1],
-        snapshot_id=call.snapshot_id,
-        args_hash=call.args_hash,
-        result_hash=result_hash,
-        ok=ok,
-        error=None if code is None else {"code": code},
-        timing={"started_at": rfc3339(call.started_at), "ended_at": rfc3339(at), "duration_ms": duration_us / 1_000},
-        **call.course(),
-    )
-
 
 _TOKEN_CHARS_MAX = 256
 """Longer progress tokens are not followed; clients count, or take UUIDs."""
@@ -114,7 +63,6 @@ class InputObserver:
         self._tokens: dict[RequestKey, OpenCall] = {}
 
     def begin(self, call: OpenCall, params: Mapping[str, Any], exchange: int) -> None:
-        """Note how reports on the progress of a request name it."""
         self.end(call)
         token = request_key(meta_of(params).get("progressToken"), exchange)
         if token is not None and len(str(token[1])) <= _TOKEN_CHARS_MAX:
@@ -129,13 +77,11 @@ class InputObserver:
                 self._tokens[token[:2]], call.token = call, token[:2]
 
     def end(self, call: OpenCall) -> None:
-        """Forget how progress of a call is named."""
         if call.token is not None and self._tokens.get(call.token) is call:
             del self._tokens[call.token]
         call.token = None
 
     def progress(self, params: Mapping[str, Any], exchange: int) -> None:
-        """Note progress."""
         for scope in (exchange, 0):
             token = request_key(params.get("progressToken"), scope)
             if token is not None and token in self._tokens:
@@ -143,7 +89,6 @@ class InputObserver:
                 return
 
     def ask(self, message: Mapping[str, Any], exact: bool, exchange: int) -> None:
-        """Note a request to the client."""
         id_hash = related_task(params_of(message))
         call = self._pending.only_one(exchange) if id_hash is None else self._held.get(("task", id_hash))
         if call is None:
@@ -157,7 +102,6 @@ class InputObserver:
                 self._asked.popitem(last=False)
 
     def answer(self, message: Mapping[str, Any]) -> None:
-        """Note the client's answer to a request."""
         key = request_key(message.get("id"))
         call = None if key is None else self._asked.pop(key, None)
         if call is not None:
@@ -172,7 +116,6 @@ def _result_hash(message: Mapping[str, Any], exact: bool) -> str | None:
 
 
 def _final_of(method: str, message: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the answer to a call in a response about its task; ``None`` if there is none in it."""
     result = message.get("result")
     state = state_in(result)
     if state is None and method == "tasks/result":
@@ -193,12 +136,11 @@ class CallObserver:
         self._task_requests: OrderedDict[RequestKey, tuple[str, bytes]] = OrderedDict()
         self._task_keys: OrderedDict[RequestKey, RequestKey] = OrderedDict()
         """The latest of them by its id, in whatever exchange; it may have been answered since."""
-        self._ids = CallIds(wire)
+        self._highest_id: float | None = None
         self._is_closed = False
 
     @property
     def open_calls(self) -> int:
-        """How many calls have no outcome yet."""
         return len(self._pending) + len(self._held)
 
     def request(
@@ -231,7 +173,6 @@ class CallObserver:
         return self._event(call, at, Outcome(None, "not_passed_on"))
 
     def task_request(self, method: str, key: RequestKey, params: Mapping[str, Any]) -> None:
-        """Note a request about a task (one of ``TASK_METHODS``)."""
         id_hash = task_hash(params)
         if id_hash is None:
             return
@@ -292,7 +233,6 @@ class CallObserver:
                 call.elsewhere = *outcome_of(final), _result_hash(final, exact)
 
     def said(self, message: Mapping[str, Any], exact: bool, at: datetime, exchange: int) -> list[Observation]:
-        """Return what a request or notification of the server yields."""
         method, params = message["method"], params_of(message)
         if not isinstance(method, str):
             return []
@@ -306,7 +246,6 @@ class CallObserver:
         return []
 
     def answered_by_client(self, message: Mapping[str, Any]) -> None:
-        """Note the client's answer to a request of the server."""
         self._inputs.answer(message)
 
     def give_up(self, key: RequestKey, code: str, at: datetime, *, ok: bool | None = None) -> list[Observation]:
@@ -335,7 +274,6 @@ class CallObserver:
         return displaced
 
     def expire(self, at: datetime) -> list[Observation]:
-        """Return the calls that have been open for too long."""
         expired = []
         while (pending := self._pending.oldest()) is not None and at - pending[1].since > self._open_limit:
             expired += self.give_up(pending[0], "timed_out", at)
@@ -377,7 +315,7 @@ class CallObserver:
         self._wire.stats.calls += 1
         return OpenCall(
             tool_name=tool_name,
-            tool_call_id=self._ids.of(key),
+            tool_call_id=self._call_id(key),
             reason_code=reason_code,
             started_at=at,
             since=at,
@@ -388,6 +326,22 @@ class CallObserver:
             wants_task=isinstance(params.get("task"), dict),
             is_unmatched=resumes,
         )
+
+    def _call_id(self, key: RequestKey | None) -> str:
+        """Return the id of a new call, which was counted already: no other call of any connection has it."""
+        session_id, number = self._wire.session_id, self._wire.stats.calls
+        if key is None:
+            return f"{session_id}:#{number}"
+        is_text, value = key[:2]
+        text = f'"{value}"' if is_text else str(value)
+        if len(text) > self._wire.limits.identifier_chars_max // 2 or not text.isprintable():
+            text = "sha256:" + text_hash(text).hex()
+        # Ids that count up are new, which needs no memory of them all. Any other id may have been used before, so
+        # the call's number is appended.
+        if not isinstance(value, str) and (self._highest_id is None or value > self._highest_id):
+            self._highest_id = value
+            return f"{session_id}:{text}"
+        return f"{session_id}:{text}#{number}"
 
     def _hold(self, key: Hashable, call: OpenCall, at: datetime) -> list[Observation]:
         """Keep a call open after an answer, and return what that ends."""
@@ -475,4 +429,28 @@ class CallObserver:
 
     def _event(self, call: OpenCall, at: datetime, outcome: Outcome, result_hash: str | None = None) -> Observation:
         self._inputs.end(call)
-        return record_of(call, self._wire, at, ok=outcome.ok, code=outcome.code, result_hash=result_hash)
+        duration_us = max(0, round((at - call.started_at).total_seconds() * 1_000_000))
+        traceparent, trace_id = call.trace or (None, None)
+        return call_event(
+            self._wire.vantage,
+            event_id=self._wire.new_id(),
+            observed_at=call.started_at,
+            tool_name=call.tool_name,
+            tool_call_id=call.tool_call_id,
+            decision=call.decision,
+            reason_code=call.reason_code,
+            traceparent=traceparent,
+            shown_tool_name=call.shown_name,
+            trace_id=trace_id,
+            snapshot_id=call.snapshot_id,
+            args_hash=call.args_hash,
+            result_hash=result_hash,
+            ok=outcome.ok,
+            error=None if outcome.code is None else {"code": outcome.code},
+            timing={
+                "started_at": rfc3339(call.started_at),
+                "ended_at": rfc3339(at),
+                "duration_ms": duration_us / 1_000,
+            },
+            **call.course(),
+        )

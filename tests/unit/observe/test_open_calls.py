@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from typing import Any, NoReturn
-
-import pytest
-
 from assay_stream.observe.jsonrpc import RequestKey
 from assay_stream.observe.open_calls import HeldCalls, OpenCall, PendingCalls
 from tests.support.mcp_dialogue import START
@@ -44,17 +39,3 @@ def test_the_only_call_of_an_exchange_is_clear_and_so_is_the_only_one_of_all() -
     assert [pending.only_one(exchange) for exchange in (7, 8, 9)] == [three, three, three]
     assert pending.with_id((False, 2)) == keys[2]
     assert pending.with_id((False, 1)) == (False, 1)
-
-
-def test_a_call_is_found_by_its_id_without_a_look_at_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client may cancel as often as it likes what nobody called."""
-
-    class Unsearched(OrderedDict[Any, Any]):
-        def __iter__(self) -> NoReturn:
-            raise AssertionError("searched")
-
-    pending = PendingCalls()
-    monkeypatch.setattr(pending, "_calls", Unsearched())
-    for exchange in range(1, 4):
-        pending.put((False, exchange % 2, exchange), a_call("a"))
-    assert [pending.with_id((False, number)) for number in range(3)] == [(False, 0, 2), (False, 1), (False, 2)]
