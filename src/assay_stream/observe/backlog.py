@@ -78,14 +78,12 @@ class Backlog(threading.Thread):
         self.guard(self._last)
 
     def guard(self, step: Callable[[], None]) -> None:
-        """Run a step; never raises."""
         try:
             step()
         except Exception:  # noqa: BLE001 - no failure of the observer may reach the connection
             self.note_failure()
 
     def note_failure(self) -> None:
-        """Count the failure that is being handled."""
         self.failures += 1
         if self.failures == 1:
             _log.exception("observing failed; the connection goes on, further failures are only counted")

@@ -67,7 +67,6 @@ class LookupLoop(asyncio.SelectorEventLoop):
     """An event loop whose lookups have a daemon thread each: an exit waits for those of asyncio, however long."""
 
     async def getaddrinfo(self, host: Any, port: Any, **how: Any) -> Any:
-        """Look a name up, as ``socket.getaddrinfo`` does."""
         found: asyncio.Future[Any] = self.create_future()
 
         def settle(result: Any, error: BaseException | None) -> None:

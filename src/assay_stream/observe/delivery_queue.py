@@ -54,7 +54,6 @@ class Losses:
             self._counts.setdefault(whose, Counter())[observation.kind] += 1
 
     def take(self, new_id: Callable[[], str], at: datetime) -> list[Observation]:
-        """Return the counts as events, and begin anew."""
         counted, self._counts = self._counts, {}
         events = []
         for (server, observer), counts in counted.items():
@@ -228,7 +227,6 @@ class DeliveryQueue:
             self._spool = None
 
     def drop_rest(self) -> int:
-        """Drop what is only in memory, and return how many that were."""
         left = len(self._queue) + len(self._own_hand())
         self.dropped["delivery_failed"] += left
         self.dropped += Counter()  # no entries of zero

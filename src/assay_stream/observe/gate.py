@@ -87,7 +87,6 @@ class Passage:
 
 
 def fingerprints_kept() -> ContentCache[Fingerprint]:
-    """Return an empty memory of fingerprints."""
     return ContentCache(_DEFINITIONS_KEPT)
 
 
@@ -142,7 +141,6 @@ class Gate:
         return Passage(forward=True, observations=observations, warnings=warned)
 
     def not_ruled_on(self, raw: bytes, at: datetime) -> Passage:
-        """Hold back a line from the client whose ruling failed."""
         return self.held_back(self._observer.read(raw), "not_ruled_on", at)
 
     def held_back(self, line: Line, reason: str, at: datetime, **detail: str) -> Passage:
@@ -160,15 +158,12 @@ class Gate:
         return Shown(raw, self._look(self._observer.read(raw), raw, at, exchange))
 
     def missed_line(self, at: datetime, *, exchange: int = 0) -> Shown:
-        """Take note of a message from the server that could not be inspected."""
         return Shown(b"", self.missed(at, exchange=exchange))
 
     def delivered(self, exchange: int = 0) -> None:
-        """Note that the client was given what was shown in an exchange."""
         self._observer.offered.delivered(exchange)
 
     def awaits_delivery(self, exchange: int) -> bool:
-        """Tell whether a list was shown in an exchange that the client was not given yet."""
         return self._observer.offered.awaits_delivery(exchange)
 
     def cut_off(self, exchange: int) -> None:
@@ -253,7 +248,6 @@ def _is_call(message: Mapping[str, Any]) -> bool:
 
 
 def _unclear(line: Line, raw: bytes, breaks: re.Pattern[bytes] | None) -> str | None:
-    """Return why the meaning of a line is unclear; ``None`` if it is clear."""
     if not line.exact:
         return "inexact_json"
     if not line.whole or any(not isinstance(message.get("method", ""), str) for message in line.messages):
@@ -288,7 +282,6 @@ def answerable(value: object) -> int | float | str | None:
 
 
 def error_of(code: int, message: str, name: str, detail: dict[str, Any]) -> dict[str, Any]:
-    """Return the error of an answer of ours, with its name and what is known of it."""
     return {"code": code, "message": message, "data": {"code": name, **detail}}
 
 
@@ -305,7 +298,6 @@ class HidingGate(Gate):
     hides = True
 
     def show(self, raw: bytes, at: datetime, *, exchange: int = 0) -> Shown:
-        """Return what the client gets of a message from the server."""
         if not raw.strip(BLANKS):
             return Shown(raw)
         line = self._observer.read(raw)
@@ -354,12 +346,10 @@ class HidingGate(Gate):
         return found
 
     def missed_line(self, at: datetime, *, exchange: int = 0) -> Shown:
-        """Return what the client gets in place of a message that could not be inspected."""
         observations = self.missed(at, exchange=exchange)
         return self._withheld("not_inspected", Line((), exact=False), exchange, observations)
 
     def _refused(self, tools: Iterable[Any]) -> Iterator[tuple[Any, Fingerprint, Ruling]]:
-        """Yield the entries of a list that the client does not get."""
         entries = [(tool, *self._entry(tool)) for tool in tools]
         refused = {_name_of(tool) for tool, _, ruling in entries if ruling.action is Action.BLOCK}
         yield from (entry for entry in entries if _name_of(entry[0]) in refused)

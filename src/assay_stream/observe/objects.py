@@ -46,7 +46,6 @@ _LINE_LIMITS = replace(DEFAULT_LIMITS, record_bytes_max=LINE_BYTES_MAX)
 
 
 def bare(message: dict[str, Any]) -> dict[str, Any]:
-    """Return a call without its arguments."""
     return {**message, "params": {"name": message["params"].get("name")}}
 
 
@@ -183,7 +182,6 @@ class ObjectObserver:
 
     @property
     def stats(self) -> WireStats:
-        """Counts of all views together."""
         return sum((each.wire.stats for each in self._followed.values()), self._past)
 
     def ask(
@@ -226,7 +224,6 @@ class ObjectObserver:
         return _ruled(view, message, observations, passage)
 
     def not_ruled_on(self, asked: Asked, at: datetime) -> Asked:
-        """Refuse a call whose ruling failed."""
         followed, observations = self._follow(asked.view, at)
         if followed.gate is None:
             return asked
@@ -256,7 +253,6 @@ class ObjectObserver:
         return [] if key is None or followed is None else followed.wire.unanswered(key, code, at, ok=ok)
 
     def changed(self, view: ClientView, at: datetime) -> list[Observation]:
-        """Note that a client was told of a change of the tools."""
         return self._outward(view, {"jsonrpc": "2.0", "method": LIST_CHANGED}, at)
 
     def doubt(self, view: ClientView) -> None:
@@ -273,7 +269,6 @@ class ObjectObserver:
         return observations
 
     def _follow(self, view: ClientView, at: datetime) -> tuple[_Followed, list[Observation]]:
-        """Return what follows a view, and the calls of the view that it displaced."""
         followed = self._followed.get(view)
         if followed is not None:
             self._followed.move_to_end(view)

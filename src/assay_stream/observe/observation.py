@@ -306,7 +306,6 @@ def timestamp_ms(moment: datetime) -> int:
 
 
 def observation_headers(traceparent: str | None, *, observer_id: str | None = None) -> Headers:
-    """Return the Kafka headers of an event in structured mode."""
     headers: Headers = (("content-type", b"application/cloudevents+json"),)
     if observer_id is not None:
         headers = (*headers, (OBSERVER_HEADER, observer_id.encode()))

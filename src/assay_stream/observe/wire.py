@@ -39,7 +39,6 @@ class WireStats:
         return asdict(self)
 
     def __add__(self, other: WireStats) -> WireStats:
-        """Return the counts of two connections together."""
         counts = other.as_dict()
         return WireStats(**{name: count + counts[name] for name, count in self.as_dict().items()})
 

@@ -133,11 +133,9 @@ class ExtMcp:
             self._feed.answer(self._feed.ask(response.method, dict, view=view), lambda: _result_of(response))
 
     def expire(self) -> None:
-        """Give up calls whose answer did not come in time."""
         self._give_up(self._monotonic_s() - FEED_LIMITS.answer_limit_s)
 
     def close(self) -> None:
-        """Give up all calls, and report them."""
         self._give_up(float("inf"))
         self._feed.close()
 
@@ -192,7 +190,6 @@ class ExtMcp:
             self._feed.answer(asked, functools.partial(dict, result={**shared, "tools": tools}))
 
     def _shown(self, raw: bytes) -> dict[str, Any] | None:
-        """Return the result of a list, or ``None`` if it is not one."""
         try:
             result = decode_json(raw, limits=_MERGED)
         except InputError:

@@ -77,7 +77,6 @@ class HttpTransport:
             await answer.release()
 
     async def close(self) -> None:
-        """End the session, if there is one."""
         if self._session_id is None:
             return
         with contextlib.suppress(ListingError, TimeoutError):

@@ -97,17 +97,14 @@ class ListWatch:
 
     @property
     def ready(self) -> bool:
-        """Whether every server was listed, or tried, once."""
         return all(each.failures or each.listed_s is not None for each in self.watched)
 
     async def run(self) -> None:
-        """List all servers until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for each in self.watched:
                 tasks.create_task(self._follow(each))
 
     async def once(self) -> None:
-        """List all servers once."""
         async with asyncio.TaskGroup() as tasks:
             for each in self.watched:
                 tasks.create_task(self._visit(each, stays=False))
@@ -247,5 +244,4 @@ async def _end(listening: asyncio.Task[None]) -> None:
 
 
 def _shortened(pause_s: float) -> float:
-    """Return a pause less up to a tenth of it."""
     return pause_s * (1 - secrets.randbelow(_PARTS) / _PARTS / 10)
