@@ -2,6 +2,10 @@
 
 A publisher delivers in a daemon thread, which an exiting interpreter does not wait for. So every open publisher is
 closed first, all of them within one time limit.
+
+Names are looked up in threads that neither an exit nor a forked child waits for. The C library's locks are copied as
+they stand at a fork, so a lookup that another thread is in the middle of leaves them held for good in the child. A fork
+waits for such lookups, within a limit.
 """
 
 from __future__ import annotations

@@ -293,7 +293,19 @@ _WITHHELD = {
 
 
 class HidingGate(Gate):
-    """Rules on the messages of one connection, and drops what it refuses from the lists in them."""
+    """Rules on the messages of one connection, and drops what it refuses from the lists in them.
+
+    Rules:
+
+    1. A response whose result has ``tools`` is a list, whatever its id: ids are easy to guess, and a server can answer
+       before it was asked. So is the answer to a request for one. Only the one answer to a call that waits for it is
+       none: its client takes it for the call's. A list that is no array ``tools`` of the result is withheld.
+    2. An entry is dropped if a call of it would be refused; with it goes every entry of the same name in that message.
+       An entry without a name is ruled on as a tool that nobody has decided about.
+    3. A message with nothing to drop passes as it came. Any other is written anew, with equal values.
+    4. A message that may hold a list and that programs may read in different ways is withheld: whoever asked gets an
+       error. So is a list while no verdicts are known, if calls are refused then.
+    """
 
     hides = True
 

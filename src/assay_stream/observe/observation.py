@@ -1,4 +1,8 @@
-"""One observation as it is published, and the vantage it was made from."""
+"""Observations as they are published: CloudEvents 1.0 JSON, ready for Kafka or a file, and their vantage.
+
+Pure builders: ids and times are passed in; every time must be timezone-aware. Definitions go in exactly as received;
+arguments and results only as digests.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The open calls of a connection: those that wait for an answer, and those that an answer left open."""
+"""The open calls of a connection: those that wait for an answer, those that an answer left open, and their tasks.
+
+Until 2025-11-25 a client asks for a task (``params.task``), gets ``{"task": ...}``, and fetches the result with
+``tasks/result``. Since 2026-07-28 (extension ``io.modelcontextprotocol/tasks``) the server decides: its result has
+``resultType: "task"``, and the state of the task holds the result (``tasks/get``, ``notifications/tasks``).
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The messages of agentgateway's ``ExtMcp`` service (version 1.4), as protocol buffers, by the numbers of their fields.
+"""agentgateway's ``ExtMcp`` service (version 1.4): its messages, and a gRPC server within bounds of size and number.
 
-Declared here, and not generated: two calls with five messages need no compiler. Fields that are not read or written
-here are unknown fields to it, which protocol buffers allow.
+The messages are declared here, and not generated: two calls with five messages need no compiler. Fields that are not
+read or written here are unknown fields to it, which protocol buffers allow.
 """
 
 from __future__ import annotations

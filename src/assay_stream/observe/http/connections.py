@@ -1,4 +1,4 @@
-"""The connections of all clients with one server: sessions, and clients without one, within a bound."""
+"""The connections of all clients with one server (sessions, and clients without one), and their HTTP exchanges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Server-sent events (WHATWG HTML, section 9.2.6) as JSON-RPC messages."""
+"""Server-sent events (WHATWG HTML, section 9.2.6) as JSON-RPC messages, passing, or held back one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a conversation needs of stdio or HTTP, and why a server could not be listed."""
+"""What a conversation needs of its transport, and the one over standard input and output.
+
+Credentials are files, read when they are needed: one that is replaced counts from the next listing on.
+"""
 
 from __future__ import annotations
 
