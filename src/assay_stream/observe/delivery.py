@@ -32,11 +32,18 @@ from assay_stream.observe.observation import Observation
 if TYPE_CHECKING:
     from assay_stream.observe.publisher import ObservationPublisher
 
-
 Answer = TypeVar("Answer")
 
 FORK_WAIT_S = 1.0
 """How long a fork waits for a lookup: several times what a name server that answers needs."""
+
+EXIT_FLUSH_MS = 5_000
+"""Milliseconds that an exiting process gives all its publishers together: a reachable broker needs a fraction of it,
+and a program that was told to end should not seem to hang."""
+
+_REQUEST_MARGIN_BYTES = 1_024 * 1_024
+_STOP_LIMIT_S = 1.0
+_open: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 class _Lookups:
@@ -111,14 +118,6 @@ if hasattr(os, "register_at_fork"):
         after_in_parent=lambda: _lookups.after_in_parent(),
         after_in_child=_begin_in_child,
     )
-
-
-EXIT_FLUSH_MS = 5_000
-"""Milliseconds that an exiting process gives all its publishers together: a reachable broker needs a fraction of it,
-and a program that was told to end should not seem to hang."""
-
-_REQUEST_MARGIN_BYTES = 1_024 * 1_024
-_STOP_LIMIT_S = 1.0
 
 
 class KafkaProducer(Protocol):
@@ -267,9 +266,6 @@ def aiokafka_producer(connection: Mapping[str, Any], limits: PublisherLimits) ->
         max_request_size=limits.record_bytes_max + _REQUEST_MARGIN_BYTES,
     )
     return producer
-
-
-_open: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def note_open(one: ObservationPublisher) -> None:

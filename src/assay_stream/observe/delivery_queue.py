@@ -30,6 +30,10 @@ from assay_stream.observe.spool import Spool
 
 _LOSS, _LOSS_WITHIN = LOSS_TYPE.encode(), 128
 
+_log = logging.getLogger(__name__)
+_STUCK_S = 1.0
+"""A batch that waits for longer than this goes to the spool: a kill would lose it."""
+
 
 class Losses:
     """Counts of what was dropped. Not thread-safe: the publisher holds its lock.
@@ -63,12 +67,6 @@ class Losses:
                 lists, calls = counts["list"], counts["call"]
                 events.append(loss_event(vantage, event_id=new_id(), observed_at=at, lists=lists, calls=calls))
         return events
-
-
-_log = logging.getLogger(__name__)
-
-_STUCK_S = 1.0
-"""A batch that waits for longer than this goes to the spool: a kill would lose it."""
 
 
 class DeliveryQueue:

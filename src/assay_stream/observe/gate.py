@@ -67,6 +67,12 @@ _HELD_BACK = {
 _CODES = {"header_mismatch": HEADER_MISMATCH_CODE, "not_ruled_on": BLOCKED_CODE}
 _DEFINITIONS_KEPT = 1_024
 
+_WITHHELD = {
+    "list_unreadable": "the message may hold a list of tools and cannot be read for certain, so it was not passed on",
+    "verdicts_unavailable": "no verdicts of the digest policy have been read yet, so no tools are shown; try again",
+    "not_inspected": "the message could not be inspected, so it was not passed on",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Passage:
@@ -283,13 +289,6 @@ def answerable(value: object) -> int | float | str | None:
 
 def error_of(code: int, message: str, name: str, detail: dict[str, Any]) -> dict[str, Any]:
     return {"code": code, "message": message, "data": {"code": name, **detail}}
-
-
-_WITHHELD = {
-    "list_unreadable": "the message may hold a list of tools and cannot be read for certain, so it was not passed on",
-    "verdicts_unavailable": "no verdicts of the digest policy have been read yet, so no tools are shown; try again",
-    "not_inspected": "the message could not be inspected, so it was not passed on",
-}
 
 
 class HidingGate(Gate):

@@ -38,11 +38,14 @@ from assay_stream.observe.wire_lists import LIST_CHANGED
 if TYPE_CHECKING:
     from assay_stream.observe.gate import Gate, Passage, Rule
 
-
 UNSOUND: Mapping[str, Any] = {"unsound": math.nan}
 """A result that stands for one that cannot be read: NaN is no JSON, so it is on record as unsound, and never hashed."""
 
 _LINE_LIMITS = replace(DEFAULT_LIMITS, record_bytes_max=LINE_BYTES_MAX)
+
+CALL = "tools/call"
+Named = Callable[[str, str], OwnName]
+"""Whose tool a name means (``Prefixes.own``), given the server of the view and the name that the gateway shows."""
 
 
 def bare(message: dict[str, Any]) -> dict[str, Any]:
@@ -95,12 +98,6 @@ def _fits(value: Any, bytes_max: int) -> bool:
         elif left >= 0 and isinstance(each, list | tuple):
             waiting += each
     return left >= 0
-
-
-CALL = "tools/call"
-
-Named = Callable[[str, str], OwnName]
-"""Whose tool a name means (``Prefixes.own``), given the server of the view and the name that the gateway shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,14 @@ ObservationKind = Literal["list", "call", "control"]
 _SOURCE_CHARS_MAX = 2_048
 _ROLES: dict[ObservationKind, Role] = {"list": Role.SNAPSHOTS, "call": Role.CALLS, "control": Role.CONTROL}
 
+Completeness = Literal["complete", "partial", "unknown"]
+Decision = Literal["allow", "deny", "requires_approval", "error"]
+EVENT_BYTES_MAX = DEFAULT_LIMITS.record_bytes_max - 16 * 1_024
+"""One event: a record, less room for its key, headers and Kafka's framing."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vantage:
@@ -103,16 +111,6 @@ class Observation:
     def size_bytes(self) -> int:
         """Its size in a queue or a request, without Kafka's framing."""
         return len(self.key) + len(self.value) + sum(len(name) + len(value) for name, value in self.headers)
-
-
-Completeness = Literal["complete", "partial", "unknown"]
-Decision = Literal["allow", "deny", "requires_approval", "error"]
-
-EVENT_BYTES_MAX = DEFAULT_LIMITS.record_bytes_max - 16 * 1_024
-"""One event: a record, less room for its key, headers and Kafka's framing."""
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,16 @@ _ELICITATION = "elicitation/create"
 INPUT_METHODS = frozenset((*_KINDS, _ELICITATION))
 """What a server may ask of its client."""
 
+TASK_METHODS = frozenset(("tasks/get", "tasks/result", "tasks/cancel", "tasks/update"))
+"""Requests about one task."""
+
+TASK_NOTIFICATIONS = frozenset(("notifications/tasks", "notifications/tasks/status"))
+INVALID_PARAMS = "jsonrpc_-32602"
+"""What a server answers for a task that it does not know, or no more."""
+
+_RELATED = "io.modelcontextprotocol/related-task"
+_STATUSES = frozenset(("working", "input_required", "completed", "failed", "cancelled"))
+
 
 class InputCounter:
     """Counts what the server asks of its client during a call, and what is answered; keeps no content.
@@ -282,18 +292,6 @@ class HeldCalls:
         if not numbers:
             del self._numbers[key]
         return self._calls.pop(number)[1]
-
-
-TASK_METHODS = frozenset(("tasks/get", "tasks/result", "tasks/cancel", "tasks/update"))
-"""Requests about one task."""
-
-TASK_NOTIFICATIONS = frozenset(("notifications/tasks", "notifications/tasks/status"))
-
-INVALID_PARAMS = "jsonrpc_-32602"
-"""What a server answers for a task that it does not know, or no more."""
-
-_RELATED = "io.modelcontextprotocol/related-task"
-_STATUSES = frozenset(("working", "input_required", "completed", "failed", "cancelled"))
 
 
 class Outcome(NamedTuple):

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.observe.observation import Observation, Vantage
 
+_NAMES_LOGGED = 5
+
 
 @dataclass(slots=True, kw_only=True)
 class WireStats:
@@ -63,9 +65,6 @@ class WireConnection:
     filtered: bool = False
     retrospective: bool = False
     stats: WireStats = field(default_factory=WireStats)
-
-
-_NAMES_LOGGED = 5
 
 
 @dataclass(frozen=True, slots=True)

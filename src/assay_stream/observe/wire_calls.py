@@ -50,6 +50,8 @@ from assay_stream.observe.wire import WireConnection
 _TOKEN_CHARS_MAX = 256
 """Longer progress tokens are not followed; clients count, or take UUIDs."""
 
+_PROGRESS = "notifications/progress"
+
 
 class InputObserver:
     """Follows what the server asks and reports during the calls of one connection."""
@@ -106,9 +108,6 @@ class InputObserver:
         call = None if key is None else self._asked.pop(key, None)
         if call is not None:
             call.inputs.answer(message.get("result"))
-
-
-_PROGRESS = "notifications/progress"
 
 
 def _result_hash(message: Mapping[str, Any], exact: bool) -> str | None:

@@ -21,6 +21,23 @@ from assay_stream.observe.wire import WireConnection
 
 TOOLS = "tools/list"
 
+_PROMPTS = "prompts/list"
+_TEMPLATES = "resources/templates/list"
+_MEMBERS = {TOOLS: "tools", _PROMPTS: "prompts", _TEMPLATES: "resourceTemplates"}
+METHODS = frozenset(_MEMBERS)
+"""The requests that are followed here."""
+
+LIST_CHANGED = "notifications/tools/list_changed"
+_REPEATED_AFTER = timedelta(seconds=30)
+"""Announcements between two lists are published at most this often: they change nothing and cost a record each. Less
+than ``announced_limit_ms``, so that a missing list is still noticed."""
+
+_TOO_LARGE = {"unreadable": "too large"}
+_MISSED = {"unreadable": "line missed"}
+_NO_RESULT = {"unreadable": "the result is no object"}
+_NO_TEXT = {"unreadable": "the instructions are no text"}
+_UNSOUND = {"unreadable": "the JSON is unsound"}
+
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
@@ -36,26 +53,6 @@ class _Asked:
     traceparent: str | None
     doubts: int
     answered: bool = False
-
-
-_PROMPTS = "prompts/list"
-_TEMPLATES = "resources/templates/list"
-_MEMBERS = {TOOLS: "tools", _PROMPTS: "prompts", _TEMPLATES: "resourceTemplates"}
-
-METHODS = frozenset(_MEMBERS)
-"""The requests that are followed here."""
-
-LIST_CHANGED = "notifications/tools/list_changed"
-
-_REPEATED_AFTER = timedelta(seconds=30)
-"""Announcements between two lists are published at most this often: they change nothing and cost a record each. Less
-than ``announced_limit_ms``, so that a missing list is still noticed."""
-
-_TOO_LARGE = {"unreadable": "too large"}
-_MISSED = {"unreadable": "line missed"}
-_NO_RESULT = {"unreadable": "the result is no object"}
-_NO_TEXT = {"unreadable": "the instructions are no text"}
-_UNSOUND = {"unreadable": "the JSON is unsound"}
 
 
 class _Companions(NamedTuple):

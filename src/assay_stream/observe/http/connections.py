@@ -21,9 +21,12 @@ from assay_stream.observe.wire import WireStats
 if TYPE_CHECKING:
     from assay_stream.observe.gate import Gate
 
-
 _OPEN_LIMIT = timedelta(seconds=DEFAULT_LIMITS.open_call_limit_s)
 _Key = tuple[str | None, str | None, bytes]
+
+_OK = range(200, 300)
+_CLOSING_CANCELS = "2026-07-28"
+Ending = Literal["complete", "client_left", "upstream_failed"]
 
 
 @dataclass(slots=True)
@@ -128,12 +131,6 @@ class Connections:
             return []
         self.evicted += 1
         return self.end(next(iter(connections.values())), at)
-
-
-_OK = range(200, 300)
-_CLOSING_CANCELS = "2026-07-28"
-
-Ending = Literal["complete", "client_left", "upstream_failed"]
 
 
 @dataclass(slots=True)

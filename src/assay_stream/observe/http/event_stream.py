@@ -14,6 +14,9 @@ _NAMES = (b"data", b"event")
 ODD_BREAK = re.compile(rb"[\x0b\x0c\x1c-\x1e]|\xc2\x85|\xe2\x80[\xa8\xa9]")
 """What is no end of a line, but one to clients that split lines as Python's ``splitlines`` does."""
 
+_RESUMING = re.compile(rb"id:[ !#-~]*|retry:[ 0-9]*")
+"""Fields that a client needs to resume a stream, without what could hold a member of an object."""
+
 
 class EventStream:
     """A stream of server-sent events; yields the data of each message event, lines joined by line feeds.
@@ -114,10 +117,6 @@ class EventStream:
 def _may_be_taken(part: bytes) -> bool:
     """Tell whether some client may take what is no message for one, or find a list in it."""
     return ODD_BREAK.search(part) is not None or may_list(part)
-
-
-_RESUMING = re.compile(rb"id:[ !#-~]*|retry:[ 0-9]*")
-"""Fields that a client needs to resume a stream, without what could hold a member of an object."""
 
 
 class HeldEvent(NamedTuple):

@@ -48,6 +48,15 @@ _PROBLEMS = {
     "tap_failed": (500, "the tap failed; its log says why"),
 }
 
+_METHODS = frozenset(("GET", "POST", "DELETE", "OPTIONS", "HEAD"))
+_READING = frozenset(("GET", "HEAD", "OPTIONS"))
+_OF_LENGTH = frozenset(("content-length",))
+_OF_CONTENT = _OF_LENGTH.union(("content-encoding", "content-digest", "repr-digest", "digest", "content-md5", "etag"))
+"""What says something of a body's bytes."""
+
+_REDIRECTS = frozenset((301, 302, 303, 307, 308))
+_log = logging.getLogger(__name__)
+
 
 class HttpProblem(Exception):  # noqa: N818 - an answer, not an error of ours
     """What a client gets where there is nothing to pass on."""
@@ -195,17 +204,6 @@ class Eyes:
 
     def closed(self, ending: Ending) -> None:
         """Note the end of the exchange."""
-
-
-_METHODS = frozenset(("GET", "POST", "DELETE", "OPTIONS", "HEAD"))
-_READING = frozenset(("GET", "HEAD", "OPTIONS"))
-_OF_LENGTH = frozenset(("content-length",))
-_OF_CONTENT = _OF_LENGTH.union(("content-encoding", "content-digest", "repr-digest", "digest", "content-md5", "etag"))
-"""What says something of a body's bytes."""
-
-_REDIRECTS = frozenset((301, 302, 303, 307, 308))
-
-_log = logging.getLogger(__name__)
 
 
 class _Passed(web.StreamResponse):

@@ -19,6 +19,11 @@ from assay_stream.observe.listing.servers import ListedServer
 if TYPE_CHECKING:
     from assay_stream.observe.listing.conversation import Conversation
 
+_PASSED_ON = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
+"""What a server gets of our environment: no settings of ours, which hold passwords."""
+
+_CHUNK_BYTES = 64 * 1024
+
 
 class ListingError(Exception):
     """A server could not be listed.
@@ -76,11 +81,6 @@ def read_credential(file: Path) -> str:
     if len(raw) > LISTING_LIMITS.credential_bytes_max or not text.strip() or not text.isprintable():
         raise ListingError("credentials")
     return text
-
-
-_PASSED_ON = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
-"""What a server gets of our environment: no settings of ours, which hold passwords."""
-_CHUNK_BYTES = 64 * 1024
 
 
 def environment_of(server: ListedServer, ours: Mapping[str, str]) -> dict[str, str]:
