@@ -4,7 +4,7 @@ python -m bench.bench_tap [--calls N] [--rounds N] [--streams N]
 
 Each program has a process of its own. Latency is that of one call at a time, and of calls that are due at a fixed rate,
 counted from when each is due; the rate is that of many at once. Processor time is the proxy's own, which a loaded
-machine distorts least; what the process that inspects takes beside it is the last column.
+machine distorts least.
 """
 
 from __future__ import annotations
@@ -115,24 +115,23 @@ async def _due(session: aiohttp.ClientSession, url: str, calls: int) -> list[flo
 
 
 async def _measured(url: str, calls: int, process: psutil.Popen) -> tuple[float, ...]:
-    """Return p50 and p99 in ms, p99 at a fixed rate, calls/s at once, and processor times per call in us."""
+    """Return p50 and p99 in ms, p99 at a fixed rate, calls/s at once, and processor time per call in us."""
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
         await _latencies_ms(session, url, WARM_UP)
-        before = _processor_s(process)
+        before_s = _processor_s(process)
         times = sorted(await _latencies_ms(session, url, calls))
         due = sorted(await _due(session, url, calls))
         started_s = time.perf_counter()
         await asyncio.gather(*(_latencies_ms(session, url, calls // AT_ONCE) for _ in range(AT_ONCE)))
         rate = calls // AT_ONCE * AT_ONCE / (time.perf_counter() - started_s)
         made = 2 * calls + calls // AT_ONCE * AT_ONCE
-        own, others = ((now - then) * 1e6 / made for now, then in zip(_processor_s(process), before, strict=True))
-    return statistics.median(times), times[int(calls * 0.99)], due[int(calls * 0.99)], rate, own, others
+        used_us = (_processor_s(process) - before_s) * 1e6 / made
+    return statistics.median(times), times[int(calls * 0.99)], due[int(calls * 0.99)], rate, used_us
 
 
-def _processor_s(process: psutil.Popen) -> tuple[float, float]:
-    """Return the processor time of a program so far, and that of the processes it started."""
-    own, *others = (each.cpu_times() for each in (process, *process.children(recursive=True)))
-    return own.user + own.system, sum(each.user + each.system for each in others)
+def _processor_s(process: psutil.Popen) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
 
 
 async def _streams(url: str, count: int, process: psutil.Popen) -> list[float]:
@@ -179,11 +178,11 @@ def main() -> None:
             for name, process in running.items():
                 rows[name].append(asyncio.run(_measured(urls[name], options.calls, process)))
         columns = ("way", "p50, ms", "p99, ms", f"p99 at {DUE_PER_S}/s, ms", "calls/s at once")
-        print(f"| {' | '.join(columns)} | processor time per call, µs | beside it |")
-        print("|---|---|---|---|---|---|---|")
+        print(f"| {' | '.join(columns)} | processor time per call, µs |")
+        print("|---|---|---|---|---|---|")
         for name, measured in rows.items():
-            p50, p99, due, rate, cpu, beside = (statistics.median(column) for column in zip(*measured, strict=True))
-            print(f"| {name} | {p50:.2f} | {p99:.2f} | {due:.2f} | {rate:,.0f} | {cpu:,.0f} | {beside:,.0f} |")
+            p50, p99, due, rate, cpu = (statistics.median(column) for column in zip(*measured, strict=True))
+            print(f"| {name} | {p50:.2f} | {p99:.2f} | {due:.2f} | {rate:,.0f} | {cpu:,.0f} |")
         if options.streams:
             sizes = asyncio.run(_streams(urls["tap"], options.streams, running["tap"]))
             print(

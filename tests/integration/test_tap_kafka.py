@@ -22,7 +22,7 @@ from assay_stream.kafka.topics import apply_topics, topic_names
 from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Role
 from assay_stream.observe import ObservationPublisher, PublisherLimits
-from assay_stream.observe.events import EVENT_BYTES_MAX
+from assay_stream.observe.observation import EVENT_BYTES_MAX
 from deploy.local.kafka import QUICK_START, Broker
 from tests.support.deployment import Deployment, free_port
 from tests.support.http_tap import http_server, listening
@@ -77,9 +77,7 @@ async def test_the_largest_snapshot_that_is_built_fits_the_topic(deployment: Dep
 
 @pytest.mark.servers
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
-async def test_the_tap_over_http_publishes_what_its_inspecting_process_saw(
-    deployment: Deployment, tmp_path: Path, mode: str
-) -> None:
+async def test_the_tap_over_http_publishes_what_it_saw(deployment: Deployment, tmp_path: Path, mode: str) -> None:
     """Each call once; what waits when the tap is stopped is delivered first, and nothing is counted as lost."""
     port, log = free_port(), tmp_path / "log"
     arguments = ["tap", "--listen", f"127.0.0.1:{port}", "--server-id", "docs", "--observer-id", "proxy-1"]

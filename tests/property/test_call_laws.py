@@ -14,8 +14,8 @@ from assay_stream.limits.core import Limits
 from assay_stream.limits.serving import HTTP_LIMITS
 from assay_stream.observe import Observation
 from assay_stream.observe.decisions import check_observation
+from assay_stream.observe.http.connections import Exchange
 from assay_stream.observe.http.credentials import Contexts
-from assay_stream.observe.http.exchange import Exchange
 from assay_stream.observe.http.traffic import Traffic
 from assay_stream.observe.jsonrpc import Direction
 from tests.support.mcp_dialogue import START, THE_VANTAGE, Dialogue

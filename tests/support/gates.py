@@ -10,9 +10,8 @@ import orjson
 import pytest
 
 from assay_stream.observe import WireObserver
-from assay_stream.observe.gate import Passage, Rule
-from assay_stream.observe.hiding import gate_class
-from assay_stream.observe.shown import Shown
+from assay_stream.observe.gate import Passage, Rule, gate_class
+from assay_stream.observe.wire import Shown
 from assay_stream.registry.pins import PinsInForce, check_pins
 from assay_stream.registry.rulings import Ruling, VerdictTable
 from assay_stream.registry.verdicts import verdict_key

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from assay_stream.ingest.clients import hash_of, new_token
-from assay_stream.observe.events import call_event, snapshot_event
-from assay_stream.observe.observation import Observation, Vantage
+from assay_stream.observe.observation import Observation, Vantage, call_event, snapshot_event
 from tests.support.deployment import Deployment, Worker, free_port
 
 STRUCTURED, BATCH = "application/cloudevents+json", "application/cloudevents-batch+json"

@@ -26,7 +26,7 @@ from assay_stream.errors import ConfigurationError
 
 _ROOT = Path(__file__).resolve().parents[2]
 _MODULES = ("assay_stream", "tests.support.faulty_worker")
-_LEFT_OUT = "assay_stream.observe.feeds.ext_mcp_server"
+_LEFT_OUT = "assay_stream.observe.feeds.ext_mcp"
 """Imports gRPC, which looks for its descriptors in every process that is forked, and complains on standard error."""
 _AT_START = (
     *("PYTHON", "LC_", "LANG", "LD_", "TZ", "MALLOC_", "OPENSSL", "SSL_"),

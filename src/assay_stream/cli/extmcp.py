@@ -68,7 +68,7 @@ def extmcp(
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
     with needing_extra("extmcp"):
         from assay_stream.observe.feeds.agentgateway import ExtMcp
-        from assay_stream.observe.feeds.ext_mcp_server import start_server
+        from assay_stream.observe.feeds.ext_mcp import start_server
     prefixes, servers = stated_prefixes(prefix or ()), stated_servers(server or ())
     if tls_cert is None and (tls_key is not None or client_ca is not None):
         raise ConfigurationError("bad_option", "--tls-key and --client-ca need --tls-cert")

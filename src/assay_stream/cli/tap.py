@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -138,17 +137,8 @@ async def _serve(
     *,
     hide: bool,
 ) -> None:
-    if client is None:
-        await serve(upstreams, listener, functools.partial(_sink_apart, output, bootstrap), None, hide=False)
-        return
     async with closing(client) as rule, sink_for(output, bootstrap) as sink:
         await serve(upstreams, listener, sink, rule, hide=hide)
-
-
-def _sink_apart(output: Path | None, bootstrap: str | None) -> AbstractAsyncContextManager[Sink]:
-    """Open the sink in the process that inspects."""
-    _log_to_stderr()
-    return sink_for(output, bootstrap)
 
 
 def _log_to_stderr() -> None:

@@ -23,7 +23,6 @@ from assay_stream.schemes.yaml_text import decode_yaml
 
 if TYPE_CHECKING:
     from assay_stream.observe.gate import Rule
-    from assay_stream.observe.http.inspector import OpensSink
     from assay_stream.observe.http.tap import Listener
     from assay_stream.observe.http.upstreams import Upstream
 
@@ -156,7 +155,7 @@ def _decoded(file: Path) -> object:
 
 
 async def serve(
-    upstreams: Sequence[Upstream], listener: Listener, sink: Sink | OpensSink, rule: Rule | None, *, hide: bool
+    upstreams: Sequence[Upstream], listener: Listener, sink: Sink, rule: Rule | None, *, hide: bool
 ) -> None:
     """Serve until SIGTERM or SIGINT; ``rule`` says what to do with a call, ``hide`` whether refused tools are shown.
 

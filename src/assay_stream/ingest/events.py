@@ -37,10 +37,9 @@ from assay_stream.model.record import (
     Record,
     Role,
 )
-from assay_stream.observe.events import observation_headers
 from assay_stream.observe.http.bodies import media_type
 from assay_stream.observe.jsonrpc import trace_of
-from assay_stream.observe.observation import Observation, ObservationKind
+from assay_stream.observe.observation import Observation, ObservationKind, observation_headers
 from assay_stream.observe.recorded import recorded_observation
 from assay_stream.registry.offers import check_offer
 

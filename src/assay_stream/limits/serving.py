@@ -42,15 +42,6 @@ class HttpLimits:
     """How long what passed waits to be inspected together with what comes next. Records are that much later,
     and the two threads take turns less often, which costs more than inspecting a small call."""
 
-    inspector_pause_min_s: float = 1.0
-    """The first pause before the process that inspects is started again; it doubles."""
-
-    inspector_pause_max_s: float = 60.0
-    """The longest such pause."""
-
-    inspector_start_limit_s: float = 120.0
-    """How long that process may take to open its sink; brokers that do not answer are given up much earlier."""
-
     exchange_cost_bytes: int = 4_096
     """What an exchange counts for in the backlog beside its bodies."""
 

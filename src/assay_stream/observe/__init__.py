@@ -13,26 +13,33 @@ from typing import TYPE_CHECKING, Any
 from assay_stream.errors import needing_extra
 
 if TYPE_CHECKING:
-    from assay_stream.observe.delivery import PublisherLimits
-    from assay_stream.observe.events import call_event, list_changed_event, snapshot_event
-    from assay_stream.observe.feeds.feed import Feed
-    from assay_stream.observe.mcp_wire import WireObserver
-    from assay_stream.observe.observation import Observation, Vantage
-    from assay_stream.observe.prefixes import Prefixes
-    from assay_stream.observe.publisher import ObservationPublisher
-    from assay_stream.observe.recorded import from_assay_log, from_mcp_wire, from_observations
-    from assay_stream.observe.sinks import FileSink, MemorySink, Sink, SinkStats
-    from assay_stream.observe.spool import Spool
-    from assay_stream.observe.tap import run_tap
-    from assay_stream.observe.verdicts import VerdictClient
-    from assay_stream.observe.wire import WireStats
+    from assay_stream.observe.delivery import PublisherLimits as PublisherLimits
+    from assay_stream.observe.feeds.feed import Feed as Feed
+    from assay_stream.observe.mcp_wire import WireObserver as WireObserver
+    from assay_stream.observe.observation import Observation as Observation
+    from assay_stream.observe.observation import Vantage as Vantage
+    from assay_stream.observe.observation import call_event as call_event
+    from assay_stream.observe.observation import list_changed_event as list_changed_event
+    from assay_stream.observe.observation import snapshot_event as snapshot_event
+    from assay_stream.observe.prefixes import Prefixes as Prefixes
+    from assay_stream.observe.publisher import ObservationPublisher as ObservationPublisher
+    from assay_stream.observe.recorded import from_assay_log as from_assay_log
+    from assay_stream.observe.recorded import from_mcp_wire as from_mcp_wire
+    from assay_stream.observe.recorded import from_observations as from_observations
+    from assay_stream.observe.sinks import FileSink as FileSink
+    from assay_stream.observe.sinks import MemorySink as MemorySink
+    from assay_stream.observe.sinks import Sink as Sink
+    from assay_stream.observe.sinks import SinkStats as SinkStats
+    from assay_stream.observe.spool import Spool as Spool
+    from assay_stream.observe.tap import run_tap as run_tap
+    from assay_stream.observe.verdicts import VerdictClient as VerdictClient
+    from assay_stream.observe.wire import WireStats as WireStats
 
 _NAMES = {
     "delivery": ("PublisherLimits",),
-    "events": ("call_event", "list_changed_event", "snapshot_event"),
     "feeds.feed": ("Feed",),
     "mcp_wire": ("WireObserver",),
-    "observation": ("Observation", "Vantage"),
+    "observation": ("Observation", "Vantage", "call_event", "list_changed_event", "snapshot_event"),
     "prefixes": ("Prefixes",),
     "publisher": ("ObservationPublisher",),
     "recorded": ("from_assay_log", "from_mcp_wire", "from_observations"),
@@ -44,29 +51,7 @@ _NAMES = {
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
-__all__ = [
-    "Feed",
-    "FileSink",
-    "MemorySink",
-    "Observation",
-    "ObservationPublisher",
-    "Prefixes",
-    "PublisherLimits",
-    "Sink",
-    "SinkStats",
-    "Spool",
-    "Vantage",
-    "VerdictClient",
-    "WireObserver",
-    "WireStats",
-    "call_event",
-    "from_assay_log",
-    "from_mcp_wire",
-    "from_observations",
-    "list_changed_event",
-    "run_tap",
-    "snapshot_event",
-]
+__all__ = sorted(_MODULES)
 
 
 def __getattr__(name: str) -> Any:

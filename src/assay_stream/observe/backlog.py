@@ -6,22 +6,10 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Hashable
 
 _log = logging.getLogger(__name__)
-
-
-class Failures:
-    """Counts failures of an observer; the first one is logged."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def note(self) -> None:
-        """Count the failure that is being handled."""
-        self.count += 1
-        if self.count == 1:
-            _log.exception("observing failed; the connection goes on, further failures are only counted")
 
 
 class Backlog(threading.Thread):
@@ -29,33 +17,43 @@ class Backlog(threading.Thread):
 
     Args:
         bytes_max: what may wait, by the size that each step is given.
+        share_bytes_max: what of one owner may wait, so that no other's steps go without room; as much, if not given.
         last: runs after everything else, once the backlog is finished.
         pause_s: seconds to wait for more before each run of steps: two threads that take turns at every step spend
             more on taking turns than on the steps.
     """
 
-    def __init__(self, name: str, *, bytes_max: int, last: Callable[[], None], pause_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        bytes_max: int,
+        last: Callable[[], None],
+        share_bytes_max: int | None = None,
+        pause_s: float = 0.0,
+    ) -> None:
         super().__init__(name=name, daemon=True)
-        self._failures = Failures()
+        self.failures = 0
+        """How many steps have failed."""
         self._bytes_max = bytes_max
+        self._share_bytes_max = bytes_max if share_bytes_max is None else share_bytes_max
         self._last = last
         self._pause_s = pause_s
-        self._steps: queue.SimpleQueue[tuple[int, Callable[[], None]] | None] = queue.SimpleQueue()
+        self._steps: queue.SimpleQueue[tuple[int, Hashable, Callable[[], None]] | None] = queue.SimpleQueue()
         self._bytes = 0
+        self._shares: Counter[Hashable] = Counter()
         self._lock = threading.Lock()
 
-    @property
-    def failures(self) -> int:
-        """How many steps have failed."""
-        return self._failures.count
-
-    def add(self, size_bytes: int, step: Callable[[], None]) -> bool:
+    def add(self, size_bytes: int, step: Callable[[], None], *, owner: Hashable = None) -> bool:
         """Add a step and return whether there was room; for one of no size there always is."""
         with self._lock:
-            if size_bytes and self._bytes + size_bytes > self._bytes_max:
+            if size_bytes and (
+                self._bytes + size_bytes > self._bytes_max or self._shares[owner] + size_bytes > self._share_bytes_max
+            ):
                 return False
             self._bytes += size_bytes
-            self._steps.put((size_bytes, step))
+            self._shares[owner] += size_bytes
+            self._steps.put((size_bytes, owner, step))
         return True
 
     def finish(self) -> None:
@@ -67,9 +65,10 @@ class Backlog(threading.Thread):
             if self._pause_s:
                 time.sleep(self._pause_s)
             while waiting is not None:
-                size_bytes, step = waiting
+                size_bytes, owner, step = waiting
                 with self._lock:
                     self._bytes -= size_bytes
+                    self._shares[owner] -= size_bytes
                 self.guard(step)
                 if self._steps.empty():
                     break
@@ -79,12 +78,12 @@ class Backlog(threading.Thread):
         self.guard(self._last)
 
     def guard(self, step: Callable[[], None]) -> None:
-        """Run a step; never raises."""
         try:
             step()
         except Exception:  # noqa: BLE001 - no failure of the observer may reach the connection
             self.note_failure()
 
     def note_failure(self) -> None:
-        """Count the failure that is being handled."""
-        self._failures.note()
+        self.failures += 1
+        if self.failures == 1:
+            _log.exception("observing failed; the connection goes on, further failures are only counted")

@@ -11,8 +11,7 @@ from assay_stream.canonical.decode import is_unicode
 from assay_stream.errors import InputError
 from assay_stream.model.cloudevents import read_event
 from assay_stream.model.record import Origin, Record
-from assay_stream.observe.events import control_event
-from assay_stream.observe.observation import Observation
+from assay_stream.observe.observation import Observation, control_event
 
 
 def decision_event(

@@ -2,6 +2,10 @@
 
 A publisher delivers in a daemon thread, which an exiting interpreter does not wait for. So every open publisher is
 closed first, all of them within one time limit.
+
+Names are looked up in threads that neither an exit nor a forked child waits for. The C library's locks are copied as
+they stand at a fork, so a lookup that another thread is in the middle of leaves them held for good in the child. A fork
+waits for such lookups, within a limit.
 """
 
 from __future__ import annotations
@@ -11,12 +15,13 @@ import atexit
 import concurrent.futures.thread
 import contextlib
 import os
+import socket
 import threading
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from zlib import crc32
 
 from assay_stream.limits.core import DEFAULT_LIMITS
@@ -27,12 +32,92 @@ from assay_stream.observe.observation import Observation
 if TYPE_CHECKING:
     from assay_stream.observe.publisher import ObservationPublisher
 
+Answer = TypeVar("Answer")
+
+FORK_WAIT_S = 1.0
+"""How long a fork waits for a lookup: several times what a name server that answers needs."""
+
 EXIT_FLUSH_MS = 5_000
 """Milliseconds that an exiting process gives all its publishers together: a reachable broker needs a fraction of it,
 and a program that was told to end should not seem to hang."""
 
 _REQUEST_MARGIN_BYTES = 1_024 * 1_024
 _STOP_LIMIT_S = 1.0
+_open: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+class _Lookups:
+    """Those under way in this process."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._count = 0
+
+    def run(self, host: Any, port: Any, **how: Any) -> Any:
+        with self._changed:
+            self._count += 1
+        try:
+            return socket.getaddrinfo(host, port, **how)
+        finally:
+            with self._changed:
+                self._count -= 1
+                self._changed.notify_all()
+
+    def before_fork(self) -> None:
+        self._changed.acquire()
+        self._changed.wait_for(lambda: not self._count, FORK_WAIT_S)
+
+    def after_in_parent(self) -> None:
+        self._changed.release()
+
+
+_lookups = _Lookups()
+
+
+class LookupLoop(asyncio.SelectorEventLoop):
+    """An event loop whose lookups have a daemon thread each: an exit waits for those of asyncio, however long."""
+
+    async def getaddrinfo(self, host: Any, port: Any, **how: Any) -> Any:
+        found: asyncio.Future[Any] = self.create_future()
+
+        def settle(result: Any, error: BaseException | None) -> None:
+            if found.done():
+                return
+            if error is None:
+                found.set_result(result)
+            else:
+                found.set_exception(error)
+
+        def look_up() -> None:
+            result, error = None, None
+            try:
+                result = _lookups.run(host, port, **how)
+            except Exception as caught:  # noqa: BLE001 -- raised where it is awaited
+                error = caught
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self.call_soon_threadsafe(settle, result, error)
+
+        threading.Thread(target=look_up, name="assay-stream lookup", daemon=True).start()
+        return await found
+
+
+def run_with_lookups(main: Coroutine[Any, Any, Answer]) -> Answer:
+    """Run a coroutine as ``asyncio.run`` does, on such a loop."""
+    with asyncio.Runner(loop_factory=LookupLoop) as runner:
+        return runner.run(main)
+
+
+def _begin_in_child() -> None:
+    global _lookups
+    _lookups = _Lookups()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=lambda: _lookups.before_fork(),
+        after_in_parent=lambda: _lookups.after_in_parent(),
+        after_in_child=_begin_in_child,
+    )
 
 
 class KafkaProducer(Protocol):
@@ -181,9 +266,6 @@ def aiokafka_producer(connection: Mapping[str, Any], limits: PublisherLimits) ->
         max_request_size=limits.record_bytes_max + _REQUEST_MARGIN_BYTES,
     )
     return producer
-
-
-_open: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def note_open(one: ObservationPublisher) -> None:

@@ -156,13 +156,11 @@ def answer_keys(value: object, exchange: int = 0) -> list[RequestKey]:
 
 
 def params_of(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a message's parameters; empty if it has none (or an array, which MCP never sends)."""
     params = message.get("params")
     return params if isinstance(params, dict) else {}
 
 
 def meta_of(params: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the ``_meta`` member of a request's parameters; empty if there is none."""
     meta = params.get("_meta")
     return meta if isinstance(meta, dict) else {}
 

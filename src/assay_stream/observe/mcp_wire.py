@@ -24,7 +24,6 @@ from datetime import datetime
 from typing import Any
 
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
-from assay_stream.observe.events import loss_event
 from assay_stream.observe.jsonrpc import (
     BLANKS,
     Direction,
@@ -38,13 +37,12 @@ from assay_stream.observe.jsonrpc import (
     read_line,
     request_key,
 )
-from assay_stream.observe.list_requests import TOOLS
-from assay_stream.observe.observation import Observation, Vantage
+from assay_stream.observe.observation import Observation, Vantage, loss_event
 from assay_stream.observe.offered import HiddenTool, Offered
+from assay_stream.observe.open_calls import TASK_METHODS
 from assay_stream.observe.wire import WireConnection, WireStats
 from assay_stream.observe.wire_calls import CallObserver
-from assay_stream.observe.wire_lists import LIST_CHANGED, METHODS, ListObserver
-from assay_stream.observe.wire_tasks import TASK_METHODS
+from assay_stream.observe.wire_lists import LIST_CHANGED, METHODS, TOOLS, ListObserver
 
 PENDING_MAX = 10_000
 """Unanswered requests of a kind. A client has a few at a time; each costs under a kilobyte."""
@@ -96,39 +94,34 @@ class WireObserver:
 
     @property
     def offered(self) -> Offered:
-        """The tools that the client was offered."""
         return self._lists.offered
 
     @property
     def awaits_list(self) -> bool:
-        """Whether the client asked for a list of tools that has not been answered yet."""
-        return self._lists.requests.await_tools()
+        return self.awaits_list_in(0)
 
     def awaited_lists(self, exchange: int) -> list[int | float | str]:
         """Return the ids of the requests for tools that a response in an exchange may answer; 0 stands for any."""
-        return [key[1] for key in self._lists.requests.for_tools(exchange)]
+        return [key[1] for key in self._lists.for_tools(exchange)]
 
     def awaits_list_in(self, exchange: int) -> bool:
         """Whether a response in an exchange may be a list of tools that the client asked for."""
-        return self._lists.requests.await_tools(exchange)
+        return any(True for _ in self._lists.for_tools(exchange))
 
     def answers_call(self, message: Mapping[str, Any], exchange: int = 0) -> bool:
         """Tell whether a response answers a call, and no client that reads ids otherwise takes it for a list's."""
         own, keys = request_key(message.get("id")), answer_keys(message.get("id"), exchange)
         # Some clients take whatever comes in an exchange for the answer to its request.
         is_for_list = exchange and self.awaits_list_in(exchange)
-        if "method" in message or is_for_list or any(key in self._lists.requests for key in keys):
+        if "method" in message or is_for_list or any(self._lists.awaited(key) for key in keys):
             return False
         return any(self._calls.awaits(key) for key in keys if key[:2] == own)
 
     def answers_list(self, message: Mapping[str, Any], exchange: int = 0) -> bool:
-        """Tell whether a response answers a request for tools by its id."""
-        keys, asked = answer_keys(message.get("id"), exchange), self._lists.requests
-        return any(key in asked and asked.get(key).method == TOOLS for key in keys)
+        return any(self._lists.awaited(key) == TOOLS for key in answer_keys(message.get("id"), exchange))
 
     @property
     def open_calls(self) -> int:
-        """How many calls have no outcome yet."""
         return self._calls.open_calls
 
     def feed(self, direction: Direction, raw: bytes, observed_at: datetime) -> list[Observation]:
@@ -246,7 +239,7 @@ class WireObserver:
 
     def orphaned(self, key: RequestKey, observed_at: datetime) -> list[Observation]:
         """Note that an exchange ended before it answered a request, which a later exchange may answer."""
-        self._lists.requests.orphan(key)
+        self._lists.orphan(key)
         if key in self._greetings:
             del self._greetings[key]
             self._greetings[key[:2]] = None
@@ -257,7 +250,6 @@ class WireObserver:
         return self._calls.expire(observed_at)
 
     def close(self, observed_at: datetime) -> list[Observation]:
-        """Return the calls whose outcome will never be seen, when the wire closes."""
         return self._calls.close(observed_at)
 
     def _answered(self, message: Mapping[str, Any], exchange: int) -> list[RequestKey]:
@@ -289,7 +281,7 @@ class WireObserver:
         key = request_key(message.get("id"), exchange)
         observations: list[Observation] = []
         if key is not None:
-            self._lists.requests.take(key)
+            self._lists.forget(key)
             self._greetings.pop(key, None)
             observations += self._calls.give_up(key, "id_reused", at)
         if not exchange:  # over HTTP it is in the header, and counts once the server has accepted the request

@@ -17,16 +17,19 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from assay_stream.canonical.decode import decode_json
+from assay_stream.errors import InputError
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.limits.serving import FEED_LIMITS, FeedLimits
-from assay_stream.observe.jsonrpc import Direction, Line, request_key
-from assay_stream.observe.mcp_wire import WireObserver
-from assay_stream.observe.object_json import bare, encoded, encoded_within, shared_members
+from assay_stream.observe.jsonrpc import EVENT_BREAK, Direction, Line, is_ambiguous, request_key
+from assay_stream.observe.mcp_wire import LINE_BYTES_MAX, WireObserver
 from assay_stream.observe.observation import Observation, Vantage
 from assay_stream.observe.prefixes import OwnName
 from assay_stream.observe.wire import WireStats
@@ -35,10 +38,66 @@ from assay_stream.observe.wire_lists import LIST_CHANGED
 if TYPE_CHECKING:
     from assay_stream.observe.gate import Gate, Passage, Rule
 
-CALL = "tools/call"
+UNSOUND: Mapping[str, Any] = {"unsound": math.nan}
+"""A result that stands for one that cannot be read: NaN is no JSON, so it is on record as unsound, and never hashed."""
 
+_LINE_LIMITS = replace(DEFAULT_LIMITS, record_bytes_max=LINE_BYTES_MAX)
+
+CALL = "tools/call"
 Named = Callable[[str, str], OwnName]
 """Whose tool a name means (``Prefixes.own``), given the server of the view and the name that the gateway shows."""
+
+
+def bare(message: dict[str, Any]) -> dict[str, Any]:
+    return {**message, "params": {"name": message["params"].get("name")}}
+
+
+def encoded(message: dict[str, Any]) -> bytes:
+    """Return a message as JSON, nothing if it is none; NaN and lone surrogates stay, for strict decoding to refuse."""
+    try:
+        return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    except (TypeError, ValueError, RecursionError):
+        return b""
+
+
+def encoded_within(message: dict[str, Any], bytes_max: int) -> bytes:
+    """Return a message as JSON; nothing if it is too large or cannot be written."""
+    return encoded(message) if _fits(message, bytes_max) else b""
+
+
+def shared_members(result: Mapping[str, Any], limits: FeedLimits = FEED_LIMITS) -> dict[str, Any]:
+    """Return what goes with each server's part of a list of several: small, whatever stands beside the tools.
+
+    What stands there is judged once, as the reader of each part would: if it is unsound or ambiguous, each part is.
+    """
+    message = {"result": {name: value for name, value in result.items() if name != "tools"}}
+    raw = encoded_within(message, limits.message_bytes_max)
+    try:
+        decode_json(raw, limits=_LINE_LIMITS)
+    except InputError:
+        return dict(UNSOUND)
+    shared = {
+        name: result[name] if _fits(result[name], limits.cursor_chars_max) else True
+        for name in ("nextCursor", "ttlMs")
+        if name in result
+    }
+    if is_ambiguous(Line((message,), exact=True), raw, EVENT_BREAK):
+        shared["TOOLS"] = None  # which some programs take for the tools: as ambiguous, and short
+    return shared
+
+
+def _fits(value: Any, bytes_max: int) -> bool:
+    """Tell whether a value has at most so many characters and values, with a look at no more than those."""
+    waiting, left = [value], bytes_max
+    while waiting and left >= 0:
+        each = waiting.pop()
+        left -= 1 + (len(each) if isinstance(each, str | list | tuple | dict) else 0)
+        if left >= 0 and isinstance(each, dict):
+            waiting += each.keys()
+            waiting += each.values()
+        elif left >= 0 and isinstance(each, list | tuple):
+            waiting += each
+    return left >= 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +179,6 @@ class ObjectObserver:
 
     @property
     def stats(self) -> WireStats:
-        """Counts of all views together."""
         return sum((each.wire.stats for each in self._followed.values()), self._past)
 
     def ask(
@@ -163,7 +221,6 @@ class ObjectObserver:
         return _ruled(view, message, observations, passage)
 
     def not_ruled_on(self, asked: Asked, at: datetime) -> Asked:
-        """Refuse a call whose ruling failed."""
         followed, observations = self._follow(asked.view, at)
         if followed.gate is None:
             return asked
@@ -193,7 +250,6 @@ class ObjectObserver:
         return [] if key is None or followed is None else followed.wire.unanswered(key, code, at, ok=ok)
 
     def changed(self, view: ClientView, at: datetime) -> list[Observation]:
-        """Note that a client was told of a change of the tools."""
         return self._outward(view, {"jsonrpc": "2.0", "method": LIST_CHANGED}, at)
 
     def doubt(self, view: ClientView) -> None:
@@ -210,7 +266,6 @@ class ObjectObserver:
         return observations
 
     def _follow(self, view: ClientView, at: datetime) -> tuple[_Followed, list[Observation]]:
-        """Return what follows a view, and the calls of the view that it displaced."""
         followed = self._followed.get(view)
         if followed is not None:
             self._followed.move_to_end(view)

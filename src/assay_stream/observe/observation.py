@@ -1,20 +1,45 @@
-"""One observation as it is published, and the vantage it was made from."""
+"""Observations as they are published: CloudEvents 1.0 JSON, ready for Kafka or a file, and their vantage.
+
+Pure builders: ids and times are passed in; every time must be timezone-aware. Definitions go in exactly as received;
+arguments and results only as digests.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, TypedDict, Unpack
 from urllib.parse import quote
+
+import orjson
 
 from assay_stream.canonical.decode import is_unicode
 from assay_stream.errors import ConfigurationError
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.model.record import Headers, Role
+from assay_stream.model.record import (
+    CALL_TYPE,
+    LIST_CHANGED_TYPE,
+    LOSS_TYPE,
+    OBSERVER_HEADER,
+    SNAPSHOT_TYPE,
+    Headers,
+    Role,
+)
 
 ObservationKind = Literal["list", "call", "control"]
 
 _SOURCE_CHARS_MAX = 2_048
 _ROLES: dict[ObservationKind, Role] = {"list": Role.SNAPSHOTS, "call": Role.CALLS, "control": Role.CONTROL}
+
+Completeness = Literal["complete", "partial", "unknown"]
+Decision = Literal["allow", "deny", "requires_approval", "error"]
+EVENT_BYTES_MAX = DEFAULT_LIMITS.record_bytes_max - 16 * 1_024
+"""One event: a record, less room for its key, headers and Kafka's framing."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,3 +111,242 @@ class Observation:
     def size_bytes(self) -> int:
         """Its size in a queue or a request, without Kafka's framing."""
         return len(self.key) + len(self.value) + sum(len(name) + len(value) for name, value in self.headers)
+
+
+@dataclass(frozen=True, slots=True)
+class RawMessage:
+    """A message whose JSON is unsound, kept as the bytes it came in.
+
+    It replaces the tools in an event and makes the event just as unsound: the registry then rejects it with the
+    precise reason and marks the server, instead of never hearing of the list.
+    """
+
+    raw: bytes
+
+
+class CallFields(TypedDict, total=False):
+    """Optional facts about a call; ``None`` counts as absent."""
+
+    profile: str | None
+    shown_tool_name: str | None
+    not_observed: list[str] | None
+    trace_id: str | None
+    snapshot_id: str | None
+    args_schema_hash: str | None
+    policy_digest: str | None
+    policy_snapshot_digest: str | None
+    policy_snapshot_digest_alg: str | None
+    policy_snapshot_canonicalization: str | None
+    policy_snapshot_schema: str | None
+    args_hash: str | None
+    args_ref: str | None
+    result_hash: str | None
+    result_ref: str | None
+    ok: bool | None
+    error: Mapping[str, str] | None
+    timing: Mapping[str, Any] | None
+    actor: Mapping[str, str] | None
+    side_effect: str | None
+    idempotency: str | None
+    idempotency_key: str | None
+    transport: str | None
+    tool_id: str | None
+    tool_version: str | None
+    delegated_from: str | None
+    delegation_depth: int | None
+    rounds: int | None
+    unmatched_retry: bool | None
+    progress_count: int | None
+    inputs: Mapping[str, Any] | None
+    task: Mapping[str, Any] | None
+
+
+def snapshot_event(
+    vantage: Vantage,
+    *,
+    event_id: str,
+    snapshot_id: str,
+    observed_at: datetime,
+    completeness: Completeness,
+    tools: Any,
+    protocol_version: str | None = None,
+    prompts: list[Any] | None = None,
+    resource_templates: list[Any] | None = None,
+    instructions: Any = None,
+    hidden: Sequence[Mapping[str, str]] = (),
+    signatures: Mapping[str, Any] | None = None,
+    ttl_ms: int | None = None,
+    traceparent: str | None = None,
+) -> Observation:
+    """Return the event of one ``tools/list`` result.
+
+    Args:
+        event_id: unique among this observer's events.
+        snapshot_id: what calls use to refer to this snapshot.
+        completeness: whether these are all the tools the server offers.
+        tools: the tools exactly as received (whatever their JSON type), or a ``RawMessage``.
+        instructions: what the server tells every model that uses it, as received; ``""`` if it is known to say
+            nothing, ``None`` if that is not known.
+        hidden: ``name`` and full ``digest`` of each of the tools that the client was not shown.
+        ttl_ms: for how long the server lets clients cache the list, in milliseconds.
+    """
+    data: dict[str, Any] = {
+        "server_id": vantage.server_id,
+        "observer_id": vantage.observer_id,
+        "snapshot_id": snapshot_id,
+        "server_scoped": vantage.server_scoped,
+        "completeness": completeness,
+        "auth_context": vantage.auth_context,
+        "shown_prefix": vantage.shown_prefix or None,
+        "protocol_version": protocol_version,
+        "prompts": prompts,
+        "resource_templates": resource_templates,
+        "instructions": instructions,
+        "hidden": list(hidden) or None,
+        "signatures": signatures,
+        "ttl_ms": ttl_ms,
+    }
+    event = _envelope(vantage.source, SNAPSHOT_TYPE, event_id, observed_at, traceparent)
+    event["data"] = {name: value for name, value in data.items() if value is not None}
+    # The tools come last, so that raw bytes that are not JSON can take their place.
+    if isinstance(tools, RawMessage):
+        value = _dumps(event)[:-2] + b',"tools":' + tools.raw.strip(b"\r\n") + b"}}"
+    else:
+        event["data"]["tools"] = tools
+        value = _dumps(event)
+    return _observation("list", vantage, value, observed_at, traceparent)
+
+
+def list_changed_event(
+    vantage: Vantage, *, event_id: str, observed_at: datetime, session_id: str | None = None
+) -> Observation:
+    data: dict[str, Any] = {
+        "server_id": vantage.server_id,
+        "observer_id": vantage.observer_id,
+        "session_id": session_id,
+        "auth_context": vantage.auth_context,
+    }
+    event = _envelope(vantage.source, LIST_CHANGED_TYPE, event_id, observed_at, None)
+    event["data"] = {name: value for name, value in data.items() if value is not None}
+    return _observation("list", vantage, _dumps(event), observed_at, None)
+
+
+def loss_event(vantage: Vantage, *, event_id: str, observed_at: datetime, lists: int, calls: int) -> Observation:
+    """Return the event of observations that had to be dropped since the last such event.
+
+    Args:
+        lists: how many lists and announced changes of this server.
+        calls: how many calls.
+    """
+    event = _envelope(vantage.source, LOSS_TYPE, event_id, observed_at, None)
+    named = {"server_id": vantage.server_id, "observer_id": vantage.observer_id}
+    event["data"] = named | {"lists": lists, "calls": calls}
+    return _observation("list", vantage, _dumps(event), observed_at, None)
+
+
+def call_event(
+    vantage: Vantage,
+    *,
+    event_id: str,
+    observed_at: datetime,
+    tool_name: str,
+    tool_call_id: str,
+    decision: Decision,
+    reason_code: str,
+    traceparent: str | None = None,
+    **fields: Unpack[CallFields],
+) -> Observation:
+    """Return the event of one ``tools/call``.
+
+    Args:
+        event_id: unique among this observer's events.
+        observed_at: when the call was seen on its way to the server.
+        tool_name: the tool as its server names it; ``shown_tool_name`` is what the caller named, if that differs.
+        tool_call_id: identifies this call and no other.
+        fields: what else is known. Digests only: never pass arguments or results.
+    """
+    data: dict[str, Any] = {
+        "server_id": vantage.server_id,
+        "observer_id": vantage.observer_id,
+        "tool_name": tool_name,
+        "tool_call_id": tool_call_id,
+        "decision": decision,
+        "reason_code": reason_code,
+    }
+    event = _envelope(vantage.source, CALL_TYPE, event_id, observed_at, traceparent)
+    if vantage.shown_prefix:
+        data["shown_tool_name"] = vantage.shown_prefix + tool_name
+    event["data"] = data | {name: value for name, value in fields.items() if value is not None}
+    return _observation("call", vantage, _dumps(event), observed_at, traceparent)
+
+
+def control_event(source: str, kind: str, data: Mapping[str, Any], *, event_id: str, at: datetime) -> Observation:
+    value = _dumps(_envelope(source, kind, event_id, at, None) | {"data": dict(data)})
+    return Observation(
+        kind="control",
+        key=str(data["server_id"]).encode(),
+        value=value,
+        headers=observation_headers(None),
+        timestamp_ms=timestamp_ms(at),
+    )
+
+
+def rfc3339(moment: datetime) -> str:
+    """Return a time in UTC with microseconds, as events carry it.
+
+    Raises:
+        ValueError: if it is not timezone-aware.
+    """
+    if moment.tzinfo is None:
+        raise ValueError("event times must be timezone-aware")
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def timestamp_ms(moment: datetime) -> int:
+    """Return a timezone-aware time in milliseconds since the epoch; 0 if it is earlier."""
+    return max(0, (moment - _EPOCH) // _MILLISECOND)
+
+
+def observation_headers(traceparent: str | None, *, observer_id: str | None = None) -> Headers:
+    headers: Headers = (("content-type", b"application/cloudevents+json"),)
+    if observer_id is not None:
+        headers = (*headers, (OBSERVER_HEADER, observer_id.encode()))
+    return headers if traceparent is None else (*headers, ("traceparent", traceparent.encode()))
+
+
+def _envelope(source: str, kind: str, event_id: str, at: datetime, traceparent: str | None) -> dict[str, Any]:
+    event: dict[str, Any] = {
+        "specversion": "1.0",
+        "type": kind,
+        "source": source,
+        "id": event_id,
+        "time": rfc3339(at),
+        "datacontenttype": "application/json",
+    }
+    if traceparent is not None:
+        event["traceparent"] = traceparent
+    return event
+
+
+def _observation(
+    kind: ObservationKind, vantage: Vantage, value: bytes, observed_at: datetime, traceparent: str | None
+) -> Observation:
+    return Observation(
+        kind=kind,
+        key=vantage.server_id.encode(),
+        value=value,
+        headers=observation_headers(traceparent, observer_id=vantage.observer_id),
+        timestamp_ms=timestamp_ms(observed_at),
+    )
+
+
+def _dumps(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        # orjson refuses integers beyond 64 bits and lone surrogates. The former are JSON and must survive; the
+        # latter are written too, so that the registry and the join can reject them by name.
+        try:
+            return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+        except UnicodeEncodeError:
+            return json.dumps(value, separators=(",", ":")).encode()

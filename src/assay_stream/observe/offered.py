@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
-from assay_stream.observe.events import Completeness
+from assay_stream.observe.observation import Completeness
 
 NAMES_MAX = 20_000
 """Tool names remembered, four times the longest list that is accepted. The least recently listed goes first."""
@@ -60,7 +60,6 @@ class Assembly:
         return "complete" if self.next_cursor is None else "partial"
 
     def outdated(self) -> Assembly:
-        """Return what remains of it when the server announces that its list changed."""
         return self if self == _START else _UNMATCHED
 
 
@@ -89,7 +88,6 @@ class Lister:
     def result(
         self, base: Assembly, result: Mapping[str, Any], *, size_bytes: int, hidden: Iterable[HiddenTool] = ()
     ) -> Assembly:
-        """Return the list with one more page."""
         page = result.get(self._member)
         grown = replace(
             base,
@@ -120,7 +118,6 @@ class Lister:
 
 
 def _longest(known: int | None, stated: Any) -> int | None:
-    """Return the longer time to live; what is no whole number of milliseconds states none (MCP 2026-07-28)."""
     if isinstance(stated, bool) or not isinstance(stated, int) or not 0 <= stated <= _TTL_MS_MAX:
         return known
     return max(known or 0, stated)
@@ -210,7 +207,6 @@ class Offered:
             self._show(listing)
 
     def awaits_delivery(self, exchange: int) -> bool:
-        """Tell whether a list is on its way in an exchange."""
         return any(listing.exchange == exchange for listing in self._on_the_way)
 
     def cut_off(self, exchange: int) -> None:
@@ -220,7 +216,6 @@ class Offered:
         ]
 
     def outdate(self) -> None:
-        """Note that the server announced a change of its tools."""
         self._changes += 1
         self.snapshot = None
 

@@ -26,6 +26,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
+from assay_stream.errors import ConfigurationError
+from assay_stream.kafka.refusals import explained, why_refused
 from assay_stream.limits.files import SPOOL_LIMITS
 from assay_stream.model.record import TOPIC_NAMES, Role
 from assay_stream.observe.delivery import (
@@ -36,17 +38,17 @@ from assay_stream.observe.delivery import (
     is_too_large,
     note_closed,
     note_open,
+    run_with_lookups,
     send_all,
 )
 from assay_stream.observe.delivery_queue import DeliveryQueue
-from assay_stream.observe.lookups import run_with_lookups
 from assay_stream.observe.observation import Observation
-from assay_stream.observe.reachability import Reachability
 from assay_stream.observe.sinks import DropReason, SinkStats
 from assay_stream.observe.spool import Spool
 from assay_stream.text.counting import counted
 
 _log = logging.getLogger(__name__)
+
 
 _GIVE_UP_S = 3.0
 """What dropping a connection may take beyond the time that closing was given."""
@@ -83,7 +85,7 @@ class ObservationPublisher:
         self._thread: threading.Thread | None = None
         self._attempts = 0  # at the record at the head of the queue
         self._pause_s = self._limits.backoff_min_s
-        self._reachability = Reachability(self._connection_options)
+        self._is_away = False  # as far as the log says
         # Shared by both threads, under the lock.
         self._lock = threading.Lock()
         self._queue = DeliveryQueue(self._limits, self._lock, spool)
@@ -201,10 +203,25 @@ class ObservationPublisher:
                 return
             except Exception as error:  # noqa: BLE001 - whatever fails must not end the delivery
                 self._queue.to_spool()
-                self._reachability.note_failure(error, is_last=self._given_up.is_set())
+                self._note_failure(error)
                 with self._lock:
                     self._retries += 1
                 self._wait_away()
+
+    def _note_failure(self, error: Exception) -> None:
+        """Log that the brokers are away, and what to fix: once, and not for the last attempt."""
+        if self._is_away:
+            return
+        self._is_away, connection = True, self._connection_options
+        why = ""
+        if not self._given_up.is_set():
+            cause = explained(error)
+            if not isinstance(cause, ConfigurationError) and connection is not None:
+                cause = run_with_lookups(why_refused(connection))
+            why = str(cause) if isinstance(cause, ConfigurationError) else type(error).__name__
+        servers = (connection or {}).get("bootstrap_servers")
+        where = "" if not servers else f" at {servers if isinstance(servers, str) else ','.join(servers)}"
+        _log.warning("cannot deliver observations to Kafka%s, still trying: %s", where, why)
 
     def _wait_away(self) -> None:
         """Wait before the next attempt, and take what is published meanwhile to the spool."""
@@ -228,7 +245,9 @@ class ObservationPublisher:
                 await producer.start()
             with self._lock:
                 self._connected = True
-            self._reachability.note_connected(len(self._queue))
+            if self._is_away:
+                _log.warning("connected to Kafka again; %d observations are queued", len(self._queue))
+            self._is_away = False
             while True:
                 with self._lock:
                     is_idle = not self._is_anything_left()

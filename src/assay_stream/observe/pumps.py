@@ -1,4 +1,4 @@
-"""Bytes copied unchanged from one file descriptor to another by a thread, and streams cut into lines.
+"""Bytes read from a file descriptor by a thread and written to another, and streams cut into lines.
 
 Threads with blocking reads and writes serve every kind of descriptor (pipes, sockets, terminals, plain files) and
 never change a descriptor's mode, which other processes may share. Nothing that happens in the event loop or in the
@@ -16,28 +16,15 @@ _CHUNK_BYTES = 64 * 1_024
 
 
 class Pump(threading.Thread):
-    """Copies until the source ends, the target is gone, or it is told to stop.
-
-    Args:
-        see: gets every chunk just *before* it is written, so that it comes before any reaction of the other side.
-    """
+    """Reads until the source ends, whoever takes its bytes is gone, or it is told to stop."""
 
     def __init__(
-        self,
-        source: int,
-        target: int,
-        *,
-        see: Callable[[bytes], None],
-        done: Callable[[], None],
-        name: str,
-        write: Callable[[bytes], None] | None = None,
+        self, source: int, take: Callable[[bytes], None], *, done: Callable[[], None], name: str = "assay-stream pump"
     ) -> None:
         super().__init__(name=name, daemon=True)
         self._source = source
-        self._target = target
-        self._see = see
+        self._take = take
         self._done = done
-        self._write = write or self._to_target
         self._wake_reader, self._wake_writer = os.pipe()
         self._lock = threading.Lock()
         self._ended = False
@@ -45,8 +32,7 @@ class Pump(threading.Thread):
     def run(self) -> None:
         try:
             while data := self._read():
-                self._see(data)
-                self._write(data)
+                self._take(data)
         except OSError:
             pass  # The source or the target is gone: an end like any other, which each side sees for itself.
         finally:
@@ -57,7 +43,6 @@ class Pump(threading.Thread):
             self._done()
 
     def stop(self) -> None:
-        """End as soon as there is nothing left to read immediately."""
         with self._lock:
             if not self._ended:
                 os.write(self._wake_writer, b"!")
@@ -75,9 +60,6 @@ class Pump(threading.Thread):
                     continue  # another reader of the same pipe was first
             if self._wake_reader in ready:
                 return b""
-
-    def _to_target(self, data: bytes) -> None:
-        write_all(self._target, data)
 
 
 def write_all(descriptor: int, data: bytes) -> None:
@@ -123,7 +105,6 @@ class LineSplitter:
         self._broken = True
 
     def end(self) -> Iterator[bytes | None]:
-        """Yield the last line if it has no line feed."""
         if self._broken or self._parts:
             yield self._take()
 

@@ -22,10 +22,17 @@ from assay_stream.model.control import DISCOVERY_TYPE, PIN_REMOVE_TYPE, PIN_SET_
 from assay_stream.model.envelope import EVIDENCE_TYPE
 from assay_stream.model.record import CALL_TYPE, LIST_CHANGED_TYPE, LOSS_TYPE, SNAPSHOT_TYPE
 from assay_stream.observe.decisions import check_observation
-from assay_stream.observe.events import CallFields, call_event, observation_headers, timestamp_ms
 from assay_stream.observe.jsonrpc import Direction, trace_of
 from assay_stream.observe.mcp_wire import WireObserver
-from assay_stream.observe.observation import Observation, ObservationKind, Vantage
+from assay_stream.observe.observation import (
+    CallFields,
+    Observation,
+    ObservationKind,
+    Vantage,
+    call_event,
+    observation_headers,
+    timestamp_ms,
+)
 from assay_stream.schemes.assay import tool as assay
 
 OnError = Callable[[InputError], None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
@@ -48,7 +49,7 @@ class Sink(Protocol):
         """Counts so far."""
 
     def publish(self, observation: Observation) -> bool:
-        """Take an observation and return whether it was accepted. Never blocks, never raises."""
+        """Take an observation from any thread, and return whether it was accepted. Never blocks, never raises."""
 
     async def aclose(self, timeout_s: float = 10.0) -> None:
         """Deliver what was taken within ``timeout_s`` seconds, as far as possible, and release everything."""
@@ -73,6 +74,7 @@ class FileSink:
             self._file = _opened(target) if isinstance(target, Path) else target
         except OSError as error:
             raise ConfigurationError("unwritable_file", f"cannot write {target}: {error.strerror}") from None
+        self._lock = threading.Lock()
         self._delivered = 0
         self._dropped: Counter[DropReason] = Counter()
 
@@ -85,19 +87,20 @@ class FileSink:
         # Only an unsound message kept as it came can contain a line feed: between tokens, where a space means the
         # same, or inside a string, where both are errors.
         line = observation.value.replace(b"\n", b" ") + b"\n"
-        try:
-            self._file.write(line)
-            self._file.flush()
-        except ValueError:
-            self._dropped["closed"] += 1
-            return False
-        except OSError as error:
-            if not self._dropped["delivery_failed"]:
-                _log.error("cannot write observations: %s", error.strerror)
-            self._dropped["delivery_failed"] += 1
-            return False
-        self._delivered += 1
-        return True
+        with self._lock:
+            try:
+                self._file.write(line)
+                self._file.flush()
+            except ValueError:
+                self._dropped["closed"] += 1
+                return False
+            except OSError as error:
+                if not self._dropped["delivery_failed"]:
+                    _log.error("cannot write observations: %s", error.strerror)
+                self._dropped["delivery_failed"] += 1
+                return False
+            self._delivered += 1
+            return True
 
     async def aclose(self, timeout_s: float = 10.0) -> None:  # noqa: ARG002 - every line is already written
         if self._owned:

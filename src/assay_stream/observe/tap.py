@@ -26,7 +26,7 @@ from assay_stream.errors import ConfigurationError
 from assay_stream.observe.inspection import ClientOutput, Enforcer, Watch
 from assay_stream.observe.mcp_wire import WireObserver
 from assay_stream.observe.observation import Observation, Vantage
-from assay_stream.observe.pumps import Pump
+from assay_stream.observe.pumps import Pump, write_all
 from assay_stream.observe.sinks import Sink
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ async def run_tap(
         eyes.start()
     else:
         # Imported here: a tap that does not enforce starts faster without the schemes.
-        from assay_stream.observe.hiding import gate_class
+        from assay_stream.observe.gate import gate_class
 
         eyes = Enforcer(
             gate_class(hide)(vantage, observer, rule),
@@ -138,6 +138,22 @@ def _start(command: Sequence[str], environment: Mapping[str, str] | None) -> sub
 def _pumps(
     process: subprocess.Popen[bytes], eyes: Watch | Enforcer, stdin: int, stdout: int, ended: Callable[[], None]
 ) -> tuple[Pump, Pump]:
+    server_input = _descriptor(process.stdin)
+
+    def to_server(data: bytes) -> None:
+        if isinstance(eyes, Enforcer):
+            eyes.from_client(data)
+        else:
+            eyes.see("client->server", data)  # before any reaction of the other side
+            write_all(server_input, data)
+
+    def to_client(data: bytes) -> None:
+        if isinstance(eyes, Enforcer):
+            eyes.from_server(data)
+        else:
+            eyes.see("server->client", data)
+            write_all(stdout, data)
+
     def inward_done() -> None:
         if isinstance(eyes, Enforcer):
             with contextlib.suppress(OSError):  # the server is gone, and with it whoever would obey
@@ -153,23 +169,8 @@ def _pumps(
         _let_go(stdout, os.O_WRONLY)
         ended()
 
-    inward = Pump(
-        stdin,
-        _descriptor(process.stdin),
-        # A line that is ruled on is inspected when it is written.
-        see=functools.partial(eyes.see, "client->server") if isinstance(eyes, Watch) else lambda _: None,
-        done=inward_done,
-        name="assay-stream client->server",
-        write=None if isinstance(eyes, Watch) else eyes.from_client,
-    )
-    outward = Pump(
-        _descriptor(process.stdout),
-        stdout,
-        see=functools.partial(eyes.see, "server->client") if isinstance(eyes, Watch) else lambda _: None,
-        done=outward_done,
-        name="assay-stream server->client",
-        write=None if isinstance(eyes, Watch) else eyes.from_server,
-    )
+    inward = Pump(stdin, to_server, done=inward_done, name="assay-stream client->server")
+    outward = Pump(_descriptor(process.stdout), to_client, done=outward_done, name="assay-stream server->client")
     return inward, outward
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 
-from assay_stream.limits.core import Limits
-from assay_stream.observe.observation import Vantage
+from assay_stream.limits.core import DEFAULT_LIMITS, Limits
+from assay_stream.observe.observation import Observation, Vantage
+
+_NAMES_LOGGED = 5
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,7 +41,6 @@ class WireStats:
         return asdict(self)
 
     def __add__(self, other: WireStats) -> WireStats:
-        """Return the counts of two connections together."""
         counts = other.as_dict()
         return WireStats(**{name: count + counts[name] for name, count in self.as_dict().items()})
 
@@ -64,3 +65,26 @@ class WireConnection:
     filtered: bool = False
     retrospective: bool = False
     stats: WireStats = field(default_factory=WireStats)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What becomes of a message from the server.
+
+    Args:
+        text: what the client gets: the message itself, or one in its place.
+        hidden: names of the tools that were dropped from it.
+        is_withheld: whether the client gets an error in its place.
+    """
+
+    text: bytes
+    observations: list[Observation] = field(default_factory=list)
+    hidden: tuple[str, ...] = ()
+    is_withheld: bool = False
+
+    @property
+    def hidden_text(self) -> str:
+        """The hidden names for the log: the first few, none longer than a name may be."""
+        more = len(self.hidden) - _NAMES_LOGGED
+        names = (repr(name[: DEFAULT_LIMITS.identifier_chars_max]) for name in self.hidden[:_NAMES_LOGGED])
+        return ", ".join(names) + (f" and {more} more" if more > 0 else "")

@@ -23,28 +23,91 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from assay_stream.observe.call_record import CallIds, record_of
 from assay_stream.observe.jsonrpc import RequestKey, meta_of, params_of, request_key, trace_of
-from assay_stream.observe.observation import Observation
-from assay_stream.observe.open_call import INPUT_METHODS, OpenCall, digest_of
-from assay_stream.observe.open_calls import HeldCalls, PendingCalls
-from assay_stream.observe.wire import WireConnection
-from assay_stream.observe.wire_inputs import InputObserver
-from assay_stream.observe.wire_tasks import (
+from assay_stream.observe.observation import Observation, call_event, rfc3339
+from assay_stream.observe.open_calls import (
+    INPUT_METHODS,
     INVALID_PARAMS,
     TASK_NOTIFICATIONS,
+    HeldCalls,
+    OpenCall,
     Outcome,
+    PendingCalls,
+    digest_of,
     final_in,
     is_retry,
     outcome_of,
+    related_task,
     retry_key,
     state_in,
     status_of,
     task_hash,
     task_of,
+    text_hash,
 )
+from assay_stream.observe.wire import WireConnection
+
+_TOKEN_CHARS_MAX = 256
+"""Longer progress tokens are not followed; clients count, or take UUIDs."""
 
 _PROGRESS = "notifications/progress"
+
+
+class InputObserver:
+    """Follows what the server asks and reports during the calls of one connection."""
+
+    def __init__(self, wire: WireConnection, pending: PendingCalls, held: HeldCalls) -> None:
+        self._wire = wire
+        self._pending = pending
+        self._held = held
+        self._asked: OrderedDict[RequestKey, OpenCall] = OrderedDict()
+        """Requests that the client has not answered."""
+        self._tokens: dict[RequestKey, OpenCall] = {}
+
+    def begin(self, call: OpenCall, params: Mapping[str, Any], exchange: int) -> None:
+        self.end(call)
+        token = request_key(meta_of(params).get("progressToken"), exchange)
+        if token is not None and len(str(token[1])) <= _TOKEN_CHARS_MAX:
+            self._tokens[token], call.token = call, token
+
+    def share(self, call: OpenCall) -> None:
+        """Let progress of a call come in another exchange than its own."""
+        token = call.token
+        if token is not None and len(token) == 3:
+            self.end(call)
+            if token[:2] not in self._tokens:
+                self._tokens[token[:2]], call.token = call, token[:2]
+
+    def end(self, call: OpenCall) -> None:
+        if call.token is not None and self._tokens.get(call.token) is call:
+            del self._tokens[call.token]
+        call.token = None
+
+    def progress(self, params: Mapping[str, Any], exchange: int) -> None:
+        for scope in (exchange, 0):
+            token = request_key(params.get("progressToken"), scope)
+            if token is not None and token in self._tokens:
+                self._tokens[token].progress_count += 1
+                return
+
+    def ask(self, message: Mapping[str, Any], exact: bool, exchange: int) -> None:
+        id_hash = related_task(params_of(message))
+        call = self._pending.only_one(exchange) if id_hash is None else self._held.get(("task", id_hash))
+        if call is None:
+            self._wire.stats.unlinked_requests += 1
+            return
+        call.inputs.ask(message, exact)
+        key = request_key(message.get("id"))
+        if key is not None:
+            self._asked[key] = call
+            if len(self._asked) > self._wire.pending_max:
+                self._asked.popitem(last=False)
+
+    def answer(self, message: Mapping[str, Any]) -> None:
+        key = request_key(message.get("id"))
+        call = None if key is None else self._asked.pop(key, None)
+        if call is not None:
+            call.inputs.answer(message.get("result"))
 
 
 def _result_hash(message: Mapping[str, Any], exact: bool) -> str | None:
@@ -52,7 +115,6 @@ def _result_hash(message: Mapping[str, Any], exact: bool) -> str | None:
 
 
 def _final_of(method: str, message: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the answer to a call in a response about its task; ``None`` if there is none in it."""
     result = message.get("result")
     state = state_in(result)
     if state is None and method == "tasks/result":
@@ -73,12 +135,11 @@ class CallObserver:
         self._task_requests: OrderedDict[RequestKey, tuple[str, bytes]] = OrderedDict()
         self._task_keys: OrderedDict[RequestKey, RequestKey] = OrderedDict()
         """The latest of them by its id, in whatever exchange; it may have been answered since."""
-        self._ids = CallIds(wire)
+        self._highest_id: float | None = None
         self._is_closed = False
 
     @property
     def open_calls(self) -> int:
-        """How many calls have no outcome yet."""
         return len(self._pending) + len(self._held)
 
     def request(
@@ -111,7 +172,6 @@ class CallObserver:
         return self._event(call, at, Outcome(None, "not_passed_on"))
 
     def task_request(self, method: str, key: RequestKey, params: Mapping[str, Any]) -> None:
-        """Note a request about a task (one of ``TASK_METHODS``)."""
         id_hash = task_hash(params)
         if id_hash is None:
             return
@@ -172,7 +232,6 @@ class CallObserver:
                 call.elsewhere = *outcome_of(final), _result_hash(final, exact)
 
     def said(self, message: Mapping[str, Any], exact: bool, at: datetime, exchange: int) -> list[Observation]:
-        """Return what a request or notification of the server yields."""
         method, params = message["method"], params_of(message)
         if not isinstance(method, str):
             return []
@@ -186,7 +245,6 @@ class CallObserver:
         return []
 
     def answered_by_client(self, message: Mapping[str, Any]) -> None:
-        """Note the client's answer to a request of the server."""
         self._inputs.answer(message)
 
     def give_up(self, key: RequestKey, code: str, at: datetime, *, ok: bool | None = None) -> list[Observation]:
@@ -215,7 +273,6 @@ class CallObserver:
         return displaced
 
     def expire(self, at: datetime) -> list[Observation]:
-        """Return the calls that have been open for too long."""
         expired = []
         while (pending := self._pending.oldest()) is not None and at - pending[1].since > self._open_limit:
             expired += self.give_up(pending[0], "timed_out", at)
@@ -257,7 +314,7 @@ class CallObserver:
         self._wire.stats.calls += 1
         return OpenCall(
             tool_name=tool_name,
-            tool_call_id=self._ids.of(key),
+            tool_call_id=self._call_id(key),
             reason_code=reason_code,
             started_at=at,
             since=at,
@@ -268,6 +325,22 @@ class CallObserver:
             wants_task=isinstance(params.get("task"), dict),
             is_unmatched=resumes,
         )
+
+    def _call_id(self, key: RequestKey | None) -> str:
+        """Return the id of a new call, which was counted already: no other call of any connection has it."""
+        session_id, number = self._wire.session_id, self._wire.stats.calls
+        if key is None:
+            return f"{session_id}:#{number}"
+        is_text, value = key[:2]
+        text = f'"{value}"' if is_text else str(value)
+        if len(text) > self._wire.limits.identifier_chars_max // 2 or not text.isprintable():
+            text = "sha256:" + text_hash(text).hex()
+        # Ids that count up are new, which needs no memory of them all. Any other id may have been used before, so
+        # the call's number is appended.
+        if not isinstance(value, str) and (self._highest_id is None or value > self._highest_id):
+            self._highest_id = value
+            return f"{session_id}:{text}"
+        return f"{session_id}:{text}#{number}"
 
     def _hold(self, key: Hashable, call: OpenCall, at: datetime) -> list[Observation]:
         """Keep a call open after an answer, and return what that ends."""
@@ -355,4 +428,28 @@ class CallObserver:
 
     def _event(self, call: OpenCall, at: datetime, outcome: Outcome, result_hash: str | None = None) -> Observation:
         self._inputs.end(call)
-        return record_of(call, self._wire, at, ok=outcome.ok, code=outcome.code, result_hash=result_hash)
+        duration_us = max(0, round((at - call.started_at).total_seconds() * 1_000_000))
+        traceparent, trace_id = call.trace or (None, None)
+        return call_event(
+            self._wire.vantage,
+            event_id=self._wire.new_id(),
+            observed_at=call.started_at,
+            tool_name=call.tool_name,
+            tool_call_id=call.tool_call_id,
+            decision=call.decision,
+            reason_code=call.reason_code,
+            traceparent=traceparent,
+            shown_tool_name=call.shown_name,
+            trace_id=trace_id,
+            snapshot_id=call.snapshot_id,
+            args_hash=call.args_hash,
+            result_hash=result_hash,
+            ok=outcome.ok,
+            error=None if outcome.code is None else {"code": outcome.code},
+            timing={
+                "started_at": rfc3339(call.started_at),
+                "ended_at": rfc3339(at),
+                "duration_ms": duration_us / 1_000,
+            },
+            **call.course(),
+        )

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from assay_stream.observe.events import EVENT_BYTES_MAX, RawMessage, list_changed_event, snapshot_event
 from assay_stream.observe.jsonrpc import RequestKey, meta_of, trace_of
-from assay_stream.observe.list_requests import TOOLS, ListRequest, ListRequests
-from assay_stream.observe.observation import Observation
+from assay_stream.observe.observation import (
+    EVENT_BYTES_MAX,
+    Observation,
+    RawMessage,
+    list_changed_event,
+    snapshot_event,
+)
 from assay_stream.observe.offered import Assembly, HiddenTool, Lister, Offered, Snapshot
 from assay_stream.observe.wire import WireConnection
+
+TOOLS = "tools/list"
 
 _PROMPTS = "prompts/list"
 _TEMPLATES = "resources/templates/list"
 _MEMBERS = {TOOLS: "tools", _PROMPTS: "prompts", _TEMPLATES: "resourceTemplates"}
-
 METHODS = frozenset(_MEMBERS)
 """The requests that are followed here."""
 
 LIST_CHANGED = "notifications/tools/list_changed"
-
 _REPEATED_AFTER = timedelta(seconds=30)
 """Announcements between two lists are published at most this often: they change nothing and cost a record each. Less
 than ``announced_limit_ms``, so that a missing list is still noticed."""
@@ -32,6 +37,22 @@ _MISSED = {"unreadable": "line missed"}
 _NO_RESULT = {"unreadable": "the result is no object"}
 _NO_TEXT = {"unreadable": "the instructions are no text"}
 _UNSOUND = {"unreadable": "the JSON is unsound"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request for a list.
+
+    Args:
+        doubts: how many there were when the list was begun.
+        answered: whether a response came that only some clients accept as the answer.
+    """
+
+    method: str
+    base: Assembly
+    traceparent: str | None
+    doubts: int
+    answered: bool = False
 
 
 class _Companions(NamedTuple):
@@ -56,7 +77,10 @@ class ListObserver:
         self._missed: tuple[datetime, int] | None = None
         """When, and in which exchange, a line was missed, if the newest snapshot says so."""
         self._listers = {method: Lister(member, wire.limits) for method, member in _MEMBERS.items()}
-        self.requests = ListRequests()
+        self._asked: OrderedDict[RequestKey, _Asked] = OrderedDict()
+        """Requests that are not answered yet, oldest first."""
+        self._tools_asked: dict[int, dict[RequestKey, None]] = {}
+        """Those for tools among them, by exchange; 0 for those that any exchange may answer."""
         self._protocol_version: str | None = None
         self._reported: Assembly | None = None
         """The tools of the latest snapshot that can be accepted."""
@@ -75,7 +99,6 @@ class ListObserver:
             self._protocol_version = version
 
     def greeted(self, result: Any, exact: bool, at: datetime) -> list[Observation]:
-        """Note what the server says of itself, and return what that yields."""
         if not isinstance(result, dict):
             return []  # An error: the client knows no more than before.
         self.note_version(result.get("protocolVersion"))
@@ -103,9 +126,9 @@ class ListObserver:
         base = self._listers[method].request(params)
         # A list is as doubtful as its beginning: what came before the client asked for it may be obsolete.
         doubts = self._latest_doubts if params.get("cursor") is not None else self.offered.doubts
-        self.requests.put(key, ListRequest(method, base, None if trace is None else trace[0], doubts))
-        if len(self.requests) > self._wire.pending_max:
-            self.requests.drop_oldest()
+        self._put(key, _Asked(method, base, None if trace is None else trace[0], doubts))
+        if len(self._asked) > self._wire.pending_max:
+            self.forget(next(iter(self._asked)))
             self._wire.stats.evicted_requests += 1
 
     def response(
@@ -126,13 +149,13 @@ class ListObserver:
             exchange: in which the client gets it.
             hidden: what the client does not get of it.
         """
-        request = self.requests.take(key)
+        request = self.forget(key)
         if request is None:
             return None
         if request.method == TOOLS and request.answered:
             self.offered.doubt()
         if not same_id:
-            self.requests.put(key, replace(request, answered=True))
+            self._put(key, replace(request, answered=True))
         if "result" not in message:
             return []
         result = message["result"]
@@ -156,13 +179,37 @@ class ListObserver:
         self._note_offered(assembly, isinstance(page, list), request.doubts, exchange, new)
         return [observation]
 
+    def for_tools(self, exchange: int) -> Iterator[RequestKey]:
+        """Yield the requests for tools that a message in an exchange may answer, its own last; 0 stands for any."""
+        for number in (0, exchange) if exchange else self._tools_asked:
+            yield from self._tools_asked.get(number, ())
+
+    def awaited(self, key: RequestKey) -> str | None:
+        """Return the method of a request that is not answered yet, if it is one."""
+        return self._asked[key].method if key in self._asked else None
+
+    def forget(self, key: RequestKey) -> _Asked | None:
+        request = self._asked.pop(key, None)
+        if request is not None and request.method == TOOLS:
+            others = self._tools_asked[_exchange_of(key)]
+            del others[key]
+            if not others:
+                del self._tools_asked[_exchange_of(key)]
+        return request
+
+    def orphan(self, key: RequestKey) -> None:
+        """Let another exchange answer the request with this id."""
+        if (request := self.forget(key)) is not None:
+            self.forget(key[:2])
+            self._put(key[:2], request)
+
     def give_up(self, key: RequestKey, at: datetime) -> list[Observation]:
         """Note that nothing will answer a request, and return what waited for it."""
-        return [] if self.requests.take(key) is None else self._with_companions(None, at)
+        return [] if self.forget(key) is None else self._with_companions(None, at)
 
     def strayed(self, keys: Collection[RequestKey]) -> None:
         """Note a list that came in another exchange than its request: a client goes by the id."""
-        if any(key[:2] in keys for key in self.requests.for_tools(0)):
+        if any(key[:2] in keys for key in self.for_tools(0)):
             self.offered.doubt()
 
     def changed(self, at: datetime) -> list[Observation]:
@@ -174,7 +221,9 @@ class ListObserver:
         self._wire.stats.list_changes += 1
         self._reported = None
         self._listers[TOOLS].outdate()
-        self.requests.outdate()
+        for key in self.for_tools(0):
+            request = self._asked[key]
+            self._asked[key] = replace(request, base=request.base.outdated())
         self.offered.outdate()
         if self._announced_at is not None and at - self._announced_at < _REPEATED_AFTER:
             return []
@@ -191,8 +240,8 @@ class ListObserver:
         It may have been a pending list of tools. The registry then gets a snapshot it will reject, because a list
         too long to be seen must not leave the previous one in force. The next list recovers from that.
         """
-        asked = [self.requests.get(key) for key in self.requests.for_tools(exchange)]
-        if asked or self.requests.await_tools():
+        asked = [self._asked[key] for key in self.for_tools(exchange)]
+        if asked or self._tools_asked:
             self.offered.doubt()
         asked = [request for request in asked if not request.answered]
         # A few bytes can be such a line, and many of them come at once: one snapshot says it of all.
@@ -204,6 +253,11 @@ class ListObserver:
         observation = self._refused(_MISSED, asked[-1].traceparent, at)
         self._missed = at, exchange
         return [observation]
+
+    def _put(self, key: RequestKey, request: _Asked) -> None:
+        self._asked[key] = request
+        if request.method == TOOLS:
+            self._tools_asked.setdefault(_exchange_of(key), {})[key] = None
 
     def _note_offered(
         self, assembly: Assembly, readable: bool, doubts: int, exchange: int, snapshot: Snapshot | None
@@ -219,7 +273,7 @@ class ListObserver:
         """Return the tools again if something became known that did not go with them yet."""
         known = self._known_companions()
         is_news = any(new is not None and new != old for new, old in zip(known, self._companions, strict=True))
-        if self._reported is None or self.requests.await_tools() or not is_news:
+        if self._reported is None or self._tools_asked or not is_news:
             return []
         self._wire.stats.snapshots += 1
         return [self._snapshot(self._reported, traceparent, at)]
@@ -289,3 +343,7 @@ class ListObserver:
             return None
         items = list(assembly.items)
         return items if all(isinstance(item, dict) for item in items) else None
+
+
+def _exchange_of(key: RequestKey) -> int:
+    return key[2] if len(key) == 3 else 0

@@ -18,8 +18,7 @@ from assay_stream.model.control import CONTROL_MODELS
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.observe import from_observations
-from assay_stream.observe.events import list_changed_event
-from assay_stream.observe.observation import Observation, Vantage
+from assay_stream.observe.observation import Observation, Vantage, list_changed_event
 from tests.support.ingest import AT, TOOL, a_call, a_list, batch
 
 TOKEN = new_token()

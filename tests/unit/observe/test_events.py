@@ -13,7 +13,7 @@ from assay_stream.model.cloudevents import read_event
 from assay_stream.model.observation import CallEvent, SnapshotEvent
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.observe import Observation, Vantage, call_event, snapshot_event
-from assay_stream.observe.events import CallFields, RawMessage, rfc3339, timestamp_ms
+from assay_stream.observe.observation import CallFields, RawMessage, rfc3339, timestamp_ms
 from tests.support.events import handshake_call_data
 from tests.support.mcp_dialogue import THE_VANTAGE
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.observe.jsonrpc import BLOCKED_CODE, may_list
-from assay_stream.observe.shown import Shown
+from assay_stream.observe.wire import Shown
 from assay_stream.registry.rulings import Ruling
 from assay_stream.schemes.fingerprint import fingerprint
 from assay_stream.schemes.hangar import Action
@@ -358,3 +359,14 @@ def test_without_a_verdict_on_the_server_nothing_is_hidden_or_fingerprinted() ->
 def test_no_spelling_of_the_member_escapes(letters: tuple[str, ...]) -> None:
     """Escaped, in capitals, or both."""
     assert may_list(('{"id":1,"result":{"' + "".join(letters) + '":[]}}').encode())
+
+
+def test_the_log_names_a_few_hidden_tools() -> None:
+    """Not all of them, and on one line."""
+    assert Shown(b"", hidden=("a", "b\nc")).hidden_text == r"'a', 'b\nc'"
+    assert Shown(b"", hidden=("a",) * 7).hidden_text.endswith("'a' and 2 more")
+
+
+def test_a_server_fills_no_log_with_the_name_of_a_tool() -> None:
+    """A name may be as long as a message."""
+    assert len(Shown(b"", hidden=("x" * 10**6,)).hidden_text) == DEFAULT_LIMITS.identifier_chars_max + 2

@@ -16,7 +16,16 @@ from assay_stream.limits.serving import FeedLimits
 from assay_stream.observe.decisions import check_observation
 from assay_stream.observe.jsonrpc import BLOCKED_CODE, Line
 from assay_stream.observe.mcp_wire import WireObserver
-from assay_stream.observe.objects import Asked, ClientView, ObjectObserver
+from assay_stream.observe.objects import (
+    UNSOUND,
+    Asked,
+    ClientView,
+    ObjectObserver,
+    bare,
+    encoded,
+    encoded_within,
+    shared_members,
+)
 from assay_stream.observe.observation import Observation
 from assay_stream.observe.prefixes import Prefixes
 from tests.support.gates import a_tool, pinned
@@ -274,3 +283,40 @@ def test_an_announced_change_is_reported() -> None:
     [changed] = gateway.observer.changed(VIEW, gateway.now())
     assert json.loads(changed.value)["type"] == "mcp.tools.list_changed.observed"
     assert "snapshot_id" not in gateway.calls()
+
+
+def test_what_strict_decoding_refuses_stays_in_the_text() -> None:
+    """NaN and a lone surrogate reach the decoder, which says why it refuses them."""
+    assert encoded({"a": float("nan"), "b": "\ud800"}) == b'{"a":NaN,"b":"\xed\xa0\x80"}'
+
+
+@pytest.mark.parametrize("value", [object(), {1, 2}, b"bytes"])
+def test_what_is_no_json_is_nothing(value: Any) -> None:
+    """A hook may hand over whatever Python has."""
+    assert encoded({"a": value}) == b""
+
+
+def test_what_is_too_large_is_not_written() -> None:
+    """Characters and values count, names too."""
+    assert encoded_within({"a": "x" * 90}, 100) == b'{"a":"' + b"x" * 90 + b'"}'
+    assert encoded_within({"a": "x" * 100}, 100) == b""
+    assert encoded_within({"a": [0] * 100}, 100) == b""
+
+
+def test_a_call_is_bare_without_its_arguments() -> None:
+    """The tool is all that is left of its parameters."""
+    call = {"method": "tools/call", "params": {"name": "t", "arguments": {"secret": 1}}}
+    assert bare(call) == {"method": "tools/call", "params": {"name": "t"}}
+
+
+def test_each_part_of_a_list_gets_what_is_small() -> None:
+    """The cursor and the time to live; a long cursor only says that there is one."""
+    result = {"tools": [{}], "nextCursor": "c" * 9, "ttlMs": 5, "other": "x"}
+    assert shared_members(result) == {"nextCursor": "c" * 9, "ttlMs": 5}
+    assert shared_members(result, FeedLimits(cursor_chars_max=8))["nextCursor"] is True
+
+
+@pytest.mark.parametrize("beside", [{"a": float("nan")}, {"a": object()}])
+def test_what_cannot_be_read_beside_the_tools_makes_every_part_unsound(beside: dict[str, Any]) -> None:
+    """Each part is on record, and none is hashed."""
+    assert shared_members({"tools": [], **beside}).keys() == UNSOUND.keys()

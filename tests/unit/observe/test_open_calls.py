@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from typing import Any, NoReturn
+from typing import get_type_hints
 
-import pytest
-
+from assay_stream.model.observation import CallTask, Inputs
 from assay_stream.observe.jsonrpc import RequestKey
-from assay_stream.observe.open_call import OpenCall
-from assay_stream.observe.open_calls import HeldCalls, PendingCalls
+from assay_stream.observe.open_calls import HeldCalls, InputCounter, OpenCall, OpenTask, PendingCalls, text_hash
 from tests.support.mcp_dialogue import START
 
 
@@ -47,15 +44,48 @@ def test_the_only_call_of_an_exchange_is_clear_and_so_is_the_only_one_of_all() -
     assert pending.with_id((False, 1)) == (False, 1)
 
 
-def test_a_call_is_found_by_its_id_without_a_look_at_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client may cancel as often as it likes what nobody called."""
+def test_every_kind_that_is_counted_is_declared_in_records() -> None:
+    """A count that the model does not know would be lost."""
+    counter = InputCounter(10)
+    url = {"method": "elicitation/create", "params": {"mode": "url"}}
+    for request in (
+        {"method": "elicitation/create"},
+        url,
+        {"method": "sampling/createMessage"},
+        {"method": "roots/list"},
+        5,
+    ):
+        counter.ask(request, exact=True)
+    counter.answer({}, None)
+    for _ in range(10):
+        counter.ask({}, exact=False)
+    found = counter.as_json()
+    assert found is not None
+    assert found.keys() == get_type_hints(Inputs).keys()
 
-    class Unsearched(OrderedDict[Any, Any]):
-        def __iter__(self) -> NoReturn:
-            raise AssertionError("searched")
 
-    pending = PendingCalls()
-    monkeypatch.setattr(pending, "_calls", Unsearched())
-    for exchange in range(1, 4):
-        pending.put((False, exchange % 2, exchange), a_call("a"))
-    assert [pending.with_id((False, number)) for number in range(3)] == [(False, 0, 2), (False, 1), (False, 2)]
+def test_there_are_no_more_answers_than_requests() -> None:
+    """Whatever a client sends."""
+    counter = InputCounter(10)
+    counter.answer({}, {})
+    assert counter.as_json() is None
+    counter.ask({}, exact=True)
+    counter.answer_all({str(number): {} for number in range(1_000)})
+    found = counter.as_json()
+    assert found is not None
+    assert found["accepted"] == 1
+
+
+def test_names_are_told_apart_only_where_they_come_again() -> None:
+    """A task names what it still waits for at every poll; rounds of input may use a name twice."""
+    once, often = InputCounter(10), InputCounter(10)
+    for _ in range(2):
+        once.ask_all({"a": {}, "b": {}}, True, once=True)
+        often.ask_all({"a": {}, "b": {}}, True)
+    assert [counter.as_json()["other"] for counter in (once, often)] == [2, 4]  # type: ignore[index]
+
+
+def test_what_is_said_of_a_task_is_declared_in_records() -> None:
+    """Both members."""
+    assert get_type_hints(CallTask).keys() == {"id_hash", "status"}
+    assert OpenTask(text_hash("\ud800"), is_inline=True).status == "unknown", "a lone surrogate has a hash too"

@@ -5,20 +5,31 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.observe.pumps import LineSplitter, Pump
+from assay_stream.observe.pumps import LineSplitter, Pump, write_all
 
 
 def a_pump(source: int, target: int, seen: list[bytes]) -> tuple[Pump, threading.Event]:
     """A running pump, and what is set at its end."""
     done = threading.Event()
-    pump = Pump(source, target, see=seen.append, done=done.set, name="test")
+    pump = Pump(source, copying(target, seen), done=done.set)
     pump.start()
     return pump, done
+
+
+def copying(target: int, seen: list[bytes]) -> Callable[[bytes], None]:
+    """What notes bytes and writes them."""
+
+    def take(data: bytes) -> None:
+        seen.append(data)
+        write_all(target, data)
+
+    return take
 
 
 def test_bytes_are_copied_until_the_source_ends(tmp_path: Path) -> None:
@@ -39,7 +50,7 @@ def test_what_is_there_is_copied_before_a_stop_takes_effect() -> None:
     os.write(source_end, b"last words")
     seen: list[bytes] = []
     done = threading.Event()
-    pump = Pump(source, target, see=seen.append, done=done.set, name="test")
+    pump = Pump(source, copying(target, seen), done=done.set)
     pump.stop()
     pump.start()
     assert done.wait(5)

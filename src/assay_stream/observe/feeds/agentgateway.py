@@ -31,11 +31,10 @@ from assay_stream.canonical.lenient import read_leniently
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.limits.serving import FEED_LIMITS
-from assay_stream.observe.feeds.ext_mcp_wire import INVALID, MESSAGES, PERMISSION_DENIED
+from assay_stream.observe.feeds.ext_mcp import INVALID, MESSAGES, PERMISSION_DENIED
 from assay_stream.observe.feeds.feed import Feed
 from assay_stream.observe.jsonrpc import NOT_RULED_ON
-from assay_stream.observe.object_json import UNSOUND, shared_members
-from assay_stream.observe.objects import CALL, Asked, ClientView
+from assay_stream.observe.objects import CALL, UNSOUND, Asked, ClientView, shared_members
 from assay_stream.observe.prefixes import Prefixes
 
 TOKEN, CLIENT, CONTEXT = "assay_call", "assay_client", "assay_context"
@@ -134,11 +133,9 @@ class ExtMcp:
             self._feed.answer(self._feed.ask(response.method, dict, view=view), lambda: _result_of(response))
 
     def expire(self) -> None:
-        """Give up calls whose answer did not come in time."""
         self._give_up(self._monotonic_s() - FEED_LIMITS.answer_limit_s)
 
     def close(self) -> None:
-        """Give up all calls, and report them."""
         self._give_up(float("inf"))
         self._feed.close()
 
@@ -193,7 +190,6 @@ class ExtMcp:
             self._feed.answer(asked, functools.partial(dict, result={**shared, "tools": tools}))
 
     def _shown(self, raw: bytes) -> dict[str, Any] | None:
-        """Return the result of a list, or ``None`` if it is not one."""
         try:
             result = decode_json(raw, limits=_MERGED)
         except InputError:

@@ -87,7 +87,6 @@ class _Begun:
         return self._next
 
     def take(self, number: int) -> None:
-        """Forget a call."""
         if number in self._calls:
             key = self._calls.pop(number)[0]
             del self._by_key[key][number]
@@ -129,7 +128,6 @@ class ContextForgeFeed(Plugin):  # type: ignore[misc]  # the extra brings its ty
 
     @property
     def feed(self) -> Feed:
-        """What this plugin reports to."""
         return self._own.feed
 
     async def initialize(self) -> None:
@@ -142,7 +140,6 @@ class ContextForgeFeed(Plugin):  # type: ignore[misc]  # the extra brings its ty
         await self._own.leave(self)
 
     async def tool_pre_invoke(self, payload: ToolPreInvokePayload, context: PluginContext) -> ToolPreInvokeResult:
-        """Report a call before it is made."""
         self.feed.guard(lambda: self._began(payload, context))
         return ToolPreInvokeResult()
 

@@ -44,11 +44,9 @@ class FastMCPFeed(Middleware):  # type: ignore[misc]  # the extra brings its typ
         self._feed = feed
 
     async def on_initialize(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
-        """Report what the server says of itself."""
         return await self._greeted(context, call_next, "initialize")
 
     async def on_discover(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
-        """Report the same under MCP 2026-07-28."""
         return await self._greeted(context, call_next, "server/discover")
 
     async def _greeted(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any], method: str) -> Any:
@@ -59,7 +57,6 @@ class FastMCPFeed(Middleware):  # type: ignore[misc]  # the extra brings its typ
         return result
 
     async def on_list_tools(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
-        """Report the list that a client is shown."""
         asked = None if _request(context) is None else self._ask(context, "tools/list")
         tools = await call_next(context)
         self._feed.answer(asked, lambda: {"result": _listed(context, tools)})

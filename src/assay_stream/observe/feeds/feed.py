@@ -82,7 +82,6 @@ class Feed:
 
     @property
     def stats(self) -> WireStats:
-        """Counts of what was seen."""
         with self._lock:
             return self._observer.stats
 
@@ -140,17 +139,8 @@ class Feed:
         Args:
             answer: returns ``{"result": ...}`` as the client was given it, or ``{"error": {"code": ...}}``.
         """
-        if asked is None or asked.error is not None:
-            return
-        observations: list[Observation] = []
-        try:
-            with self._lock:
-                observations = self._observer.answer(asked, answer(), at or self._clock())
-        except Exception as error:  # noqa: BLE001 - what the server says must reach its client all the same
-            self._note(error)
-            with self._lock:
-                self._observer.doubt(asked.view)
-        self._publish(observations)
+        if asked is not None and asked.error is None:
+            self._run(lambda: self._observer.answer(asked, answer(), at or self._clock()), doubtful=asked.view)
 
     def unanswered(self, asked: Asked | None, code: str, *, ok: bool | None = None, at: datetime | None = None) -> None:
         """Note that the answer to a request will not be seen; ``code`` says why, ``ok`` whether it means success."""
@@ -181,13 +171,16 @@ class Feed:
             held = asked
         return Asked(view=asked.view, message=asked.message, observations=held.observations, error=_NOT_RULED_ON)
 
-    def _run(self, step: Callable[[], list[Observation]]) -> None:
+    def _run(self, step: Callable[[], list[Observation]], *, doubtful: ClientView | None = None) -> None:
         observations: list[Observation] = []
         try:
             with self._lock:
                 observations = step()
         except Exception as error:  # noqa: BLE001 - no failure of the observer may reach the gateway
             self._note(error)
+            if doubtful is not None:
+                with self._lock:
+                    self._observer.doubt(doubtful)
         self._publish(observations)
 
     def _publish(self, observations: Iterable[Observation]) -> None:

@@ -67,7 +67,6 @@ class LiteLLMFeed(CustomLogger):  # type: ignore[misc]  # the extra brings its t
     async def async_log_success_event(
         self, kwargs: Mapping[str, Any], response_obj: Any, start_time: datetime, end_time: datetime
     ) -> None:
-        """Report a list, or a call that succeeded."""
         self.feed.guard(lambda: self._succeeded(kwargs, response_obj, start_time.astimezone(), end_time.astimezone()))
 
     async def async_log_failure_event(

@@ -53,7 +53,6 @@ class JsonBody:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the text is longer than what is kept."""
         return self._size_bytes > self._bytes_max
 
     def feed(self, data: bytes) -> Iterator[bytes | None]:
@@ -166,7 +165,6 @@ def media_type(content_type: str | None) -> str:
 
 
 def body_of(content_type: str | None, content_encoding: str | None, *, message_bytes_max: int) -> Body:
-    """Return a reader for a body, by its headers."""
     kind, encoding = media_type(content_type), _encoding(content_encoding)
     body: Body
     if kind == "text/event-stream":

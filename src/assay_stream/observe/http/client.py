@@ -112,5 +112,4 @@ class Client:
         return ResponseHead(response)
 
     async def close(self) -> None:
-        """Close every connection."""
         await self._session.close()

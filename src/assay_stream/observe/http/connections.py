@@ -1,16 +1,19 @@
-"""The connections of all clients with one server: sessions, and clients without one, within a bound."""
+"""The connections of all clients with one server (sessions, and clients without one), and their HTTP exchanges."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.limits.serving import HttpLimits
+from assay_stream.observe.http.bodies import Body, Opaque
 from assay_stream.observe.http.credentials import Context
+from assay_stream.observe.http.event_stream import HeldEvents
+from assay_stream.observe.jsonrpc import Line, RequestKey, request_key
 from assay_stream.observe.mcp_wire import WireObserver
 from assay_stream.observe.observation import Observation, Vantage
 from assay_stream.observe.wire import WireStats
@@ -20,6 +23,10 @@ if TYPE_CHECKING:
 
 _OPEN_LIMIT = timedelta(seconds=DEFAULT_LIMITS.open_call_limit_s)
 _Key = tuple[str | None, str | None, bytes]
+
+_OK = range(200, 300)
+_CLOSING_CANCELS = "2026-07-28"
+Ending = Literal["complete", "client_left", "upstream_failed"]
 
 
 @dataclass(slots=True)
@@ -62,7 +69,6 @@ class Connections:
 
     @property
     def stats(self) -> WireStats:
-        """Counts of all connections together."""
         connections = (*self._confirmed.values(), *self._unconfirmed.values())
         return sum((connection.observer.stats for connection in connections), self._ended)
 
@@ -104,7 +110,6 @@ class Connections:
         return expired
 
     def end(self, connection: Connection, at: datetime) -> list[Observation]:
-        """End a connection, and return its open calls."""
         observations = connection.observer.close(at)
         self._used.pop(connection.key, None)
         for known in (self._confirmed, self._unconfirmed):
@@ -114,7 +119,6 @@ class Connections:
         return observations
 
     def close(self, at: datetime) -> list[Observation]:
-        """End all connections."""
         connections = [*self._confirmed.values(), *self._unconfirmed.values()]
         return [each for connection in connections for each in self.end(connection, at)]
 
@@ -127,3 +131,72 @@ class Connections:
             return []
         self.evicted += 1
         return self.end(next(iter(connections.values())), at)
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One request and its response.
+
+    Args:
+        number: unique in the process, from 1.
+        version: of the protocol, as its header states it.
+    """
+
+    number: int
+    method: str
+    context: Context
+    session_id: str | None
+    version: str | None
+    connection: Connection
+    request: Body
+    response: Body = field(default_factory=Opaque)
+    events: HeldEvents | None = None
+    """A response that is held back event by event."""
+    status: int | None = None
+    is_mislabelled: bool = False
+    """Whether the headers of the request say that its body is something else than JSON in UTF-8."""
+    is_unread: bool = False
+    """Whether there may be more in the request than was read of it."""
+    asked: list[RequestKey] = field(default_factory=list)
+    """Requests that this exchange has to answer."""
+    waiting: tuple[bytes, datetime] | None = None
+    """A message that concerns other requests, until the server accepts it."""
+
+    @property
+    def is_successful(self) -> bool:
+        return self.status in _OK
+
+    @property
+    def is_refused(self) -> bool:
+        return self.status is not None and self.status not in _OK
+
+    @property
+    def gate(self) -> Gate:
+        """What rules on it; only where its connection has a gate."""
+        if self.connection.gate is None:
+            raise RuntimeError("this traffic is only observed")
+        return self.connection.gate
+
+    def note_asked(self, line: Line) -> None:
+        keys = (request_key(each.get("id"), self.number) for each in line.messages if "method" in each)
+        self.asked += [key for key in keys if key is not None]
+
+    def let_go(self) -> int:
+        """Drop what is kept of its bodies, and return how many bytes that was."""
+        kept_bytes = self.request.kept_bytes + self.response.kept_bytes
+        if self.waiting is not None:
+            kept_bytes += len(self.waiting[0])
+            self.waiting = None
+        self.request = self.response = Opaque()
+        if self.events is not None:
+            kept_bytes += self.events.kept_bytes
+            self.events = None
+        return kept_bytes
+
+    def why_unanswered(self, ending: Ending) -> str:
+        if self.is_refused:
+            return f"http_{self.status}"
+        if ending == "upstream_failed":
+            return "upstream_failed"
+        closing_cancels = self.version is not None and self.version >= _CLOSING_CANCELS
+        return "cancelled" if ending == "client_left" and closing_cancels else "no_response"

@@ -51,7 +51,6 @@ class Contexts:
         self._default = default
 
     def of(self, authorization: str | None) -> Context:
-        """Return the context of a request, by its ``Authorization`` header."""
         if authorization is None:
             return Context(self._default)
         client = hmac.digest(self._process_key, authorization.encode("utf-8", "backslashreplace"), "sha256")
@@ -63,7 +62,6 @@ class Contexts:
 
 
 def _claims(token: str) -> Mapping[str, Any] | None:
-    """Return the claims of a token, if it is a JSON Web Token."""
     parts = token.split(".")
     if len(parts) != 3 or len(token) > HTTP_LIMITS.token_chars_max:
         return None

@@ -1,9 +1,10 @@
-"""Server-sent events (WHATWG HTML, section 9.2.6) as JSON-RPC messages."""
+"""Server-sent events (WHATWG HTML, section 9.2.6) as JSON-RPC messages, passing, or held back one by one."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from assay_stream.observe.jsonrpc import may_list
 
@@ -12,6 +13,9 @@ _BOM = b"\xef\xbb\xbf"
 _NAMES = (b"data", b"event")
 ODD_BREAK = re.compile(rb"[\x0b\x0c\x1c-\x1e]|\xc2\x85|\xe2\x80[\xa8\xa9]")
 """What is no end of a line, but one to clients that split lines as Python's ``splitlines`` does."""
+
+_RESUMING = re.compile(rb"id:[ !#-~]*|retry:[ 0-9]*")
+"""Fields that a client needs to resume a stream, without what could hold a member of an object."""
 
 
 class EventStream:
@@ -41,7 +45,6 @@ class EventStream:
 
     @property
     def is_between(self) -> bool:
-        """Whether nothing has come of the next event."""
         return not self._line and not self._event_bytes
 
     def lose(self) -> None:
@@ -114,3 +117,66 @@ class EventStream:
 def _may_be_taken(part: bytes) -> bool:
     """Tell whether some client may take what is no message for one, or find a list in it."""
     return ODD_BREAK.search(part) is not None or may_list(part)
+
+
+class HeldEvent(NamedTuple):
+    """An event, or what stands between two events, as it came; empty if it was too long to hold.
+
+    Args:
+        messages: the message in it, if any; ``None`` for one that cannot be read.
+    """
+
+    raw: bytes
+    messages: list[bytes | None]
+
+    def saying(self, message: bytes) -> bytes:
+        """Return an event with another message, and what the client needs to resume the stream."""
+        kept = filter(_RESUMING.fullmatch, LINE_END.split(self.raw))
+        return b"\n".join([*kept, b"data: " + message, b"", b""])
+
+
+class HeldEvents:
+    """Cuts a stream into events. One that the end of the stream cuts off is dropped: to a client it is none.
+
+    Args:
+        event_bytes_max: the longest event that is held.
+    """
+
+    def __init__(self, event_bytes_max: int) -> None:
+        self._bytes_max = event_bytes_max
+        self._events = EventStream(event_bytes_max)
+        self._raw = bytearray()
+        self._messages: list[bytes | None] = []
+        self._is_lost = False
+
+    @property
+    def kept_bytes(self) -> int:
+        return len(self._raw)
+
+    def feed(self, data: bytes) -> Iterator[HeldEvent]:
+        start = 0
+        for end in LINE_END.finditer(data):
+            self._add(data[start : end.end()])
+            start = end.end()
+            if self._events.is_between:
+                yield self._take()
+        self._add(data[start:])
+
+    def lose(self) -> None:
+        """Let go of the event whose end has not come: it is too long to hold."""
+        self._is_lost = True
+        self._raw.clear()
+        self._events.lose()
+
+    def _add(self, part: bytes) -> None:
+        if len(self._raw) + len(part) > self._bytes_max:
+            self.lose()
+        if not self._is_lost:
+            self._raw += part
+        self._messages += self._events.feed(part)
+
+    def _take(self) -> HeldEvent:
+        event = HeldEvent(bytes(self._raw), self._messages)
+        self._raw.clear()
+        self._messages, self._is_lost = [], False
+        return event

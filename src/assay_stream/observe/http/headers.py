@@ -133,14 +133,12 @@ def _decoded(value: str) -> str | None:
 
 
 def values_of(fields: Iterable[tuple[str, str]], name: str) -> list[str]:
-    """Return the values of a field, in order."""
     name = name.lower()
     length = len(name)
     return [value for field, value in fields if len(field) == length and field.lower() == name]
 
 
 def first(fields: Iterable[tuple[str, str]], name: str) -> str | None:
-    """Return the first value of a field."""
     return next(iter(values_of(fields, name)), None)
 
 
@@ -171,5 +169,4 @@ def is_plain(fields: HeaderFields) -> bool:
 
 
 def is_event_stream(fields: HeaderFields) -> bool:
-    """Tell whether a body is a stream of server-sent events."""
     return media_type(first(fields, "content-type")) == "text/event-stream"

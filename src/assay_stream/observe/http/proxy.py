@@ -8,16 +8,17 @@ client would go around the tap, and might take its credentials elsewhere.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from dataclasses import dataclass
 
 from aiohttp import web
 from multidict import CIMultiDict
 
 from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.http.client import Client, ResponseHead, UpstreamError
-from assay_stream.observe.http.exchange import Ending
-from assay_stream.observe.http.eyes import Blind, Eyes
+from assay_stream.observe.http.connections import Ending
 from assay_stream.observe.http.headers import (
     HeaderFields,
     forwarded,
@@ -27,10 +28,25 @@ from assay_stream.observe.http.headers import (
     is_plain,
     passed_on,
 )
-from assay_stream.observe.http.problems import HttpProblem, answer_of
-from assay_stream.observe.http.upload import Holding, Upload
 from assay_stream.observe.http.upstreams import Upstream
+from assay_stream.observe.jsonrpc import BLOCKED_CODE
 from assay_stream.observe.mcp_wire import LINE_BYTES_MAX
+
+_PROBLEMS = {
+    "host_not_served": (421, "this tap serves no such host; see --allow-host"),
+    "origin_not_served": (403, "pages of this origin may not use this tap; see --allow-origin"),
+    "no_such_upstream": (404, "no server is configured under this path"),
+    "method_not_allowed": (405, "MCP uses POST, GET and DELETE"),
+    "too_many_requests": (503, "too many requests are in progress; try again"),
+    "body_too_long": (413, "the request is too long to inspect, so it was not passed on"),
+    "body_stalled": (408, "the request's body did not arrive in time"),
+    "upstream_unreachable": (502, "the server cannot be reached or does not answer in HTTP"),
+    "upstream_silent": (504, "the server did not begin to answer in time"),
+    "answer_too_long": (502, "the server's answer is too long to inspect, so it was not passed on"),
+    "answer_unreadable": (502, "the server's answer cannot be read for certain, so it was not passed on"),
+    "upstream_redirects": (502, "the server redirects elsewhere; configure its final address as the upstream"),
+    "tap_failed": (500, "the tap failed; its log says why"),
+}
 
 _METHODS = frozenset(("GET", "POST", "DELETE", "OPTIONS", "HEAD"))
 _READING = frozenset(("GET", "HEAD", "OPTIONS"))
@@ -39,8 +55,155 @@ _OF_CONTENT = _OF_LENGTH.union(("content-encoding", "content-digest", "repr-dige
 """What says something of a body's bytes."""
 
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
-
 _log = logging.getLogger(__name__)
+
+
+class HttpProblem(Exception):  # noqa: N818 - an answer, not an error of ours
+    """What a client gets where there is nothing to pass on."""
+
+    def __init__(self, code: str) -> None:
+        self.code = code
+        super().__init__(code)
+
+
+def answer_of(code: str) -> web.Response:
+    status, text = _PROBLEMS[code]
+    error = {"code": BLOCKED_CODE, "message": f"assay-stream: {text}", "data": {"code": code}}
+    body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
+    return web.Response(status=status, body=body, content_type="application/json")
+
+
+class Holding:
+    """The bodies that a tap holds to rule on them, or on what is in them.
+
+    Args:
+        bytes_max: all of them together.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self._left_bytes = bytes_max
+
+    async def read(self, chunks: AsyncIterator[bytes], too_long: str) -> bytes:
+        """Read a body to its end; ``give`` its size back once it is let go.
+
+        Raises:
+            HttpProblem: ``too_many_requests`` if there is no room, or what is to be said of a body that is too long.
+        """
+        body = bytearray()
+        try:
+            async for chunk in chunks:
+                if len(chunk) > self._left_bytes:
+                    raise HttpProblem("too_many_requests")
+                self._left_bytes -= len(chunk)
+                body += chunk
+                if len(body) > LINE_BYTES_MAX:
+                    raise HttpProblem(too_long)
+        except BaseException:
+            self.give(len(body))
+            raise
+        return bytes(body)
+
+    def give(self, size_bytes: int) -> None:
+        self._left_bytes += size_bytes
+
+
+class Upload:
+    """The body of a request, passed on as it comes. Its end starts the time that the server has to answer."""
+
+    def __init__(self, request: web.Request, see: Callable[[bytes | None], object], limits: HttpLimits) -> None:
+        self.stalled = False
+        self._whole: bytes | None = None
+        self._request = request
+        self._see = see
+        self._limits = limits
+        self._deadline: asyncio.Timeout | None = None
+
+    def starts(self, deadline: asyncio.Timeout | None) -> None:
+        """Set what the end of the body starts; ``None`` once the server has answered."""
+        self._deadline = deadline
+
+    def end(self) -> None:
+        self._see(None)
+        if self._deadline is not None:
+            self._deadline.reschedule(asyncio.get_running_loop().time() + self._limits.answer_limit_s)
+
+    def here(self) -> bytes:
+        """Return the body if all of it has arrived, to be sent together with its head; otherwise nothing."""
+        if self._whole is None and self._request.content.is_eof():
+            self._whole = self._request.content.read_nowait()
+            self._see(self._whole)
+        if self._whole:
+            self.end()
+        return self._whole or b""
+
+    async def hold(self, holding: Holding) -> bytes:
+        try:
+            self._whole = await holding.read(self._chunks(), "body_too_long")
+        except TimeoutError:
+            raise HttpProblem("body_stalled") from None
+        return self._whole
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        if self._whole is not None:
+            yield self._whole
+        else:
+            async for chunk in self._chunks():
+                self._see(chunk)
+                yield chunk
+        self.end()
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        while True:
+            try:
+                async with asyncio.timeout(self._limits.body_pause_limit_s):
+                    chunk = await self._request.content.readany()
+            except TimeoutError:
+                self.stalled = True
+                raise
+            if not chunk:
+                return
+            yield chunk
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What a client gets in place of a server's answer."""
+
+    status: int
+    body: bytes
+
+
+class Eyes:
+    """What sees an exchange, and may refuse or hide; nothing here may raise. This one is for what is no MCP."""
+
+    rules = False
+    """Whether a request passes only once it was ruled on as a whole."""
+
+    hides = False
+    """Whether a response passes only once it is known what the client gets of it."""
+
+    async def rule(self, body: bytes) -> Refusal | None:
+        """Return what the client gets instead if a request must not pass."""
+
+    def from_client(self, data: bytes | None) -> None:
+        """Take bytes of the request's body, ``None`` for its end."""
+
+    def answered(self, status: int, fields: HeaderFields) -> None:
+        """Take the head of the response."""
+
+    async def from_server(self, data: bytes | None) -> bytes:
+        """Take bytes of the response's body before they pass, ``None`` for its end; return what may pass now."""
+        return data or b""
+
+    async def whole(self, body: bytes) -> bytes:
+        """Return what passes in place of a whole body of a response, nothing if it cannot be inspected."""
+        return body
+
+    def passed(self) -> None:
+        """Note that what was returned so far has passed."""
+
+    def closed(self, ending: Ending) -> None:
+        """Note the end of the exchange."""
 
 
 class _Passed(web.StreamResponse):
@@ -66,7 +229,6 @@ class _PassedAtOnce(web.Response):
 
 
 def _added_to(headers: Mapping[str, str]) -> Collection[str]:
-    """Return what aiohttp adds to headers, unless it is among them."""
     return {"Server", "Content-Type"} - {name.title() for name in headers}
 
 
@@ -105,14 +267,12 @@ class Proxy:
         self.failures = 0
 
     def application(self) -> web.Application:
-        """Return the web application to serve."""
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self.handle)
         app.on_response_prepare.append(_only_theirs)
         return app
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answer one request."""
         self._in_progress += 1
         try:
             self._check(request)
@@ -150,12 +310,14 @@ class Proxy:
         fields = list(request.headers.items())
         # What counts is what the server gets: a client can have any field taken out on the way.
         asked = passed_on(fields)
-        eyes: Eyes = self._eyes(upstream, request.method, asked) if url == upstream.url else Blind()
+        eyes: Eyes = self._eyes(upstream, request.method, asked) if url == upstream.url else Eyes()
         ending: Ending = "upstream_failed"
-        upload = Upload(request, eyes.from_client, self._limits)
+        upload, held_bytes = Upload(request, eyes.from_client, self._limits), 0
         try:
             if eyes.rules and request.body_exists:
-                refusal = await eyes.ruled(await upload.whole(self._holding))
+                body = await upload.hold(self._holding)
+                held_bytes = len(body)
+                refusal = await eyes.rule(body)
                 if refusal is not None:
                     kind = "application/json" if refusal.body else None
                     return web.Response(status=refusal.status, body=refusal.body, content_type=kind)
@@ -178,7 +340,7 @@ class Proxy:
             ending = "client_left"
             raise
         finally:
-            upload.release()
+            self._holding.give(held_bytes)
             eyes.closed(ending)
 
     async def _send(self, request: web.Request, url: str, fields: HeaderFields, upload: Upload) -> ResponseHead:
@@ -246,17 +408,11 @@ class Proxy:
     async def _pass_whole(
         self, request: web.Request, answer: ResponseHead, fields: HeaderFields, eyes: Eyes
     ) -> web.StreamResponse:
-        """Pass a response on once its whole body was read and inspected."""
-        parts: list[bytes] = []
-        held_bytes = 0
         try:
-            async for chunk in answer.chunks():
-                self._holding.take(len(chunk))
-                held_bytes += len(chunk)
-                parts.append(chunk)
-                if held_bytes > LINE_BYTES_MAX:
-                    raise HttpProblem("answer_too_long")
-            body = b"".join(parts)
+            body = await self._holding.read(answer.chunks(), "answer_too_long")
+        except UpstreamError:
+            raise HttpProblem("upstream_unreachable") from None
+        try:
             shown = await eyes.whole(body)
             if body and not shown:
                 raise HttpProblem("answer_unreadable")
@@ -269,10 +425,8 @@ class Proxy:
             await response.write_eof()
             eyes.passed()
             return response
-        except UpstreamError:
-            raise HttpProblem("upstream_unreachable") from None
         finally:
-            self._holding.give(held_bytes)
+            self._holding.give(len(body))
 
 
 def _is_client_gone(request: web.Request, error: Exception) -> bool:
@@ -281,7 +435,6 @@ def _is_client_gone(request: web.Request, error: Exception) -> bool:
 
 
 async def _only_theirs(_: web.Request, response: web.StreamResponse) -> None:
-    """Remove what aiohttp adds to headers of a server."""
     if isinstance(response, _Passed | _PassedAtOnce):
         for name in response.added:
             response.headers.pop(name, None)

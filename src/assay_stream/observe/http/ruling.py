@@ -15,12 +15,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
-from assay_stream.observe.http.exchange import Ending, Exchange
-from assay_stream.observe.http.eyes import Refusal
+from assay_stream.observe.http.connections import Ending, Exchange
 from assay_stream.observe.http.headers import HeaderFields, is_event_stream
+from assay_stream.observe.http.proxy import Eyes, Refusal
 from assay_stream.observe.http.traffic import Traffic
 from assay_stream.observe.observation import Observation
-from assay_stream.observe.shown import Shown
+from assay_stream.observe.wire import Shown
 
 if TYPE_CHECKING:
     from assay_stream.observe.gate import Passage
@@ -53,7 +53,6 @@ class HttpEnforcer:
         self._numbers = itertools.count(1)
 
     def opened(self, path: str, method: str, fields: HeaderFields) -> Ruled:
-        """Begin an exchange with the server at a path."""
         return Ruled(self, self._traffic[path], next(self._numbers), method, fields)
 
     def finish(self) -> None:
@@ -63,7 +62,6 @@ class HttpEnforcer:
             thread.shutdown()
 
     def run(self, traffic: Traffic, step: Callable[[datetime], Result]) -> Future[Result]:
-        """Run a step in the thread of a server, as of when its turn comes."""
         return self._threads[traffic].submit(lambda: step(self._clock()))
 
     def inspect(
@@ -84,7 +82,6 @@ class HttpEnforcer:
         return self.run(traffic, guarded)
 
     def hand_on(self, observations: Iterable[Observation]) -> None:
-        """Publish observations."""
         for observation in observations:
             self._publish(observation)
 
@@ -95,7 +92,7 @@ class HttpEnforcer:
             _log.exception("inspecting a message failed; further failures are only counted")
 
 
-class Ruled:
+class Ruled(Eyes):
     """One exchange that is ruled on."""
 
     rules = True
@@ -118,8 +115,7 @@ class Ruled:
 
         enforcer.inspect(traffic, begin)
 
-    async def ruled(self, body: bytes) -> Refusal | None:
-        """Return what the client gets instead if a request must not pass."""
+    async def rule(self, body: bytes) -> Refusal | None:
         passage = await asyncio.wrap_future(self._enforcer.run(self._traffic, lambda at: self._passage(body, at)))
         if passage is not None and passage.forward:
             for name in passage.warnings:
@@ -128,34 +124,26 @@ class Ruled:
         self._enforcer.blocked += 1
         return Refusal(500, b"") if passage is None else _refusal(passage)
 
-    def from_client(self, data: bytes | None) -> None:
-        """Do nothing: the body was ruled on as a whole."""
-
     def answered(self, status: int, fields: HeaderFields) -> None:
-        """Take the head of the response."""
         # A body that is one message must be read to its end before its end passes.
         self._holds_back = not is_event_stream(fields)
         self._inspect(lambda exchange, at: self._traffic.answered(exchange, status, fields, at))
 
     async def from_server(self, data: bytes | None) -> bytes:
-        """Inspect bytes of the response, ``None`` for its end, and return what may pass of it now."""
         passing = await self._show(lambda exchange, at: self._traffic.shown(exchange, data, at), data or b"")
         if self._holds_back:
             passing, self._held = self._held, passing
         return passing
 
     async def whole(self, body: bytes) -> bytes:
-        """Return what passes in place of a whole body; nothing if it cannot be inspected."""
         return await self._show(lambda exchange, at: [self._traffic.shown_whole(exchange, body, at)], body)
 
     def passed(self) -> None:
-        """Note that the client was given what passed so far."""
         if self._gives_list:
             self._gives_list = False
-            self._inspect(lambda exchange, _: self._traffic.delivered(exchange))
+            self._inspect(lambda exchange, _: exchange.gate.delivered(exchange.number))
 
     def closed(self, ending: Ending) -> None:
-        """Note the end of the exchange."""
         self._inspect(lambda exchange, at: self._traffic.closed(exchange, ending, at))
 
     async def _show(self, step: Callable[[Exchange, datetime], list[Shown]], data: bytes) -> bytes:
@@ -163,7 +151,7 @@ class Ruled:
 
         def look(exchange: Exchange, at: datetime) -> list[Observation]:
             shown.extend(step(exchange, at))
-            self._gives_list = self._traffic.awaits_delivery(exchange)
+            self._gives_list = exchange.gate.awaits_delivery(exchange.number)
             return [observation for each in shown for observation in each.observations]
 
         inspected = await asyncio.wrap_future(self._inspect(look))
@@ -175,13 +163,14 @@ class Ruled:
             return b"".join(each.text for each in shown) if inspected else b""
         return data
 
-    def _inspect(self, step: Callable[[Exchange, datetime], list[Observation]]) -> Future[bool]:
+    def _inspect(self, step: Callable[[Exchange, datetime], list[Observation] | None]) -> Future[bool]:
         def doubt() -> None:
-            if self._exchange is not None:
-                self._traffic.doubt(self._exchange)
+            # Anyone can have a request refused.
+            if self._exchange is not None and not self._exchange.is_refused:
+                self._exchange.gate.doubt()
 
         def look(at: datetime) -> list[Observation]:
-            return [] if self._exchange is None else step(self._exchange, at)
+            return [] if self._exchange is None else step(self._exchange, at) or []
 
         return self._enforcer.inspect(self._traffic, look, doubt)
 
@@ -193,7 +182,7 @@ class Ruled:
         except Exception:  # noqa: BLE001 - a call that could not be ruled on does not pass
             self._enforcer.note_failure()
             try:
-                passage = self._traffic.not_ruled_on(self._exchange, body, at)
+                passage = self._exchange.gate.not_ruled_on(body, at)
             except Exception:  # noqa: BLE001 - nor does one that cannot even be answered by its id
                 return None
         self._enforcer.hand_on(passage.observations)

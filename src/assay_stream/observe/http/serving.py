@@ -60,7 +60,6 @@ class Clients:
 
     @contextlib.contextmanager
     def at_work(self, protocol: asyncio.BaseProtocol) -> Iterator[None]:
-        """Note that a request of a client is in progress."""
         self._idle_since_s.pop(protocol, None)
         self._busy[protocol] = None
         try:

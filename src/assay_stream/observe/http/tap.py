@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import os
 import secrets
 import ssl
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.http.client import Client
-from assay_stream.observe.http.eyes import Eyes
+from assay_stream.observe.http.credentials import Contexts
 from assay_stream.observe.http.headers import LOOPBACK, HeaderFields, is_loopback
-from assay_stream.observe.http.inspecting import InspectingProcess
-from assay_stream.observe.http.inspector import InspectionJob, OpensSink, report_missed, traffic_of
-from assay_stream.observe.http.proxy import Proxy
+from assay_stream.observe.http.proxy import Eyes, Proxy
 from assay_stream.observe.http.ruling import HttpEnforcer
 from assay_stream.observe.http.serving import serve
 from assay_stream.observe.http.traffic import Traffic
@@ -26,12 +26,12 @@ from assay_stream.observe.http.upstreams import Upstream, routes
 from assay_stream.observe.http.watching import HttpWatch
 from assay_stream.observe.mcp_wire import WireObserver
 from assay_stream.observe.observation import Vantage
-from assay_stream.observe.outbox import Outbox
 from assay_stream.observe.sinks import Sink
 
 if TYPE_CHECKING:
     from assay_stream.observe.gate import Gate, Rule
 
+_IDS_DRAWN = 256
 
 _log = logging.getLogger(__name__)
 
@@ -59,12 +59,10 @@ class Listener:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only programs of this machine can connect."""
         return is_loopback(self.host)
 
     @property
     def hosts_served(self) -> frozenset[str]:
-        """What ``Host`` may name; everything if empty."""
         return self.hosts | LOOPBACK | {self.host} if self.is_loopback else self.hosts
 
 
@@ -72,7 +70,7 @@ async def run_http_tap(
     upstreams: Sequence[Upstream],
     listener: Listener,
     *,
-    sink: Sink | OpensSink,
+    sink: Sink,
     stop: asyncio.Event,
     ready: Callable[[int], object] = lambda _: None,
     clock: Callable[[], datetime] | None = None,
@@ -84,33 +82,35 @@ async def run_http_tap(
     """Run the tap until ``stop`` is set.
 
     Args:
-        sink: or what opens it, in a process of its own that inspects what passes: only where nothing is ruled on.
+        sink: gets observations from other threads than the caller's.
         ready: gets the port once the tap listens.
         rule: what to do with a call (``VerdictClient.rule``); without it everything passes.
         hide: whether tools whose calls would be refused are dropped from lists.
 
     Raises:
-        AssayStreamError: ``bad_upstream``, ``cannot_listen``, and why a sink could not be opened.
+        ConfigurationError: ``bad_upstream`` or ``cannot_listen``.
     """
     by_path = routes(upstreams)
-    vantages = {upstream.path: upstream.vantage for upstream in upstreams}
     keys = listener.context_key or secrets.token_bytes(32), secrets.token_bytes(32)
-    inspector: HttpWatch | HttpEnforcer | InspectingProcess
-    traffic: dict[str, Traffic] = {}
-    if callable(sink):
-        inspector = InspectingProcess(InspectionJob(vantages=vantages, keys=keys, opens=sink, limits=limits))
-        await inspector.start()
-    else:
-        traffic = traffic_of(
-            vantages, keys, new_id=new_id, gate=None if rule is None else _gates(rule, hide), hides=hide, limits=limits
+    gate = None if rule is None else _gates(rule, hide)
+    traffic = {
+        upstream.path: Traffic(
+            upstream.vantage,
+            Contexts(*keys, default=upstream.vantage.auth_context),
+            new_id=new_id or functools.partial(next, _random_ids()),
+            gate=gate,
+            hides=hide,
+            limits=limits,
         )
-        publish = Outbox(asyncio.get_running_loop(), sink.publish)
-        clock = clock or functools.partial(datetime.now, UTC)
-        if rule is None:
-            inspector = HttpWatch(traffic, publish=publish, clock=clock, limits=limits)
-            inspector.start()
-        else:
-            inspector = HttpEnforcer(traffic, publish=publish, clock=clock)
+        for upstream in upstreams
+    }
+    clock = clock or functools.partial(datetime.now, UTC)
+    inspector: HttpWatch | HttpEnforcer
+    if rule is None:
+        inspector = HttpWatch(traffic, publish=sink.publish, clock=clock, limits=limits)
+        inspector.start()
+    else:
+        inspector = HttpEnforcer(traffic, publish=sink.publish, clock=clock)
 
     def eyes(upstream: Upstream, method: str, fields: HeaderFields) -> Eyes:
         return inspector.opened(upstream.path, method, fields)
@@ -131,25 +131,35 @@ async def run_http_tap(
         try:
             await client.close()
         finally:
-            if isinstance(inspector, InspectingProcess):
-                await inspector.finish()
-            else:
-                await asyncio.to_thread(inspector.finish)
-                await asyncio.sleep(0)  # what was published last
-                report_missed(traffic, inspector.failures)
-            _report(inspector, proxy)
+            await asyncio.to_thread(inspector.finish)
+            _report(inspector, traffic, proxy)
+
+
+def _random_ids() -> Iterator[str]:
+    """Yield new ids, drawn many at a time: each draw lets another thread run first. For one thread."""
+    while True:
+        drawn = os.urandom(16 * _IDS_DRAWN)
+        for start in range(0, len(drawn), 16):
+            yield str(uuid.UUID(bytes=drawn[start : start + 16], version=4))
 
 
 def _gates(rule: Rule, hide: bool) -> Callable[[Vantage, WireObserver], Gate]:
     # Imported here: a tap that does not enforce starts faster without the schemes.
-    from assay_stream.observe.gate import fingerprints_kept
-    from assay_stream.observe.hiding import gate_class
+    from assay_stream.observe.gate import fingerprints_kept, gate_class
 
     # Shared by all sessions with a server: most of them are given the same list.
     return functools.partial(gate_class(hide), rule=rule, over_http=True, digested=fingerprints_kept())
 
 
-def _report(inspector: HttpWatch | HttpEnforcer | InspectingProcess, proxy: Proxy) -> None:
+def _report(inspector: HttpWatch | HttpEnforcer, traffic: Mapping[str, Traffic], proxy: Proxy) -> None:
+    for path, each in traffic.items():
+        stats = each.stats
+        if stats.missed_lines or stats.refused_snapshots or stats.evicted_requests or each.evicted_connections:
+            found = {name: count for name, count in stats.as_dict().items() if count}
+            found |= {"evicted_connections": each.evicted_connections}
+            _log.warning("not everything could be observed under %s: %s", path, found)
+    if inspector.failures:
+        _log.warning("inspecting failed %d times", inspector.failures)
     counts = {"requests failed in the tap": proxy.failures}
     if isinstance(inspector, HttpEnforcer):
         counts |= {"requests were not passed on": inspector.blocked}

@@ -24,11 +24,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
-from assay_stream.observe.events import loss_event
 from assay_stream.observe.http.bodies import Body, JsonBody, Opaque, Unreadable, body_of, plain_body
-from assay_stream.observe.http.connections import Connections
+from assay_stream.observe.http.connections import Connections, Ending, Exchange
 from assay_stream.observe.http.credentials import Contexts
-from assay_stream.observe.http.exchange import Ending, Exchange
+from assay_stream.observe.http.event_stream import HeldEvents
 from assay_stream.observe.http.headers import (
     CHARSETS_WITH_ASCII,
     UTF_8,
@@ -40,12 +39,10 @@ from assay_stream.observe.http.headers import (
     mismatch,
     repeated,
 )
-from assay_stream.observe.http.held import HeldEvents
 from assay_stream.observe.jsonrpc import EVENT_BREAK, Direction, Line, is_ambiguous, may_be_misread, may_list
 from assay_stream.observe.mcp_wire import CANCELLED, LINE_BYTES_MAX, WireObserver
-from assay_stream.observe.observation import Observation, Vantage
-from assay_stream.observe.shown import Shown
-from assay_stream.observe.wire import WireStats
+from assay_stream.observe.observation import Observation, Vantage, loss_event
+from assay_stream.observe.wire import Shown, WireStats
 
 if TYPE_CHECKING:
     from assay_stream.observe.gate import Gate, Passage
@@ -88,12 +85,10 @@ class Traffic:
 
     @property
     def stats(self) -> WireStats:
-        """Counts of all connections together."""
         return self._connections.stats
 
     @property
     def evicted_connections(self) -> int:
-        """How many connections were forgotten because there were too many."""
         return self._connections.evicted
 
     def open(self, number: int, method: str, fields: HeaderFields, at: datetime) -> tuple[Exchange, list[Observation]]:
@@ -110,7 +105,6 @@ class Traffic:
         return exchange, observations
 
     def from_client(self, exchange: Exchange, data: bytes | None, at: datetime) -> list[Observation]:
-        """Take bytes of the request's body; ``None`` for its end."""
         observations: list[Observation] = []
         for message in self._read(exchange, "client->server", data):
             if message is None:
@@ -124,7 +118,6 @@ class Traffic:
         return observations
 
     def answered(self, exchange: Exchange, status: int, fields: HeaderFields, at: datetime) -> list[Observation]:
-        """Take the head of the response."""
         observations: list[Observation] = []
         exchange.status = status
         gate = exchange.connection.gate
@@ -146,7 +139,6 @@ class Traffic:
         return observations
 
     def from_server(self, exchange: Exchange, data: bytes | None, at: datetime) -> list[Observation]:
-        """Take bytes of the response's body; ``None`` for its end."""
         observations: list[Observation] = []
         for message in self._read(exchange, "server->client", data):
             if self._says_nothing(exchange, message):
@@ -212,15 +204,6 @@ class Traffic:
                 shown = found if found.text is not message else replace(found, text=body)
         return shown
 
-    def awaits_delivery(self, exchange: Exchange) -> bool:
-        """Tell whether a list was shown in an exchange that the client was not given yet."""
-        return exchange.gate.awaits_delivery(exchange.number)
-
-    def delivered(self, exchange: Exchange) -> list[Observation]:
-        """Note that the client was given what was shown in an exchange; that yields nothing."""
-        exchange.gate.delivered(exchange.number)
-        return []
-
     def rule(self, exchange: Exchange, body: bytes, fields: HeaderFields, at: datetime) -> Passage:
         """Rule on the whole body of a request; the connection must have a gate.
 
@@ -240,15 +223,6 @@ class Traffic:
             return self._asked(exchange, line, message, asked_at)
 
         return gate.inward(raw, at, take)
-
-    def doubt(self, exchange: Exchange) -> None:
-        """Note that inspecting a response failed."""
-        if not exchange.is_refused:
-            exchange.gate.doubt()
-
-    def not_ruled_on(self, exchange: Exchange, body: bytes, at: datetime) -> Passage:
-        """Hold back a request whose ruling failed."""
-        return exchange.gate.not_ruled_on(body, at)
 
     def lost(self, exchange: Exchange, direction: Direction, at: datetime) -> list[Observation]:
         """Note that bytes of a body passed unseen, and return what that yields."""
@@ -277,7 +251,6 @@ class Traffic:
         return lost + [each for key in asked for each in observer.unanswered(key, code, at, ok=ok)]
 
     def close(self, at: datetime) -> list[Observation]:
-        """Return the calls that will never be answered, when the tap ends."""
         return self._connections.close(at)
 
     def _response_body(self, exchange: Exchange, fields: HeaderFields) -> Body:

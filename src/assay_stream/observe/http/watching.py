@@ -1,8 +1,4 @@
-"""What an observing tap notes of each exchange, and what follows from the notes: no request waits for either.
-
-Notes are plain values, so that they can be inspected in a thread (here) or in a process of its own
-(``observe.http.inspecting``).
-"""
+"""What an observing tap notes of each exchange, and the thread that inspects the notes: no request waits for it."""
 
 from __future__ import annotations
 
@@ -10,14 +6,15 @@ import functools
 import itertools
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
 
 from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.backlog import Backlog
-from assay_stream.observe.http.exchange import Ending, Exchange
+from assay_stream.observe.http.connections import Ending, Exchange
 from assay_stream.observe.http.headers import HeaderFields
+from assay_stream.observe.http.proxy import Eyes
 from assay_stream.observe.http.traffic import READ_FIELDS, Traffic
 from assay_stream.observe.jsonrpc import Direction
 from assay_stream.observe.observation import Observation
@@ -25,103 +22,23 @@ from assay_stream.observe.observation import Observation
 _NOTED_BYTES_MAX = 64 * 1_024
 """What an exchange notes before it passes it on."""
 
-Note = tuple[str, tuple[Any, ...], float, Direction | None]
-"""Something that passed: the method of ``Traffic`` that takes it, what passed, when (seconds since the epoch), and the
-direction of the bytes, if it is any."""
-
-_OPEN, _CLOSED, _MISSED = "open", "closed", "missed"
 _FINISH_LIMIT_S = 30.0
 
 _log = logging.getLogger(__name__)
 
 
-class Inspection:
-    """From the notes of all servers of a tap to observations. For one thread.
+class Note(NamedTuple):
+    """Something that passed.
 
     Args:
-        traffic: of every server, by its path.
-        failed: called while an exception is handled that ``Traffic`` never should have raised.
+        step: takes the exchange, what passed, and when.
+        direction: of the bytes, if it is any.
     """
 
-    def __init__(
-        self, traffic: Mapping[str, Traffic], *, publish: Callable[[Observation], object], failed: Callable[[], object]
-    ) -> None:
-        self._traffic = traffic
-        self._publish = publish
-        self._failed = failed
-        self._exchanges: dict[int, Exchange] = {}
-
-    def look(self, path: str, number: int, notes: Iterable[Note]) -> None:
-        """Inspect notes of an exchange with a server, and publish what they yield; never raises."""
-        traffic = self._traffic[path]
-        for step, what, at_s, _ in notes:
-            try:
-                self._hand_on(self._step(traffic, number, step, what, datetime.fromtimestamp(at_s, UTC)))
-            except Exception:  # noqa: BLE001 - no failure of the observer may reach the connection
-                self._failed()
-
-    def close(self, at: datetime) -> None:
-        """Publish the calls that will never be answered."""
-        for traffic in self._traffic.values():
-            try:
-                self._hand_on(traffic.close(at))
-            except Exception:  # noqa: BLE001 - the other servers' calls are still to be published
-                self._failed()
-
-    def _step(
-        self, traffic: Traffic, number: int, step: str, what: tuple[Any, ...], at: datetime
-    ) -> Iterable[Observation]:
-        if step == _MISSED:
-            return traffic.missed(what[0], at)
-        if step == _OPEN:
-            method, fields = what
-            self._exchanges[number], observations = traffic.open(number, method, fields, at)
-            return observations
-        exchange = self._exchanges.pop(number, None) if step == _CLOSED else self._exchanges.get(number)
-        found: Iterable[Observation] = () if exchange is None else getattr(traffic, step)(exchange, *what, at)
-        return found
-
-    def _hand_on(self, observations: Iterable[Observation]) -> None:
-        for observation in observations:
-            self._publish(observation)
-
-
-class Carrier(Protocol):
-    """Takes notes to where they are inspected."""
-
-    cost_bytes: int
-
-    def now(self) -> float:
-        """Return the time of what passes now, in seconds since the epoch."""
-
-    def add(self, size_bytes: int, path: str, number: int, notes: list[Note]) -> bool:
-        """Take notes of an exchange with a server, and return whether there was room; for none of a size there is."""
-
-    def miss(self, path: str) -> None:
-        """Count an exchange with a server that is not observed."""
-
-    def note_failure(self) -> None:
-        """Count the failure that is being handled."""
-
-
-class Missed:
-    """Exchanges that are not observed, by the path of their server, until that is published."""
-
-    def __init__(self) -> None:
-        self.exchanges = 0
-        """All, published or not."""
-        self._counts: Counter[str] = Counter()
-
-    def note(self, path: str) -> None:
-        """Count one."""
-        self.exchanges += 1
-        self._counts[path] += 1
-
-    def take(self, at_s: float) -> Iterator[tuple[str, int, list[Note]]]:
-        """Yield what ``Inspection.look`` takes to publish the counts, and begin anew."""
-        counts, self._counts = self._counts, Counter()
-        for path, count in counts.items():
-            yield path, 0, [(_MISSED, (count,), at_s, None)]
+    step: Callable[..., Iterable[Observation]]
+    what: tuple[Any, ...]
+    at: datetime
+    direction: Direction | None = None
 
 
 class HttpWatch:
@@ -129,6 +46,7 @@ class HttpWatch:
 
     Args:
         traffic: of every server, by its path; closed at the end.
+        publish: gets every observation, in the thread.
     """
 
     def __init__(
@@ -139,26 +57,28 @@ class HttpWatch:
         clock: Callable[[], datetime],
         limits: HttpLimits = HTTP_LIMITS,
     ) -> None:
-        self._backlog = Backlog(
-            "assay-stream watch", bytes_max=limits.backlog_bytes_max, last=self._end, pause_s=limits.inspect_pause_s
-        )
-        self._missed = Missed()
+        self.missed_exchanges = 0
         """Those that began while the backlog was full."""
-        self._inspection = Inspection(traffic, publish=publish, failed=self._backlog.note_failure)
-        self._clock = clock
-        self.cost_bytes = limits.exchange_cost_bytes
+        self.clock = clock
+        self.limits = limits
+        self._traffic = traffic
+        self._publish = publish
+        self._unreported: Counter[Traffic] = Counter()
         self._numbers = itertools.count(1)
+        self._backlog = Backlog(
+            "assay-stream watch",
+            bytes_max=limits.backlog_bytes_max,
+            share_bytes_max=limits.backlog_bytes_max if len(traffic) == 1 else limits.server_backlog_bytes_max,
+            last=self._end,
+            pause_s=limits.inspect_pause_s,
+        )
+        self.note_failure = self._backlog.note_failure
 
     @property
     def failures(self) -> int:
         return self._backlog.failures
 
-    @property
-    def missed_exchanges(self) -> int:
-        return self._missed.exchanges
-
     def start(self) -> None:
-        """Start to inspect."""
         self._backlog.start()
 
     def finish(self) -> None:
@@ -170,82 +90,77 @@ class HttpWatch:
             _log.warning("gave up inspecting what was still in the backlog")
 
     def opened(self, path: str, method: str, fields: HeaderFields) -> Watched:
-        """Note a request; never raises."""
-        return Watched(self, path, next(self._numbers), method, fields)
+        return Watched(self, self._traffic[path], next(self._numbers), method, fields)
 
-    def now(self) -> float:
-        return self._clock().timestamp()
-
-    def add(self, size_bytes: int, path: str, number: int, notes: list[Note]) -> bool:
-        fits = self._backlog.add(size_bytes, functools.partial(self._inspection.look, path, number, notes))
+    def add(self, size_bytes: int, traffic: Traffic, inspect: Callable[[], None]) -> bool:
+        """Have a server's exchange inspected, and return whether there was room; for notes of no size there is."""
+        fits = self._backlog.add(size_bytes, inspect, owner=traffic)
         if fits and size_bytes:
             self._report_missed()
         return fits
 
-    def miss(self, path: str) -> None:
-        self._missed.note(path)
+    def miss(self, traffic: Traffic) -> None:
+        self.missed_exchanges += 1
+        self._unreported[traffic] += 1
 
-    def note_failure(self) -> None:
-        self._backlog.note_failure()
+    def hand_on(self, step: Callable[[], Iterable[Observation]]) -> None:
+        try:
+            for observation in step():
+                self._publish(observation)
+        except Exception:  # noqa: BLE001 - what else passed is still to be published
+            self.note_failure()
 
     def _report_missed(self) -> None:
-        for what in self._missed.take(self.now()):
-            self._backlog.add(0, functools.partial(self._inspection.look, *what))
+        missed, self._unreported = self._unreported, Counter()
+        for traffic, count in missed.items():
+            step = functools.partial(traffic.missed, count, self.clock())
+            self._backlog.add(0, functools.partial(self.hand_on, step), owner=traffic)
 
     def _end(self) -> None:
-        self._inspection.close(self._clock())
+        at = self.clock()
+        for traffic in self._traffic.values():
+            self.hand_on(functools.partial(traffic.close, at))
 
 
-class Watched:
+class Watched(Eyes):
     """One exchange, noted as it passes. Its methods return at once and never raise.
 
     Notes are handed over together where a request ends, where a part of a response passes, and at the end: each time
     costs more than inspecting what is small.
     """
 
-    rules = False
-    hides = False
-
-    def __init__(self, carrier: Carrier, path: str, number: int, method: str, fields: HeaderFields) -> None:
-        self._carrier = carrier
-        self._path = path
-        self._number = number
+    def __init__(self, watch: HttpWatch, traffic: Traffic, number: int, method: str, fields: HeaderFields) -> None:
+        self._watch = watch
+        self._traffic = traffic
+        self._exchange: Exchange | None = None
+        """Known to the thread once it is opened there."""
         self._notes: list[Note] = []
         self._noted_bytes = 0
         self._begun = False
         self._unobserved = False
         self._losing: set[Direction] = set()
-        self._note(_OPEN, (method, _read(fields)))
-
-    async def ruled(self, body: bytes) -> None:
-        """Let every request pass."""
+        self._note(self._open, (number, method, _read(fields)))
 
     def from_client(self, data: bytes | None) -> None:
-        """Note bytes of the request's body, ``None`` for its end."""
-        self._note("from_client", (data,), "client->server", is_last=data is None)
+        self._note(self._traffic.from_client, (data,), "client->server", is_last=data is None)
 
     def answered(self, status: int, fields: HeaderFields) -> None:
-        """Note the head of the response."""
-        self._note("answered", (status, _read(fields)))
+        self._note(self._traffic.answered, (status, _read(fields)))
 
     async def from_server(self, data: bytes | None) -> bytes:
-        """Note bytes of the response's body, ``None`` for its end; all of them pass."""
-        self._note("from_server", (data,), "server->client", is_last=data is not None)
+        self._note(self._traffic.from_server, (data,), "server->client", is_last=data is not None)
         return data or b""
 
-    async def whole(self, body: bytes) -> bytes:
-        """Let every body pass."""
-        return body
-
-    def passed(self) -> None:
-        """Do nothing: nobody is ruled on by what the client was given."""
-
     def closed(self, ending: Ending) -> None:
-        """Note the end of the exchange."""
-        self._note(_CLOSED, (ending,), is_last=True)
+        self._note(self._traffic.closed, (ending,), is_last=True)
 
     def _note(
-        self, step: str, what: tuple[Any, ...], direction: Direction | None = None, *, is_last: bool = False
+        self,
+        step: Callable[..., Iterable[Observation]],
+        what: tuple[Any, ...],
+        direction: Direction | None = None,
+        *,
+        is_last: bool = False,
     ) -> None:
         """Note something; the last of several is passed on with them."""
         if self._unobserved:
@@ -253,37 +168,48 @@ class Watched:
         try:
             # The rest of a body says nothing without what was lost of it.
             if direction is None or direction not in self._losing:
-                self._notes.append((step, what, self._carrier.now(), direction))
+                self._notes.append(Note(step, what, self._watch.clock(), direction))
                 if direction is not None:
                     self._noted_bytes += len(what[0] or b"")
             if is_last or self._noted_bytes > _NOTED_BYTES_MAX:
                 self._pass_on()
         except Exception:  # noqa: BLE001 - no failure of the observer may reach the connection
-            self._carrier.note_failure()
+            self._watch.note_failure()
 
     def _pass_on(self) -> None:
         notes, self._notes = self._notes, []
         noted_bytes, self._noted_bytes = self._noted_bytes, 0
-        cost_bytes = 0 if self._begun else self._carrier.cost_bytes
+        cost_bytes = 0 if self._begun else self._watch.limits.exchange_cost_bytes
         if self._add(cost_bytes + noted_bytes, notes):
             return
-        lost = dict.fromkeys(note[3] for note in notes if note[3] is not None)
+        lost = dict.fromkeys(note.direction for note in notes if note.direction is not None)
         self._losing |= lost.keys()
-        at_s = self._carrier.now()
-        kept = [note for note in notes if note[3] is None]
+        at = self._watch.clock()
+        kept = [note for note in notes if note.direction is None]
         # The exchange is opened before anything of it can be lost.
         place = 0 if self._begun else 1
-        kept[place:place] = [("lost", (each,), at_s, None) for each in lost]
+        kept[place:place] = [Note(self._traffic.lost, (each,), at) for each in lost]
         if not self._add(cost_bytes, kept):
             self._unobserved = True
-            self._carrier.miss(self._path)
+            self._watch.miss(self._traffic)
 
     def _add(self, size_bytes: int, notes: list[Note]) -> bool:
-        fits = self._carrier.add(size_bytes, self._path, self._number, notes)
+        fits = self._watch.add(size_bytes, self._traffic, functools.partial(self._inspect, notes))
         self._begun = self._begun or fits
         return fits
 
+    # In the thread
+
+    def _inspect(self, notes: Iterable[Note]) -> None:
+        for note in notes:
+            if self._exchange is not None or note.step == self._open:
+                self._watch.hand_on(functools.partial(note.step, self._exchange, *note.what, note.at))
+
+    def _open(self, _: None, number: int, method: str, fields: HeaderFields, at: datetime) -> list[Observation]:
+        self._exchange, observations = self._traffic.open(number, method, fields, at)
+        return observations
+
 
 def _read(fields: HeaderFields) -> list[tuple[str, str]]:
-    """Return the fields that are read, as plain values: aiohttp's names are of a type of their own."""
+    """Return the fields that are read: the others need not be kept."""
     return [(lower, value) for name, value in fields if (lower := name.lower()) in READ_FIELDS]

@@ -128,7 +128,6 @@ def _server(entry: Any, where: str, observer: Vantage, interval_s: object) -> Li
 
 
 def _number(text: object) -> float:
-    """Return the number that a text says, not a number for anything else."""
     try:
         return float(text) if isinstance(text, str) else math.nan
     except ValueError:

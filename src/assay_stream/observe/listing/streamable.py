@@ -14,9 +14,8 @@ from assay_stream.observe.http.client import Client, ResponseHead, UpstreamError
 from assay_stream.observe.http.event_stream import EventStream
 from assay_stream.observe.http.headers import first
 from assay_stream.observe.listing.conversation import MODERN, Conversation
-from assay_stream.observe.listing.credentials import read_credential
 from assay_stream.observe.listing.servers import ListedServer
-from assay_stream.observe.listing.transport import ListingError
+from assay_stream.observe.listing.transport import ListingError, read_credential
 
 _SESSION_CHARS_MAX = 1_024
 _REDIRECTS = range(300, 400)
@@ -78,7 +77,6 @@ class HttpTransport:
             await answer.release()
 
     async def close(self) -> None:
-        """End the session, if there is one."""
         if self._session_id is None:
             return
         with contextlib.suppress(ListingError, TimeoutError):

@@ -27,8 +27,7 @@ from typing import TYPE_CHECKING
 from assay_stream.limits.listing import LISTING_LIMITS, ListingLimits
 from assay_stream.observe.listing.conversation import Conversation
 from assay_stream.observe.listing.servers import ListedServer
-from assay_stream.observe.listing.stdio import StdioTransport
-from assay_stream.observe.listing.transport import ListingError, Transport
+from assay_stream.observe.listing.transport import ListingError, StdioTransport, Transport
 from assay_stream.observe.mcp_wire import WireObserver
 from assay_stream.observe.observation import Observation
 
@@ -98,17 +97,14 @@ class ListWatch:
 
     @property
     def ready(self) -> bool:
-        """Whether every server was listed, or tried, once."""
         return all(each.failures or each.listed_s is not None for each in self.watched)
 
     async def run(self) -> None:
-        """List all servers until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for each in self.watched:
                 tasks.create_task(self._follow(each))
 
     async def once(self) -> None:
-        """List all servers once."""
         async with asyncio.TaskGroup() as tasks:
             for each in self.watched:
                 tasks.create_task(self._visit(each, stays=False))
@@ -248,5 +244,4 @@ async def _end(listening: asyncio.Task[None]) -> None:
 
 
 def _shortened(pause_s: float) -> float:
-    """Return a pause less up to a tenth of it."""
     return pause_s * (1 - secrets.randbelow(_PARTS) / _PARTS / 10)

@@ -12,12 +12,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from assay_stream.canonical.redaction import redacted_digest
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.observe.decisions import check_observation
-from assay_stream.observe.events import Decision, call_event, rfc3339
-from assay_stream.observe.observation import Observation, Vantage
+from assay_stream.observe.observation import Decision, Observation, Vantage, call_event, rfc3339
 from assay_stream.observe.prefixes import Prefixes
 from assay_stream.observe.recorded import stable_id
 
@@ -149,16 +147,7 @@ def safe_error_code(stated: object) -> str:
     return text if _ERROR_CODE.fullmatch(text) else "error"
 
 
-def digest_of(value: Any) -> str | None:
-    """Return the digest of a value after redaction; ``None`` if it is not sound."""
-    try:
-        return str(redacted_digest(value))
-    except InputError:
-        return None
-
-
 def duration_of(stated: object) -> float | None:
-    """Return a duration in milliseconds, if it is one."""
     is_number = isinstance(stated, int | float) and not isinstance(stated, bool)
     return float(stated) if is_number and 0 <= stated <= _DURATION_MAX_MS else None  # type: ignore[operator, arg-type]
 

@@ -21,7 +21,7 @@ from assay_stream.observe import MemorySink, WireObserver  # noqa: E402
 from assay_stream.observe.decisions import check_observation  # noqa: E402
 from assay_stream.observe.feeds import agentgateway  # noqa: E402
 from assay_stream.observe.feeds.agentgateway import ExtMcp  # noqa: E402
-from assay_stream.observe.feeds.ext_mcp_server import start_server  # noqa: E402
+from assay_stream.observe.feeds.ext_mcp import start_server  # noqa: E402
 from assay_stream.observe.feeds.feed import Feed  # noqa: E402
 from assay_stream.observe.gate import Rule  # noqa: E402
 from assay_stream.observe.prefixes import Prefixes  # noqa: E402

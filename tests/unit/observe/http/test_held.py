@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.http import proxy
-from assay_stream.observe.http.held import HeldEvents
+from assay_stream.observe.http.event_stream import HeldEvents
 from assay_stream.schemes.fingerprint import fingerprint
 from tests.support.gates import a_call, a_tool, pinned
 from tests.support.http_tap import Tap, http_tap
@@ -213,7 +213,7 @@ async def test_a_failing_gate_lets_nothing_pass(monkeypatch: pytest.MonkeyPatch)
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("gate")
 
-    monkeypatch.setattr("assay_stream.observe.hiding.HidingGate.show", fail)
+    monkeypatch.setattr("assay_stream.observe.gate.HidingGate.show", fail)
     assert (await listed(a_response(a_list(EVIL))))[0] == 502
     assert (await listed(a_response(b"data: " + a_list(EVIL) + b"\n\n", kind=EVENTS)))[2] == b""
 

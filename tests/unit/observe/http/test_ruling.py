@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from assay_stream.limits.serving import HTTP_LIMITS
-from assay_stream.observe.http import upload
+from assay_stream.observe.http import proxy
 from assay_stream.observe.jsonrpc import BLOCKED_CODE, HEADER_MISMATCH_CODE
 from assay_stream.registry.rulings import VerdictTable
 from tests.support.gates import Connection, a_call, a_tool, answer, pinned
@@ -217,7 +217,7 @@ async def test_a_list_that_clients_may_read_in_another_way_leaves_pinned_tools_i
 
 async def test_a_request_too_long_to_inspect_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """413."""
-    monkeypatch.setattr(upload, "LINE_BYTES_MAX", 1_000)
+    monkeypatch.setattr(proxy, "LINE_BYTES_MAX", 1_000)
     server = Server()
     async with enforced(server, VerdictTable()) as tap:
         status, _, body = await exchange(tap.url, a_post(CALL + b" " * 1_000))

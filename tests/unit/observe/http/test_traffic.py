@@ -13,9 +13,9 @@ import pytest
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.limits.serving import HTTP_LIMITS
 from assay_stream.observe import Observation
-from assay_stream.observe.hiding import HidingGate
+from assay_stream.observe.gate import HidingGate
+from assay_stream.observe.http.connections import Ending, Exchange
 from assay_stream.observe.http.credentials import Contexts
-from assay_stream.observe.http.exchange import Ending, Exchange
 from assay_stream.observe.http.traffic import Traffic
 from assay_stream.registry.rulings import VerdictTable
 from tests.support.mcp_dialogue import START, THE_VANTAGE

@@ -7,7 +7,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from assay_stream.limits.serving import HTTP_LIMITS
+from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
 from assay_stream.observe import Observation
 from assay_stream.observe.http.credentials import Contexts
 from assay_stream.observe.http.traffic import Traffic
@@ -19,19 +19,24 @@ LIST = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
 TOOLS = b'{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}'
 
 
+def a_traffic(limits: HttpLimits) -> Traffic:
+    ids = itertools.count()
+    return Traffic(THE_VANTAGE, Contexts(b"", b""), new_id=lambda: str(next(ids)), limits=limits)
+
+
 class Watching:
     """A watch whose thread starts when the test says so."""
 
-    def __init__(self, **limits: int) -> None:
+    def __init__(self, *, alone: bool = True, **limits: int) -> None:
         self.observed: list[Observation] = []
-        ids = itertools.count()
         bounds = replace(HTTP_LIMITS, **limits)
-        self.traffic = Traffic(THE_VANTAGE, Contexts(b"", b""), new_id=lambda: str(next(ids)), limits=bounds)
-        self.watch = HttpWatch({"/": self.traffic}, publish=self.observed.append, clock=lambda: START, limits=bounds)
+        self.traffic = a_traffic(bounds)
+        servers = {"/": self.traffic} if alone else {"/": self.traffic, "/other": a_traffic(bounds)}
+        self.watch = HttpWatch(servers, publish=self.observed.append, clock=lambda: START, limits=bounds)
 
-    async def list_passes(self, answer: bytes = TOOLS) -> None:
+    async def list_passes(self, answer: bytes = TOOLS, *, path: str = "/") -> None:
         """A client gets a list."""
-        exchange = self.watch.opened("/", "POST", JSON)
+        exchange = self.watch.opened(path, "POST", JSON)
         exchange.from_client(LIST)
         exchange.from_client(None)
         exchange.answered(200, JSON)
@@ -70,3 +75,28 @@ async def test_an_exchange_that_the_backlog_has_no_room_for_is_counted() -> None
     assert watching.watch.missed_exchanges == 1
     snapshot, loss = watching.finish()
     assert (snapshot["completeness"], loss["lists"], loss["calls"]) == ("complete", 0, 1)
+
+
+async def test_a_server_leaves_room_for_others() -> None:
+    """While its messages wait to be inspected, and again once they were."""
+    watching = Watching(alone=False, backlog_bytes_max=100_000, server_backlog_bytes_max=50_000)
+    for _ in range(20):
+        await watching.list_passes()
+    missed = watching.watch.missed_exchanges
+    assert missed > 0
+    await watching.list_passes(path="/other")
+    assert watching.watch.missed_exchanges == missed
+    watching.finish()
+    await watching.list_passes()
+    assert watching.watch.missed_exchanges == missed
+
+
+async def test_a_failure_is_counted_and_what_else_passed_is_published() -> None:
+    """Neither the connection nor the next exchange knows of it."""
+    watching = Watching()
+    broken = watching.watch.opened("/", "POST", JSON)
+    broken.answered(200, [("Content-Type", b"no text")])  # type: ignore[list-item]
+    broken.closed("complete")
+    await watching.list_passes()
+    assert [each["completeness"] for each in watching.finish()] == ["complete"]
+    assert watching.watch.failures == 1

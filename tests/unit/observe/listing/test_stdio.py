@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assay_stream.observe.listing.stdio import environment_of
-from assay_stream.observe.listing.transport import ListingError
+from assay_stream.observe.listing.transport import ListingError, environment_of
 from tests.support.listing import servers
 
 OURS = {"PATH": "/bin", "HOME": "/root", "ASSAY_STREAM_SASL_PASSWORD": "secret", "AWS_SECRET_ACCESS_KEY": "secret"}
