@@ -15,7 +15,7 @@ from assay_stream.errors import InputError
 from assay_stream.limits.store import STORE_PAGE_ROWS_MAX
 from assay_stream.model.glob import compile_glob
 from assay_stream.model.record import Origin
-from assay_stream.readmodel.blocks import inflated
+from assay_stream.readmodel.calls import inflated
 from assay_stream.readmodel.digests import digest_key, values_of
 from assay_stream.readmodel.paging import Tables, at_one_moment, page_of, place_of, rows_max
 from assay_stream.readmodel.rows import AlertFilter, AlertHistory, DecisionRow, DefinitionRow, Page, Paging
