@@ -17,7 +17,6 @@ from assay_stream.kafka.ranges import Ends, LogRanges
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import Entry, NameClaim, decode_entry
-from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.registry.state import Bindings
 from assay_stream.replay.history import History
@@ -105,20 +104,6 @@ async def read_definitions(settings: Settings, digests: Collection[str]) -> dict
         if record.key in wanted and record.value is not None:
             found[record.key.decode()] = orjson.loads(record.value)["definition"]
     return found
-
-
-async def read_entries(settings: Settings, key: str) -> AsyncIterator[Entry]:
-    """Yield every entry in the partition of the finding topic that a key of ``alerts.processor.partition_key`` is in.
-
-    Raises:
-        ConfigurationError: ``topic_missing``.
-        IntegrityError: where the topic holds what is not ours.
-    """
-    async with LogRanges(settings, [Role.FINDINGS]) as logs:
-        number = murmur2_partition(key.encode(), len(logs.partitions(Role.FINDINGS)))
-        async for batch in logs.read(Role.FINDINGS, number):
-            for record in batch:
-                yield decode_entry(record.value)
 
 
 async def read_log_history(settings: Settings) -> tuple[Bindings, list[Origin]]:

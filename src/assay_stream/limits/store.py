@@ -37,6 +37,9 @@ Its definitions, names and verdicts follow from them."""
 STORE_ALERTS_PER_SERVER_MAX = 2_000
 """Alerts of one server that the store keeps, closed ones going first: more than anybody reviews."""
 
+STORE_FINDINGS_PER_SERVER_MAX = 10_000
+"""Findings of one server that the store keeps: what its alerts were raised by, the latest."""
+
 STORE_ALERT_HEAD = 5
 """First records of an alert, which the store keeps in any case: how it began."""
 

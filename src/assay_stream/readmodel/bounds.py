@@ -15,6 +15,7 @@ from assay_stream.limits.store import (
     STORE_ALERTS_PER_SERVER_MAX,
     STORE_CHANGES_PER_SERVER_MAX,
     STORE_DROP_ROWS,
+    STORE_FINDINGS_PER_SERVER_MAX,
     STORE_LISTED_PER_SERVER_MAX,
     STORE_LISTS_PER_SERVER_MAX,
 )
@@ -62,6 +63,8 @@ _ALERTS = """DELETE FROM alert WHERE id IN
 _CHANGES = """DELETE FROM decision WHERE id IN
   (SELECT id FROM decision WHERE server = ? AND author IS NULL ORDER BY time_us, id LIMIT ?)"""
 
+_FINDINGS = "DELETE FROM finding WHERE id IN (SELECT id FROM finding WHERE {} ORDER BY time_us LIMIT ?)"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
@@ -98,10 +101,10 @@ class Dropped:
 def drop(connection: sqlite3.Connection, bounds: Bounds, secret: bytes, *, now_us: int) -> Dropped:
     """Drop some of what is beyond the bounds; the caller holds the transaction, and asks again until none was.
 
-    1. What is too old: evidence, closed alerts, lists that others replaced.
+    1. What is too old: evidence, closed alerts, findings, lists that others replaced.
     2. What one server has too much of, whatever room there is: it drives nobody else's rows out.
     3. Where there is no room: where definitions take more than their share, lists of the server whose take most; of
-       the servers with the most evidence what came first; the oldest lists; alerts, closed ones first.
+       the servers with the most evidence what came first; the oldest findings and lists; alerts, closed ones first.
 
     Verdicts follow from pins, policies and the lists in force; decisions are the operators' own, and stay.
     """
@@ -119,6 +122,9 @@ def _beyond(drops: _Drops, old_us: int) -> Iterator[Dropped]:
     rows = drops.evidence(_OLD_EVIDENCE, [(old_us, STORE_DROP_ROWS)])
     yield Dropped(rows=rows, bound="age", horizon_us=old_us)
     yield Dropped(rows=drops.alerts("state = 'closed' AND last_ms < ?", old_us // 1_000), kind="alert", bound="age")
+    yield Dropped(rows=drops.findings("time_us < ?", old_us), kind="finding", bound="age")
+    for server, surplus in drops.crowded(_CROWDED.format("finding"), STORE_FINDINGS_PER_SERVER_MAX):
+        yield Dropped(rows=drops.findings("server = ?", server, limit=surplus), kind="finding", bound="server")
     for server, surplus in drops.crowded(_CROWDED.format("alert"), STORE_ALERTS_PER_SERVER_MAX):
         yield Dropped(rows=drops.alerts("server = ?", server, limit=surplus), kind="alert", bound="server")
     for server, surplus in drops.crowded(_CROWDED.format(_UNDECIDED), STORE_CHANGES_PER_SERVER_MAX):
@@ -136,6 +142,7 @@ def _for_room(drops: _Drops, size_bytes: int) -> Iterator[Dropped]:
     if greedy is not None:
         yield Dropped(rows=drops.first_lists(greedy, tools=STORE_DROP_ROWS // 10), kind="seen", bound="server")
     yield Dropped(rows=drops.evidence(_FIRST_EVIDENCE, _surpluses(drops.connection), are_latest=True))
+    yield Dropped(rows=drops.findings("TRUE"), kind="finding")
     yield Dropped(rows=drops.lists(_OLDEST_LISTS, STORE_DROP_ROWS), kind="seen")
     yield Dropped(rows=drops.alerts("TRUE"), kind="alert")
 
@@ -200,6 +207,9 @@ class _Drops:
 
     def changes(self, server: str, limit: int) -> int:
         return self.connection.execute(_CHANGES, (server, limit)).rowcount
+
+    def findings(self, condition: str, *given: object, limit: int = STORE_DROP_ROWS) -> int:
+        return self.connection.execute(_FINDINGS.format(condition), (*given, limit)).rowcount
 
     def first_lists(self, server: str, *, tools: int) -> int:
         """Drop lists of a server with so many tools at least: replaced ones first, then the oldest."""

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
 import orjson
 
+from assay_stream.alerts.context import CALLS_NAMED_MAX, CallsSince, CallSummary
 from assay_stream.limits.store import STORE_ERA_RECORDS, STORE_SUBJECTS_MERGED_MAX
+from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.record import Origin
 from assay_stream.readmodel.calls import inflated, read_line
-from assay_stream.readmodel.digests import Marks, digest_key, own_digests, own_values, shared_digests, values_of
+from assay_stream.readmodel.digests import (
+    EvidenceLine,
+    Marks,
+    digest_key,
+    own_digests,
+    own_values,
+    shared_digests,
+    values_of,
+)
 from assay_stream.readmodel.filling import meta
 from assay_stream.readmodel.paging import Tables, at_one_moment, page_of, place_of, rows_max
 from assay_stream.readmodel.rows import EvidenceFilter, EvidenceRecord, EvidenceRow, Page, Paging
@@ -40,6 +50,11 @@ def _newest_first(row: _Row) -> tuple[int, int]:
     return -row[1], -row[0]
 
 
+def _summary(line: EvidenceLine) -> CallSummary:
+    data = line.data
+    return CallSummary(time_us_of(line.time) // 1_000, line.id, data.tool_call_id, data.observer_id, str(data.decision))
+
+
 class CallQueries(Tables):
     """Questions about calls."""
 
@@ -64,6 +79,45 @@ class CallQueries(Tables):
         if not reference.isascii() or not reference.isdigit() or len(reference) > _REFERENCE_CHARS_MAX:
             return None
         return self._whole("e.id = ?", int(reference))
+
+    @at_one_moment
+    def calls_since(
+        self, server_id: str, tool_names: Collection[str], *, full_digest: str | None, since_ms: int
+    ) -> CallsSince:
+        """Return the calls of a tool since a time, told apart by the definition that they were bound to.
+
+        Args:
+            tool_names: the names under which it is called.
+            full_digest: the definition asked about, ``None`` for any.
+            since_ms: event time, inclusive, milliseconds since the epoch.
+        """
+        since_us = min(max(since_ms * 1_000, -_LAST), _LAST)
+        places = ",".join("?" * len(tool_names))
+        condition = f"e.server = ? AND e.tool IN ({places}) AND e.time_us >= ?"
+        given = (server_id, *sorted(tool_names), since_us)
+        counts: dict[str, int] = dict(
+            self._connection.execute(
+                f"SELECT s.full, count(*) FROM evidence e JOIN subject s ON s.id = e.subject WHERE {condition} "  # noqa: S608
+                "GROUP BY s.full",
+                given,
+            )
+        )
+        total, unbound = sum(counts.values()), counts.get("", 0)
+        used = total if full_digest is None else counts.get(full_digest, 0)
+        bodies = self._connection.execute(
+            f"SELECT e.body FROM evidence e JOIN subject s ON s.id = e.subject WHERE {condition} "  # noqa: S608
+            "AND (? IS NULL OR s.full = ?) ORDER BY e.time_us DESC, e.id DESC LIMIT ?",
+            (*given, full_digest, full_digest, CALLS_NAMED_MAX),
+        )
+        lines = [line for (body,) in bodies if (line := read_line(inflated(body))) is not None]
+        return CallsSince(
+            full_digest=full_digest,
+            since_ms=since_ms,
+            used=used,
+            unbound=0 if full_digest is None else unbound,
+            other=0 if full_digest is None else total - used - unbound,
+            latest=tuple(_summary(line) for line in lines),
+        )
 
     @at_one_moment
     def evidence_at(self, origin: Origin) -> EvidenceRecord | None:

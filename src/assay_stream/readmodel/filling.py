@@ -23,7 +23,7 @@ from assay_stream.readmodel.calls import Calls
 from assay_stream.readmodel.inventory import Inventory
 from assay_stream.readmodel.schema import failures
 
-ROLES = (Role.BINDINGS, Role.DEFINITIONS, Role.VERDICTS, Role.CHANGES, Role.ALERTS, Role.EVIDENCE)
+ROLES = (*(Role.BINDINGS, Role.DEFINITIONS, Role.VERDICTS, Role.CHANGES, Role.FINDINGS, Role.ALERTS), Role.EVIDENCE)
 """What the store is filled from."""
 
 _Place = tuple[Role, str, int]

@@ -19,6 +19,8 @@ from assay_stream.limits.store import STORE_ALERT_DIGESTS_MAX, STORE_ALERT_HEAD,
 from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.definition_facts import Catalogue, ToolFact
 from assay_stream.model.facts import Fact, Seen, decode_fact, decode_key
+from assay_stream.model.finding import Finding
+from assay_stream.model.finding_topic import NameClaim, Resolution, Suppression, decode_entry
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.model.run_facts import RunCut, SeenRun
 from assay_stream.readmodel import lists
@@ -55,6 +57,7 @@ class Inventory:
             Role.BINDINGS: self._fact,
             Role.VERDICTS: self._verdict,
             Role.DEFINITIONS: self._definition,
+            Role.FINDINGS: self._finding,
             Role.ALERTS: self._alert,
             Role.CHANGES: self._decision,
         }
@@ -218,6 +221,14 @@ class Inventory:
             ("detection", "detection", view.fact("mcp_detection_digest")),
         ]
         write_digests(self._connection, "alert", number, [each for each in named if each[2]])
+
+    def _finding(self, record: Record) -> None:
+        entry = decode_entry(record.value)
+        if isinstance(entry, Finding | NameClaim | Resolution | Suppression):
+            self._connection.execute(
+                "INSERT INTO finding (server, time_us, body) VALUES (?, ?, ?)",
+                ((record.key or b"").decode(), entry.time_us, deflated(record.value or b"")),
+            )
 
     def _decision(self, record: Record) -> None:
         event = decode_json(record.value or b"")

@@ -46,6 +46,10 @@ class Tables:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
+    @property
+    def connection(self) -> sqlite3.Connection:
+        return self._connection
+
     @contextmanager
     def moment(self) -> Iterator[None]:
         """See the store as it is now until the end of the block."""

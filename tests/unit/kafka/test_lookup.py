@@ -16,7 +16,6 @@ from assay_stream.model.envelope import Producer
 from assay_stream.model.facts import encode_key, encode_value
 from assay_stream.model.finding import Finding, uid_of
 from assay_stream.model.kinds import Kind
-from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import TOPIC_NAMES, Origin, Record, Role
 from assay_stream.report.trace import Sought
 from tests.support import facts
@@ -117,17 +116,6 @@ async def test_definitions_are_read_by_digest(monkeypatch: pytest.MonkeyPatch) -
     use(monkeypatch, Role.DEFINITIONS, records[:1], records[1:])
     found = await lookup.read_definitions(load_settings(), ["c", "a", "z"])
     assert found == {"a": {"name": "a"}, "c": {"name": "c"}}
-
-
-async def test_entries_are_read_from_the_partition_of_their_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The others are passed over: a server's findings stand in one."""
-    other = Finding(kind=Kind.TOOL_ADDED, server_id="else", time_us=1, origin=Origin(topic="t", partition=0, offset=1))
-    mine = murmur2_partition(FINDING.server_id.encode(), 2)
-    partitions: list[list[Record]] = [[], []]
-    partitions[mine] = [a_record(Role.FINDINGS, FINDING.encode())]
-    partitions[1 - mine] = [a_record(Role.FINDINGS, other.encode())]
-    use(monkeypatch, Role.FINDINGS, *partitions)
-    assert [entry async for entry in lookup.read_entries(load_settings(), FINDING.server_id)] == [FINDING]
 
 
 async def test_records_are_read_from_a_time_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 import pytest
 
-from assay_stream.alerts.formats.view import read_alert
-from assay_stream.alerts.index import AlertIndex, ReviewState
+from assay_stream.alerts.formats.view import read_alert, view_of
+from assay_stream.alerts.index import ReviewState, row_of
 from assay_stream.alerts.selection import AlertSelection, SeverityLevel
 from assay_stream.errors import InputError
 from assay_stream.limits.store import STORE_CANDIDATES_MAX, STORE_PAGE_ROWS_MAX
@@ -194,15 +194,14 @@ def test_observers_are_who_listed_or_reported() -> None:
 
 def test_alerts_are_those_that_a_reading_of_the_topic_gives() -> None:
     """The same rows as ``alerts list`` makes of the alert topic, in its order."""
-    index = AlertIndex()
-    for record in of_role(history(), Role.ALERTS):
-        index.add(read_alert(record.value))
+    views = [view_of(read_alert(record.value)) for record in of_role(history(), Role.ALERTS)]
+    latest = {view.uid: row_of(view) for view in views}
     page = STORE.alerts(AlertFilter(state=None), Paging(limit=3))
     rows = [*page.rows]
     while page.following is not None:
         page = STORE.alerts(AlertFilter(state=None), Paging(limit=3, after=page.following))
         rows += page.rows
-    assert {row.uid: row for row in rows} == index.rows
+    assert {row.uid: row for row in rows} == latest
     order = [(-row.severity_id, -row.last_seen_ms, row.uid) for row in rows]
     assert order == sorted(order)
     history_of = STORE.alert(rows[0].uid[:12])
