@@ -3,7 +3,7 @@
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from assay_stream.alerts.formats.view import read_alert, view_of
+from assay_stream.alerts.formats.view import AlertView, read_alert, view_of
 from assay_stream.alerts.story import AlertStory, tool_names_of
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import jcs_digest
@@ -268,6 +268,24 @@ def alerts_in(file: Path | None, store: Path | None, bootstrap: str | None) -> I
         with _closing(_Topics(command_settings(bootstrap_servers=bootstrap))) as looked:
             looked.read(Role.ALERTS)
             yield looked
+
+
+def published_alert(uid: str, bootstrap: str | None) -> AlertView:
+    """Return the latest record of the alert in the topics whose uid begins so.
+
+    Raises:
+        InputError: ``bad_uid``, ``unknown_uid`` or ``ambiguous_uid``.
+    """
+    with alerts_in(None, None, bootstrap) as looked:
+        return view_of(looked.store.alert(uid).records[-1])
+
+
+def published_definitions(settings: Settings, digests: Collection[str]) -> dict[str, dict[str, Any]]:
+    """Return the definitions with these full digests, as far as the topic holds them."""
+    with _closing(_Topics(settings)) as looked:
+        looked.read(Role.DEFINITIONS, wanted=lambda record: (record.key or b"").decode() in digests)
+        found = {each: looked.store.definition(each) for each in digests}
+    return {each: row.definition for each, row in found.items() if row is not None}
 
 
 def _take_lines(looked: Looked, role: Role, path: Path) -> None:
