@@ -57,7 +57,5 @@ def changed_finding(**fields: Any) -> Finding:
 
 def a_life(*alerts: dict[str, Any]) -> Life:
     """The life that these records make, by default of that alert's first."""
-    life = Life()
-    for alert in alerts or (changed_alert(),):
-        life.add(view_of(alert))
-    return life
+    views = [view_of(alert) for alert in alerts or (changed_alert(),)]
+    return Life(count=len(views), first=views[:5], latest=views[5:][-15:])

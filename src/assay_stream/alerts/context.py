@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import orjson
-
 from assay_stream.alerts.shadowing import shadow_of
 from assay_stream.alerts.state import FURTHER_OBSERVERS
-from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.alert_state import UNNAMED_OBSERVER
-from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import Entry, NameClaim, Resolution, Suppression
 from assay_stream.model.suppression import ANY_SERVER, SuppressionRule
@@ -118,7 +113,7 @@ class Sightings:
         known.last_us = max(known.last_us, time_us)
 
 
-LATEST_MAX = 20
+CALLS_NAMED_MAX = 20
 """Calls that are named one by one."""
 
 
@@ -140,58 +135,22 @@ class CallSummary(NamedTuple):
     decision: str
 
 
-class Calls:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallsSince:
     """The calls of one tool since a time, told apart by the definition that they were bound to.
 
     Args:
-        server_id: the server.
-        tool_names: the tool, under each name that it goes by.
-        full_digest: of the definition, ``None`` where the alert is about none: then every call counts.
-        since_ms: from this event time on, milliseconds since the epoch.
+        full_digest: the definition asked about, ``None`` where every call counts.
+        since_ms: event time, milliseconds since the epoch.
+        used: calls bound to it.
+        unbound: calls bound to no definition.
+        other: calls bound to another one.
+        latest: of those that used it, latest first.
     """
 
-    def __init__(self, *, server_id: str, tool_names: frozenset[str], full_digest: str | None, since_ms: int) -> None:
-        self._server_id = server_id
-        self._tool_names = tool_names
-        self.full_digest = full_digest
-        self.since_ms = since_ms
-        self.used = 0
-        self.unbound = 0
-        self.other = 0
-        self._latest: list[CallSummary] = []
-
-    def add(self, value: bytes | None) -> None:
-        """Take one evidence record more, in any order.
-
-        Args:
-            value: value bytes.
-
-        Raises:
-            InputError: ``not_evidence``, or ``bad_time``.
-        """
-        try:
-            event = orjson.loads(value or b"")
-            data = event["data"]
-            if data["server_id"] != self._server_id or data["tool"] not in self._tool_names:
-                return
-            bound = data["binding"].get("full_digest")
-            named = (str(data[name]) for name in ("tool_call_id", "observer_id", "decision"))
-            call = CallSummary(time_us_of(event["time"]) // 1_000, str(event["id"]), *named)
-        except (KeyError, TypeError, ValueError, AttributeError):
-            raise InputError("not_evidence", "this is no evidence record (assay.tool.decision)") from None
-        if call.time_ms >= self.since_ms:
-            self._count(call, bound)
-
-    def latest(self) -> list[CallSummary]:
-        return sorted(self._latest, reverse=True)
-
-    def _count(self, call: CallSummary, bound: str | None) -> None:
-        if self.full_digest is not None and bound != self.full_digest:
-            if bound is None:
-                self.unbound += 1
-            else:
-                self.other += 1
-            return
-        self.used += 1
-        keep = heapq.heappush if len(self._latest) < LATEST_MAX else heapq.heappushpop
-        keep(self._latest, call)
+    full_digest: str | None
+    since_ms: int
+    used: int = 0
+    unbound: int = 0
+    other: int = 0
+    latest: tuple[CallSummary, ...] = ()

@@ -147,7 +147,7 @@ def as_json(story: AlertStory) -> dict[str, Any]:
             "used": calls.used,
             "other_definition": calls.other,
             "unbound": calls.unbound,
-            "latest": [call._asdict() | {"time": time_text(call.time_ms)} for call in calls.latest()],
+            "latest": [call._asdict() | {"time": time_text(call.time_ms)} for call in calls.latest],
         },
         "not_known": list(_unknown(story)),
         "atlas": list(info.atlas) if info is not None else [],

@@ -1,26 +1,21 @@
-"""Current alerts: the latest record of each, and the whole history of those asked for."""
+"""Current alerts as a list shows them, and the records of one of them."""
 
 from __future__ import annotations
 
-import re
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from assay_stream.alerts.formats.view import AlertView, time_text, view_of
+from assay_stream.alerts.formats.view import AlertView, time_text
 from assay_stream.alerts.selection import AlertSelection
-from assay_stream.errors import InputError
 from assay_stream.model.glob import compile_glob
 
 PREFIX_MIN = 6
 """Hexadecimal digits of a uid that an operator must give at least."""
 
 _SHOWN_PREFIX_MIN = 8
-_PREFIX = re.compile(rf"[0-9a-f]{{{PREFIX_MIN},64}}")
-_CANDIDATES_MAX = 5
-_LIFE_HEAD, _LIFE_TAIL = 5, 15
 _CLOSE, _SUPPRESSED = 3, 3
 _RESOLVED_AND_BEYOND = (4, 5, 6)
 _KNOWN_SEVERITY_MAX = 6
@@ -110,90 +105,18 @@ def _state_of(view: AlertView) -> ReviewState:
     return ReviewState.SUPPRESSED if view.status_id == _SUPPRESSED else ReviewState.OPEN
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
     """The records of one alert in the order of the log: all counted, the first and the latest kept."""
 
-    count: int = 0
-    first: list[AlertView] = field(default_factory=list)
-    latest: deque[AlertView] = field(default_factory=lambda: deque(maxlen=_LIFE_TAIL))
-
-    def add(self, view: AlertView) -> None:
-        """Take one record more."""
-        self.count += 1
-        if len(self.first) < _LIFE_HEAD:
-            self.first.append(view)
-        else:
-            self.latest.append(view)
+    count: int
+    first: Sequence[AlertView]
+    latest: Sequence[AlertView]
 
     @property
     def last(self) -> AlertView:
         """The latest record."""
-        return self.latest[-1] if self.latest else self.first[-1]
-
-
-class AlertIndex:
-    """Every alert's latest record, and the lives of those whose uid begins as asked.
-
-    Args:
-        prefix: the beginning of a uid, ``None`` where no life is asked for.
-
-    Raises:
-        InputError: ``bad_uid`` where it is none.
-    """
-
-    def __init__(self, prefix: str | None = None) -> None:
-        self._prefix = None if prefix is None else prefix.lower()
-        if self._prefix is not None and not _PREFIX.fullmatch(self._prefix):
-            raise InputError("bad_uid", f"give the first {PREFIX_MIN} to 64 hexadecimal digits of an alert's uid")
-        self.rows: dict[str, AlertRow] = {}
-        self._definitions: dict[str, tuple[str, str]] = {}
-        self._lives: dict[str, Life] = {}
-
-    def add(self, alert: dict[str, Any]) -> None:
-        """Take one record more, in the order of the log.
-
-        Args:
-            alert: as ``read_alert`` gives it.
-        """
-        view = view_of(alert)
-        self.rows[view.uid] = row_of(view)
-        if view.fact("mcp_digest_after"):
-            self._definitions[view.uid] = (view.fact("mcp_server_id"), view.fact("mcp_digest_after"))
-        if self._prefix is not None and view.uid.startswith(self._prefix):
-            self._lives.setdefault(view.uid, Life()).add(view)
-
-    def the_one(self) -> Life:
-        """Return the life of the alert that is asked for.
-
-        Raises:
-            InputError: ``unknown_uid`` or ``ambiguous_uid``.
-        """
-        if len(self._lives) == 1:
-            return next(iter(self._lives.values()))
-        if self._lives:
-            named = self._named(self._lives)
-            raise InputError("ambiguous_uid", f"{len(self._lives)} alerts match that uid; give more of it: {named}")
-        latest = sorted(self.rows, key=lambda uid: -self.rows[uid].last_seen_ms)
-        hint = f"the latest are {self._named(latest)}" if latest else "there is no alert at all"
-        raise InputError("unknown_uid", f"no alert has a uid that starts with that; {hint} (assay-stream alerts list)")
-
-    def on_same_definition(self, uid: str) -> list[str]:
-        """Return what other alerts are about a definition that an alert is about, as a list shows them."""
-        about = self._definitions.get(uid)
-        found = [
-            self.rows[other]
-            for other, its in self._definitions.items()
-            if other != uid and about is not None and its == about
-        ]
-        short = short_uids(self.rows) if found else {}
-        return [short[row.uid] for row in sorted(found, key=_order)[:_CANDIDATES_MAX]]
-
-    def _named(self, uids: Iterable[str]) -> str:
-        listed = list(uids)
-        short = short_uids(self.rows)
-        more = f" and {len(listed) - _CANDIDATES_MAX} more" if len(listed) > _CANDIDATES_MAX else ""
-        return ", ".join(short[uid] for uid in listed[:_CANDIDATES_MAX]) + more
+        return (self.latest or self.first)[-1]
 
 
 def short_uids(uids: Iterable[str]) -> dict[str, str]:

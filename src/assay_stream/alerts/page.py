@@ -235,7 +235,7 @@ def _calls(story: AlertStory) -> Iterator[PageLine]:
         return
     yield _title(f"Calls since {time_text(story.calls.since_ms)}")
     yield _line(calls_text(story))
-    for call in story.calls.latest():
+    for call in story.calls.latest:
         yield _line(
             f"{time_text(call.time_ms)}  {shown(call.decision)}  {shown(call.tool_call_id)}  "
             f"by {shown(call.observer_id)}  evidence {shown(call.evidence_id)}"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from assay_stream.alerts.context import Calls, Sightings
+from assay_stream.alerts.context import CallsSince, Sightings
 from assay_stream.alerts.formats.view import AlertView
 from assay_stream.alerts.index import AlertRow, Life, row_of
 from assay_stream.alerts.rules import default_level
@@ -111,7 +111,7 @@ class AlertStory:
     has_after: bool
     against_pin: bool
     sightings: Sightings | None
-    calls: Calls | None
+    calls: CallsSince | None
     is_cut_short: bool = False
     see_also: tuple[str, ...] = ()
 
@@ -140,7 +140,7 @@ def story_of(
     sightings: Sightings | None = None,
     definitions: Mapping[str, dict[str, Any]] | None = None,
     pinned: str | None = None,
-    calls: Calls | None = None,
+    calls: CallsSince | None = None,
     see_also: Iterable[str] = (),
     full: bool = False,
     work: Work | None = None,

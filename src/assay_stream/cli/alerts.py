@@ -13,11 +13,10 @@ import typer
 from assay_stream.alerts.formats import CONTENT_TYPES, AlertFormat, as_lines, read_alert, render, view_of
 from assay_stream.alerts.formats.syslog import EXAMPLE_ENTERPRISE
 from assay_stream.alerts.selection import AlertSelection, SeverityLevel
-from assay_stream.cli.files import files_option, input_lines
-from assay_stream.cli.inventory import every_row
-from assay_stream.cli.options import Bootstrap, time_option
+from assay_stream.cli.files import input_lines
+from assay_stream.cli.options import AlertFile, AlertStore, Bootstrap, time_option
 from assay_stream.cli.shared import Refusals, on_kafka, show_refused
-from assay_stream.cli.store_sources import opened_store
+from assay_stream.cli.store_sources import every_row, opened_store
 from assay_stream.config import Settings, command_settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError, needing_extra
 from assay_stream.forward.receivers import Receiver, Subscription, parse_target, secret_from, tls_context
@@ -30,13 +29,6 @@ Since = Annotated[int | None, time_option("Only alerts of this time or later.")]
 SeverityFilter = Annotated[
     SeverityLevel | None,
     typer.Option("--severity", "--min-severity", help="Only alerts of this severity or a higher one."),
-]
-AlertFile = Annotated[
-    Path | None, files_option("--input", "--from-file", help="Alerts (NDJSON), in place of the topics.", kind="alerts")
-]
-AlertStore = Annotated[
-    Path | None,
-    typer.Option("--store", envvar="ASSAY_STREAM_STORE", metavar="FOLDER", help="Folder of a store to read."),
 ]
 
 

@@ -4,12 +4,11 @@ from typing import Annotated
 
 import typer
 
-from assay_stream.cli.alerts import AlertFile
 from assay_stream.cli.deciding import Deciding
-from assay_stream.cli.options import grouped
+from assay_stream.cli.options import AlertFile, grouped
 from assay_stream.cli.shared import say
 from assay_stream.cli.showing import Uid
-from assay_stream.cli.story_sources import index_of
+from assay_stream.cli.store_sources import alerts_in
 from assay_stream.report.decisions import AlertAct, alert_decision
 from assay_stream.text.escaping import visible
 
@@ -47,10 +46,9 @@ def reopen(uid: Uid, by: Deciding, file: AlertFile = None) -> None:
 
 
 def _do(act: AlertAct, uid: str, by: Deciding, file: AlertFile, assignee: str | None = None) -> None:
-    refused: list[str] = []
-    index = index_of(file, by.bootstrap_servers, refused, uid)
-    for text in refused:
-        say(text)
-    row = index.rows[index.the_one().last.uid]
+    with alerts_in(file, None, by.bootstrap_servers) as looked:
+        for text in looked.refused:
+            say(text)
+        row = looked.store.alert(uid).row
     by.decide(alert_decision(act, server_id=row.server_id, uid=row.uid, assignee=assignee))
     say(f"{act}: {row.uid[:12]} ({row.kind}, {visible('/'.join(filter(None, (row.server_id, row.tool_name))))})")

@@ -7,12 +7,16 @@ from typing import Any
 import orjson
 
 from assay_stream.alerts.formats.view import read_alert
-from assay_stream.alerts.index import AlertIndex, ReviewState, short_uids
+from assay_stream.alerts.index import AlertRow, ReviewState, short_uids
 from assay_stream.alerts.page import change_of, severity_style
-from assay_stream.alerts.story import story_of
-from assay_stream.canonical.digest import jcs_digest
 from assay_stream.cli.output import Painter
-from assay_stream.model.record import Role
+from assay_stream.cli.store_sources import every_row
+from assay_stream.model.record import Origin, Record, Role
+from assay_stream.readmodel import schema
+from assay_stream.readmodel.filling import Filler
+from assay_stream.readmodel.queries import Store
+from assay_stream.readmodel.rows import AlertFilter
+from assay_stream.readmodel.stories import story
 from assay_stream.text.counting import counted
 from assay_stream.text.lines import LineSpan, PageLine
 from assay_stream.text.visible import shown
@@ -70,28 +74,29 @@ class DemoStory:
         self._server_id = server_id
         self.chapter = 0
         """The number of the chapter begun last."""
-        self._alerts: list[dict[str, Any]] = []
-        self._told_alerts = 0
+        self._filler = Filler(schema.in_memory())
+        self._store = Store(self._filler.connection)
+        self._taken = 0
+        self._changed: set[str] = set()
         self._told_calls = 0
-        self._definitions: dict[str, dict[str, Any]] = {}
         self.evidence: list[dict[str, Any]] = []
 
     @property
     def worst(self) -> int:
         """The highest severity of any alert, as an OCSF severity id; 0 without one."""
-        return max((row.severity_id for row in self._index().rows.values()), default=0)
+        return max((row.severity_id for row in self._rows()), default=0)
 
     @property
     def alerts(self) -> int:
         """How many alerts there are, closed ones included."""
-        return len(self._index().rows)
+        return len(self._rows())
 
     @property
     def open_on_server(self) -> int:
         """How many alerts about tools of the server are open."""
         return sum(
             row.state is ReviewState.OPEN and row.server_id == self._server_id and row.tool_name != ""
-            for row in self._index().rows.values()
+            for row in self._rows()
         )
 
     def take(self, role: Role, value: bytes) -> None:
@@ -103,10 +108,9 @@ class DemoStory:
         if role is Role.EVIDENCE:
             self.evidence.append(orjson.loads(value)["data"])
         elif role is Role.ALERTS:
-            self._alerts.append(read_alert(value))
-        elif role is Role.DEFINITIONS:
-            definition = orjson.loads(value)["definition"]
-            self._definitions[str(jcs_digest(definition))] = definition
+            self._changed.add(read_alert(value)["finding_info"]["uid"])
+        self._filler.take([Record(role, Origin(role.value, 0, self._taken), None, value)])
+        self._taken += 1
 
     def begin(self) -> None:
         """Print the heading of the next chapter."""
@@ -141,17 +145,17 @@ class DemoStory:
             self.say("")
             head = [LineSpan(name, "dim") for name in ("server", "tool", "decision", "definition", "pin")]
             self._painter.table([head, *map(_call_cells, calls)])
-        changed = {view["finding_info"]["uid"] for view in self._alerts[self._told_alerts :]}
-        self._told_alerts = len(self._alerts)
+        known = self._rows()
         rows = sorted(
-            (row for uid, row in self._index().rows.items() if uid in changed),
+            (row for row in known if row.uid in self._changed),
             key=lambda row: (-row.severity_id, row.server_id, row.tool_name),
         )
+        self._changed.clear()
         if not rows:
             return
         self.say("")
         head = [LineSpan(name, "dim") for name in ("alert", "severity", "kind", "server", "tool", "state")]
-        short = short_uids(self._index().rows)
+        short = short_uids(row.uid for row in known)
         cells = [
             [
                 LineSpan(short[row.uid]),
@@ -167,14 +171,15 @@ class DemoStory:
 
     def first_paged(self) -> str:
         """Return the short uid of the first alert that pages somebody."""
-        rows = self._index().rows
-        return next(short_uids(rows)[uid] for uid, row in rows.items() if row.severity_id >= PAGED_FROM)
+        rows = self._rows()
+        short = short_uids(row.uid for row in rows)
+        return next(short[row.uid] for row in rows if row.severity_id >= PAGED_FROM)
 
     def end(self) -> bool:
         """Print the balance of the calls; tell whether it is even and the story is whole."""
         bound = sum("tool_definition_digest" in call for call in self.evidence)
         refused = sum(call["decision"] == "deny" for call in self.evidence)
-        paged = sum(row.severity_id >= PAGED_FROM for row in self._index().rows.values())
+        paged = sum(row.severity_id >= PAGED_FROM for row in self._rows())
         self.say(
             "",
             f"Evidence: {counted(len(self.evidence), 'call')}, "
@@ -184,14 +189,10 @@ class DemoStory:
         return bound == len(self.evidence) == len({call["tool_call_id"] for call in self.evidence}) and paged == 1
 
     def _show(self, uid: str) -> None:
-        story = story_of(self._index(uid).the_one(), definitions=self._definitions)
-        self._painter.lines(change_of(story))
+        self._painter.lines(change_of(story(self._store, self._store.alert(uid))))
 
-    def _index(self, uid: str | None = None) -> AlertIndex:
-        index = AlertIndex(uid)
-        for alert in self._alerts:
-            index.add(alert)
-        return index
+    def _rows(self) -> list[AlertRow]:
+        return list(every_row(lambda paging: self._store.alerts(AlertFilter(state=None), paging)))
 
 
 def _call_cells(call: dict[str, Any]) -> list[LineSpan]:

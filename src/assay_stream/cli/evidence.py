@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from assay_stream.canonical.decode import decode_json
-from assay_stream.cli.inventory import Wide, as_object, every_row, nothing_found, print_table, short_digest, short_time
+from assay_stream.cli.inventory import Wide, as_object, nothing_found, print_table, short_digest, short_time
 from assay_stream.cli.options import AnyServerId, AnyTool, AsJson, Bootstrap, check_span, grouped, time_option
 from assay_stream.cli.output import json_line, print_json, print_line
 from assay_stream.cli.shared import follow, say
-from assay_stream.cli.store_sources import StoreOptions
+from assay_stream.cli.store_sources import StoreOptions, every_row
 from assay_stream.config import command_settings
 from assay_stream.errors import InputError
 from assay_stream.limits.store import STORE_CANDIDATES_MAX

@@ -1,6 +1,6 @@
 """``assay-stream servers``, ``tools`` and ``observers``: what there is, who saw it last, and how much it is used."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Annotated, Any, TypeVar
 
@@ -9,8 +9,7 @@ import typer
 from assay_stream.cli.options import AnyServerId, AsJson, grouped
 from assay_stream.cli.output import Colour, Painter, cell, print_json
 from assay_stream.cli.shared import NOTHING_FOUND, say
-from assay_stream.cli.store_sources import StoreOptions
-from assay_stream.limits.store import STORE_PAGE_ROWS_MAX
+from assay_stream.cli.store_sources import StoreOptions, every_row
 from assay_stream.model.record import Origin, Role
 from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import DigestValue, Page, Paging
@@ -57,19 +56,6 @@ def as_object(row: Any) -> dict[str, Any]:
         if value is not None:
             found[name] = value.as_json() if isinstance(value, Origin) else value
     return found
-
-
-def every_row(ask: Callable[[Paging], Page[_Row]], limit: int | None = None) -> Iterator[_Row]:
-    """Yield the rows of all pages, or at most ``limit``."""
-    left, after = limit, None
-    while True:
-        size = STORE_PAGE_ROWS_MAX if left is None else min(left, STORE_PAGE_ROWS_MAX)
-        page = ask(Paging(limit=size, after=after))
-        yield from page.rows
-        left = None if left is None else left - len(page.rows)
-        after = page.following
-        if after is None or left == 0:
-            return
 
 
 def print_table(

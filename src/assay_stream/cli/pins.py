@@ -1,6 +1,5 @@
 """``assay-stream pins``: review, approve and reject definitions."""
 
-import asyncio
 import difflib
 import json
 import sys
@@ -13,13 +12,14 @@ from typing import Annotated, Any, Literal
 import typer
 
 from assay_stream import __version__
+from assay_stream.alerts.story import subject_of
 from assay_stream.cli.deciding import Deciding, DecidingOnServer, known_bindings, print_state
 from assay_stream.cli.files import read_input
 from assay_stream.cli.options import AnyServerId, AnyTool, AsJson, Bootstrap, ServerId, grouped
 from assay_stream.cli.output import print_line
 from assay_stream.cli.shared import named_in_errors, say
+from assay_stream.cli.store_sources import published_alert, published_definitions
 from assay_stream.errors import InputError
-from assay_stream.kafka.lookup import find_finding, read_definitions
 from assay_stream.limits.core import PIN_FILE_LIMITS
 from assay_stream.model.control import PIN_REMOVE_TYPE, PIN_SET_TYPE
 from assay_stream.registry.server import ServerBindings
@@ -184,7 +184,7 @@ def diff(server_id: ServerId, tool: AnyTool = None, bootstrap_servers: Bootstrap
     rejected = [row["tool_name"] for row in rows if row["state"] == "rejected" and "rejected" in row["comparison"]]
     pairs = list(_differing(bindings, server, server_id, tool))
     digests = {digest for _, _, *both in pairs for digest in both if digest is not None}
-    bodies = asyncio.run(read_definitions(settings, digests)) if digests else {}
+    bodies = published_definitions(settings, digests) if digests else {}
     for name, scheme, pinned, offered in pairs:
         print_line(f"{visible(name)}: differs from its pin under {scheme}")
         for line in _body_diff(bodies, pinned, offered):
@@ -201,14 +201,15 @@ def _decide_on(act: DefinitionAct, by: Deciding, chosen: Chosen, *, every: bool 
     by_name = server_id is not None and (tool is None) == every and not (every and digest)
     if by_name == (chosen.alert is not None) or (chosen.alert is not None and (server_id or tool or every or digest)):
         raise InputError("bad_option", "give --alert UID, or --server-id with --tool NAME (and --digest) or --all")
-    settings, bindings = known_bindings(by.bootstrap_servers)
+    _, bindings = known_bindings(by.bootstrap_servers)
     if chosen.alert is not None:
-        finding = asyncio.run(find_finding(settings, chosen.alert))
-        if finding is None or finding.tool_name is None or finding.after is None:
+        view = published_alert(chosen.alert, by.bootstrap_servers)
+        subject = subject_of(view)
+        if subject is None:
             raise InputError(
-                "no_definition_in_alert", "no alert with this uid is about a definition: use --server-id and --tool"
+                "no_definition_in_alert", "the alert with this uid is about no definition: use --server-id and --tool"
             )
-        server_id, tool, digest = finding.server_id, finding.renamed_to or finding.tool_name, finding.after
+        server_id, (tool, digest) = view.fact("mcp_server_id"), subject
     server = server_of(bindings, server_id or "")
     names = tools_offered_now(server) if tool is None else [tool]
     rejected = [name for name in names if every and offers_rejected(server, name)]

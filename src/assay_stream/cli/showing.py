@@ -1,6 +1,7 @@
 """``assay-stream alerts list``, ``show`` and ``explain``: triage."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Annotated, Literal
 
 import typer
@@ -10,15 +11,16 @@ from assay_stream.alerts.formats.view import read_alert, time_text, view_of
 from assay_stream.alerts.index import AlertRow, ReviewState, by_group, listing, row_of, short_uids
 from assay_stream.alerts.page import page_of, severity_style
 from assay_stream.alerts.selection import AlertSelection
-from assay_stream.cli.alerts import AlertFile, AlertStore, ServerFilter, SeverityFilter
-from assay_stream.cli.options import Bootstrap, Format, grouped, time_option
+from assay_stream.cli.alerts import ServerFilter, SeverityFilter
+from assay_stream.cli.options import AlertFile, AlertStore, Bootstrap, Format, grouped, time_option
 from assay_stream.cli.output import Colour, Painter, RowFormat, print_json, print_line
-from assay_stream.cli.shared import Refusals, ends_now, follow, say, show_refused
-from assay_stream.cli.story_sources import Sources, index_of, stored_rows
+from assay_stream.cli.shared import ends_now, follow, say, show_refused
+from assay_stream.cli.store_sources import AlertOptions, alerts_in, every_row
 from assay_stream.config import command_settings
 from assay_stream.errors import InputError
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Record, Role
+from assay_stream.readmodel.rows import AlertFilter
 from assay_stream.text.escaping import visible
 from assay_stream.text.lines import LineSpan
 from assay_stream.text.visible import shown
@@ -68,22 +70,18 @@ def list_alerts(
     settings = command_settings(bootstrap_servers=bootstrap_servers)
     # Noted first: what comes while the list is read may be shown twice, but is not missed.
     starts = ends_now(settings, Role.ALERTS) if follow_on else None
-    refused = Refusals()
-    if file is None and store is not None and not follow_on:
-        known = {row.uid: row for row in stored_rows(store)}
-    else:
-        known = index_of(file, bootstrap_servers, refused).rows
+    with alerts_in(file, None if follow_on else store, bootstrap_servers) as looked:
+        known = list(every_row(partial(looked.store.alerts, AlertFilter(state=None))))
+        refused = looked.refused
     state = None if status == "all" else ReviewState(status)
-    found = listing(
-        known.values(), selection, state=state, tool=tool, kind=None if kind is None else kind.value, limit=limit
-    )
+    found = listing(known, selection, state=state, tool=tool, kind=None if kind is None else kind.value, limit=limit)
     summary = found.summary(state)
     if target is RowFormat.JSON:
         for row in found.rows:
             print_json(row.as_json(), sort_keys=True)
         say(summary)
     else:
-        short = short_uids(known)
+        short = short_uids(row.uid for row in known)
         if found.rows:
             head = [LineSpan(name, "dim") for name in _HEAD]
             groups = [[row] for row in found.rows] if each else by_group(found.rows)
@@ -116,7 +114,7 @@ def _current(records: Sequence[Record]) -> Iterator[AlertRow]:
 @grouped
 def show(
     uid: Uid,
-    sources: Sources,
+    sources: AlertOptions,
     full: Annotated[bool, typer.Option("--full", help="Show all differences, however long.")] = False,
     color: ColourOption = Colour.AUTO,
 ) -> None:
@@ -132,7 +130,7 @@ def show(
 @grouped
 def explain(
     uid: Uid,
-    sources: Sources,
+    sources: AlertOptions,
     output_format: Annotated[
         ExplainFormat, typer.Option("--format", help="Text, JSON, or Markdown for a ticket.")
     ] = "text",

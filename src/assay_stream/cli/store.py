@@ -124,6 +124,7 @@ def status(store: StoreFolder = None, as_json: AsJson = False) -> None:
 _NOUNS = {
     "evidence": ("record of evidence", "records of evidence"),
     "alert": ("alert", "alerts"),
+    "finding": ("finding", "findings"),
     "definition": ("definition", "definitions"),
     "decision": ("decision", "decisions"),
     "verdict": ("verdict", "verdicts"),

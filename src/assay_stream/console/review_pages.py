@@ -9,7 +9,6 @@ import orjson
 
 from assay_stream.alerts.index import AlertRow
 from assay_stream.alerts.story import AlertStory
-from assay_stream.console.alert_page import known_definitions, told
 from assay_stream.console.answers import FEW, Answer
 from assay_stream.console.asked import Asked
 from assay_stream.console.comparison import SidesOfPlace, side_by_side
@@ -20,6 +19,7 @@ from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.evidence import PinStatus
 from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import Paging
+from assay_stream.readmodel.stories import known_definitions, story
 from assay_stream.report.decisions import Decision
 from assay_stream.work import Work
 
@@ -84,14 +84,14 @@ def _review(store: Store, row: AlertRow, work: Work) -> Review:
     is_too_long = any(
         len(orjson.dumps(each)) > CONSOLE_LIMITS.review_definition_bytes_max for each in known.by_digest.values()
     )
-    story = told(history, replace(known, by_digest={}) if is_too_long else known, work=work)
+    told = story(store, history, replace(known, by_digest={}) if is_too_long else known, is_short=True, work=work)
     full = subject_of_alert(row, history.records[-1]).full_digest
     return Review(
         row=row,
-        story=story,
+        story=told,
         # The whole digest: a server can make two definitions whose digests only begin alike.
         pick=f"{row.uid}.{full}",
-        places=() if story.diff is None else side_by_side(story.diff),
+        places=() if told.diff is None else side_by_side(told.diff),
         is_too_long=is_too_long,
     )
 

@@ -1,23 +1,15 @@
 """What operators' commands read from the topics, once and to their end, in no consumer group."""
 
 import asyncio
-import re
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import Any
 
-import orjson
-
-from assay_stream.alerts.shadowing import shadows_of
 from assay_stream.config import Settings
 from assay_stream.errors import InputError
 from assay_stream.join.routing import call_in
 from assay_stream.kafka.ends import READ, committed_offsets, note_ends
 from assay_stream.kafka.ranges import Ends, LogRanges
 from assay_stream.kafka.topics import topic_names
-from assay_stream.model.finding import Finding
-from assay_stream.model.finding_topic import Entry, NameClaim, decode_entry
-from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.registry.state import Bindings
 from assay_stream.replay.history import History
@@ -31,8 +23,6 @@ TRACED_MAX = 1_000
 """Calls of one trace that are shown."""
 
 _WRITTEN = (Role.FINDINGS, Role.CHANGES, Role.ALERTS)
-_CANDIDATES_MAX = 5
-_UID_PREFIX = re.compile("[0-9a-f]{6,64}")
 _SETTLE_LOOKS_MAX = 20
 _SETTLE_PAUSE_S = 0.25
 """A transaction that is being committed ends within milliseconds; one that hangs has no committed offsets."""
@@ -63,62 +53,6 @@ async def read_bindings(settings: Settings) -> Bindings:
     async for record in read_records(settings, Role.BINDINGS):
         bindings.take(record)
     return bindings
-
-
-async def find_finding(settings: Settings, uid: str) -> Finding | None:
-    """Return the latest finding that an alert counts, ``None`` where the topic holds none.
-
-    For an alert about a shadowed tool the topic holds the claim: the finding then does not name who held the name.
-
-    Args:
-        uid: ``finding_info.uid`` of the alert, or a prefix that no other finding has.
-
-    Raises:
-        InputError: ``bad_uid`` or ``ambiguous_uid``.
-    """
-    wanted = uid.lower()
-    if not _UID_PREFIX.fullmatch(wanted):
-        raise InputError("bad_uid", "give the first 6 to 64 hexadecimal digits of an alert's uid")
-    found: dict[str, Finding] = {}
-    async for record in read_records(settings, Role.FINDINGS):
-        entries = _findings_in(decode_entry(record.value))
-        found.update((each, finding) for each, finding in entries if each.startswith(wanted))
-    if len(found) > 1:
-        named = ", ".join(sorted(found)[:_CANDIDATES_MAX])
-        raise InputError("ambiguous_uid", f"{len(found)} findings match that uid; give more of it: {named}")
-    return next(iter(found.values()), None)
-
-
-def _findings_in(entry: Entry) -> Iterator[tuple[str, Finding]]:
-    if isinstance(entry, Finding):
-        yield entry.uid(), entry
-    elif isinstance(entry, NameClaim):
-        for shadow in shadows_of(entry):
-            yield shadow.uid(), shadow.finding(None, entry)
-
-
-async def read_definitions(settings: Settings, digests: Collection[str]) -> dict[str, dict[str, Any]]:
-    """Return the definitions with these full digests, as far as the topic holds them."""
-    wanted = {digest.encode() for digest in digests}
-    found: dict[str, dict[str, Any]] = {}
-    async for record in read_records(settings, Role.DEFINITIONS):
-        if record.key in wanted and record.value is not None:
-            found[record.key.decode()] = orjson.loads(record.value)["definition"]
-    return found
-
-
-async def read_entries(settings: Settings, key: str) -> AsyncIterator[Entry]:
-    """Yield every entry in the partition of the finding topic that a key of ``alerts.processor.partition_key`` is in.
-
-    Raises:
-        ConfigurationError: ``topic_missing``.
-        IntegrityError: where the topic holds what is not ours.
-    """
-    async with LogRanges(settings, [Role.FINDINGS]) as logs:
-        number = murmur2_partition(key.encode(), len(logs.partitions(Role.FINDINGS)))
-        async for batch in logs.read(Role.FINDINGS, number):
-            for record in batch:
-                yield decode_entry(record.value)
 
 
 async def read_log_history(settings: Settings) -> tuple[Bindings, list[Origin]]:

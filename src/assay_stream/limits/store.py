@@ -13,8 +13,8 @@ STORE_LOG_PAGES = 16_384
 """Pages of the store's write-ahead log before they go to their places: 64 MiB, so that a page that changes with every
 batch is written there once for several of them."""
 
-STORE_NAMES_KEPT_MAX = 65_536
-"""Names and subjects whose number in the store a process remembers; a name costs some 200 bytes."""
+STORE_SUBJECTS_KEPT_MAX = 65_536
+"""Subjects whose number in the store a process remembers; each costs some 200 bytes."""
 
 STORE_BATCH_RECORDS = 10_000
 """Records that go into the store in one transaction: fewer cost more each, and what a kill undoes is read again."""
@@ -36,6 +36,9 @@ Its definitions, names and verdicts follow from them."""
 
 STORE_ALERTS_PER_SERVER_MAX = 2_000
 """Alerts of one server that the store keeps, closed ones going first: more than anybody reviews."""
+
+STORE_FINDINGS_PER_SERVER_MAX = 10_000
+"""Findings of one server that the store keeps: what its alerts were raised by, the latest."""
 
 STORE_ALERT_HEAD = 5
 """First records of an alert, which the store keeps in any case: how it began."""

@@ -1,22 +1,69 @@
-"""What the store keeps within an age and a size. What goes is counted, and the store says from when on its evidence
-is complete.
+"""What the store keeps within an age and a size, and how much of it one server may take. What goes is counted, and the
+store says from when on its evidence is complete.
 
-Everything that follows from evidence goes with it, so that the store is what it would be had it never had it.
+Everything that follows from evidence and lists goes with them, so that the store is what it would be had it never had
+them.
 """
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from assay_stream.limits.store import STORE_DROP_ROWS, STORE_ERA_RECORDS
-from assay_stream.readmodel import blocks, history_bounds
-from assay_stream.readmodel.calls import count_calls, drop_subject, read_line
-from assay_stream.readmodel.digests import Marks, own_values
+from assay_stream.limits.store import (
+    STORE_ALERTS_PER_SERVER_MAX,
+    STORE_CHANGES_PER_SERVER_MAX,
+    STORE_DROP_ROWS,
+    STORE_FINDINGS_PER_SERVER_MAX,
+    STORE_LISTED_PER_SERVER_MAX,
+    STORE_LISTS_PER_SERVER_MAX,
+)
+from assay_stream.readmodel.calls import drop_marks, drop_subject
 from assay_stream.readmodel.status import used_bytes
 
-_FROM = "SELECT e.id, e.time_us, e.server, e.tool, e.observer, e.agent, e.subject FROM evidence e"
-_Row = tuple[int, int, int, int, int, int | None, int]
+_EVIDENCE = "DELETE FROM evidence WHERE id IN ({}) RETURNING id, time_us, body, server, tool, observer, subject"
+_OLD_EVIDENCE = "SELECT id FROM evidence WHERE time_us < ? ORDER BY time_us LIMIT ?"
+# By row, the order in which they came: a caller can date its calls, but not say when they were read.
+_FIRST_EVIDENCE = "SELECT id FROM evidence INDEXED BY evidence_came WHERE server = ? ORDER BY id LIMIT ?"
+_COUNT_LESS = "UPDATE called SET calls = calls - 1 WHERE server = ? AND tool = ? AND observer = ?"
+_NOT_CALLED = "DELETE FROM called WHERE server = ? AND tool = ? AND observer = ? AND calls = 0"
+_LAST_CALL = """UPDATE called SET last_us = (SELECT e.time_us FROM evidence e INDEXED BY evidence_tool
+  WHERE e.tool = called.tool AND e.server = called.server AND e.observer = called.observer
+  ORDER BY e.time_us DESC LIMIT 1) WHERE server = ? AND tool = ? AND observer = ?"""
+
+_LISTS = "DELETE FROM seen WHERE id IN ({}) RETURNING server, digest"
+_REPLACED = """EXISTS (SELECT 1 FROM seen l WHERE l.server = s.server AND l.observer = s.observer
+  AND l.time_us >= s.time_us AND (l.time_us, l.pos, l.part) > (s.time_us, s.pos, s.part))"""
+_OLD_LISTS = f"SELECT s.id FROM seen s WHERE s.time_us < ? AND {_REPLACED} ORDER BY s.time_us LIMIT ?"  # noqa: S608
+_REPLACED_LISTS = f"SELECT s.id FROM seen s WHERE s.server = ? AND {_REPLACED} ORDER BY s.time_us LIMIT ?"  # noqa: S608
+_FIRST_LISTS = f"""SELECT s.id, (SELECT count(*) FROM catalogue c JOIN listed l ON l.catalogue = c.id
+  WHERE c.server = s.server AND c.digest = s.digest) FROM seen s
+  WHERE s.server = ? ORDER BY NOT {_REPLACED}, s.time_us LIMIT ?"""  # noqa: S608
+_OLDEST_LISTS = "SELECT id FROM seen ORDER BY time_us LIMIT ?"
+_NOT_SEEN = "NOT EXISTS (SELECT 1 FROM seen WHERE digest = ?2 AND server = ?1)"
+_UNSEEN_TOOLS = f"""SELECT c.server, l.full, l.tool FROM catalogue c JOIN listed l ON l.catalogue = c.id
+  WHERE c.server = ?1 AND c.digest = ?2 AND {_NOT_SEEN}"""  # noqa: S608
+_UNSEEN = f"DELETE FROM catalogue WHERE server = ?1 AND digest = ?2 AND {_NOT_SEEN}"  # noqa: S608
+_UNKNOWN_TOOL = """DELETE FROM tool_fact WHERE server = ?1 AND full = ?2
+  AND NOT EXISTS (SELECT 1 FROM listed l JOIN catalogue c ON c.id = l.catalogue
+    WHERE c.server = ?1 AND l.tool = ?3 AND l.full = ?2)
+  AND NOT EXISTS (SELECT 1 FROM subject WHERE server = ?1 AND tool = ?3 AND full = ?2)"""
+_UNKNOWN_DEFINITION = """DELETE FROM definition WHERE full = ?1 AND NOT EXISTS (SELECT 1 FROM digest
+  WHERE value = lower(replace(?1, 'sha256:', '')) AND place != 'definition')"""
+_TAKEN = """SELECT t.server, sum(length(d.body)) AS bytes FROM tool_fact t JOIN definition d ON d.full = t.full
+  WHERE EXISTS (SELECT 1 FROM seen WHERE server = t.server) GROUP BY t.server ORDER BY bytes DESC, t.server"""
+
+_CROWDED = "SELECT server, count(*) - ? FROM {} GROUP BY server HAVING count(*) > ?"
+_UNDECIDED = "decision WHERE author IS NULL"
+_CROWDED_TOOLS = """SELECT c.server, count(*) - ? FROM catalogue c CROSS JOIN listed l ON l.catalogue = c.id
+  GROUP BY c.server HAVING count(*) > ? AND EXISTS (SELECT 1 FROM seen WHERE server = c.server)"""
+_ALERTS = """DELETE FROM alert WHERE id IN
+  (SELECT id FROM alert WHERE {} ORDER BY state != 'closed', last_ms LIMIT ?)"""
+_CHANGES = """DELETE FROM decision WHERE id IN
+  (SELECT id FROM decision WHERE server = ? AND author IS NULL ORDER BY time_us, id LIMIT ?)"""
+
+_FINDINGS = "DELETE FROM finding WHERE id IN (SELECT id FROM finding WHERE {} ORDER BY time_us LIMIT ?)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,44 +101,62 @@ class Dropped:
 def drop(connection: sqlite3.Connection, bounds: Bounds, secret: bytes, *, now_us: int) -> Dropped:
     """Drop some of what is beyond the bounds; the caller holds the transaction, and asks again until none was.
 
-    1. What is too old: evidence, closed alerts, lists that others replaced.
+    1. What is too old: evidence, closed alerts, findings, lists that others replaced.
     2. What one server has too much of, whatever room there is: it drives nobody else's rows out.
     3. Where there is no room: where definitions take more than their share, lists of the server whose take most; of
-       the servers with the most evidence what came first; the oldest lists; alerts, closed ones first.
+       the servers with the most evidence what came first; the oldest findings and lists; alerts, closed ones first.
 
     Verdicts follow from pins, policies and the lists in force; decisions are the operators' own, and stay.
     """
-    old = now_us - bounds.age_us
-    found = connection.execute(
-        f"{_FROM} WHERE e.time_us < ? ORDER BY e.time_us LIMIT ?", (old, STORE_DROP_ROWS)
-    ).fetchall()
-    if found:
-        _drop(connection, found, secret)
-        return Dropped(rows=len(found), bound="age", horizon_us=old)
-    for kind, bound, rows in history_bounds.drop_beyond(connection, before_us=old):
-        if rows:
-            return Dropped(rows=rows, kind=kind, bound=bound)
+    drops = _Drops(connection, secret)
+    for dropped in _beyond(drops, now_us - bounds.age_us):
+        if dropped:
+            return dropped
     if used_bytes(connection) <= bounds.size_bytes:
         return Dropped()
-    return _make_room(connection, bounds, secret)
+    return next(filter(None, _for_room(drops, bounds.size_bytes)), Dropped())
 
 
-def _make_room(connection: sqlite3.Connection, bounds: Bounds, secret: bytes) -> Dropped:
-    if lists := history_bounds.drop_greedy_lists(connection, size_bytes=bounds.size_bytes):
-        return Dropped(rows=lists, kind="seen", bound="server")
-    # By row, the order in which they came: a caller can date its calls, but not say when they were read.
-    oldest = f"{_FROM} INDEXED BY evidence_came WHERE e.server = ? ORDER BY e.id LIMIT ?"
-    found = [row for surplus in _surpluses(connection) for row in connection.execute(oldest, surplus).fetchall()]
-    if found:
-        _drop(connection, found, secret)
-        _note_last_calls(connection, found)
-        return Dropped(rows=len(found))
-    if lists := history_bounds.drop_oldest_lists(connection):
-        return Dropped(rows=lists, kind="seen")
-    return Dropped(rows=history_bounds.drop_alerts(connection), kind="alert")
+def _beyond(drops: _Drops, old_us: int) -> Iterator[Dropped]:
+    """Drop what is too old, and what one server has too much of, step by step."""
+    rows = drops.evidence(_OLD_EVIDENCE, [(old_us, STORE_DROP_ROWS)])
+    yield Dropped(rows=rows, bound="age", horizon_us=old_us)
+    yield Dropped(rows=drops.alerts("state = 'closed' AND last_ms < ?", old_us // 1_000), kind="alert", bound="age")
+    yield Dropped(rows=drops.findings("time_us < ?", old_us), kind="finding", bound="age")
+    for server, surplus in drops.crowded(_CROWDED.format("finding"), STORE_FINDINGS_PER_SERVER_MAX):
+        yield Dropped(rows=drops.findings("server = ?", server, limit=surplus), kind="finding", bound="server")
+    for server, surplus in drops.crowded(_CROWDED.format("alert"), STORE_ALERTS_PER_SERVER_MAX):
+        yield Dropped(rows=drops.alerts("server = ?", server, limit=surplus), kind="alert", bound="server")
+    for server, surplus in drops.crowded(_CROWDED.format(_UNDECIDED), STORE_CHANGES_PER_SERVER_MAX):
+        yield Dropped(rows=drops.changes(server, surplus), kind="decision", bound="server")
+    for server, surplus in drops.crowded(_CROWDED.format("seen"), STORE_LISTS_PER_SERVER_MAX):
+        yield Dropped(rows=drops.lists(_REPLACED_LISTS, server, surplus), kind="seen", bound="server")
+    for server, surplus in drops.crowded(_CROWDED_TOOLS, STORE_LISTED_PER_SERVER_MAX):
+        yield Dropped(rows=drops.first_lists(server, tools=surplus), kind="seen", bound="server")
+    yield Dropped(rows=drops.lists(_OLD_LISTS, old_us, STORE_DROP_ROWS), kind="seen", bound="age")
 
 
-def _surpluses(connection: sqlite3.Connection) -> list[tuple[int, int]]:
+def _for_room(drops: _Drops, size_bytes: int) -> Iterator[Dropped]:
+    """Drop what there is no room for, step by step."""
+    greedy = _greedy(drops.connection, size_bytes)
+    if greedy is not None:
+        yield Dropped(rows=drops.first_lists(greedy, tools=STORE_DROP_ROWS // 10), kind="seen", bound="server")
+    yield Dropped(rows=drops.evidence(_FIRST_EVIDENCE, _surpluses(drops.connection), are_latest=True))
+    yield Dropped(rows=drops.findings("TRUE"), kind="finding")
+    yield Dropped(rows=drops.lists(_OLDEST_LISTS, STORE_DROP_ROWS), kind="seen")
+    yield Dropped(rows=drops.alerts("TRUE"), kind="alert")
+
+
+def _greedy(connection: sqlite3.Connection, size_bytes: int) -> str | None:
+    """Return the server whose definitions take most, where that is more than an eighth of the store, or all definitions
+    are more than half."""
+    taken = connection.execute(_TAKEN).fetchall()
+    if not taken or (taken[0][1] <= size_bytes // 8 and sum(row[1] for row in taken) <= size_bytes // 2):
+        return None
+    return str(taken[0][0])
+
+
+def _surpluses(connection: sqlite3.Connection) -> list[tuple[str, int]]:
     """Return of which servers to drop evidence, and how much: those with the most are left the same number each."""
     statement = "SELECT server, sum(calls) AS calls FROM called GROUP BY server ORDER BY calls DESC, server"
     counts = connection.execute(statement).fetchall()
@@ -105,35 +170,63 @@ def _surpluses(connection: sqlite3.Connection) -> list[tuple[int, int]]:
     return [(server, calls - share) for server, calls in counts if calls > share]
 
 
-def _note_last_calls(connection: sqlite3.Connection, dropped: list[_Row]) -> None:
-    """Look up what was called last: the latest calls went, not the first."""
-    for table, column, places in (
-        ("called", "tool", {row[2:4] for row in dropped}),
-        ("reported", "observer", {(row[2], row[4]) for row in dropped}),
-    ):
-        connection.executemany(
-            f"UPDATE {table} SET last_us = (SELECT e.time_us FROM evidence e INDEXED BY evidence_{column} "  # noqa: S608
-            f"WHERE e.{column} = {table}.{column} AND e.server = {table}.server ORDER BY e.time_us DESC LIMIT 1) "
-            f"WHERE server = ? AND {column} = ?",
-            sorted(places),
-        )
+class _Drops:
+    """Drops rows with all that follows from them."""
 
+    def __init__(self, connection: sqlite3.Connection, secret: bytes) -> None:
+        self.connection = connection
+        self._secret = secret
 
-def _drop(connection: sqlite3.Connection, found: list[_Row], secret: bytes) -> None:
-    marks, hashes = [], Marks(secret).hashes
-    times = {row[0]: row[1] for row in found}
-    for number, value in blocks.take_out(connection, times):
-        line = read_line(value)
-        if line is not None:
-            era = number // STORE_ERA_RECORDS
-            marks += [(era, each, times[number], number) for each in hashes(own_values(line))]
-    many = connection.executemany
-    many("DELETE FROM mark WHERE era = ? AND hash = ? AND time_us = ? AND evidence = ?", marks)
-    many("DELETE FROM evidence WHERE id = ?", [(number,) for number in times])
-    count_calls(connection, [(row[1], row[2], row[3], row[4]) for row in found], sign=-1)
-    subjects = sorted({row[6] for row in found})
-    used = "SELECT 1 FROM evidence WHERE subject = ? LIMIT 1"
-    for each in subjects:
-        if connection.execute(used, (each,)).fetchone() is None:
-            drop_subject(connection, each)
-    history_bounds.drop_names(connection, (number for row in found for number in row[2:6] if number is not None))
+    def crowded(self, statement: str, rows_max: int) -> list[tuple[str, int]]:
+        """Return servers that have more than so many rows, and of how many at most to drop some at once."""
+        found = self.connection.execute(statement, (rows_max, rows_max)).fetchall()
+        return [(server, min(surplus, STORE_DROP_ROWS)) for server, surplus in found]
+
+    def evidence(self, chosen: str, given: Iterable[tuple[object, ...]], *, are_latest: bool = False) -> int:
+        """Drop evidence; return how much.
+
+        Args:
+            chosen: selects the numbers of rows, asked once for each of ``given``.
+            are_latest: whether some of them may be the latest calls of their tool.
+        """
+        statement = _EVIDENCE.format(chosen)
+        gone = [row for each in given for row in self.connection.execute(statement, each).fetchall()]
+        many = self.connection.executemany
+        drop_marks(self.connection, self._secret, (row[:3] for row in gone))
+        places = [row[3:6] for row in gone]
+        many(_COUNT_LESS, places)
+        many(_NOT_CALLED, sorted(set(places)))
+        if are_latest:
+            many(_LAST_CALL, sorted(set(places)))
+        for subject in sorted({row[6] for row in gone}):
+            drop_subject(self.connection, subject)
+        return len(gone)
+
+    def alerts(self, condition: str, *given: object, limit: int = STORE_DROP_ROWS) -> int:
+        return self.connection.execute(_ALERTS.format(condition), (*given, limit)).rowcount
+
+    def changes(self, server: str, limit: int) -> int:
+        return self.connection.execute(_CHANGES, (server, limit)).rowcount
+
+    def findings(self, condition: str, *given: object, limit: int = STORE_DROP_ROWS) -> int:
+        return self.connection.execute(_FINDINGS.format(condition), (*given, limit)).rowcount
+
+    def first_lists(self, server: str, *, tools: int) -> int:
+        """Drop lists of a server with so many tools at least: replaced ones first, then the oldest."""
+        chosen: list[int] = []
+        for number, listed in self.connection.execute(_FIRST_LISTS, (server, STORE_DROP_ROWS)).fetchall():
+            chosen.append(number)
+            tools -= listed
+            if tools <= 0:
+                break
+        return self.lists("SELECT value FROM json_each(?)", str(chosen))
+
+    def lists(self, chosen: str, *given: object) -> int:
+        gone = self.connection.execute(_LISTS.format(chosen), given).fetchall()
+        tools: set[tuple[str, str, str]] = set()
+        for place in sorted(set(gone)):
+            tools.update(self.connection.execute(_UNSEEN_TOOLS, place).fetchall())
+            self.connection.execute(_UNSEEN, place)
+        self.connection.executemany(_UNKNOWN_TOOL, sorted(tools))
+        self.connection.executemany(_UNKNOWN_DEFINITION, sorted({(full,) for _, full, _ in tools}))
+        return len(gone)

@@ -1,10 +1,10 @@
-"""Evidence into the store: one row, its bytes, and what it is found by, for each call."""
+"""Evidence into the store: one row with its bytes, and what it is found by, for each call."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections import Counter
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
 import msgspec
@@ -12,10 +12,9 @@ import orjson
 
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.limits.store import STORE_ERA_RECORDS, STORE_NAMES_KEPT_MAX
+from assay_stream.limits.store import STORE_ERA_RECORDS, STORE_SUBJECTS_KEPT_MAX
 from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.record import Record
-from assay_stream.readmodel import blocks
 from assay_stream.readmodel.digests import (
     EVIDENCE_LINES,
     CallData,
@@ -26,45 +25,57 @@ from assay_stream.readmodel.digests import (
     own_values,
     shared_digests,
 )
-from assay_stream.readmodel.names import Names
 
-HOUR_US = 3_600 * 1_000_000
-
-_Subject = tuple[int, int, int]
 _DigestRow = tuple[str, str, int, str, str]
 _SUBJECT_BYTES = 16
+_RECORD_BYTES_MAX = DEFAULT_LIMITS.record_bytes_max
 _INSERT_DIGEST = "INSERT OR IGNORE INTO digest VALUES (?, ?, ?, ?, ?)"
-_INSERT_EVIDENCE = f"INSERT INTO evidence VALUES ({','.join('?' * 13)})"  # noqa: S608
-_COUNTED = {
-    "called": ("server", "tool"),
-    "reported": ("observer", "server"),
-    "tally": ("hour", "server", "tool"),
-    "reported_tally": ("hour", "observer"),
-}
-"""Tables of counts, and what each counts by."""
-_WITH_LAST = ("called", "reported")
-
-
-def _statements(table: str, key: tuple[str, ...]) -> tuple[str, str]:
-    more = ", last_us = max(last_us, excluded.last_us)" if table in _WITH_LAST else ""
-    places = ", ".join("?" * (len(key) + (2 if more else 1)))
-    return (
-        f"INSERT INTO {table} VALUES ({places}) ON CONFLICT DO UPDATE SET calls = calls + excluded.calls{more}",  # noqa: S608
-        f"DELETE FROM {table} WHERE {' AND '.join(f'{each} = ?' for each in key)} AND calls = 0",  # noqa: S608
-    )
-
-
-_COUNTING = {table: _statements(table, key) for table, key in _COUNTED.items()}
+_INSERT_EVIDENCE = f"INSERT INTO evidence VALUES ({','.join('?' * 14)})"  # noqa: S608
+_COUNT = """INSERT INTO called VALUES (?, ?, ?, ?, ?)
+  ON CONFLICT DO UPDATE SET calls = calls + excluded.calls, last_us = max(last_us, excluded.last_us)"""
+_LEVEL = 1
+_USUAL = b"""{"assaycontenthash":"sha256:","assaygit":"unknown","assaypii":false,"assayproducer":"assay-stream",\
+"assayproducerversion":"0.1.0","assaysecrets":false,"data":{"actor":{"agent_id":"agent-","kind":"agent"},"args_hash":\
+"sha256:","binding":{"catalogue_digest":"sha256:","full_digest":"sha256:","origin":{"offset":1,"partition":0,"topic":\
+"mcp.tools.list"},"scope":"exact","server_scoped":true,"snapshot_id":""},"decision":"allow","delegation_depth":1,\
+"observer_id":"","ok":true,"origin":{"offset":1,"partition":0,"topic":"mcp.tools.call"},"pin":{"status":"unpinned"},\
+"policy_digest":"sha256:","reason_code":"P_POLICY_ALLOW","result_hash":"sha256:","server_id":"","side_effect":"READ",\
+"timing":{"duration_ms":0,"ended_at":"2026-","started_at":"2026-"},"tool":"","tool_call_id":"",\
+"tool_definition_canonicalization":"jcs:mcp_tool_definition.v1","tool_definition_digest":"sha256:",\
+"tool_definition_digest_alg":"sha256","tool_definition_schema":"assay.mcp.tool-definition.snapshot.v1",\
+"tool_definition_source":"mcp.tools/list","tool_identity":{"meta_hash":"","schema_hash":"","server_id":"","tool_name":\
+""},"trace_id":"","unbound_reason":""},"datacontenttype":"application/json","id":"","source":"urn:assay-stream",\
+"specversion":"1.0","subject":"","time":"2026-","traceparent":"00-","type":"assay.tool.decision"}"""
+"""What is usual in a record of evidence: it halves what one takes. Part of the store's format."""
 
 
 def read_line(value: bytes | None) -> EvidenceLine | None:
     """Return what the store reads of a record of evidence, ``None`` where it is none."""
-    if value is None or len(value) > DEFAULT_LIMITS.record_bytes_max:
+    if value is None or len(value) > _RECORD_BYTES_MAX:
         return None
     try:
         return EVIDENCE_LINES.decode(value)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+
+
+def deflated(value: bytes) -> bytes:
+    """Return a record, compressed and with a checksum."""
+    stream = zlib.compressobj(_LEVEL, zdict=_USUAL)
+    return stream.compress(value) + stream.flush()
+
+
+def inflated(body: bytes) -> bytes:
+    """Return a record of the store, decompressed.
+
+    Raises:
+        zlib.error: where it is damaged, or longer than a record can be.
+    """
+    stream = zlib.decompressobj(zdict=_USUAL)
+    value = stream.decompress(body, _RECORD_BYTES_MAX + 1)
+    if not stream.eof:
+        raise zlib.error("no whole record")
+    return value
 
 
 def _time_us(line: EvidenceLine) -> int | None:
@@ -74,33 +85,6 @@ def _time_us(line: EvidenceLine) -> int | None:
         return None
 
 
-def count_calls(connection: sqlite3.Connection, calls: Sequence[tuple[int, int, int, int]], *, sign: int = 1) -> None:
-    """Add calls to what is counted, or with a ``sign`` of -1 take them away.
-
-    Args:
-        calls: event time, and the numbers of server, tool and observer of each.
-    """
-    ordered = sorted(calls)
-    columns = {
-        "hour": [call[0] // HOUR_US for call in ordered],
-        "server": [call[1] for call in ordered],
-        "tool": [call[2] for call in ordered],
-        "observer": [call[3] for call in ordered],
-    }
-    times = [(call[0],) for call in ordered]
-    for table, key in _COUNTED.items():
-        add, drop = _COUNTING[table]
-        places: list[tuple[int, ...]] = list(zip(*(columns[each] for each in key), strict=True))
-        # Of several calls at one place the latest is put last.
-        last: dict[tuple[int, ...], tuple[int, ...]] = dict(zip(places, times, strict=True))
-        if table not in _WITH_LAST:
-            last = dict.fromkeys(places, ())
-        counts = sorted((*place, sign * count, *last[place]) for place, count in Counter(places).items())
-        connection.executemany(add, counts)
-        if sign < 0:
-            connection.executemany(drop, sorted(last))
-
-
 class Calls:
     """Takes evidence in; the caller holds the transaction.
 
@@ -108,12 +92,10 @@ class Calls:
         secret: key of the hashes by which calls are found.
     """
 
-    def __init__(self, connection: sqlite3.Connection, names: Names, secret: bytes) -> None:
+    def __init__(self, connection: sqlite3.Connection, secret: bytes) -> None:
         self._connection = connection
-        self._names = names
-        self._words = Names(connection, "word")
         self._marks = Marks(secret)
-        self._subjects: dict[bytes, _Subject] = {}
+        self._subjects: dict[bytes, int] = {}
         self._new_digests: list[_DigestRow] = []
         self._horizon_us = 0
         self._last = 0
@@ -127,7 +109,6 @@ class Calls:
         """
         self._subjects.clear()
         self._new_digests.clear()
-        self._words.forget()
         self._horizon_us, self._last = horizon_us, last
 
     @property
@@ -136,10 +117,10 @@ class Calls:
 
     def take(self, source: int, records: Sequence[Record]) -> tuple[int, int]:
         """Take records of one log in; return how many were refused, and how many are too old to be kept."""
-        rows, values = [], []
+        rows = []
         keys: list[str] = []
         owners: list[tuple[int, int]] = []
-        number, word, first = self._names.number, self._words.number, self._last + 1
+        called: dict[tuple[str, str, str], tuple[int, int]] = {}
         refused = dropped = 0
         for record in records:
             line = read_line(record.value)
@@ -151,31 +132,22 @@ class Calls:
                 dropped += 1
                 continue
             data = line.data
-            subject, server, tool = self._subject(data)
             self._last += 1
-            agent = None if data.actor is None else data.actor.agent_id
             rows.append(
                 (
-                    self._last,
-                    time_us,
-                    source,
-                    record.origin.offset,
-                    subject,
-                    server,
-                    tool,
-                    number(data.observer_id),
-                    None if agent is None else number(agent),
-                    None if data.decision is None else word(data.decision),
-                    word(data.binding.scope),
-                    None if data.unbound_reason is None else word(data.unbound_reason),
-                    data.ok,
+                    *(self._last, time_us, source, record.origin.offset, self._subject(data)),
+                    *(data.server_id, data.tool, data.observer_id),
+                    None if data.actor is None else data.actor.agent_id,
+                    *(data.decision, data.binding.scope, data.unbound_reason, data.ok),
+                    deflated(record.value or b""),
                 )
             )
-            values.append(record.value or b"")
             own = own_values(line)
             keys += own
             owners += [(time_us, self._last)] * len(own)
-        blocks.append(self._connection, first, values)
+            place = data.server_id, data.tool, data.observer_id
+            calls, last_us = called.get(place, (0, time_us))
+            called[place] = calls + 1, max(last_us, time_us)
         self._connection.executemany(_INSERT_EVIDENCE, rows)
         # In the order of the table: each of its pages is visited once. Equal digests of one call are one mark.
         marks = sorted(
@@ -185,31 +157,30 @@ class Calls:
         self._connection.executemany("INSERT OR IGNORE INTO mark VALUES (?, ?, ?, ?)", marks)
         self._connection.executemany(_INSERT_DIGEST, sorted(self._new_digests))
         self._new_digests.clear()
-        count_calls(self._connection, [(row[1], row[5], row[6], row[7]) for row in rows])
+        self._connection.executemany(_COUNT, sorted((*place, *counts) for place, counts in called.items()))
         return refused, dropped
 
-    def _subject(self, data: CallData) -> _Subject:
+    def _subject(self, data: CallData) -> int:
         digests = shared_digests(data)
         # Remembered by hash: the texts are a kilobyte each.
         key = blake2b(orjson.dumps((data.server_id, data.tool, digests)), digest_size=_SUBJECT_BYTES).digest()
         found = self._subjects.get(key)
         if found is None:
-            if len(self._subjects) >= STORE_NAMES_KEPT_MAX:
+            if len(self._subjects) >= STORE_SUBJECTS_KEPT_MAX:
                 self._subjects.clear()
-            found = self._subjects[key] = self._new_subject(data, digests, key)
+            found = self._subjects[key] = self._stored_subject(data, digests, key)
         return found
 
-    def _new_subject(self, data: CallData, digests: Digests, key: bytes) -> _Subject:
-        server, tool = self._names.number(data.server_id), self._names.number(data.tool)
+    def _stored_subject(self, data: CallData, digests: Digests, key: bytes) -> int:
         select = "SELECT id FROM subject WHERE server = ? AND tool = ? AND hash = ?"
-        known = self._connection.execute(select, (server, tool, key)).fetchone()
+        known = self._connection.execute(select, (data.server_id, data.tool, key)).fetchone()
         if known is not None:
-            return known[0], server, tool
+            return int(known[0])
         insert = "INSERT INTO subject (server, tool, full, hash, digests) VALUES (?, ?, ?, ?, ?) RETURNING id"
-        row = (server, tool, data.binding.full_digest or "", key, orjson.dumps(digests).decode())
-        subject = self._connection.execute(insert, row).fetchone()[0]
+        row = (data.server_id, data.tool, data.binding.full_digest or "", key, orjson.dumps(digests).decode())
+        subject = int(self._connection.execute(insert, row).fetchone()[0])
         self._new_digests += _digest_rows("calls", subject, digests)
-        return subject, server, tool
+        return subject
 
 
 def write_digests(connection: sqlite3.Connection, place: str, owner: int, digests: Digests) -> None:
@@ -217,17 +188,30 @@ def write_digests(connection: sqlite3.Connection, place: str, owner: int, digest
     connection.executemany(_INSERT_DIGEST, _digest_rows(place, owner, digests))
 
 
-def drop_digests(connection: sqlite3.Connection, place: str, owner: int) -> None:
-    """Forget where digests stand, but for those of subjects."""
-    connection.execute("DELETE FROM digest WHERE place = ? AND owner = ? AND place != 'calls'", (place, owner))
-
-
 def drop_subject(connection: sqlite3.Connection, number: int) -> None:
-    """Drop a subject, with its digests."""
-    text = connection.execute("DELETE FROM subject WHERE id = ? RETURNING digests", (number,)).fetchone()[0]
-    statement = "DELETE FROM digest WHERE value = ? AND place = ? AND owner = ? AND role = ? AND scheme = ?"
-    connection.executemany(statement, _digest_rows("calls", number, orjson.loads(text)))
+    """Drop what calls have in common, if none is left."""
+    unused = "DELETE FROM subject WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM evidence WHERE subject = ?1)"
+    row = connection.execute(f"{unused} RETURNING digests", (number,)).fetchone()
+    if row is not None:
+        statement = "DELETE FROM digest WHERE value = ? AND place = ? AND owner = ? AND role = ? AND scheme = ?"
+        connection.executemany(statement, _digest_rows("calls", number, orjson.loads(row[0])))
 
 
 def _digest_rows(place: str, owner: int, digests: Digests) -> list[_DigestRow]:
     return [(digest_key(value), place, owner, role, scheme) for role, scheme, value in digests]
+
+
+def drop_marks(connection: sqlite3.Connection, secret: bytes, rows: Iterable[tuple[int, int, bytes]]) -> None:
+    """Forget what calls are found by.
+
+    Args:
+        rows: number, event time and record of each, compressed.
+    """
+    hashes = Marks(secret).hashes
+    marks = [
+        (number // STORE_ERA_RECORDS, each, time_us, number)
+        for number, time_us, body in rows
+        if (line := read_line(inflated(body))) is not None
+        for each in hashes(own_values(line))
+    ]
+    connection.executemany("DELETE FROM mark WHERE era = ? AND hash = ? AND time_us = ? AND evidence = ?", marks)

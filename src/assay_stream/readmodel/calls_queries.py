@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
 import orjson
 
+from assay_stream.alerts.context import CALLS_NAMED_MAX, CallsSince, CallSummary
 from assay_stream.limits.store import STORE_ERA_RECORDS, STORE_SUBJECTS_MERGED_MAX
+from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.record import Origin
-from assay_stream.readmodel import blocks
-from assay_stream.readmodel.calls import read_line
-from assay_stream.readmodel.digests import Marks, digest_key, own_digests, own_values, shared_digests, values_of
+from assay_stream.readmodel.calls import inflated, read_line
+from assay_stream.readmodel.digests import (
+    EvidenceLine,
+    Marks,
+    digest_key,
+    own_digests,
+    own_values,
+    shared_digests,
+    values_of,
+)
 from assay_stream.readmodel.filling import meta
 from assay_stream.readmodel.paging import Tables, at_one_moment, page_of, place_of, rows_max
 from assay_stream.readmodel.rows import EvidenceFilter, EvidenceRecord, EvidenceRow, Page, Paging
 
 _COLUMNS = """e.id, e.time_us, e.source, e.pos, e.subject, e.server, e.tool, e.observer, e.agent, e.decision, e.scope,
   e.unbound, e.ok"""
-_NAMED = ("unbound_reason", "agent_id", "decision", "tool_name", "observer_id", "server_id", "scope")
 _COLUMN_OF = {
     "unbound_reason": "unbound",
     "agent_id": "agent",
@@ -30,9 +38,8 @@ _COLUMN_OF = {
     "server_id": "server",
     "scope": "scope",
 }
-_WORDS = frozenset({"unbound_reason", "decision", "scope"})
 _INDEXED = ("unbound", "agent", "decision", "tool", "observer", "server")
-"""The order in which an index is chosen: what is rare first. Most decisions are ``allow``."""
+"""The order in which an index is chosen: what is rare first."""
 _LAST = 2**63 - 1
 _REFERENCE_CHARS_MAX = 18
 
@@ -41,6 +48,11 @@ _Row = tuple[Any, ...]
 
 def _newest_first(row: _Row) -> tuple[int, int]:
     return -row[1], -row[0]
+
+
+def _summary(line: EvidenceLine) -> CallSummary:
+    data = line.data
+    return CallSummary(time_us_of(line.time) // 1_000, line.id, data.tool_call_id, data.observer_id, str(data.decision))
 
 
 class CallQueries(Tables):
@@ -69,6 +81,45 @@ class CallQueries(Tables):
         return self._whole("e.id = ?", int(reference))
 
     @at_one_moment
+    def calls_since(
+        self, server_id: str, tool_names: Collection[str], *, full_digest: str | None, since_ms: int
+    ) -> CallsSince:
+        """Return the calls of a tool since a time, told apart by the definition that they were bound to.
+
+        Args:
+            tool_names: the names under which it is called.
+            full_digest: the definition asked about, ``None`` for any.
+            since_ms: event time, inclusive, milliseconds since the epoch.
+        """
+        since_us = min(max(since_ms * 1_000, -_LAST), _LAST)
+        places = ",".join("?" * len(tool_names))
+        condition = f"e.server = ? AND e.tool IN ({places}) AND e.time_us >= ?"
+        given = (server_id, *sorted(tool_names), since_us)
+        counts: dict[str, int] = dict(
+            self._connection.execute(
+                f"SELECT s.full, count(*) FROM evidence e JOIN subject s ON s.id = e.subject WHERE {condition} "  # noqa: S608
+                "GROUP BY s.full",
+                given,
+            )
+        )
+        total, unbound = sum(counts.values()), counts.get("", 0)
+        used = total if full_digest is None else counts.get(full_digest, 0)
+        bodies = self._connection.execute(
+            f"SELECT e.body FROM evidence e JOIN subject s ON s.id = e.subject WHERE {condition} "  # noqa: S608
+            "AND (? IS NULL OR s.full = ?) ORDER BY e.time_us DESC, e.id DESC LIMIT ?",
+            (*given, full_digest, full_digest, CALLS_NAMED_MAX),
+        )
+        lines = [line for (body,) in bodies if (line := read_line(inflated(body))) is not None]
+        return CallsSince(
+            full_digest=full_digest,
+            since_ms=since_ms,
+            used=used,
+            unbound=0 if full_digest is None else unbound,
+            other=0 if full_digest is None else total - used - unbound,
+            latest=tuple(_summary(line) for line in lines),
+        )
+
+    @at_one_moment
     def evidence_at(self, origin: Origin) -> EvidenceRecord | None:
         """Return the evidence that stands at a place of its log."""
         number = self._connection.execute(
@@ -77,49 +128,34 @@ class CallQueries(Tables):
         return None if number is None else self._whole("e.source = ? AND e.pos = ?", number[0], origin.offset)
 
     def _whole(self, condition: str, *given: int) -> EvidenceRecord | None:
-        statement = f"SELECT {_COLUMNS} FROM evidence e WHERE {condition}"  # noqa: S608
+        statement = f"SELECT {_COLUMNS}, e.body FROM evidence e WHERE {condition}"  # noqa: S608
         found = self._connection.execute(statement, given).fetchone()
-        value = None if found is None else blocks.read(self._connection, found[0])
-        if value is None:
+        if found is None:
             return None
+        value = inflated(found[-1])
         line = read_line(value)
         digests = () if line is None else values_of(shared_digests(line.data) + own_digests(line))
-        return EvidenceRecord(row=self._rows([found])[0], value=value, digests=digests)
+        return EvidenceRecord(row=self._rows([found[:-1]])[0], value=value, digests=digests)
 
     def _rows(self, found: Sequence[_Row]) -> list[EvidenceRow]:
-        names = self._names.texts(number for row in found for number in row[5:9])
-        words = self._words.texts(number for row in found for number in row[9:12])
         origins, subjects = dict(self._origins()), self._subjects({row[4] for row in found})
         return [
             EvidenceRow(
                 reference=str(number),
                 time_us=time_us,
                 origin=Origin(*origins[source], offset),
-                server_id=names[server],
-                tool_name=names[tool],
-                observer_id=names[observer],
-                agent_id=names.get(agent),
-                decision=words.get(decision),
-                scope=words[scope],
-                unbound_reason=words.get(unbound),
+                server_id=server,
+                tool_name=tool,
+                observer_id=observer,
+                agent_id=agent,
+                decision=decision,
+                scope=scope,
+                unbound_reason=unbound,
                 ok=None if ok is None else bool(ok),
                 digests=subjects[subject],
             )
-            for (
-                number,
-                time_us,
-                source,
-                offset,
-                subject,
-                server,
-                tool,
-                observer,
-                agent,
-                decision,
-                scope,
-                unbound,
-                ok,
-            ) in found
+            for number, time_us, source, offset, subject, server, tool, observer, agent, *rest in found
+            for decision, scope, unbound, ok in [rest]
         ]
 
     def _origins(self) -> Iterator[tuple[int, tuple[str, int]]]:
@@ -136,32 +172,25 @@ class CallQueries(Tables):
     def _found(self, wanted: EvidenceFilter, before: tuple[int, int], limit: int) -> Iterator[_Row]:
         """Yield rows of evidence in order, as far as they are read."""
         conditions, given, index = self._conditions(wanted)
-        if conditions is None:
-            return iter(())
         if wanted.digest is None:
             return self._ordered(f"evidence e{index}", conditions, given, before, limit)
         return self._with_digest(wanted.digest, conditions, given, before, limit)
 
-    def _conditions(self, wanted: EvidenceFilter) -> tuple[list[str] | None, list[Any], str]:
-        conditions, given, columns = [], [], []
-        for name in _NAMED:
-            text = getattr(wanted, name)
-            if text is None:
-                continue
-            number = (self._words if name in _WORDS else self._names).known(text)
-            if number is None:
-                return None, [], ""
-            columns.append(_COLUMN_OF[name])
-            conditions.append(f"e.{_COLUMN_OF[name]} = ?")
-            given.append(number)
+    def _conditions(self, wanted: EvidenceFilter) -> tuple[list[str], list[Any], str]:
+        asked = {column: getattr(wanted, name) for name, column in _COLUMN_OF.items()}
+        columns = [column for column, text in asked.items() if text is not None]
+        conditions = [f"e.{column} = ?" for column in columns]
+        given: list[Any] = [asked[column] for column in columns]
         if wanted.is_unbound is not None:
             conditions.append("e.unbound IS NOT NULL" if wanted.is_unbound else "e.unbound IS NULL")
         for bound, text in ((wanted.since_us, "e.time_us >= ?"), (wanted.until_us, "e.time_us < ?")):
             if bound is not None:
                 conditions.append(text)
                 given.append(min(max(bound, -_LAST), _LAST))
-        if wanted.decision == "allow" and len(columns) > 1:
+        if wanted.decision == "allow":
             columns.remove("decision")
+        elif wanted.decision is not None:
+            conditions.append("e.decision != 'allow'")
         chosen = next((column for column in _INDEXED if column in columns), "time")
         return conditions, given, f" INDEXED BY evidence_{chosen}"
 
@@ -225,6 +254,7 @@ class CallQueries(Tables):
     def _checked(self, found: Sequence[Iterator[_Row]], key: str) -> Iterator[_Row]:
         """Yield rows of several orders in one, those whose record has a digest indeed."""
         for row in heapq.merge(*found, key=_newest_first):
-            line = read_line(blocks.read(self._connection, row[0]))
+            body = self._connection.execute("SELECT body FROM evidence WHERE id = ?", row[:1]).fetchone()
+            line = read_line(inflated(body[0]))
             if line is not None and any(digest_key(value) == key for value in own_values(line)):
                 yield row

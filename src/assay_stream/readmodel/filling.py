@@ -21,10 +21,9 @@ from assay_stream.model.record import Record, Role
 from assay_stream.readmodel.bounds import Bounds, Dropped, drop
 from assay_stream.readmodel.calls import Calls
 from assay_stream.readmodel.inventory import Inventory
-from assay_stream.readmodel.names import Names
 from assay_stream.readmodel.schema import failures
 
-ROLES = (Role.BINDINGS, Role.DEFINITIONS, Role.VERDICTS, Role.CHANGES, Role.ALERTS, Role.EVIDENCE)
+ROLES = (*(Role.BINDINGS, Role.DEFINITIONS, Role.VERDICTS, Role.CHANGES, Role.FINDINGS, Role.ALERTS), Role.EVIDENCE)
 """What the store is filled from."""
 
 _Place = tuple[Role, str, int]
@@ -44,10 +43,9 @@ class Filler:
         self._connection = connection
         self._path = connection.execute("PRAGMA database_list").fetchone()[2] or "in memory"
         self._inode = _inode_of(self._path)
-        self._names = Names(connection)
         self._secret = meta(connection, "secret", b"")
-        self._calls = Calls(connection, self._names, self._secret)
-        self._inventory = Inventory(connection, self._names)
+        self._calls = Calls(connection, self._secret)
+        self._inventory = Inventory(connection)
         self._sources: dict[tuple[str, int], tuple[int, int]] = {}
         self.refresh()
 
@@ -62,7 +60,6 @@ class Filler:
 
     def refresh(self) -> None:
         """Read again what is remembered of the store."""
-        self._names.forget()
         self._calls.reset(
             horizon_us=meta(self._connection, "horizon_us", _EVER_US), last=meta(self._connection, "last_evidence", 0)
         )

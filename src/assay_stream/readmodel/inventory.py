@@ -7,7 +7,6 @@ a row away, so that the store is the same whether it was filled before or after 
 from __future__ import annotations
 
 import sqlite3
-import zlib
 from typing import Any
 
 import orjson
@@ -20,12 +19,13 @@ from assay_stream.limits.store import STORE_ALERT_DIGESTS_MAX, STORE_ALERT_HEAD,
 from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.definition_facts import Catalogue, ToolFact
 from assay_stream.model.facts import Fact, Seen, decode_fact, decode_key
+from assay_stream.model.finding import Finding
+from assay_stream.model.finding_topic import NameClaim, Resolution, Suppression, decode_entry
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.model.run_facts import RunCut, SeenRun
 from assay_stream.readmodel import lists
-from assay_stream.readmodel.calls import drop_digests, write_digests
+from assay_stream.readmodel.calls import deflated, write_digests
 from assay_stream.readmodel.digests import Digests
-from assay_stream.readmodel.names import Names
 
 _TABLES = {"tool": "tool_fact", "catalogue": "catalogue"}
 """Kinds of facts whose rows stand under their keys, and their tables."""
@@ -50,14 +50,14 @@ _FOREIGN = (
 class Inventory:
     """Takes records of everything but evidence in; the caller holds the transaction."""
 
-    def __init__(self, connection: sqlite3.Connection, names: Names) -> None:
+    def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._names = names
-        self._lists = lists.Sightings(connection, names)
+        self._lists = lists.Sightings(connection)
         self._takers = {
             Role.BINDINGS: self._fact,
             Role.VERDICTS: self._verdict,
             Role.DEFINITIONS: self._definition,
+            Role.FINDINGS: self._finding,
             Role.ALERTS: self._alert,
             Role.CHANGES: self._decision,
         }
@@ -69,7 +69,6 @@ class Inventory:
             self._takers[record.role](record)
         except _FOREIGN:
             self._connection.execute("ROLLBACK TO taking")
-            self._names.forget()
             return False
         finally:
             # A full disk has ended the transaction already, and the savepoint with it.
@@ -81,12 +80,8 @@ class Inventory:
         row = self._connection.execute(statement, given).fetchone()
         return None if row is None else row[0]
 
-    def _drop(self, table: str, place: str, part: int, fact: bytes) -> None:
-        row = self._one(f"DELETE FROM {table} WHERE part = ? AND fact = ? RETURNING id", part, fact)  # noqa: S608
-        if row is not None:
-            drop_digests(self._connection, place, row)
-            if table == "catalogue":
-                self._connection.execute("DELETE FROM listed WHERE catalogue = ?", (row,))
+    def _drop(self, table: str, part: int, fact: bytes) -> None:
+        self._connection.execute(f"DELETE FROM {table} WHERE part = ? AND fact = ?", (part, fact))  # noqa: S608
 
     def _fact(self, record: Record) -> None:
         key, part = decode_key(record.key), record.origin.partition
@@ -95,7 +90,7 @@ class Inventory:
             return
         fact = None if record.value is None else decode_fact(key, record.value)
         if kind in _TABLES:
-            self._drop(_TABLES[kind], kind, part, record.key or b"")
+            self._drop(_TABLES[kind], part, record.key or b"")
             if fact is not None:
                 self._insert(fact, part, record.key or b"")
         elif isinstance(fact, Seen | SeenRun | RunCut):
@@ -104,7 +99,6 @@ class Inventory:
             self._lists.forget(key, part)
 
     def _insert(self, fact: Fact, part: int, key: bytes) -> None:
-        number = self._names.number
         match fact:
             case ToolFact():
                 digests: Digests = [("tool_definition", name, value) for name, value in fact.schemes.items() if value]
@@ -113,7 +107,7 @@ class Inventory:
                     "RETURNING id",
                     part,
                     key,
-                    number(fact.server_id),
+                    fact.server_id,
                     fact.full,
                     _json(dict(fact.schemes)),
                     _json(dict(fact.errors)),
@@ -124,12 +118,12 @@ class Inventory:
                     "INSERT INTO catalogue (part, fact, server, digest) VALUES (?, ?, ?, ?) RETURNING id",
                     part,
                     key,
-                    number(fact.server_id),
+                    fact.server_id,
                     fact.digest,
                 )
                 self._connection.executemany(
                     "INSERT OR IGNORE INTO listed VALUES (?, ?, ?)",
-                    [(row, number(name), full) for name, full in fact.definitions()],
+                    [(row, name, full) for name, full in fact.definitions()],
                 )
                 write_digests(self._connection, "catalogue", row, [("list", "catalogue", fact.digest)])
 
@@ -146,7 +140,7 @@ class Inventory:
             digests += [("pin", scheme, str(value)) for scheme, value in content.get("pins", {}).items() if value]
             for scheme, values in content.get("rejected", {}).items():
                 digests += [("rejected", scheme, str(value)) for value in values if value]
-        self._drop("verdict", "verdict", part, key)
+        self._drop("verdict", part, key)
         if content is None:
             return
         row = self._one(
@@ -154,8 +148,8 @@ class Inventory:
             "RETURNING id",
             part,
             key,
-            self._names.number(server),
-            None if tool is None else self._names.number(tool),
+            server,
+            tool,
             status,
             action,
             _json(content),
@@ -165,9 +159,7 @@ class Inventory:
     def _definition(self, record: Record) -> None:
         full = (record.key or b"").decode()
         if record.value is None:
-            row = self._one("DELETE FROM definition WHERE full = ? RETURNING id", full)
-            if row is not None:
-                drop_digests(self._connection, "definition", row)
+            self._connection.execute("DELETE FROM definition WHERE full = ?", (full,))
             return
         content = decode_json(record.value)
         if not isinstance(content, dict) or not isinstance(content.get("definition"), dict):
@@ -177,7 +169,7 @@ class Inventory:
             "INSERT INTO definition (full, body) VALUES (?, ?) "
             "ON CONFLICT DO UPDATE SET body = excluded.body RETURNING id",
             full,
-            zlib.compress(record.value),
+            deflated(record.value),
         )
         write_digests(self._connection, "definition", row, [("definition", "full", full)])
 
@@ -209,7 +201,7 @@ class Inventory:
         )
         self._connection.execute(
             "INSERT INTO alert_record (alert, time_ms, body) VALUES (?, ?, ?)",
-            (number, min(max(view.time_ms, 0), _INT64_MAX), zlib.compress(record.value or b"")),
+            (number, min(max(view.time_ms, 0), _INT64_MAX), deflated(record.value or b"")),
         )
         # What a history shows is kept, and no more: an alert may go on for long.
         self._connection.execute(
@@ -229,6 +221,14 @@ class Inventory:
             ("detection", "detection", view.fact("mcp_detection_digest")),
         ]
         write_digests(self._connection, "alert", number, [each for each in named if each[2]])
+
+    def _finding(self, record: Record) -> None:
+        entry = decode_entry(record.value)
+        if isinstance(entry, Finding | NameClaim | Resolution | Suppression):
+            self._connection.execute(
+                "INSERT INTO finding (server, time_us, body) VALUES (?, ?, ?)",
+                ((record.key or b"").decode(), entry.time_us, deflated(record.value or b"")),
+            )
 
     def _decision(self, record: Record) -> None:
         event = decode_json(record.value or b"")

@@ -3,25 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from assay_stream.readmodel.digests import values_of
-from assay_stream.readmodel.inventory_statements import (
-    IN_A_DAY,
-    OBSERVERS,
-    SERVERS,
-    STATUSES,
-    TOOLS,
-    VERSIONS,
-    OfServer,
-    hours_of_day,
-)
 from assay_stream.readmodel.paging import Tables, at_one_moment, page_of, place_of, rows_max
 from assay_stream.readmodel.rows import DigestValue, ObserverRow, Page, Paging, ServerRow, ToolRow, VersionRow
 
+_DAY_US = 86_400 * 1_000_000
 _NAMES_AT_ONCE = 1_000
+
+
+def _distinct(table: str, column: str) -> str:
+    """Return a query for the values of an indexed column from ?1 on, ?2 at most, found with one step for each."""
+    return (
+        f"SELECT n FROM (WITH RECURSIVE step(n) AS (SELECT min({column}) FROM {table} WHERE {column} >= ?1 UNION ALL "  # noqa: S608
+        f"SELECT (SELECT min({column}) FROM {table} WHERE {column} > n) FROM step WHERE n IS NOT NULL LIMIT ?2 + 1) "
+        "SELECT n FROM step WHERE n IS NOT NULL)"
+    )
+
+
+_SERVERS = (
+    " UNION ".join(_distinct(each, "server") for each in ("called", "seen", "catalogue")) + " ORDER BY n LIMIT ?2"
+)
+_OBSERVERS = " UNION ".join(_distinct(each, "observer") for each in ("called", "seen")) + " ORDER BY n LIMIT ?2"
+_LISTED = "SELECT l.tool, l.full FROM catalogue c CROSS JOIN listed l ON l.catalogue = c.id WHERE c.server = ?1"
+_TOOLS = f"""SELECT tool FROM ({_LISTED}) WHERE tool >= ?2
+  UNION SELECT tool FROM called WHERE server = ?1 AND tool >= ?2 ORDER BY tool LIMIT ?3"""  # noqa: S608
+_VERSIONS = f"""SELECT tool, count(*) FROM ({_LISTED} UNION
+  SELECT tool, full FROM subject WHERE server = ?1 AND full != '') GROUP BY tool"""  # noqa: S608
+_STATUSES = "SELECT tool, status FROM verdict WHERE server = ? AND tool IS NOT NULL ORDER BY part DESC, id DESC"
+_IN_A_DAY = "time_us > ? AND time_us <= ?"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OfServer:
+    """What rows of a server's tools are made of.
+
+    Args:
+        latest: time and digest of what each observer was shown last.
+        called: calls and the time of the last one, by tool.
+        day: calls of the last day, by tool.
+        versions: how many definitions are known, by tool.
+        statuses: of verdicts, by tool.
+    """
+
+    latest: dict[str, tuple[int, str]]
+    called: dict[str, tuple[int, int]]
+    day: dict[str, int]
+    versions: dict[str, int]
+    statuses: dict[str, str]
+
+
+def _day(now_us: int) -> tuple[int, int]:
+    return now_us - _DAY_US, now_us
 
 
 def _begin(after: tuple[str, ...] | None) -> str:
@@ -43,16 +80,15 @@ class InventoryQueries(Tables):
             InputError: ``bad_cursor``.
         """
         begin = _begin(place_of(paging, str))
-        found = self._connection.execute(SERVERS, (begin, rows_max(paging) + 1)).fetchall()
-        rows = [self._server_row(text, number, now_us) for text, number in found]
+        found = self._connection.execute(_SERVERS, (begin, rows_max(paging) + 1)).fetchall()
+        rows = [self._server_row(server, now_us) for (server,) in found]
         return page_of(rows, paging, lambda row: (row.server_id,))
 
     @at_one_moment
     def server(self, server_id: str, *, now_us: int) -> ServerRow | None:
         """Return one server, ``None`` where nothing is known of it."""
-        number = self._names.known(server_id)
-        row = None if number is None else self._server_row(server_id, number, now_us)
-        return None if row is None or (row.listed_us is None and row.called_us is None) else row
+        row = self._server_row(server_id, now_us)
+        return None if row.listed_us is None and row.called_us is None else row
 
     @at_one_moment
     def tools(self, *, now_us: int, server_id: str | None = None, paging: Paging = Paging()) -> Page[ToolRow]:  # noqa: B008
@@ -65,12 +101,12 @@ class InventoryQueries(Tables):
         at = "" if place is None else place[0]
         limit = rows_max(paging) + 1
         rows: list[ToolRow] = []
-        for server, number in self._servers_from(at, server_id):
+        for server in self._servers_from(at, server_id):
             begin = _begin(place if server == at else None)
-            found = self._connection.execute(TOOLS, (number, begin, limit - len(rows))).fetchall()
+            found = self._connection.execute(_TOOLS, (server, begin, limit - len(rows))).fetchall()
             if found:
-                known = self._of_server(number, now_us)
-                rows += [self._tool_row((server, number), tool, known) for tool in found]
+                known = self._of_server(server, now_us)
+                rows += [self._tool_row(server, tool, known) for (tool,) in found]
             if len(rows) >= limit:
                 break
         return page_of(rows, paging, lambda row: (row.server_id, row.tool_name))
@@ -78,41 +114,35 @@ class InventoryQueries(Tables):
     @at_one_moment
     def tool(self, server_id: str, tool_name: str, *, now_us: int) -> ToolRow | None:
         """Return one tool, ``None`` where it was neither listed nor called."""
-        server, tool = self._names.known(server_id), self._names.known(tool_name)
-        if server is None or tool is None:
-            return None
-        row = self._tool_row((server_id, server), (tool_name, tool), self._of_server(server, now_us))
+        row = self._tool_row(server_id, tool_name, self._of_server(server_id, now_us))
         return row if row.versions or row.calls or row.is_listed else None
 
     @at_one_moment
     def versions(self, server_id: str, tool_name: str) -> tuple[VersionRow, ...]:
         """Return the definitions of a tool that are known from lists or calls, latest first."""
-        server, tool = self._names.known(server_id), self._names.known(tool_name)
-        if server is None or tool is None:
-            return ()
         times: dict[str, tuple[int | None, int | None]] = {}
         for full, first, last in self._connection.execute(
             "SELECT l.full, min(s.time_us), max(s.time_us) FROM catalogue c "
             "CROSS JOIN listed l ON l.catalogue = c.id AND l.tool = ? "
             "LEFT JOIN seen s ON s.digest = c.digest AND s.server = c.server WHERE c.server = ? GROUP BY l.full",
-            (tool, server),
+            (tool_name, server_id),
         ):
             times[full] = (first, last)
         calls: dict[str, int] = {}
         for full, count in self._connection.execute(
             "SELECT s.full, (SELECT count(*) FROM evidence e WHERE e.subject = s.id) FROM subject s "
             "WHERE s.server = ? AND s.tool = ? AND s.full != ''",
-            (server, tool),
+            (server_id, tool_name),
         ):
             calls[full] = calls.get(full, 0) + count
             times.setdefault(full, (None, None))
-        shown = self._shown(self._latest(server), server, tool)
+        shown = self._shown(self._latest(server_id), server_id, tool_name)
         rows = [
             VersionRow(
                 server_id=server_id,
                 tool_name=tool_name,
                 full_digest=full,
-                digests=self._digests_of(server, full),
+                digests=self._digests_of(server_id, full),
                 first_us=first,
                 last_us=last,
                 is_listed=full in shown,
@@ -131,21 +161,20 @@ class InventoryQueries(Tables):
         """
         begin = _begin(place_of(paging, str))
         rows = []
-        for text, number in self._connection.execute(OBSERVERS, (begin, rows_max(paging) + 1)).fetchall():
-            calls, last = self._called("reported", "observer", number)
-            listed = self._one("SELECT max(time_us) FROM seen WHERE observer = ?", number)
+        for (observer,) in self._connection.execute(_OBSERVERS, (begin, rows_max(paging) + 1)).fetchall():
+            calls, last = self._called("observer", observer)
+            listed = self._one("SELECT max(time_us) FROM seen WHERE observer = ?", observer)
             servers = self._one(
-                "SELECT count(*) FROM (SELECT server FROM reported WHERE observer = ? "
-                "UNION SELECT server FROM seen WHERE observer = ?)",
-                number,
-                number,
+                "SELECT count(*) FROM (SELECT server FROM called WHERE observer = ?1 "
+                "UNION SELECT server FROM seen WHERE observer = ?1)",
+                observer,
             )
             rows.append(
                 ObserverRow(
-                    observer_id=text,
+                    observer_id=observer,
                     servers=servers,
                     calls=calls,
-                    calls_day=self._day("reported_tally", "observer", number, now_us),
+                    calls_day=self._calls_day("observer", observer, now_us),
                     listed_us=listed,
                     called_us=last,
                 )
@@ -155,88 +184,84 @@ class InventoryQueries(Tables):
     def _one(self, statement: str, *given: object) -> Any:
         return self._connection.execute(statement, given).fetchone()[0]
 
-    def _servers_from(self, at: str, only: str | None) -> Iterator[tuple[str, int]]:
+    def _servers_from(self, at: str, only: str | None) -> Iterator[str]:
         """Yield servers by name from one on, or the one that is asked for."""
         if only is not None:
-            number = self._names.known(only)
-            if number is not None and at <= only:
-                yield only, number
+            if at <= only:
+                yield only
             return
-        number = self._names.known(at)
-        if number is not None:
-            yield at, number
-        while found := self._connection.execute(SERVERS, (_begin((at,)), _NAMES_AT_ONCE)).fetchall():
-            yield from found
-            at = found[-1][0]
+        while found := self._connection.execute(_SERVERS, (at, _NAMES_AT_ONCE)).fetchall():
+            for (server,) in found:
+                yield server
+            at = _begin(found[-1])
 
-    def _server_row(self, text: str, number: int, now_us: int) -> ServerRow:
-        latest = self._latest(number)
+    def _server_row(self, server: str, now_us: int) -> ServerRow:
+        latest = self._latest(server)
         digests = sorted({digest for _, digest in latest.values()})
         places = ",".join("?" * len(digests))
         tools = self._one(
             "SELECT count(DISTINCT l.tool) FROM catalogue c JOIN listed l ON l.catalogue = c.id "  # noqa: S608
             f"WHERE c.server = ? AND c.digest IN ({places})",
-            number,
+            server,
             *digests,
         )
-        calls, last = self._called("called", "server", number)
-        observers = {
-            row[0] for row in self._connection.execute("SELECT observer FROM reported WHERE server = ?", (number,))
-        }
+        calls, last = self._called("server", server)
+        distinct = "SELECT DISTINCT observer FROM called WHERE server = ?"
+        observers = {observer for (observer,) in self._connection.execute(distinct, (server,))}
         return ServerRow(
-            server_id=text,
+            server_id=server,
             tools=tools,
             observers=len(observers | latest.keys()),
             pinned=self._one(
                 "SELECT count(DISTINCT tool) FROM verdict WHERE server = ? AND tool IS NOT NULL "
                 "AND status != 'unpinned'",
-                number,
+                server,
             ),
             calls=calls,
-            calls_day=self._day("tally", "server", number, now_us),
+            calls_day=self._calls_day("server", server, now_us),
             listed_us=max((time_us for time_us, _ in latest.values()), default=None),
             called_us=last,
         )
 
-    def _of_server(self, server: int, now_us: int) -> OfServer:
+    def _of_server(self, server: str, now_us: int) -> _OfServer:
         execute = self._connection.execute
-        day = f"SELECT tool, sum(calls) FROM tally WHERE {IN_A_DAY} AND server = ? GROUP BY tool"  # noqa: S608
-        called = "SELECT tool, calls, last_us FROM called WHERE server = ?"
-        return OfServer(
+        day = f"SELECT tool, count(*) FROM evidence WHERE server = ? AND {_IN_A_DAY} GROUP BY tool"  # noqa: S608
+        called = "SELECT tool, sum(calls), max(last_us) FROM called WHERE server = ? GROUP BY tool"
+        return _OfServer(
             latest=self._latest(server),
             called={tool: (calls, last_us) for tool, calls, last_us in execute(called, (server,))},
-            day=dict(execute(day, (*hours_of_day(now_us), server))),
-            versions=dict(execute(VERSIONS, (server,))),
+            day=dict(execute(day, (server, *_day(now_us)))),
+            versions=dict(execute(_VERSIONS, (server,))),
             # Of several partitions the first: it is put last.
-            statuses=dict(execute(STATUSES, (server,))),
+            statuses=dict(execute(_STATUSES, (server,))),
         )
 
-    def _tool_row(self, server: tuple[str, int], tool: tuple[str, int], known: OfServer) -> ToolRow:
-        shown = self._shown(known.latest, server[1], tool[1])
-        calls, last = known.called.get(tool[1], (0, None))
+    def _tool_row(self, server: str, tool: str, known: _OfServer) -> ToolRow:
+        shown = self._shown(known.latest, server, tool)
+        calls, last = known.called.get(tool, (0, None))
         fulls = tuple(sorted(shown))
         return ToolRow(
-            server_id=server[0],
-            tool_name=tool[0],
+            server_id=server,
+            tool_name=tool,
             full_digests=fulls,
-            digests=self._digests_of(server[1], fulls[0]) if fulls else (),
-            versions=known.versions.get(tool[1], 0),
+            digests=self._digests_of(server, fulls[0]) if fulls else (),
+            versions=known.versions.get(tool, 0),
             is_listed=bool(shown),
-            pin_status=known.statuses.get(tool[1], "unpinned"),
+            pin_status=known.statuses.get(tool, "unpinned"),
             calls=calls,
-            calls_day=known.day.get(tool[1], 0),
+            calls_day=known.day.get(tool, 0),
             listed_us=max(shown.values(), default=None),
             called_us=last,
         )
 
-    def _latest(self, server: int) -> dict[int, tuple[int, str]]:
+    def _latest(self, server: str) -> dict[str, tuple[int, str]]:
         """Return time and digest of what each observer of a server was shown last."""
         statement = "SELECT observer, time_us, digest FROM seen WHERE server = ? ORDER BY time_us, pos, part"
         return {
             observer: (time_us, digest) for observer, time_us, digest in self._connection.execute(statement, (server,))
         }
 
-    def _shown(self, latest: dict[int, tuple[int, str]], server: int, tool: int) -> dict[str, int]:
+    def _shown(self, latest: dict[str, tuple[int, str]], server: str, tool: str) -> dict[str, int]:
         """Return the definitions of a tool in the latest lists, and when each was shown last."""
         shown: dict[str, int] = {}
         for time_us, digest in sorted(set(latest.values())):
@@ -248,16 +273,16 @@ class InventoryQueries(Tables):
                 shown[full] = time_us
         return shown
 
-    def _called(self, table: str, column: str, number: int) -> tuple[int, int | None]:
-        statement = f"SELECT coalesce(sum(calls), 0), max(last_us) FROM {table} WHERE {column} = ?"  # noqa: S608
-        found: tuple[int, int | None] = self._connection.execute(statement, (number,)).fetchone()
+    def _called(self, column: str, name: str) -> tuple[int, int | None]:
+        statement = f"SELECT coalesce(sum(calls), 0), max(last_us) FROM called WHERE {column} = ?"  # noqa: S608
+        found: tuple[int, int | None] = self._connection.execute(statement, (name,)).fetchone()
         return found
 
-    def _day(self, table: str, column: str, number: int, now_us: int) -> int:
-        statement = f"SELECT coalesce(sum(calls), 0) FROM {table} WHERE {IN_A_DAY} AND {column} = ?"  # noqa: S608
-        return int(self._one(statement, *hours_of_day(now_us), number))
+    def _calls_day(self, column: str, name: str, now_us: int) -> int:
+        statement = f"SELECT count(*) FROM evidence WHERE {column} = ? AND {_IN_A_DAY}"  # noqa: S608
+        return int(self._one(statement, name, *_day(now_us)))
 
-    def _digests_of(self, server: int, full: str) -> tuple[DigestValue, ...]:
+    def _digests_of(self, server: str, full: str) -> tuple[DigestValue, ...]:
         """Return a definition's digest under every scheme, as the registry printed it for a server, or for another."""
         statement = "SELECT schemes FROM tool_fact WHERE full = ? {} ORDER BY server, part LIMIT 1"
         row = self._connection.execute(statement.format("AND server = ?"), (full, server)).fetchone()

@@ -12,7 +12,6 @@ from assay_stream.model.facts import Seen, encode_key
 from assay_stream.model.record import Origin
 from assay_stream.model.run_facts import RunCut, SeenRun
 from assay_stream.model.wire import FactKey, origin_of_key
-from assay_stream.readmodel.names import Names
 from assay_stream.registry.runs import rows_of, shared_by
 
 KINDS = (Seen.fact_kind, SeenRun.fact_kind, RunCut.fact_kind)
@@ -26,9 +25,8 @@ _OF_RUN = "FROM seen WHERE server = ? AND observer = ? AND part = ? AND run = ?"
 class Sightings:
     """Takes facts of lists in; the caller holds the transaction."""
 
-    def __init__(self, connection: sqlite3.Connection, names: Names) -> None:
+    def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._names = names
 
     def take(self, fact: Seen | SeenRun | RunCut, part: int) -> None:
         match fact:
@@ -61,20 +59,19 @@ class Sightings:
         gone = [(*run, offset) for offset in self._offsets(key, part) - offsets]
         self._connection.executemany(f"DELETE {_OF_RUN} AND pos = ?", gone)
 
-    def _run(self, key: FactKey, part: int) -> tuple[int | None, int | None, int, int]:
+    def _run(self, key: FactKey, part: int) -> tuple[str, str, int, int]:
         _, server_id, observer_id, *place = key
         origin: Origin = origin_of_key(place)
-        return self._names.known(str(server_id)), self._names.known(str(observer_id)), part, origin.offset
+        return str(server_id), str(observer_id), part, origin.offset
 
     def _put(self, seen: Seen, part: int, run: int | None) -> None:
-        number = self._names.number
         self._connection.execute(
             _PUT,
             (
                 part,
                 encode_key(seen.key()),
-                number(seen.server_id),
-                number(seen.observer_id),
+                seen.server_id,
+                seen.observer_id,
                 min(seen.time_us, _INT64_MAX),
                 seen.origin.offset,
                 seen.catalogue,

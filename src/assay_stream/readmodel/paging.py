@@ -1,4 +1,4 @@
-"""What every question to the store needs: its connection, names by number, bounded pages and opaque cursors."""
+"""What every question to the store needs: its connection, bounded pages and opaque cursors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import orjson
 
 from assay_stream.errors import InputError
 from assay_stream.limits.store import STORE_PAGE_ROWS_MAX
-from assay_stream.readmodel.names import Names
 from assay_stream.readmodel.rows import Page, Paging
 
 _T = TypeVar("_T")
@@ -46,8 +45,10 @@ class Tables:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._names = Names(connection)
-        self._words = Names(connection, "word")
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        return self._connection
 
     @contextmanager
     def moment(self) -> Iterator[None]:

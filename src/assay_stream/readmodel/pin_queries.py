@@ -32,18 +32,16 @@ class PinQueries(Tables):
     @at_one_moment
     def printed(self, server_id: str, full_digest: str) -> Mapping[str, str]:
         """Return a definition's value under every scheme as printed for one server; none where it never offered it."""
-        number = self._names.known(server_id)
         statement = "SELECT schemes FROM tool_fact WHERE full = ? AND server = ? ORDER BY part LIMIT 1"
-        row = self._connection.execute(statement, (full_digest, number)).fetchone()
+        row = self._connection.execute(statement, (full_digest, server_id)).fetchone()
         found: dict[str, str] = {} if row is None else orjson.loads(row[0])
         return found
 
     @at_one_moment
     def pinned(self, server_id: str, tool_name: str) -> Mapping[str, str]:
         """Return the approved value of a tool under each scheme that it is pinned under."""
-        server, tool = self._names.known(server_id), self._names.known(tool_name)
         row = self._connection.execute(
-            "SELECT body FROM verdict WHERE server = ? AND tool = ? ORDER BY part, id LIMIT 1", (server, tool)
+            "SELECT body FROM verdict WHERE server = ? AND tool = ? ORDER BY part, id LIMIT 1", (server_id, tool_name)
         ).fetchone()
         found: dict[str, str] = {} if row is None else orjson.loads(row[0]).get("pins", {})
         return found
@@ -57,10 +55,8 @@ class PinQueries(Tables):
         """
         place = place_of(paging, int) or (2**63 - 1,)
         found = self._connection.execute(
-            "SELECT v.id, s.text, t.text, v.status, v.action FROM verdict v "
-            "JOIN name s ON s.id = v.server JOIN name t ON t.id = v.tool "
-            "WHERE v.id < ? AND (v.status IN ('mismatch', 'rejected') OR v.action = 'block') "
-            "ORDER BY v.id DESC LIMIT ?",
+            "SELECT id, server, tool, status, action FROM verdict WHERE id < ? AND tool IS NOT NULL "
+            "AND (status IN ('mismatch', 'rejected') OR action = 'block') ORDER BY id DESC LIMIT ?",
             (*place, rows_max(paging) + 1),
         ).fetchall()
         page = page_of(found, paging, lambda row: (row[0],))

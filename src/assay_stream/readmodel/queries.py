@@ -107,9 +107,6 @@ class Store(CallQueries, InventoryQueries, PinQueries, ReviewQueries):
             "decision": "SELECT server, tool, id, 0 FROM decision WHERE id = ?",
         }[place]
         server, tool, reference, calls = self._connection.execute(statement, (owner,)).fetchone()
-        if place not in ("alert", "decision"):
-            names = self._names.texts([server, tool])
-            server, tool = names.get(server), names.get(tool)
         return DigestPlace(
             digest=digest,
             place="list" if place == "catalogue" else place,

@@ -12,10 +12,11 @@ from assay_stream.alerts.formats.view import read_alert
 from assay_stream.alerts.index import PREFIX_MIN, AlertRow, ReviewState
 from assay_stream.alerts.selection import AlertSelection
 from assay_stream.errors import InputError
-from assay_stream.limits.store import STORE_PAGE_ROWS_MAX
+from assay_stream.limits.store import STORE_FINDINGS_PER_SERVER_MAX, STORE_PAGE_ROWS_MAX
+from assay_stream.model.finding_topic import Entry, decode_entry
 from assay_stream.model.glob import compile_glob
 from assay_stream.model.record import Origin
-from assay_stream.readmodel.blocks import inflated
+from assay_stream.readmodel.calls import inflated
 from assay_stream.readmodel.digests import digest_key, values_of
 from assay_stream.readmodel.paging import Tables, at_one_moment, page_of, place_of, rows_max
 from assay_stream.readmodel.rows import AlertFilter, AlertHistory, DecisionRow, DefinitionRow, Page, Paging
@@ -25,6 +26,7 @@ _PREFIX = re.compile(rf"[0-9a-f]{{{PREFIX_MIN},64}}")
 _LAST = 2**63 - 1
 _CANDIDATES_MAX = 5
 _UNKNOWN_SEVERITY = 7
+_UID_CHARS = 12
 
 
 class ReviewQueries(Tables):
@@ -77,8 +79,11 @@ class ReviewQueries(Tables):
             (beginning, beginning + "g", _CANDIDATES_MAX),
         ).fetchall()
         if not found:
+            latest = self._connection.execute("SELECT uid FROM alert ORDER BY last_ms DESC LIMIT ?", (_CANDIDATES_MAX,))
+            named = ", ".join(uid[:_UID_CHARS] for (uid,) in latest)
+            hint = f"the latest are {named}" if named else "there is no alert at all"
             raise InputError(
-                "unknown_uid", "no alert in this store has a uid that starts with that: see assay-stream alerts list"
+                "unknown_uid", f"no alert has a uid that starts with that; {hint} (assay-stream alerts list)"
             )
         if len(found) > 1:
             named = ", ".join(_alert_row(text).uid[:16] for _, _, text in found)
@@ -92,6 +97,16 @@ class ReviewQueries(Tables):
             count=count,
             decisions=self.decisions(alert_uid=row.uid).rows,
         )
+
+    @at_one_moment
+    def findings(self, *keys: str) -> list[Entry]:
+        """Return the latest entries of the finding topic under some keys, in the order in which they came."""
+        places = ",".join("?" * len(set(keys)))
+        found = self._connection.execute(
+            f"SELECT body FROM finding WHERE server IN ({places}) ORDER BY id DESC LIMIT ?",  # noqa: S608
+            (*sorted(set(keys)), STORE_FINDINGS_PER_SERVER_MAX),
+        )
+        return [decode_entry(inflated(body)) for (body,) in reversed(found.fetchall())]
 
     @at_one_moment
     def definitions(self, digest: str) -> tuple[DefinitionRow, ...]:

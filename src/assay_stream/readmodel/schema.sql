@@ -1,5 +1,5 @@
 -- The tables of the store. Whatever changes here changes SCHEMA_VERSION in schema.py: a store is rebuilt, never migrated.
--- Texts that recur are interned in `name`; times are microseconds since the epoch.
+-- Times are microseconds since the epoch.
 
 CREATE TABLE meta (name TEXT PRIMARY KEY, value ANY) WITHOUT ROWID, STRICT;
 
@@ -16,33 +16,30 @@ CREATE TABLE source (
   lost INTEGER NOT NULL DEFAULT 0, ends INTEGER, last INTEGER, witness BLOB, time_us INTEGER NOT NULL DEFAULT 0, UNIQUE (topic, part)
 ) STRICT;
 
-CREATE TABLE name (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE) STRICT;
--- The words of decisions, scopes and reasons: few, and never dropped.
-CREATE TABLE word (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE) STRICT;
-
 -- What many calls have in common: server, tool, and the digests of what was in force, as [[role, scheme, value], ...].
 CREATE TABLE subject (
-  id INTEGER PRIMARY KEY, server INTEGER NOT NULL, tool INTEGER NOT NULL, full TEXT NOT NULL, hash BLOB NOT NULL,
+  id INTEGER PRIMARY KEY, server TEXT NOT NULL, tool TEXT NOT NULL, full TEXT NOT NULL, hash BLOB NOT NULL,
   digests TEXT NOT NULL, UNIQUE (server, tool, hash)
 ) STRICT;
 
+-- `body`: the record as it was published, compressed.
 CREATE TABLE evidence (
   id INTEGER PRIMARY KEY, time_us INTEGER NOT NULL, source INTEGER NOT NULL, pos INTEGER NOT NULL,
-  subject INTEGER NOT NULL, server INTEGER NOT NULL, tool INTEGER NOT NULL, observer INTEGER NOT NULL, agent INTEGER,
-  decision INTEGER, scope INTEGER NOT NULL, unbound INTEGER, ok INTEGER
+  subject INTEGER NOT NULL, server TEXT NOT NULL, tool TEXT NOT NULL, observer TEXT NOT NULL, agent TEXT,
+  decision TEXT, scope TEXT NOT NULL, unbound TEXT, ok INTEGER, body BLOB NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX evidence_place ON evidence (source, pos);
 CREATE INDEX evidence_time ON evidence (time_us);
-CREATE INDEX evidence_server ON evidence (server, time_us);
+-- With the tool: calls of a day are counted without a look at the table.
+CREATE INDEX evidence_server ON evidence (server, time_us, tool);
 CREATE INDEX evidence_came ON evidence (server);
 CREATE INDEX evidence_tool ON evidence (tool, time_us);
 CREATE INDEX evidence_observer ON evidence (observer, time_us);
 CREATE INDEX evidence_subject ON evidence (subject, time_us);
-CREATE INDEX evidence_decision ON evidence (decision, time_us) WHERE decision IS NOT NULL;
+-- Nearly all are allowed: an index would not narrow these.
+CREATE INDEX evidence_decision ON evidence (decision, time_us) WHERE decision != 'allow';
 CREATE INDEX evidence_agent ON evidence (agent, time_us) WHERE agent IS NOT NULL;
 CREATE INDEX evidence_unbound ON evidence (unbound, time_us) WHERE unbound IS NOT NULL;
--- Their records, 16 to a block: that of row n is in block n / 16.
-CREATE TABLE block (id INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;
 
 -- What one call alone has: keyed hashes of its digests and identifiers, checked against the record when looked up.
 -- `era`: evidence / STORE_ERA_RECORDS. Hashes are random: without eras each batch would change every page of the table.
@@ -51,43 +48,31 @@ CREATE TABLE mark (
   PRIMARY KEY (era, hash, time_us, evidence)
 ) WITHOUT ROWID, STRICT;
 
--- Calls of each hour, and of all, as far as their evidence is here: of tools, and of who reported them.
-CREATE TABLE tally (
-  hour INTEGER NOT NULL, server INTEGER NOT NULL, tool INTEGER NOT NULL, calls INTEGER NOT NULL,
-  PRIMARY KEY (hour, server, tool)
-) WITHOUT ROWID, STRICT;
+-- Calls as far as their evidence is here: counting a million rows takes longer than a page may.
 CREATE TABLE called (
-  server INTEGER NOT NULL, tool INTEGER NOT NULL, calls INTEGER NOT NULL, last_us INTEGER NOT NULL,
-  PRIMARY KEY (server, tool)
+  server TEXT NOT NULL, tool TEXT NOT NULL, observer TEXT NOT NULL, calls INTEGER NOT NULL, last_us INTEGER NOT NULL,
+  PRIMARY KEY (server, tool, observer)
 ) WITHOUT ROWID, STRICT;
-CREATE INDEX called_tool ON called (tool);
-CREATE TABLE reported_tally (
-  hour INTEGER NOT NULL, observer INTEGER NOT NULL, calls INTEGER NOT NULL, PRIMARY KEY (hour, observer)
-) WITHOUT ROWID, STRICT;
-CREATE TABLE reported (
-  observer INTEGER NOT NULL, server INTEGER NOT NULL, calls INTEGER NOT NULL, last_us INTEGER NOT NULL,
-  PRIMARY KEY (observer, server)
-) WITHOUT ROWID, STRICT;
-CREATE INDEX reported_server ON reported (server);
+CREATE INDEX called_observer ON called (observer, server);
 
 -- What the registry says: rows by the key of their fact and its partition, so that a compacted topic gives the same.
 CREATE TABLE tool_fact (
-  id INTEGER PRIMARY KEY, part INTEGER NOT NULL, fact BLOB NOT NULL, server INTEGER NOT NULL, full TEXT NOT NULL,
+  id INTEGER PRIMARY KEY, part INTEGER NOT NULL, fact BLOB NOT NULL, server TEXT NOT NULL, full TEXT NOT NULL,
   schemes TEXT NOT NULL, errors TEXT NOT NULL, UNIQUE (part, fact)
 ) STRICT;
 CREATE INDEX tool_fact_server ON tool_fact (server);
 CREATE INDEX tool_fact_full ON tool_fact (full, server, part);
 CREATE TABLE catalogue (
-  id INTEGER PRIMARY KEY, part INTEGER NOT NULL, fact BLOB NOT NULL, server INTEGER NOT NULL, digest TEXT NOT NULL,
+  id INTEGER PRIMARY KEY, part INTEGER NOT NULL, fact BLOB NOT NULL, server TEXT NOT NULL, digest TEXT NOT NULL,
   UNIQUE (part, fact)
 ) STRICT;
 CREATE INDEX catalogue_server ON catalogue (server, digest);
 CREATE TABLE listed (
-  catalogue INTEGER NOT NULL, tool INTEGER NOT NULL, full TEXT NOT NULL, PRIMARY KEY (catalogue, tool, full)
+  catalogue INTEGER NOT NULL, tool TEXT NOT NULL, full TEXT NOT NULL, PRIMARY KEY (catalogue, tool, full)
 ) WITHOUT ROWID, STRICT;
 CREATE INDEX listed_tool ON listed (tool, catalogue);
 CREATE TABLE seen (
-  id INTEGER PRIMARY KEY, part INTEGER NOT NULL, fact BLOB NOT NULL, server INTEGER NOT NULL, observer INTEGER NOT NULL,
+  id INTEGER PRIMARY KEY, part INTEGER NOT NULL, fact BLOB NOT NULL, server TEXT NOT NULL, observer TEXT NOT NULL,
   time_us INTEGER NOT NULL, pos INTEGER NOT NULL, digest TEXT NOT NULL, snapshot TEXT NOT NULL,
   run INTEGER, -- the offset in the key of the run that has taken its fact's place
   UNIQUE (part, fact)
@@ -97,11 +82,10 @@ CREATE INDEX seen_server ON seen (server, observer, time_us);
 CREATE INDEX seen_digest ON seen (digest, server);
 CREATE INDEX seen_observer ON seen (observer, time_us);
 CREATE TABLE verdict (
-  id INTEGER PRIMARY KEY, part INTEGER NOT NULL, fact BLOB NOT NULL, server INTEGER NOT NULL, tool INTEGER,
+  id INTEGER PRIMARY KEY, part INTEGER NOT NULL, fact BLOB NOT NULL, server TEXT NOT NULL, tool TEXT,
   status TEXT NOT NULL, action TEXT NOT NULL, body TEXT NOT NULL, UNIQUE (part, fact)
 ) STRICT;
 CREATE INDEX verdict_server ON verdict (server, tool);
-CREATE INDEX verdict_tool ON verdict (tool);
 
 CREATE TABLE definition (id INTEGER PRIMARY KEY, full TEXT NOT NULL UNIQUE, body BLOB NOT NULL) STRICT;
 
@@ -118,6 +102,13 @@ CREATE TABLE alert_record (
 ) STRICT;
 CREATE INDEX alert_record_alert ON alert_record (alert);
 
+-- What was found, what ended it and which rules suppress it, under the key that it has in its topic.
+CREATE TABLE finding (
+  id INTEGER PRIMARY KEY, server TEXT NOT NULL, time_us INTEGER NOT NULL, body BLOB NOT NULL
+) STRICT;
+CREATE INDEX finding_server ON finding (server, time_us);
+CREATE INDEX finding_time ON finding (time_us);
+
 CREATE TABLE decision (
   id INTEGER PRIMARY KEY, time_us INTEGER NOT NULL, change TEXT NOT NULL, server TEXT NOT NULL, tool TEXT,
   author TEXT, alert TEXT, body TEXT NOT NULL
@@ -133,3 +124,25 @@ CREATE TABLE digest (
 ) WITHOUT ROWID, STRICT;
 -- Those of a subject are known from its row.
 CREATE INDEX digest_owner ON digest (place, owner) WHERE place != 'calls';
+
+-- What stands on a row goes with it.
+CREATE TRIGGER tool_fact_gone AFTER DELETE ON tool_fact BEGIN
+  DELETE FROM digest WHERE place = 'tool' AND owner = old.id AND place != 'calls';
+END;
+CREATE TRIGGER catalogue_gone AFTER DELETE ON catalogue BEGIN
+  DELETE FROM digest WHERE place = 'catalogue' AND owner = old.id AND place != 'calls';
+  DELETE FROM listed WHERE catalogue = old.id;
+END;
+CREATE TRIGGER verdict_gone AFTER DELETE ON verdict BEGIN
+  DELETE FROM digest WHERE place = 'verdict' AND owner = old.id AND place != 'calls';
+END;
+CREATE TRIGGER definition_gone AFTER DELETE ON definition BEGIN
+  DELETE FROM digest WHERE place = 'definition' AND owner = old.id AND place != 'calls';
+END;
+CREATE TRIGGER alert_gone AFTER DELETE ON alert BEGIN
+  DELETE FROM digest WHERE place = 'alert' AND owner = old.id AND place != 'calls';
+  DELETE FROM alert_record WHERE alert = old.id;
+END;
+CREATE TRIGGER decision_gone AFTER DELETE ON decision BEGIN
+  DELETE FROM digest WHERE place = 'decision' AND owner = old.id AND place != 'calls';
+END;

@@ -7,14 +7,13 @@ import re
 import orjson
 import pytest
 
-from assay_stream.alerts.context import Calls
+from assay_stream.alerts.context import CallsSince
 from assay_stream.alerts.explanation import as_json, as_markdown, as_text, explanation_of
 from assay_stream.alerts.story import AlertStory, story_of
 from assay_stream.model.kinds import Kind
 from assay_stream.text.visible import is_unseen
 from tests.support.alerts import alert_of
 from tests.support.stories import HOSTILE, KNOWN, NEW, a_life, changed_alert, digest_of
-from tests.unit.alerts.test_context import evidence
 from tests.unit.alerts.test_page import sightings_of
 
 
@@ -69,9 +68,7 @@ def test_every_kind_can_be_explained(kind: Kind) -> None:
 
 def test_calls_that_could_not_be_bound_are_not_known() -> None:
     """Nor is what the others did."""
-    calls = Calls(server_id="server", tool_names=frozenset({"tool"}), full_digest="sha256:" + "b" * 64, since_ms=0)
-    for value in (evidence(1), evidence(2, full_digest=None)):
-        calls.add(value)
+    calls = CallsSince(full_digest="sha256:" + "b" * 64, since_ms=0, used=1, unbound=1)
     text = text_of(story_of(a_life(), calls=calls))
     assert "Which definition was used by 1 call that could not be bound." in text
     assert "What those calls did: evidence holds digests, no arguments and no results." in text

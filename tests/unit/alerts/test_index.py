@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from assay_stream.alerts.formats.view import view_of
-from assay_stream.alerts.index import AlertIndex, AlertRow, Life, ReviewState, listing, row_of, short_uids
+from assay_stream.alerts.index import AlertRow, ReviewState, listing, row_of, short_uids
 from assay_stream.alerts.selection import AlertSelection, SeverityLevel
-from assay_stream.errors import InputError
 from tests.support.alerts import alert_of
 
 EVERYTHING = AlertSelection()
@@ -24,20 +23,6 @@ def an_alert(uid: str = "a" * 64, **fields: Any) -> dict[str, Any]:
 
 
 ROW = row_of(view_of(an_alert()))
-
-
-def index_of(*alerts: dict[str, Any], prefix: str | None = None) -> AlertIndex:
-    """The alerts in this order."""
-    index = AlertIndex(prefix)
-    for alert in alerts:
-        index.add(alert)
-    return index
-
-
-def test_the_latest_record_of_an_alert_counts() -> None:
-    """In the order of the log."""
-    index = index_of(an_alert(count=1), an_alert("b" * 64, count=7), an_alert(count=2))
-    assert {uid: row.count for uid, row in index.rows.items()} == {"a" * 64: 2, "b" * 64: 7}
 
 
 @pytest.mark.parametrize(
@@ -75,51 +60,6 @@ def test_short_uids_are_unique() -> None:
     """As short as no other one allows, and never shorter than eight."""
     one, other, third = "a" * 64, "a" * 20 + "b" * 44, "c" * 64
     assert short_uids([one, other, third]) == {one: "a" * 21, other: "a" * 20 + "b", third: "c" * 8}
-
-
-def test_one_alert_is_found_by_the_beginning_of_its_uid() -> None:
-    """In capitals too; its whole life is there, in order."""
-    index = index_of(an_alert("abcdef" + "0" * 58, count=1), an_alert(), an_alert("abcdef" + "0" * 58, count=2),
-                     prefix="ABCDEF")  # fmt: skip
-    life = index.the_one()
-    assert [view.count for view in life.first] == [1, 2]
-    assert life.last.count == 2
-
-
-@pytest.mark.parametrize("prefix", ["abcde", "", "xyzxyz", "a" * 65, "abcdef\n"])
-def test_what_is_no_uid_is_refused(prefix: str) -> None:
-    """Too short, too long, or no hexadecimal digits."""
-    with pytest.raises(InputError) as error:
-        AlertIndex(prefix)
-    assert error.value.code == "bad_uid"
-
-
-def test_an_ambiguous_beginning_names_its_candidates() -> None:
-    """As short as they can be told apart."""
-    index = index_of(an_alert("abcdef" * 2 + "1" * 52), an_alert("abcdef" * 2 + "2" * 52), prefix="abcdef")
-    with pytest.raises(InputError) as error:
-        index.the_one()
-    assert error.value.code == "ambiguous_uid"
-    assert "abcdefabcdef1, abcdefabcdef2" in error.value.message
-
-
-def test_an_unknown_beginning_names_the_latest() -> None:
-    """Or says that there is none."""
-    with pytest.raises(InputError) as error:
-        index_of(an_alert(), prefix="abcdef").the_one()
-    assert error.value.code == "unknown_uid"
-    assert "the latest are aaaaaaaa (" in error.value.message
-    with pytest.raises(InputError, match="there is no alert at all"):
-        AlertIndex("abcdef").the_one()
-
-
-def test_a_long_life_is_kept_in_bounds() -> None:
-    """Its beginning and its end; all is counted."""
-    life = Life()
-    for count in range(1, 101):
-        life.add(view_of(an_alert(count=count)))
-    assert (life.count, len(life.first), len(life.latest)) == (100, 5, 15)
-    assert life.last.count == 100
 
 
 def rows() -> list[AlertRow]:
@@ -165,18 +105,3 @@ def test_what_is_not_shown_is_counted() -> None:
     cut = listing(rows(), EVERYTHING, limit=2)
     assert cut.summary(ReviewState.OPEN) == "4 open; the first 2 shown; 1 suppressed, 1 closed not shown"
     assert listing([], EVERYTHING).summary(ReviewState.OPEN) == "0 open"
-
-
-def test_other_alerts_about_the_same_definition_are_named() -> None:
-    """Of the same server; the gravest first, in short."""
-    definition = {"mcp_server_id": "server", "mcp_digest_after": "sha256:1"}
-    index = index_of(
-        an_alert("a" * 64, unmapped=definition),
-        an_alert("b" * 64, unmapped=definition, severity_id=2),
-        an_alert("c" * 64, unmapped=definition, severity_id=5),
-        an_alert("d" * 64, unmapped=definition | {"mcp_server_id": "other"}),
-        an_alert("e" * 64, unmapped=definition | {"mcp_digest_after": "sha256:2"}),
-        an_alert("f" * 64, unmapped={}),
-    )
-    assert index.on_same_definition("a" * 64) == ["c" * 8, "b" * 8]
-    assert index.on_same_definition("f" * 64) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from assay_stream.alerts.context import Calls, Sightings
+from assay_stream.alerts.context import CallsSince, CallSummary, Sightings
 from assay_stream.alerts.page import life_events, page_of, severity_style
 from assay_stream.alerts.story import AlertStory, story_of
 from assay_stream.model.finding_topic import Suppression
@@ -12,7 +12,6 @@ from assay_stream.model.kinds import Kind
 from assay_stream.text.visible import is_unseen
 from tests.support.findings import a_rule
 from tests.support.stories import HOSTILE, KNOWN, NEW, OLD, a_life, changed_alert, changed_finding, digest_of
-from tests.unit.alerts.test_context import evidence
 
 START_MS = 1_772_323_200_123
 
@@ -85,11 +84,8 @@ def sightings_of(**fields: Any) -> Sightings:
 
 def test_the_whole_page() -> None:
     """Everything that can be known of a usual alert, in the order in which a person needs it."""
-    calls = Calls(
-        server_id="server", tool_names=frozenset({"read_note"}), full_digest=digest_of(NEW), since_ms=START_MS
-    )
-    calls.add(evidence(1, tool="read_note", full_digest=digest_of(NEW), number=7))
-    calls.add(evidence(2, tool="read_note", full_digest=None))
+    call = CallSummary(START_MS + 1_000 - START_MS % 1_000, "evidence-7", "call-7", "proxy-1", "allow")
+    calls = CallsSince(full_digest=digest_of(NEW), since_ms=START_MS, used=1, unbound=1, latest=(call,))
     story = story_of(a_life(), sightings=sightings_of(), definitions=KNOWN, calls=calls)
     uid = changed_finding().uid()
     assert page(story) == GOLDEN.format(uid=uid, before=digest_of(OLD), after=digest_of(NEW))
@@ -115,8 +111,7 @@ def test_calls_before_the_first_finding_are_told_of_unless_they_were_asked_for()
     """An alert that a decision raised begins after calls that used the definition."""
 
     def told(since_ms: int) -> str:
-        calls = Calls(server_id="server", tool_names=frozenset({"read_note"}), full_digest=None, since_ms=since_ms)
-        return page(story_of(a_life(), calls=calls))
+        return page(story_of(a_life(), calls=CallsSince(full_digest=None, since_ms=since_ms)))
 
     assert "0 calls of the tool, with any definition; to count earlier calls, use --since" in told(START_MS)
     assert "--since" not in told(START_MS - 1)

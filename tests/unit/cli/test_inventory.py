@@ -10,7 +10,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from assay_stream.cli.app import app
-from assay_stream.cli.inventory import every_row, short_digest
+from assay_stream.cli.inventory import short_digest
+from assay_stream.cli.store_sources import every_row
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.files.record_line import record_line
 from assay_stream.readmodel.rows import DigestValue, Page, Paging

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from assay_stream.alerts.formats.view import AlertView, view_of
 from assay_stream.cli import pins
 from assay_stream.cli.app import app
 from assay_stream.config import load_settings
 from assay_stream.errors import AssayStreamError
-from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
-from assay_stream.model.record import Origin
 from assay_stream.registry.state import Bindings
 from tests.support import facts
+from tests.support.alerts import alert_of
 from tests.support.operators import OTHER, US, a_state, v1
 
 WHY = ("--reason", "reviewed", "--author", "ann")
@@ -31,30 +31,17 @@ def state(monkeypatch: pytest.MonkeyPatch) -> Bindings:
     bindings = a_state()
     monkeypatch.setattr(pins, "known_bindings", lambda _: (load_settings(), bindings))
 
-    async def find(settings: object, uid: str) -> Finding | None:
-        after = {"uid-1": "full:two", "uid-gone": None}.get(uid, "missing")
-        return None if after == "missing" else a_finding(after)
+    def alert(uid: str, bootstrap: object) -> AlertView:
+        after = {"uid-1": "full:two", "uid-gone": None}[uid]
+        kind = Kind.PIN_MISMATCH if after else Kind.TOOL_REMOVED
+        return view_of(alert_of("t", kind=kind, server_id=facts.SERVER, before=None, after=after))
 
-    async def definitions(settings: object, digests: set[str]) -> dict[str, dict[str, Any]]:
+    def definitions(settings: object, digests: set[str]) -> dict[str, dict[str, Any]]:
         return {digest: {"name": "t", "description": f"{digest}\u202e"} for digest in digests}
 
-    monkeypatch.setattr(pins, "find_finding", find)
-    monkeypatch.setattr(pins, "read_definitions", definitions)
+    monkeypatch.setattr(pins, "published_alert", alert)
+    monkeypatch.setattr(pins, "published_definitions", definitions)
     return bindings
-
-
-def a_finding(after: str | None) -> Finding:
-    """A finding about ``t``."""
-    return Finding(
-        kind=Kind.PIN_MISMATCH if after else Kind.TOOL_REMOVED,
-        server_id=facts.SERVER,
-        tool_name="t",
-        observer_id="proxy-2",
-        origin=Origin(topic="mcp.tools.list", partition=0, offset=1),
-        time_us=2 * US,
-        before=None,
-        after=after,
-    )
 
 
 def run(*arguments: object) -> Result:
@@ -184,10 +171,9 @@ def test_what_is_decided_on_must_be_said_in_one_way(state: Bindings, options: tu
     assert failed(run("approve", *options, *WHY)) == "bad_option"
 
 
-@pytest.mark.parametrize("uid", ["uid-unknown", "uid-gone"])
-def test_an_alert_without_a_definition_cannot_be_approved(state: Bindings, uid: str) -> None:
+def test_an_alert_without_a_definition_cannot_be_approved(state: Bindings) -> None:
     """A removed tool has none."""
-    assert failed(run("approve", "--alert", uid, *WHY)) == "no_definition_in_alert"
+    assert failed(run("approve", "--alert", "uid-gone", *WHY)) == "no_definition_in_alert"
 
 
 def test_a_server_that_is_not_known_is_an_error(state: Bindings) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import orjson
 import pytest
 
 from assay_stream import engine
@@ -14,14 +13,12 @@ from assay_stream.kafka import ends, lookup
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.envelope import Producer
 from assay_stream.model.facts import encode_key, encode_value
-from assay_stream.model.finding import Finding, uid_of
+from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
-from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import TOPIC_NAMES, Origin, Record, Role
 from assay_stream.report.trace import Sought
 from tests.support import facts
 from tests.support.events import SERVER, TOOL, Story
-from tests.support.findings import a_claim
 from tests.support.log_ranges import LogsInMemory, stand_in, topics_of
 
 SETTINGS = load_settings()
@@ -66,68 +63,6 @@ async def test_a_foreign_record_is_an_error(monkeypatch: pytest.MonkeyPatch) -> 
     use(monkeypatch, Role.BINDINGS, [a_record(Role.BINDINGS, b"{}", b"what")])
     with pytest.raises(IntegrityError):
         await lookup.read_bindings(load_settings())
-
-
-async def test_a_finding_is_found_by_the_uid_of_its_alert(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In whatever partition; of several the latest."""
-    later = Finding(**{name: getattr(FINDING, name) for name in FINDING.__slots__} | {"time_us": 2})
-    other = Finding(**{name: getattr(FINDING, name) for name in FINDING.__slots__} | {"after": "full:2"})
-    records = [a_record(Role.FINDINGS, finding.encode()) for finding in (other, FINDING, later)]
-    use(monkeypatch, Role.FINDINGS, [], records)
-    assert await lookup.find_finding(load_settings(), FINDING.uid()) == later
-    assert await lookup.find_finding(load_settings(), "0" * 64) is None
-
-
-async def test_the_beginning_of_a_uid_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As `alerts list` prints it, in any case; of less than six digits nothing is decided."""
-    use(monkeypatch, Role.FINDINGS, [a_record(Role.FINDINGS, FINDING.encode())])
-    assert await lookup.find_finding(load_settings(), FINDING.uid()[:8].upper()) == FINDING
-    for short in (FINDING.uid()[:5], "nothing", ""):
-        with pytest.raises(InputError) as caught:
-            await lookup.find_finding(load_settings(), short)
-        assert caught.value.code == "bad_uid"
-
-
-async def test_the_beginning_that_two_uids_have_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A decision on the wrong definition would be worse than none."""
-    use(monkeypatch, Role.FINDINGS, [a_record(Role.FINDINGS, FINDING.encode())] * 2)
-    uids = iter(("abcdef01", "abcdef02"))
-    monkeypatch.setattr(Finding, "uid", lambda _: next(uids))
-    with pytest.raises(InputError) as caught:
-        await lookup.find_finding(load_settings(), "abcdef")
-    assert caught.value.code == "ambiguous_uid"
-
-
-@pytest.mark.parametrize("reason", ["confusable_name", "taken_name", "same_name"])
-async def test_a_shadowed_tool_is_found_by_its_claim(monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
-    """The topic holds no finding of it; what the newcomer claims is enough to decide on it."""
-    mine, other = a_claim("b", "read-file", 2), a_claim("a", "read_file", 1)
-    uid = uid_of(Kind.TOOL_SHADOWED, "b", "read-file", mine.full, reason)
-    use(monkeypatch, Role.FINDINGS, [a_record(Role.FINDINGS, claim.output().value) for claim in (other, mine)])
-    found = await lookup.find_finding(load_settings(), uid)
-    assert found is not None
-    assert (found.server_id, found.tool_name, found.after, found.uid()) == ("b", "read-file", mine.full, uid)
-
-
-async def test_definitions_are_read_by_digest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the topic does not hold is absent."""
-    records = [
-        a_record(Role.DEFINITIONS, orjson.dumps({"definition": {"name": name}}), name.encode()) for name in "abc"
-    ]
-    use(monkeypatch, Role.DEFINITIONS, records[:1], records[1:])
-    found = await lookup.read_definitions(load_settings(), ["c", "a", "z"])
-    assert found == {"a": {"name": "a"}, "c": {"name": "c"}}
-
-
-async def test_entries_are_read_from_the_partition_of_their_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The others are passed over: a server's findings stand in one."""
-    other = Finding(kind=Kind.TOOL_ADDED, server_id="else", time_us=1, origin=Origin(topic="t", partition=0, offset=1))
-    mine = murmur2_partition(FINDING.server_id.encode(), 2)
-    partitions: list[list[Record]] = [[], []]
-    partitions[mine] = [a_record(Role.FINDINGS, FINDING.encode())]
-    partitions[1 - mine] = [a_record(Role.FINDINGS, other.encode())]
-    use(monkeypatch, Role.FINDINGS, *partitions)
-    assert [entry async for entry in lookup.read_entries(load_settings(), FINDING.server_id)] == [FINDING]
 
 
 async def test_records_are_read_from_a_time_on(monkeypatch: pytest.MonkeyPatch) -> None:

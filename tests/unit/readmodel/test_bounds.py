@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
 from datetime import datetime, timedelta
 
 import orjson
 import pytest
 
-from assay_stream.model.record import Record, Role
+from assay_stream.limits.store import STORE_ALERT_DIGESTS_MAX
+from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel import bounds, schema
 from assay_stream.readmodel.bounds import Bounds
+from assay_stream.readmodel.calls import inflated
 from assay_stream.readmodel.filling import Filler, fill
 from assay_stream.readmodel.queries import Store
-from assay_stream.readmodel.rows import EvidenceFilter, Paging
+from assay_stream.readmodel.rows import AlertFilter, EvidenceFilter, Paging
 from assay_stream.readmodel.status import used_bytes
 from tests.support.readmodel import NOW_US, history, of_role, tables
 
@@ -55,7 +58,7 @@ def test_old_evidence_goes_with_all_that_follows_from_it() -> None:
     assert not filler.keep_within(Bounds(age_us=NOW_US - cut, size_bytes=_EVER), now_us=NOW_US)
     other = _of(kept)
     assert _texts(connection) == _texts(other)
-    for table in ("name", "subject", "tally", "called", "digest", "mark", "word"):
+    for table in ("subject", "called", "digest", "mark"):
         one, two = (each.execute(f"SELECT count(*) FROM {table}").fetchone() for each in (connection, other))  # noqa: S608
         assert one == two, table
 
@@ -147,9 +150,7 @@ def test_calls_dated_ahead_do_not_outlive_those_behind_them_on_their_server() ->
     _keep(connection, size_bytes=used_bytes(_of(EVIDENCE)) * 3 // 2)
     kept = _of_servers(connection)["flooded"]
     assert kept == [record.origin.offset for record in following][-len(kept) :]
-    (last_us,) = connection.execute(
-        "SELECT max(last_us) FROM called WHERE server = (SELECT id FROM name WHERE text = 'flooded')"
-    ).fetchone()
+    (last_us,) = connection.execute("SELECT max(last_us) FROM called WHERE server = 'flooded'").fetchone()
     assert last_us < NOW_US
 
 
@@ -165,9 +166,9 @@ def test_what_is_dropped_of_each_server_is_worked_out_from_its_calls(monkeypatch
     ):
         monkeypatch.setattr(bounds, "STORE_DROP_ROWS", drop_rows)
         connection = schema.in_memory()
-        connection.executemany("INSERT INTO called VALUES (?, 0, ?, 0)", list(enumerate(given)))
+        connection.executemany("INSERT INTO called VALUES (?, '', '', ?, 0)", list(enumerate(given)))
         surpluses = dict(bounds._surpluses(connection))
-        assert [calls - surpluses.get(server, 0) for server, calls in enumerate(given)] == left
+        assert [calls - surpluses.get(str(server), 0) for server, calls in enumerate(given)] == left
 
 
 def test_nothing_is_dropped_that_fits() -> None:
@@ -176,3 +177,219 @@ def test_nothing_is_dropped_that_fits() -> None:
     before = tables(connection)
     assert not Filler(connection).keep_within(Bounds(age_us=_EVER, size_bytes=_EVER), now_us=NOW_US)
     assert tables(connection) == before
+
+
+_ALL = Paging(limit=1_000)
+_HISTORY = ("seen", "catalogue", "listed", "tool_fact", "definition", "alert", "alert_record", "evidence")
+
+
+def _keep_within(
+    connection: sqlite3.Connection, *, age_us: int = _EVER, size_bytes: int = _EVER, now_us: int = NOW_US
+) -> None:
+    filler = Filler(connection)
+    while filler.keep_within(Bounds(age_us=age_us, size_bytes=size_bytes), now_us=now_us):
+        pass
+
+
+def _filled() -> sqlite3.Connection:
+    connection = schema.in_memory()
+    fill(connection, history())
+    return connection
+
+
+def _count(connection: sqlite3.Connection, table: str) -> int:
+    return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])  # noqa: S608
+
+
+def _dropped(connection: sqlite3.Connection) -> set[tuple[str, str]]:
+    return {(each.kind, each.bound) for each in Store(connection).status().drops}
+
+
+def _relisted(times: int, tools: int = 3) -> list[Record]:
+    """A server that answers every question with other tools."""
+    records: list[Record] = []
+    real = next(r for r in history() if r.role is Role.BINDINGS and (r.key or b"").startswith(b'["tool"'))
+    fact = orjson.loads(real.value or b"")
+    for number in range(times):
+        named = [[f"tool-{number}-{each}", f"sha256:{2**100 + number * tools + each:064x}"] for each in range(tools)]
+        digest, seen = f"sha256:{2**200 + number:064x}", {"completeness": "complete", "signatures": None}
+        facts = [
+            *((["tool", "hostile", True, full], {**fact, "schemes": {"assay.v1": full}}) for _, full in named),
+            (["catalogue", "hostile", digest], {"server_scoped": True, "tools": named}),
+            (
+                ["seen", "hostile", "observer", "snapshots", 0, number],
+                {**seen, "catalogue": digest, "snapshot_id": f"s{number}", "time_us": NOW_US + number},
+            ),
+        ]
+        for key, value in facts:
+            origin = Origin("assay.tool.binding", 7, len(records))
+            records.append(Record(Role.BINDINGS, origin, orjson.dumps(key), orjson.dumps(value), (), 0))
+        for _, full in named:
+            body = orjson.dumps({"definition": {"name": "x"}, "full_digest": full})
+            origin = Origin("assay.tool.definition", 7, len(records))
+            records.append(Record(Role.DEFINITIONS, origin, full.encode(), body, (), 0))
+    return records
+
+
+def test_replaced_lists_go_with_age_and_those_in_force_stay() -> None:
+    """However long nothing changed: what each observer was shown last is what the server is."""
+    connection = _filled()
+    before = Store(connection).tools(now_us=NOW_US, paging=_ALL).rows
+    _keep_within(connection, age_us=1, now_us=NOW_US + _EVER // 2)
+    tools = Store(connection).tools(now_us=NOW_US, paging=_ALL).rows
+    assert [(row.tool_name, row.full_digests) for row in tools] == [
+        (row.tool_name, row.full_digests) for row in before if row.is_listed
+    ]
+    assert all(row.versions == len(row.full_digests) for row in tools)
+    assert all(Store(connection).definition(full) is not None for row in tools for full in row.full_digests)
+    assert _count(connection, "tool_fact") < _count(_filled(), "tool_fact")
+    assert _dropped(connection) >= {("seen", "age")}
+
+
+def test_closed_alerts_go_with_age_and_open_ones_stay() -> None:
+    """Nobody has to look at a closed one again."""
+    connection = _filled()
+    alerts = Store(connection).alerts(AlertFilter(state=None), _ALL).rows
+    connection.execute("UPDATE alert SET state = 'closed' WHERE uid = ?", (alerts[0].uid,))
+    _keep_within(connection, age_us=1, now_us=NOW_US + _EVER // 2)
+    left = [row.uid for row in Store(connection).alerts(AlertFilter(state=None), _ALL).rows]
+    assert left == [row.uid for row in alerts[1:]]
+    assert ("alert", "age") in _dropped(connection)
+    orphans = "SELECT count(*) FROM alert_record WHERE alert NOT IN (SELECT id FROM alert)"
+    assert connection.execute(orphans).fetchone() == (0,)
+
+
+def test_a_server_that_changes_its_list_all_the_time_fills_no_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own oldest lists go, with tools, definitions and names; what others have stays."""
+    monkeypatch.setattr(bounds, "STORE_LISTS_PER_SERVER_MAX", 5)
+    monkeypatch.setattr(bounds, "STORE_DROP_ROWS", 7)
+    connection = _filled()
+    fill(connection, _relisted(40))
+    _keep_within(connection)
+    rows = "SELECT count(*) FROM {} WHERE server = 'hostile'"
+    counts = {each: connection.execute(rows.format(each)).fetchone()[0] for each in ("seen", "catalogue", "tool_fact")}
+    assert counts == {"seen": 5, "catalogue": 5, "tool_fact": 15}
+    assert _count(connection, "definition") == _count(_filled(), "definition") + 15
+    assert len(Store(connection).tools(now_us=NOW_US, server_id="hostile", paging=_ALL).rows) == 15
+    assert Store(connection).status().counts["evidence"] == 60
+
+
+def test_the_bound_of_size_holds_when_no_evidence_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists go, then alerts; what operators decided stays."""
+    monkeypatch.setattr(bounds, "STORE_DROP_ROWS", 5)
+    connection = _filled()
+    fill(connection, _relisted(200))
+    decisions = _count(connection, "decision")
+    assert decisions
+    size = used_bytes(connection) // 2
+    _keep_within(connection, size_bytes=size)
+    assert used_bytes(connection) <= size
+    assert _count(connection, "alert") > 0
+    _keep_within(connection, size_bytes=1)
+    assert {table: _count(connection, table) for table in _HISTORY if table != "definition"} == dict.fromkeys(
+        (table for table in _HISTORY if table != "definition"), 0
+    )
+    assert _count(connection, "decision") == decisions
+
+
+def _of_server(connection: sqlite3.Connection, server: str) -> dict[str, int]:
+    """How many rows a server has."""
+    named = "SELECT count(*) FROM {} WHERE server = ?"
+    counts = {each: connection.execute(named.format(each), (server,)).fetchone()[0] for each in ("seen", "tool_fact")}
+    listed = "SELECT count(*) FROM listed l JOIN catalogue c ON c.id = l.catalogue WHERE c.server = ?"
+    return counts | {"listed": connection.execute(listed, (server,)).fetchone()[0]}
+
+
+def _others(connection: sqlite3.Connection) -> list[dict[str, int]]:
+    return [_of_server(connection, f"server-{number}") for number in range(3)]
+
+
+def test_tools_of_one_server_are_bounded_even_those_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that shows every observer another long list; what is kept are its latest ones."""
+    monkeypatch.setattr(bounds, "STORE_LISTED_PER_SERVER_MAX", 100)
+    connection = _filled()
+    others = _others(connection)
+    flood = _relisted(60, tools=20)
+    for index, record in enumerate(flood):
+        key = orjson.loads(record.key or b"") if record.role is Role.BINDINGS else [""]
+        if key[0] == "seen":
+            flood[index] = record._replace(key=orjson.dumps([*key[:2], f"observer-{key[-1]}", *key[3:]]))
+    fill(connection, flood)
+    _keep_within(connection)
+    assert _of_server(connection, "hostile") == {"seen": 5, "tool_fact": 100, "listed": 100}
+    assert _others(connection) == others
+    assert _dropped(connection) == {("seen", "server")}
+    assert Store(connection).status().counts["evidence"] == 60
+
+
+def test_definitions_of_one_server_drive_no_evidence_out() -> None:
+    """Where there is no room, who takes more than an eighth of it with definitions gives up lists first."""
+    connection = _filled()
+    others, before = _others(connection), used_bytes(connection)
+    flood, noise = _relisted(300), random.Random(1)
+    for number, record in enumerate(flood):
+        if record.role is Role.DEFINITIONS:
+            definition = {"name": "x", "description": noise.randbytes(1_000).hex()}
+            body = orjson.dumps({"definition": definition, "full_digest": (record.key or b"").decode()})
+            flood[number] = record._replace(value=body)
+    fill(connection, flood)
+    assert used_bytes(connection) > 2 * before
+    _keep_within(connection, size_bytes=2 * before)
+    assert used_bytes(connection) <= 2 * before
+    assert _others(connection) == others
+    assert Store(connection).status().counts["evidence"] == 60
+    assert _dropped(connection) == {("seen", "server")}
+
+
+def test_alerts_of_one_server_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closed ones go first; those of other servers stay, whatever their age."""
+    monkeypatch.setattr(bounds, "STORE_ALERTS_PER_SERVER_MAX", 10)
+    connection = _filled()
+    alerts = Store(connection).alerts(AlertFilter(state=None), _ALL).rows
+    columns = "last_ms, severity, kind, 'hostile', tool, ?, assigned, definition, records, row"
+    for number in range(18):
+        connection.execute(
+            f"INSERT INTO alert SELECT ?, ?, {columns} FROM alert WHERE uid = ?",  # noqa: S608
+            (f"{number:064x}", 1_000 + number, "open" if number < 5 else "closed", alerts[0].uid),
+        )
+    _keep_within(connection)
+    left = {row[0] for row in connection.execute("SELECT state FROM alert WHERE server = 'hostile' AND id < 1005")}
+    assert left == {"open"}
+    assert connection.execute("SELECT count(*) FROM alert WHERE server = 'hostile'").fetchone() == (10,)
+    assert _count(connection, "alert") == len(alerts) + 10
+    assert _dropped(connection) == {("alert", "server")}
+
+
+def test_an_alert_that_goes_on_keeps_its_first_and_latest_records() -> None:
+    """And no more digests than are looked for: one server can repeat itself for ever."""
+    record = next(r for r in history() if r.role is Role.ALERTS and b"mcp_digest_after" in (r.value or b""))
+    alert = orjson.loads(record.value or b"")
+    bodies = []
+    for number in range(300):
+        alert["time"] += 1
+        alert["unmapped"]["mcp_digest_after"] = f"sha256:{number:064x}"
+        bodies.append(orjson.dumps(alert))
+    connection = schema.in_memory()
+    place = record.origin
+    fill(
+        connection,
+        [record._replace(origin=place._replace(offset=number), value=body) for number, body in enumerate(bodies)],
+    )
+    kept = connection.execute("SELECT body FROM alert_record ORDER BY id").fetchall()
+    assert [inflated(body) for (body,) in kept] == [*bodies[:5], *bodies[-15:]]
+    assert STORE_ALERT_DIGESTS_MAX <= _count(connection, "digest") <= STORE_ALERT_DIGESTS_MAX + 5
+    assert connection.execute("SELECT records FROM alert").fetchall() == [(300,)]
+
+
+def test_changes_that_nobody_decided_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A domain that changes its keys at will; what operators decided stays."""
+    monkeypatch.setattr(bounds, "STORE_CHANGES_PER_SERVER_MAX", 4)
+    connection = _filled()
+    decided = _count(connection, "decision")
+    for number in range(10):
+        connection.execute(
+            "INSERT INTO decision (time_us, change, server, body) VALUES (?, 'key', 'hostile', '{}')", (number,)
+        )
+    _keep_within(connection)
+    assert connection.execute("SELECT min(time_us) FROM decision WHERE server = 'hostile'").fetchone() == (6,)
+    assert _count(connection, "decision") == decided + 4

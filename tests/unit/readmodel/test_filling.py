@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
+import zlib
 from pathlib import Path
 
 import orjson
 import pytest
 
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.readmodel import schema
+from assay_stream.readmodel import calls, schema
 from assay_stream.readmodel.filling import Filler, fill, witness_of
 from assay_stream.readmodel.queries import Store, load
 from assay_stream.readmodel.rows import EvidenceFilter, Paging
@@ -209,3 +211,21 @@ def test_a_store_that_was_deleted_stops_filling(tmp_path: Path) -> None:
             filler.note_all({(Role.ALERTS, "alerts", 0): (0, 0)}, looked_us=2)
     assert caught.value.code == "store_missing"
     assert "store run" in caught.value.message
+
+
+@pytest.mark.parametrize("cut", [0, 4])
+def test_a_record_is_inflated_to_its_longest_only(cut: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few bytes that somebody else stored must not fill memory; a damaged record is an error too."""
+    monkeypatch.setattr(calls, "_RECORD_BYTES_MAX", 1_000)
+    body = calls.deflated(b"\0" * (1_000 if cut else 1_002))
+    with pytest.raises(zlib.error):
+        calls.inflated(body[: len(body) - cut])
+    assert len(calls.inflated(calls.deflated(b"\0" * 1_000))) == 1_000
+
+
+def test_evidence_longer_than_a_record_is_none() -> None:
+    """What is stored must be read back."""
+    value = of_role(history(), Role.EVIDENCE)[0].value
+    assert value is not None
+    assert calls.read_line(value) is not None
+    assert calls.read_line(value + b" " * DEFAULT_LIMITS.record_bytes_max) is None

@@ -16,7 +16,7 @@ from assay_stream.readmodel.rows import AlertFilter, Paging
 from tests.support.readmodel import NOW_US, history
 
 ODD: tuple[Any, ...] = (None, 5, 2**64 - 1, "", [], {"a": 1}, True, "\x00")
-_HELD = ("name", "digest", "alert", "alert_record", "decision", "definition", "verdict", "tool_fact", "seen", "listed")
+_HELD = ("digest", "alert", "alert_record", "decision", "definition", "verdict", "tool_fact", "seen", "listed")
 
 
 def _kinds() -> dict[str, Record]:

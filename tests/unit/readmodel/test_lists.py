@@ -14,8 +14,8 @@ from assay_stream.readmodel.filling import fill
 from tests.property.test_packing_laws import compacted, lists_of, written
 from tests.support.facts import SERVER, seen
 
-_ROWS = """SELECT o.text, pos, time_us, digest, snapshot FROM seen JOIN name o ON o.id = observer
-  JOIN name s ON s.id = server WHERE s.text = ? ORDER BY o.text, time_us, pos"""
+_ROWS = """SELECT observer, pos, time_us, digest, snapshot FROM seen WHERE server = ?
+  ORDER BY observer, time_us, pos"""
 LIMITS = Limits(timeline_entries_max=12, seen_run_rows_min=3, seen_run_rows_max=8)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -10,12 +9,13 @@ from typing import Any
 import orjson
 import pytest
 
-from assay_stream.alerts.formats.view import read_alert
-from assay_stream.alerts.index import AlertIndex, ReviewState
+from assay_stream.alerts.formats.view import read_alert, view_of
+from assay_stream.alerts.index import ReviewState, row_of
 from assay_stream.alerts.selection import AlertSelection, SeverityLevel
 from assay_stream.errors import InputError
 from assay_stream.limits.store import STORE_CANDIDATES_MAX, STORE_PAGE_ROWS_MAX
 from assay_stream.model.record import Origin, Record, Role
+from assay_stream.readmodel.calls import deflated
 from assay_stream.readmodel.paging import cursor_of
 from assay_stream.readmodel.queries import Store, load
 from assay_stream.readmodel.rows import AlertFilter, EvidenceFilter, EvidenceRow, Paging
@@ -194,15 +194,14 @@ def test_observers_are_who_listed_or_reported() -> None:
 
 def test_alerts_are_those_that_a_reading_of_the_topic_gives() -> None:
     """The same rows as ``alerts list`` makes of the alert topic, in its order."""
-    index = AlertIndex()
-    for record in of_role(history(), Role.ALERTS):
-        index.add(read_alert(record.value))
+    views = [view_of(read_alert(record.value)) for record in of_role(history(), Role.ALERTS)]
+    latest = {view.uid: row_of(view) for view in views}
     page = STORE.alerts(AlertFilter(state=None), Paging(limit=3))
     rows = [*page.rows]
     while page.following is not None:
         page = STORE.alerts(AlertFilter(state=None), Paging(limit=3, after=page.following))
         rows += page.rows
-    assert {row.uid: row for row in rows} == index.rows
+    assert {row.uid: row for row in rows} == latest
     order = [(-row.severity_id, -row.last_seen_ms, row.uid) for row in rows]
     assert order == sorted(order)
     history_of = STORE.alert(rows[0].uid[:12])
@@ -248,7 +247,7 @@ def test_a_record_in_a_definitions_place_is_an_error(content: object) -> None:
     """Whoever made the store, it is an error of ours that says what to do."""
     store = load(history())
     full = store.tools(now_us=NOW_US).rows[0].full_digests[0]
-    store._connection.execute("UPDATE definition SET body = ?", (zlib.compress(orjson.dumps(content)),))
+    store._connection.execute("UPDATE definition SET body = ?", (deflated(orjson.dumps(content)),))
     with pytest.raises(InputError, match=r"store_unreadable.*store run --rebuild --store"):
         store.definition(full)
 
@@ -343,7 +342,7 @@ def test_candidates_are_bounded() -> None:
     values = [("abcdef" + f"{number:058x}", "tool", number, "tool_definition", "full") for number in range(500)]
     store._connection.executemany("INSERT INTO digest VALUES (?, ?, ?, ?, ?)", values)
     store._connection.executemany(
-        "INSERT INTO tool_fact VALUES (?, 0, ?, 0, 'x', '{}', '{}')",
+        "INSERT INTO tool_fact VALUES (?, 0, ?, 's', 'x', '{}', '{}')",
         [(number, b"%d" % number) for number in range(500)],
     )
     found = store.candidates("abcdef")

@@ -158,10 +158,10 @@ def test_a_rebuild_that_is_killed_leaves_no_file_without_its_log(
 @pytest.mark.parametrize(
     "damage",
     [
-        "UPDATE block SET body = zeroblob(40)",
-        "UPDATE block SET body = substr(body, 1, 40)",
-        "UPDATE block SET body = CAST(substr(body, 1, length(body) - 1) || x'00' AS BLOB)",
-        "UPDATE name SET text = CAST(x'ff' || id AS TEXT)",
+        "UPDATE evidence SET body = zeroblob(40)",
+        "UPDATE evidence SET body = substr(body, 1, 40)",
+        "UPDATE evidence SET body = CAST(substr(body, 1, length(body) - 1) || x'00' AS BLOB)",
+        "UPDATE evidence SET tool = CAST(x'ff' || id AS TEXT)",
         "UPDATE subject SET digests = 'x' || id",
     ],
 )
