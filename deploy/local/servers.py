@@ -83,7 +83,7 @@ def node_server(package: str, version: str) -> list[str]:
     return [str(node), str(folder / script)]
 
 
-def node_package(package: str, version: str) -> Path:
+def node_package(package: str, version: str, *, beside: Sequence[str] = ()) -> Path:
     """Install a package from npm into a folder of its own, once, and return where its files are.
 
     Raises:
@@ -97,7 +97,8 @@ def node_package(package: str, version: str) -> Path:
     def install() -> None:
         home.mkdir(parents=True)
         quiet = ["--no-audit", "--no-fund", "--loglevel=error"]
-        run([npm, "install", "--prefix", str(home), *quiet, f"{package}@{version}"], f"install {package}")
+        wanted = [f"{package}@{version}", *beside]
+        run([npm, "install", "--prefix", str(home), *quiet, *wanted], f"install {package}")
 
     once(home, install)
     return home / "node_modules" / package

@@ -118,7 +118,7 @@ class Door:
         if self._way is None or not request.path.startswith(SIGN_IN):
             return None
         address = own_address(request.query.get("next"))
-        name = ""
+        name, device = "", request.cookies.get(self._name(_DEVICE), "")
         try:
             if target == ("GET", SIGN_IN):
                 return self._page(address)
@@ -130,7 +130,7 @@ class Door:
                     return response
                 if target == ("GET", CALLBACK):
                     note = request.cookies.get(self._name(_PENDING), "")
-                    admitted, address = await self._way.finish(request.query, note, self._source(request))
+                    admitted, address = await self._way.finish(request.query, note, self._source(request), device)
                     return self._admitted(request, admitted, address)
             elif target == ("POST", SIGN_IN):
                 if not self.is_own_form(request):
@@ -138,7 +138,6 @@ class Door:
                 fields = await posted_fields(request, self._limits)
                 address = own_address(_first(fields, "next"))
                 name = _first(fields, "user").strip()
-                device = request.cookies.get(self._name(_DEVICE), "")
                 admitted = await self._way.admit(name, _first(fields, "password"), self._source(request), device)
                 return self._admitted(request, admitted, address)
         except AssayStreamError as error:
@@ -262,7 +261,9 @@ def open_door(
         oidc, redirect = identity.oidc, f"{identity.address}{CALLBACK}"
         assert oidc is not None  # noqa: S101 -- the file has one way
         secret = secret_of(oidc.client_secret_file, oidc.client_secret_env, name="oidc.client_secret")
-        way = OidcWay(oidc, throttle, redirect=redirect, secret=secret, decides=decides, clock=clock, limits=limits)
+        way = OidcWay(
+            oidc, throttle, known, redirect=redirect, secret=secret, decides=decides, clock=clock, limits=limits
+        )
     return Door(Sessions(clock, limits=limits), way=way, identity=identity, is_tls=is_tls, limits=limits)
 
 

@@ -11,6 +11,7 @@ import secrets
 import ssl
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -31,6 +32,9 @@ _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "E
 """With a key that only the provider has: no shared secret, and not none."""
 
 _KEY_TYPES = frozenset(("RSA", "EC", "OKP"))
+_DEVICE = b"device"
+"""What a browser that has signed somebody in keeps, encrypted."""
+
 _ERROR = re.compile(r"[a-z_]{1,64}")
 
 
@@ -38,7 +42,7 @@ class OidcWay:
     """The word of a provider.
 
     Args:
-        throttle: counts attempts that failed.
+        throttle, known: count failed attempts, from browsers that have signed somebody in before apart from others.
         redirect: the address that the provider sends browsers back to.
         secret: of the client; ``None`` for a public one.
         clock: the time now, microseconds since the epoch.
@@ -50,6 +54,7 @@ class OidcWay:
         self,
         table: Oidc,
         throttle: Throttle,
+        known: Throttle,
         *,
         redirect: str,
         secret: str | None,
@@ -62,7 +67,7 @@ class OidcWay:
         self._table = table
         self._redirect = redirect
         self._secret = secret
-        self._throttle = throttle
+        self._throttle, self._known = throttle, known
         self._decides = decides
         self._clock = clock
         self._new_token = new_token
@@ -103,13 +108,14 @@ class OidcWay:
         note = self._fernet.encrypt_at_time(json.dumps(pending).encode(), self._now_s()).decode()
         return f"{endpoint}{'&' if urlsplit(endpoint).query else '?'}{urlencode(query)}", note
 
-    async def finish(self, query: Mapping[str, str], note: str, source: str) -> tuple[Admitted, str]:
+    async def finish(self, query: Mapping[str, str], note: str, source: str, device: str = "") -> tuple[Admitted, str]:
         """Return who came back from the provider, and the page to show.
 
         Args:
             query: of the address that the provider sent the browser to.
             note: what the browser held meanwhile.
             source: the network that it is in.
+            device: what the browser kept from an earlier sign-in, if it did.
 
         Raises:
             InputError: ``sign_in_refused``, ``sign_in_limited``, ``may_not_look``.
@@ -133,19 +139,34 @@ class OidcWay:
             error = query.get("error", "")
             raise _refused(f"the provider answered {error if _ERROR.fullmatch(error) else 'no code'}")
         # 5. The code is good, for whoever holds the verifier.
-        if not self._throttle.take(source, self._limits.source_attempts_max):
+        if self._is_device(device):
+            throttle, counted, most = self._known, device, self._limits.user_attempts_max
+        else:
+            device = self._fernet.encrypt_at_time(_DEVICE, self._now_s()).decode()
+            throttle, counted, most = self._throttle, source, self._limits.source_attempts_max
+        if not throttle.take(counted, most):
             raise limited(self._limits)
-        token = await self._token(metadata, query["code"], pending["verifier"])
-        # 6. The ID token is the provider's, for this console, of now, and for this sign-in.
-        claims = await self._claims(token, pending["nonce"])
+        try:
+            token = await self._token(metadata, query["code"], pending["verifier"])
+            # 6. The ID token is the provider's, for this console, of now, and for this sign-in.
+            claims = await self._claims(token, pending["nonce"])
+        except OperatingError:  # it was not looked at
+            throttle.forgive(counted)
+            raise
         admitted = self._admitted(claims)
-        self._throttle.forgive(source)
-        return admitted, pending["address"]
+        throttle.forgive(counted)
+        return replace(admitted, device=device), pending["address"]
 
     async def aclose(self) -> None:
         """Close the connections to the provider."""
         if self._session is not None:
             await self._session.close()
+
+    def _is_device(self, device: str) -> bool:
+        try:
+            return self._fernet.decrypt_at_time(device, self._limits.device_s, self._now_s()) == _DEVICE
+        except (InvalidToken, ValueError):
+            return False
 
     def _admitted(self, claims: Mapping[str, Any]) -> Admitted:
         name, groups = claims.get(self._table.name_claim), claims.get(self._table.groups_claim, [])

@@ -370,6 +370,47 @@ async def test_attempts_of_a_source_are_counted(fleet: Path, monkeypatch: pytest
         assert provider.asked.count("/token") == 2
 
 
+async def test_nobody_behind_the_same_address_keeps_a_browser_out_that_signed_somebody_in(
+    fleet: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guessed codes use up the attempts of their address; a browser that is known there has its own."""
+    now = [NOW_US]
+    limits = replace(CONSOLE_LIMITS, source_attempts_max=2, user_attempts_max=2)
+
+    async def guessed() -> int:
+        return (await come_back(client, provider.sign(await begin(client)) | {"code": "guessed"}))[0]
+
+    async with with_provider(fleet, monkeypatch, now=now, limits=limits) as (client, _, provider):
+        async with client.get(
+            "/sign-in/callback", params=provider.sign(await begin(client)), allow_redirects=False
+        ) as got:
+            device = cookies_of(got)["assay-stream-device"]
+        assert (device["httponly"], device["samesite"], device["max-age"]) == (True, "Lax", str(90 * 24 * 3_600))
+        home = client.make_url("/")
+        for value in ("", "x", "\xff", device.value[:-2], str(cookies_of(got).get("assay-stream-pending"))):
+            client.session.cookie_jar.update_cookies({"assay-stream-device": value}, home)
+            await guessed()
+            assert await guessed() in (401, 429)
+            assert (await come_back(client, provider.sign(await begin(client))))[0] == 429
+        client.session.cookie_jar.update_cookies({"assay-stream-device": device.value}, home)
+        assert await guessed() == 401
+        assert (await come_back(client, provider.sign(await begin(client))))[0] == 303
+        assert [await guessed() for _ in range(2)] == [401, 429]
+        now[0] += CONSOLE_LIMITS.device_s * 1_000_000 + 1_000_000
+        assert [await guessed() for _ in range(3)] == [401, 401, 429]
+
+
+async def test_a_provider_that_fails_uses_up_nobodys_attempts(fleet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everybody tries again and again while it is away."""
+    limits = replace(CONSOLE_LIMITS, source_attempts_max=2)
+    async with with_provider(fleet, monkeypatch, limits=limits) as (client, _, provider):
+        provider.answers["/token"] = (500, b"")
+        for _ in range(4):
+            assert (await come_back(client, provider.sign(await begin(client))))[0] == 503
+        del provider.answers["/token"]
+        assert (await come_back(client, provider.sign(await begin(client))))[0] == 303
+
+
 async def test_no_secret_is_in_a_page_an_address_or_the_log(
     fleet: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from assay_stream.observe.jsonrpc import HEADER_MISMATCH_CODE, INVALID_REQUEST_C
 from assay_stream.registry.rulings import VerdictTable
 from tests.support.gates import a_call, a_tool
 from tests.support.http_tap import http_tap
+from tests.support.misread_outcomes import shown
 from tests.support.misreading import Tries
 from tests.support.raw_http import a_post, a_response, body_of, exchange, raw_server
 from tests.unit.observe.http.test_traffic import MODERN, Wire, ask, call, result
@@ -44,6 +46,14 @@ async def sent(request: bytes) -> tuple[int, dict[str, Any], int]:
         status, _, body = await exchange(tap.url, request)
     said = json.loads(body or b"{}")
     return status, said[0] if isinstance(said, list) else said, len(reached)
+
+
+def test_every_try_is_in_the_docs() -> None:
+    """With its outcome, which tests/integration/test_misread_requests.py holds against real servers."""
+    documented = (Path(__file__).parents[4] / "docs" / "security.md").read_text(encoding="utf-8")
+    tries = [each.name for each in Tries(MODERN)]
+    assert [name for name in tries if shown(name) not in documented] == []
+    assert f"[{len(tries)} tries](" in documented
 
 
 def test_the_body_of_the_attack_is_a_call_in_utf_7() -> None:
