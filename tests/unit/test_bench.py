@@ -94,8 +94,7 @@ COSTS = Costs(
     evidence_bytes=2_000.0,
     server_bytes=2.0**20,
     observer_bytes=2.0**10,
-    list_bytes=2.0**9,
-    shelved_list_bytes=2.0**4,
+    list_bytes=2.0**4,
     registry_list_bytes=2.0**8,
     fact_us=10.0,
     fact_read_us=30.0,
@@ -118,7 +117,7 @@ def test_what_a_fleet_needs_is_worked_out_from_the_costs() -> None:
     assert found["GB a day, calls and evidence, on all replicas"] == pytest.approx(7_200 * 86_400 * 3_000 * 3 / 1e9)
     one_list = 864 + 72_000 / 1_024
     assert found["MiB of a join worker, one list of each observer"] == pytest.approx(100 + one_list)
-    assert found["MiB of a join worker, all lists that are kept"] == pytest.approx(100 + one_list + 72_000 * 2 / 2_048)
+    assert found["MiB of a join worker, all lists that are kept"] == pytest.approx(100 + 72_000 * 3 / 2**16)
     in_registries = found["MiB of all registry workers, all lists that are kept"]
     assert in_registries == pytest.approx(100 + one_list + 72_000 * 2 / 4_096)
 
@@ -127,7 +126,7 @@ def test_workers_that_each_load_their_share_divide_the_state() -> None:
     """A process without state takes 100 MiB; of 1,024 observers with 512 lists of 16 bytes each has an eighth."""
     found = needs(Fleet(proxies=1_024, servers=1, servers_each=1, lists_kept=512), COSTS)
     assert found["join workers that each load their share"] == 8
-    assert found["MiB of each of these, all lists, older ones on disk"] == pytest.approx(100 + 1)
+    assert found["MiB of each of these, all lists that are kept"] == pytest.approx(100 + 1)
 
 
 def test_a_real_run_is_held_against_the_costs() -> None:
@@ -171,9 +170,9 @@ def test_costs_are_the_slopes_of_the_curves() -> None:
         sizes["call_us"] = 5.0 if count > 1 else 2.0
         return {"bench": "state", "curve": curve, curve: count, "state_mib": state_mib, **sizes}
 
-    rows = [point(curve, 1_025, 6.0) for curve in ("observers", "lists")] + [point("servers", 11, 25.0)]
-    rows += [point(curve, 1, 5.0) for curve in ("observers", "lists", "servers")]
-    rows += [point("lists", count, mib) | {"curve": "shelved"} for count, mib in ((1_024, 2.0), (2_048, 3.0))]
+    rows = [point("observers", 1_025, 6.0), point("servers", 11, 25.0)]
+    rows += [point(curve, 1, 5.0) for curve in ("observers", "servers")]
+    rows += [point("lists", count, mib) | {"curve": "full"} for count, mib in ((1_024, 2.0), (2_048, 3.0))]
     rows += [point("lists", count, mib) | {"curve": "registry"} for count, mib in ((1_024, 2.0), (2_048, 4.0))]
     rows += [
         {"bench": "registry", "tools": 50, "new_ms": 4.0, "repeated_ms": 5.0},
@@ -182,7 +181,7 @@ def test_costs_are_the_slopes_of_the_curves() -> None:
     ]
     costs = costs_of(rows)
     assert (costs.server_bytes, costs.observer_bytes, costs.list_bytes) == (2 * 2**20, 2**10, 2**10)
-    assert (costs.shelved_list_bytes, costs.registry_list_bytes) == (2**10, 2**11)
+    assert costs.registry_list_bytes == 2**11
     assert (costs.call_us, costs.new_ms, costs.repeated_ms, costs.fact_us) == (6.0, 4.0, 5.0, 3.0)
     assert (costs.client_us, costs.first_call_us, costs.fact_read_us) == (4.0, 9.0, 7.0)
     assert costs.repeated_small_ms == 0.5

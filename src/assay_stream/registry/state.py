@@ -31,7 +31,6 @@ from assay_stream.model.run_facts import RunCut, SeenRun
 from assay_stream.model.wire import FactKey, origin_of_key
 from assay_stream.registry.answers import AnswerBound
 from assay_stream.registry.applied_runs import apply_list, forget_list
-from assay_stream.registry.runs import Shelf
 from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.shared_facts import SharedFacts, SharedValues
 
@@ -41,7 +40,6 @@ class Bindings:
 
     Args:
         keep_definitions: whether definitions are kept beside their fingerprints.
-        shelf: where older lists are put, ``None`` for memory.
         home_partitions: where calls are keyed by server: how many partitions there are. What comes from another one
             than a server's own is left out then, as it is by a join that does not see it.
     """
@@ -53,15 +51,12 @@ class Bindings:
         "_keep_definitions",
         "_servers",
         "_shared_facts",
-        "_shelf",
         "_unread",
         "_values",
         "progress",
     )
 
-    def __init__(
-        self, *, keep_definitions: bool = False, shelf: Shelf | None = None, home_partitions: int | None = None
-    ) -> None:
+    def __init__(self, *, keep_definitions: bool = False, home_partitions: int | None = None) -> None:
         self._home_partitions = home_partitions
         self._keep_definitions = keep_definitions
         self._servers: dict[str, ServerBindings] = {}
@@ -70,7 +65,6 @@ class Bindings:
         self._values = SharedValues()
         self.progress: dict[tuple[str, int], int] = {}
         self._answers = AnswerBound()
-        self._shelf = shelf
         self._shared_facts = SharedFacts()
         self._holders: dict[str, dict[FactKey, int]] = {}
         """Of each server, the partitions whose registry holds a definition, catalogue or set of signatures: a server in
@@ -150,7 +144,7 @@ class Bindings:
         return found
 
     def _new_server(self) -> ServerBindings:
-        return ServerBindings(self._answers, indexed_ids=not self._keep_definitions, shelf=self._shelf)
+        return ServerBindings(self._answers, indexed_ids=not self._keep_definitions)
 
     def _apply_record(self, key: FactKey, value: bytes | None, partition: int) -> None:
         if value is not None:
@@ -233,8 +227,8 @@ class Bindings:
             self.drop(server_id)
 
     def drop(self, server_id: str) -> None:
-        """Drop a server that has no facts, or whose facts stand elsewhere."""
-        self._servers.pop(server_id).release()
+        """Drop a server that has no facts any more."""
+        self._servers.pop(server_id).answers.clear()
         self._holders.pop(server_id, None)
 
 
