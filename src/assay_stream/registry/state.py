@@ -8,6 +8,8 @@ process reads when it starts is not needed for its first calls.
 
 from __future__ import annotations
 
+from zlib import compress, decompress
+
 from assay_stream.errors import IntegrityError
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.control_facts import Signatures
@@ -33,6 +35,9 @@ from assay_stream.registry.answers import AnswerBound
 from assay_stream.registry.applied_runs import apply_list, forget_list
 from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.shared_facts import SharedFacts, SharedValues
+
+_FASTEST = 1
+"""Level of compression."""
 
 
 class Bindings:
@@ -61,7 +66,7 @@ class Bindings:
         self._keep_definitions = keep_definitions
         self._servers: dict[str, ServerBindings] = {}
         self._unread: dict[str, dict[tuple[int, bytes], bytes]] = {}
-        """Records about servers that nobody has asked for: by partition and key, the value."""
+        """Records about servers that nobody has asked for: by partition and key, the value, of a run compressed."""
         self._values = SharedValues()
         self.progress: dict[tuple[str, int], int] = {}
         self._answers = AnswerBound()
@@ -125,7 +130,8 @@ class Bindings:
         unread.pop(place, None)
         if record.value is not None:
             # A list equals no other one: to remember it would only keep it.
-            unread[place] = record.value if key[0] in OF_LISTS else self._values.shared(record.value)
+            value = record.value if key[0] in OF_LISTS else self._values.shared(record.value)
+            unread[place] = compress(value, _FASTEST) if key[0] == SeenRun.fact_kind else value
             if len(unread) > DEFAULT_LIMITS.unread_facts_max:
                 self._read(server_id)
         elif not unread:
@@ -135,7 +141,8 @@ class Bindings:
         found = self._servers[server_id] = self._new_server()
         try:
             for (partition, raw_key), value in self._unread[server_id].items():
-                self._apply_record(decode_key(raw_key), value, partition)
+                key = decode_key(raw_key)
+                self._apply_record(key, decompress(value) if key[0] == SeenRun.fact_kind else value, partition)
         except IntegrityError:
             # Half of a server must never answer.
             del self._servers[server_id]
