@@ -2,8 +2,7 @@
 
 The state of a worker is the binding topic: a start after a crash reads what a first start reads, and waits for the
 session of the worker that crashed, which is left out here: each worker stops before the next one starts. Each size gets
-topics of its own; the binding topic is written directly. A join is also started with local state: first without any,
-then with what that start has left.
+topics of its own; the binding topic is written directly.
 
     python -m bench.bench_start [--servers N ...] [--observers N] [--json FILE]
 """
@@ -14,7 +13,6 @@ import argparse
 import asyncio
 import time
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import orjson
@@ -30,8 +28,6 @@ from deploy.local.kafka import Broker
 from tests.support.deployment import Deployment
 
 _PENDING_MAX = 20_000
-_WRITTEN_S = 3.0
-"""Local state is written once a second."""
 _READY_LIMIT_S = 600.0
 _PRODUCTION = {"ASSAY_STREAM_SESSION_TIMEOUT_MS": "10000"}
 """The default again, in place of what tests run with."""
@@ -59,10 +55,10 @@ async def fill(deployment: Deployment, servers: int, observers: int) -> int:
     return count
 
 
-async def one_start(deployment: Deployment, role: str, **env: str) -> dict[str, Any]:
+async def one_start(deployment: Deployment, role: str) -> dict[str, Any]:
     """Start a worker of one role, wait until it is ready, and stop it."""
     started_s = time.monotonic()
-    worker = deployment.start_worker("--role", role, **env)
+    worker = deployment.start_worker("--role", role)
     try:
         while (await asyncio.to_thread(worker.get, "/readyz"))[0] != 200:
             if time.monotonic() - started_s > _READY_LIMIT_S or worker.process.poll() is not None:
@@ -71,8 +67,6 @@ async def one_start(deployment: Deployment, role: str, **env: str) -> dict[str, 
         ready_s = time.monotonic() - started_s
         process = psutil.Process(worker.process.pid)
         times = process.cpu_times()
-        if env:
-            await asyncio.sleep(_WRITTEN_S)
         found = {
             "role": role,
             "ready_s": ready_s,
@@ -91,19 +85,10 @@ async def bench(bootstrap: str, arguments: argparse.Namespace) -> None:
         deployment = Deployment(bootstrap, f"start-{servers}", env=_PRODUCTION)
         await deployment.apply_topics()
         count = await fill(deployment, servers, arguments.observers)
-        with TemporaryDirectory() as folder:
-            local = {"ASSAY_STREAM_STATE_DIR": folder}
-            kinds: tuple[tuple[str, str, dict[str, str]], ...] = (
-                ("join", "", {}),
-                ("registry", "", {}),
-                ("join", ", writes local state", local),
-                ("join", ", has local state", local),
-            )
-            for role, how, env in kinds:
-                found = await one_start(deployment, role, **env)
-                line = {"bench": "start", "servers": servers, "facts": count, **found, "role": role + how}
-                print(orjson.dumps(line).decode(), flush=True)
-                write_line(arguments.json, line)
+        for role in ("join", "registry"):
+            line = {"bench": "start", "servers": servers, "facts": count, **await one_start(deployment, role)}
+            print(orjson.dumps(line).decode(), flush=True)
+            write_line(arguments.json, line)
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
 Each size is measured in a process of its own. Every line of the result is one JSON object.
 
     python -m bench.bench_state [--servers N ...] [--observers N ...] [--lists N ...] [--calls N] [--json FILE]
-    python -m bench.bench_state --one 20 250 512 --shelf /tmp
+    python -m bench.bench_state --one 20 250 512
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import time
 from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
-from tempfile import gettempdir
 from typing import Any, NamedTuple
 
 import orjson
@@ -24,10 +23,8 @@ import psutil
 
 from assay_stream import engine
 from assay_stream.engine import EngineState
-from assay_stream.files.shelf import ShelfFile
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.registry.state import Bindings
 from bench.results import write_line
 from bench.synthetic import calls, facts
 from tests.support.fleet import START, a_listing
@@ -47,7 +44,7 @@ class Joined(NamedTuple):
     evidence_bytes: int
 
 
-def one_size(servers: int, observers: int, lists: int, count: int, folder: Path | None = None) -> dict[str, Any]:
+def one_size(servers: int, observers: int, lists: int, count: int) -> dict[str, Any]:
     """Return what a fleet of one size costs.
 
     Args:
@@ -55,12 +52,9 @@ def one_size(servers: int, observers: int, lists: int, count: int, folder: Path 
         observers: observers of each.
         lists: lists that each of these has seen.
         count: calls to measure with.
-        folder: where older lists are kept, ``None`` for memory.
     """
     gc.set_threshold(50_000, 50, 100)  # as the worker does
-    shelf = None if folder is None else ShelfFile(folder)
     state = EngineState(producer=Producer(version="bench"))
-    state.join.view = Bindings(shelf=shelf)
     # One server first, so that what every process needs once is not counted as a fleet's.
     _load(state, facts(1, 1))
     _join(state, calls(1, 1, _WARM_UP_CALLS))
@@ -81,7 +75,6 @@ def one_size(servers: int, observers: int, lists: int, count: int, folder: Path 
         "topic_mib": topic_bytes / 2**20,
         "unread_mib": unread_bytes / 2**20,
         "state_mib": state_bytes / 2**20,
-        "shelf_mib": 0.0 if shelf is None else shelf.size_bytes / 2**20,
         "load_us_per_fact": load_s / fact_count * 1e6,
         "read_us_per_fact": read_s / fact_count * 1e6,
         "load_us_per_list": (load_s + read_s) / (servers * observers * lists) * 1e6,
@@ -126,6 +119,7 @@ def _registry_round(state: EngineState, observers: int, number: int) -> float:
         at = START + timedelta(seconds=number * observers + observer)
         offset = number * observers + observer
         _, key, value = a_listing(0, observer, 0, offset, at)
+        value = value.replace(b'"snapshot-%d"' % offset, b'"00000000-0000-4000-8000-%012x"' % offset)
         record = Record(Role.SNAPSHOTS, Origin("mcp.tools.list", 0, offset), key, value)
         started_s = time.process_time()
         engine.process(state, record)
@@ -193,7 +187,7 @@ def main() -> None:
         "--lists", type=int, nargs="*", default=[1, 8, 64, 512], help="of each of 2 observers of 100 servers"
     )
     parser.add_argument(
-        "--shelved", type=int, nargs="*", default=[10, 20], help="servers of 250 observers with 512 lists, on disk"
+        "--full", type=int, nargs="*", default=[10, 20], help="servers of 250 observers with 512 lists each"
     )
     parser.add_argument(
         "--registry", type=int, nargs="*", default=[8, 64, 512], help="lists of each of 100 observers, in a registry"
@@ -203,12 +197,11 @@ def main() -> None:
     parser.add_argument(
         "--one", type=int, nargs=3, help="servers, observers of each and lists of these: this size only"
     )
-    parser.add_argument("--shelf", type=Path, help="with --one: the folder for older lists")
     parser.add_argument("--one-registry", type=int, nargs=2, help="observers and lists of each: this registry only")
     arguments = parser.parse_args()
     if arguments.one is not None:
         servers, observers, lists = arguments.one
-        print(orjson.dumps(one_size(servers, observers, lists, arguments.calls, arguments.shelf)).decode())
+        print(orjson.dumps(one_size(servers, observers, lists, arguments.calls)).decode())
         return
     if arguments.one_registry is not None:
         print(orjson.dumps(one_registry(*arguments.one_registry)).decode())
@@ -216,12 +209,10 @@ def main() -> None:
     sizes = [("servers", count, 2, 1) for count in arguments.servers]
     sizes += [("observers", 1_000, count, 1) for count in arguments.observers]
     sizes += [("lists", 100, 2, count) for count in arguments.lists]
-    sizes += [("shelved", servers, 250, 512) for servers in arguments.shelved]
+    sizes += [("full", servers, 250, 512) for servers in arguments.full]
     for curve, servers, observers, lists in sizes:
         command = ["-m", "bench.bench_state", "--calls", str(arguments.calls)]
         command += ["--one", str(servers), str(observers), str(lists)]
-        if curve == "shelved":
-            command += ["--shelf", gettempdir()]
         _measured(curve, command, arguments.json)
     for count in arguments.registry:
         command = ["-m", "bench.bench_state", "--one-registry", "100", str(count)]

@@ -33,8 +33,7 @@ class Costs:
         evidence_bytes: bytes of its evidence.
         server_bytes: memory of a server with three tools and two observers.
         observer_bytes: memory of one more observer of a server, with one list.
-        list_bytes: memory of one more list of such an observer, with the same tools.
-        shelved_list_bytes: memory of a list, with its part of its observer and server, where older ones are on disk.
+        list_bytes: memory of a list with the same tools, with its part of an observer that has seen it 512 times.
         registry_list_bytes: memory that one more list of an observer takes in a registry, with the same tools.
         fact_us: CPU time to load one fact.
         fact_read_us: CPU time to read it, once a call asks for its server.
@@ -51,7 +50,6 @@ class Costs:
     server_bytes: float
     observer_bytes: float
     list_bytes: float
-    shelved_list_bytes: float
     registry_list_bytes: float
     fact_us: float
     fact_read_us: float
@@ -114,7 +112,7 @@ def needs(fleet: Fleet, costs: Costs) -> dict[str, float]:
     ) / 1_000
     sharing = max(_SHARING_MIN, ceil(join_cores / _BUSY_MAX))
     first_bytes = fleet.servers * costs.server_bytes + observers * costs.observer_bytes
-    further_bytes = observers * (fleet.lists_kept - 1) * costs.list_bytes
+    lists_mib = observers * fleet.lists_kept * costs.list_bytes / _KIB**2
     return {
         "calls/s on average": calls_per_s,
         "calls/s at the peak": peak_per_s,
@@ -130,14 +128,9 @@ def needs(fleet: Fleet, costs: Costs) -> dict[str, float]:
         ),
         "observers of servers": observers,
         "MiB of a join worker, one list of each observer": _WORKER_MIB + first_bytes / _KIB**2,
-        "MiB of a join worker, all lists that are kept": _WORKER_MIB + (first_bytes + further_bytes) / _KIB**2,
-        "MiB of a join worker, all lists, older ones on disk": (
-            _WORKER_MIB + observers * fleet.lists_kept * costs.shelved_list_bytes / _KIB**2
-        ),
+        "MiB of a join worker, all lists that are kept": _WORKER_MIB + lists_mib,
         "join workers that each load their share": sharing,
-        "MiB of each of these, all lists, older ones on disk": (
-            _WORKER_MIB + observers * fleet.lists_kept * costs.shelved_list_bytes / sharing / _KIB**2
-        ),
+        "MiB of each of these, all lists that are kept": _WORKER_MIB + lists_mib / sharing,
         "s of CPU to load one list of each observer": (observers + 4 * fleet.servers) * costs.fact_us / 1e6,
     }
 
@@ -153,9 +146,9 @@ def costs_of(rows: Sequence[Row]) -> Costs:
     """
     curves = {
         curve: sorted(rows_of(rows, "state", curve=curve), key=lambda row: int(row[curve]))
-        for curve in ("servers", "observers", "lists")
+        for curve in ("servers", "observers")
     }
-    for curve in ("shelved", "registry"):
+    for curve in ("full", "registry"):
         curves[curve] = sorted(rows_of(rows, "state", curve=curve), key=lambda row: int(row["lists"]))
     lists = rows_of(rows, "registry", tools=50)
     small = rows_of(rows, "registry", tools=3)
@@ -172,8 +165,7 @@ def costs_of(rows: Sequence[Row]) -> Costs:
         evidence_bytes=largest["evidence_bytes"],
         server_bytes=_slope(curves["servers"], "servers"),
         observer_bytes=_slope(curves["observers"], "observers"),
-        list_bytes=_slope(curves["lists"], "lists"),
-        shelved_list_bytes=_slope(curves["shelved"], "lists"),
+        list_bytes=_slope(curves["full"], "lists"),
         registry_list_bytes=_slope(curves["registry"], "lists"),
         fact_us=largest["load_us_per_fact"],
         fact_read_us=largest["read_us_per_fact"],

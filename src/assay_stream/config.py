@@ -181,16 +181,6 @@ class Settings(BaseSettings):
         256, description="What each process may keep there, mebibytes. What goes beyond is dropped and counted."
     )
 
-    state_dir: Path | None = Field(
-        None,
-        description="Folder on a local disk where a join worker keeps the binding topic as far as it has read it, and "
-        "older lists; unset: in memory. Each worker needs a folder of its own, and it may be deleted.",
-    )
-    state_memory_mib: Annotated[int, Field(ge=1, le=1_048_576)] = Field(
-        512,
-        description="With that folder: what the facts of the servers that a join worker holds in memory may take, "
-        "mebibytes. Servers beyond that are read from the folder when a call asks about them.",
-    )
     store: Path | None = Field(
         None, description="Folder of the store that `store run` fills, and that commands and the console read."
     )

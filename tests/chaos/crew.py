@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import signal
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,20 +21,13 @@ _RESTART_MAY_HELP = 3
 
 @dataclass
 class Post:
-    """A worker's place: which stages it runs, and who runs them now.
-
-    Args:
-        state: the folder of its local state.
-    """
+    """A worker's place: which stages it runs, and who runs them now."""
 
     name: str
     role: str | None
     env: Mapping[str, str]
     worker: Worker
-    state: Path | None = None
     frozen: bool = False
-    is_held: bool = False
-    """Whether it stays vacant for now."""
     ended: list[int] = field(default_factory=list)
     """Exit code of every worker that held the post."""
 
@@ -45,13 +38,11 @@ class Crew:
     Args:
         deployment: whose workers they are.
         folder: where they may keep files.
-        keeps_state: whether they keep local state.
     """
 
-    def __init__(self, deployment: Deployment, folder: Path, *, keeps_state: bool = False) -> None:
+    def __init__(self, deployment: Deployment, folder: Path) -> None:
         self.deployment = deployment
         self._folder = folder
-        self._keeps_state = keeps_state
         self._numbers = itertools.count()
         self.posts: dict[str, Post] = {}
         self.unasked: list[str] = []
@@ -62,16 +53,9 @@ class Crew:
 
     def hire(self, name: str, role: str | None = None, **env: str) -> Post:
         """Fill a new post. Without a role it runs every stage."""
-        number = next(self._numbers)
-        if number % 2:
+        if next(self._numbers) % 2:
             env = {"PYTHONPATH": str(self._without_extension())} | env
-        state = None
-        if self._keeps_state:
-            # One that was dismissed may still hold the folder of its name.
-            state = self._folder / f"state-{number}"
-            state.mkdir(parents=True)
-            env = {"ASSAY_STREAM_STATE_DIR": str(state)} | env
-        post = Post(name=name, role=role, env=env, worker=self._start(role, env), state=state)
+        post = Post(name=name, role=role, env=env, worker=self._start(role, env))
         self.posts[name] = post
         return post
 
@@ -83,16 +67,6 @@ class Crew:
     def kill(self, post: Post) -> None:
         """``kill -9``; the supervisor fills the post again."""
         post.worker.kill()
-
-    @contextlib.asynccontextmanager
-    async def vacant(self, post: Post) -> AsyncIterator[None]:
-        """``kill -9``, and nobody fills the post before the end."""
-        post.is_held = True
-        try:
-            await asyncio.to_thread(post.worker.kill)
-            yield
-        finally:
-            post.is_held = False
 
     def terminate(self, post: Post) -> None:
         """SIGTERM; the supervisor fills the post again."""
@@ -148,7 +122,7 @@ class Crew:
         while True:
             for post in list(self.posts.values()):
                 code = post.worker.process.poll()
-                if code is None or post.is_held:
+                if code is None:
                     continue
                 if post.name not in ended_s:
                     ended_s[post.name] = time.monotonic()

@@ -25,18 +25,16 @@ class Mode:
     Args:
         env: settings of all its processes.
         is_placed: whether calls are placed by server, but for some that are misplaced on purpose.
-        keeps_state: whether join workers keep local state.
     """
 
     name: str
     env: Mapping[str, str] = field(default_factory=dict)
     is_placed: bool = False
-    keeps_state: bool = False
 
 
 SIMPLE = Mode(name="simple")
-KEYED = Mode(name="keyed", env={**_FITTING, **KEYED_ENV}, is_placed=True, keeps_state=True)
-MIGRATING = Mode(name="migrating", env=_FITTING, is_placed=True, keeps_state=True)
+KEYED = Mode(name="keyed", env={**_FITTING, **KEYED_ENV}, is_placed=True)
+MIGRATING = Mode(name="migrating", env=_FITTING, is_placed=True)
 """Simple at first, with counts that fit, until a fault migrates it."""
 MODES = {mode.name: mode for mode in (SIMPLE, KEYED, MIGRATING)}
 

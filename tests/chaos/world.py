@@ -113,7 +113,7 @@ async def living_world(ground: Ground, choose: random.Random, mode: Mode) -> Asy
     await deployment.apply_topics()
     await _compact_often(deployment)
     folder = Path(".run/tests").resolve() / name / "workers"
-    crew = Crew(deployment, folder, keeps_state=mode.keeps_state)
+    crew = Crew(deployment, folder)
     for role in ("registry", "join", "alerts", None):
         crew.hire(f"{role or 'all'}-1", role)
     seed = choose.randrange(10**6)

@@ -6,7 +6,6 @@ import asyncio
 import gzip
 import json
 import re
-import shutil
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -82,67 +81,6 @@ async def test_a_worker_becomes_ready_counts_and_stops(deployment: Deployment) -
     assert metric(worker, "assay_stream_records_read_total", stage="registry") == 1
     assert metric(worker, "assay_stream_outputs_total", stage="join", what="bound:exact") == 1
     assert await asyncio.to_thread(worker.terminate) == 0
-
-
-async def test_a_restart_with_local_state_binds_as_ever(deployment: Deployment, tmp_path: Path) -> None:
-    """From a state that is whole, stale, damaged or another deployment's: each is told, and evidence is the same."""
-    folder, state = tmp_path, tmp_path / "join"
-    bound = 0
-
-    async def restarted(*reasons: str, kills: bool = False) -> None:
-        """Run a worker, publish a list, and see that calls name old and new lists."""
-        nonlocal bound
-        worker = deployment.start_worker(ASSAY_STREAM_STATE_DIR=str(folder), ASSAY_STREAM_STATE_MEMORY_MIB="1")
-        lists = [a_listing(server, 0, 0, bound * 10 + server, minutes(bound)) for server in range(5)]
-        names = [f"snapshot-{number}" for at in range(0, bound + 1, 10) for number in (at * 10 + 1,)]
-        calls = [a_call_by(1, 0, bound * 100 + place, minutes(bound + 1), name) for place, name in enumerate(names)]
-        await send(deployment, *lists, *calls)
-        bound += 10
-        count = metric(worker, "assay_stream_outputs_total", stage="join", what="bound:exact")
-        while count < len(names):
-            assert worker.process.poll() is None, worker.tail()
-            await asyncio.sleep(0.1)
-            count = metric(worker, "assay_stream_outputs_total", stage="join", what="bound:exact")
-        await asyncio.sleep(2.0)
-        assert sorted(re.findall(r"reason[^a-z]+([a-z_]+)", worker.log.read_text())) == sorted(reasons)
-        assert await asyncio.to_thread(worker.kill if kills else worker.terminate) in (0, None)
-
-    await restarted()
-    await restarted(kills=True)
-    shutil.copytree(state, tmp_path / "stale")
-    await restarted()
-    shutil.rmtree(state)
-    shutil.copytree(tmp_path / "stale", state)
-    await restarted()
-    damaged = sorted(state.glob("*.sqlite"), key=lambda path: path.stat().st_size)[-1]
-    damaged.write_bytes(damaged.read_bytes()[:-5_000] + b"x" * 5_000)
-    await restarted("damaged")
-    files = sorted(state.glob("*.sqlite"))
-    content = [path.read_bytes() for path in files]
-    for path, other in zip(files, content[::-1], strict=True):
-        path.write_bytes(other)
-    await restarted("other_deployment", "other_deployment")
-    await restarted()
-
-
-async def test_a_folder_of_local_state_has_one_worker(deployment: Deployment, tmp_path: Path) -> None:
-    """A second worker ends at once, and its message says what to do."""
-    first = deployment.start_worker("--role", "join", ASSAY_STREAM_STATE_DIR=str(tmp_path))
-    while (await asyncio.to_thread(first.get, "/readyz"))[0] != 200:
-        assert first.process.poll() is None, first.tail()
-        await asyncio.sleep(0.1)
-    second = deployment.start_worker("--role", "join", ASSAY_STREAM_STATE_DIR=str(tmp_path))
-    assert await exit_code(second) == 2
-    assert "state_dir_in_use" in second.tail()
-    assert "Traceback" not in second.tail()
-
-
-async def test_a_missing_folder_for_older_lists_is_named(deployment: Deployment, tmp_path: Path) -> None:
-    """The worker ends at once, and its message says what to do."""
-    worker = deployment.start_worker("--role", "join", ASSAY_STREAM_STATE_DIR=str(tmp_path / "missing"))
-    assert await asyncio.to_thread(worker.process.wait, 60) != 0
-    assert "state_dir_failed" in worker.tail()
-    assert "Traceback" not in worker.tail()
 
 
 @pytest.fixture

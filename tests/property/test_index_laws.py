@@ -14,7 +14,7 @@ from assay_stream.model.facts import Rejection, Seen
 from assay_stream.model.fields import Subject
 from assay_stream.model.record import Origin, Record
 from assay_stream.registry.fleet import Fleet
-from assay_stream.registry.observations import Observations, _Numbered, _Rows
+from assay_stream.registry.observations import Observations, _Rows, _Table
 from assay_stream.registry.runs import Shared, shared_by
 from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.timeline import AFTER_ALL_US, BEFORE_ALL_US
@@ -81,8 +81,8 @@ def _plain(value: object) -> object:
         case _Rows():
             positions = [value[index] for index in range(len(value))]
             return [*zip(positions, value.since((BEFORE_ALL_US, Origin("", 0, 0))), strict=True)]
-        case _Numbered():
-            return {shared for shared in value.shared if shared is not None}
+        case _Table():
+            return {shared for shared in value.numbered.shared if shared is not None}
         case _:
             return value
 

@@ -12,7 +12,7 @@ from assay_stream.limits.core import Limits
 from assay_stream.model.facts import Seen, decode_fact, decode_key
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.model.run_facts import RunCut, SeenRun
-from assay_stream.registry import folding, runs, sightings
+from assay_stream.registry import folding
 from assay_stream.registry.folding import fold
 from assay_stream.registry.ledger import Ledger
 from assay_stream.registry.packing import pack_repeats
@@ -20,18 +20,10 @@ from assay_stream.registry.runs import rows_of, shared_by
 from assay_stream.registry.state import Bindings
 from assay_stream.registry.timeline import position_of
 from tests.support.facts import SERVER, a_catalogue, seen
-from tests.support.shelf import MemoryShelf
 
 OBSERVERS = ("alice", "bob")
 USUAL = st.sampled_from([True] * 9 + [False])
 Transactions = list[list[Output]]
-
-
-@pytest.fixture(autouse=True)
-def _small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sightings, "_ROWS_MAX", 4)
-    monkeypatch.setattr(sightings, "_SHELVED_ROWS", 2)
-    monkeypatch.setattr(runs, "_TEXT_BYTES_MAX", 400)
 
 
 @st.composite
@@ -123,9 +115,9 @@ def test_packing_changes_nothing_that_is_kept(facts: list[Seen], entries_max: in
 def test_whatever_compaction_leaves_adds_up_to_the_same(
     facts: list[Seen], entries_max: int, chance: random.Random
 ) -> None:
-    """In memory, on a shelf and in a registry; whatever the order in a transaction, and if records are read twice."""
+    """In a join and in a registry; whatever the order in a transaction, and if records are read twice."""
     ledger, transactions = written(facts, limits(entries_max))
-    for bindings in (Bindings(), Bindings(shelf=MemoryShelf()), Bindings(keep_definitions=True)):
+    for bindings in (Bindings(), Bindings(keep_definitions=True)):
         for outputs in compacted(transactions, chance):
             for output in reordered(outputs, chance):
                 for _ in range(chance.randint(1, 2)):

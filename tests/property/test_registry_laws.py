@@ -6,7 +6,6 @@ import random
 from typing import Any
 
 import orjson
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +16,6 @@ from assay_stream.model.envelope import Producer
 from assay_stream.model.evidence import Scope, Unbound
 from assay_stream.model.fields import ITEM_SUBJECTS
 from assay_stream.model.record import OBSERVER_HEADER, Origin, Output, Record, Role
-from assay_stream.registry import sightings
 from assay_stream.registry.as_of import Binding, bind
 from assay_stream.registry.state import Bindings
 from tests.support.plain_sightings import plain_lists
@@ -236,12 +234,10 @@ def test_the_same_history_gives_the_same_outputs(history: list[Record], limits: 
 
 @given(histories(), LIMITS)
 def test_packed_lists_give_the_same_outputs(history: list[Record], limits: Limits) -> None:
-    """To the byte: a registry finds the same in runs of two as in lists that it keeps as they are."""
+    """To the byte: a registry finds the same in columns as in lists that it keeps as they are."""
     with plain_lists():
         plain = run(a_state(limits), history)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sightings, "_ROWS_MAX", 2)
-        assert run(a_state(limits), history) == plain
+    assert run(a_state(limits), history) == plain
 
 
 @given(histories(announced=False), st.data())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
 
 import pytest
@@ -10,47 +10,40 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream.model.facts import Seen
-from assay_stream.registry import runs, sightings, snapshot_index
+from assay_stream.registry import snapshot_index
 from assay_stream.registry.as_of import bind, span_of
 from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.sightings import PackedSightings
 from assay_stream.registry.timeline import Timeline
 from tests.support.facts import a_catalogue, a_fingerprint, announcement, rejection, seen
 from tests.support.plain_sightings import plain_lists, plain_timeline
-from tests.support.shelf import MemoryShelf
 
 OBSERVERS = ("alice", "bob")
-NAMES = ("s", "t", 'quoted","', "é\n", "[1,2]")
+_ZEROS = f"{0:08}-0000-0000-0000-{0:012}"
+UUIDS = (_ZEROS, f"{_ZEROS[:-1]}1", f"01{_ZEROS[2:]}", "0191d3a7-6d0c-7b3e-9f5a-4c1be27f8d60")
+TEXTS = ("s", "é\n", UUIDS[3].upper(), UUIDS[3].replace("-", "_"), f" {UUIDS[3][1:]}")
+NAMES = (*UUIDS, *TEXTS)
 
 
-@pytest.fixture(autouse=True, params=[1_000, 40])
-def _small_parts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs and indexes so small that a short history fills, splits and merges many, and most hashes collide.
-
-    Runs are full by their rows, or by their text.
-    """
-    monkeypatch.setattr(runs, "_TEXT_BYTES_MAX", request.param)
-    monkeypatch.setattr(sightings, "_ROWS_MAX", 4)
-    for name, rows in (("_SHELVED_ROWS", 2), ("_SHELVED_ROWS_MAX", 8), ("_MADE_ONE", 2), ("_NEAR_END", 1)):
-        monkeypatch.setattr(sightings, name, rows)
-    monkeypatch.setattr(snapshot_index, "_RECENT_MAX", 2)
-    monkeypatch.setattr(snapshot_index, "_SHORT_NUMBERS", 2)
-    monkeypatch.setattr(snapshot_index, "_SHORT_MAX", 6)
-    monkeypatch.setattr(snapshot_index, "_hash", len)
+@pytest.fixture(autouse=True)
+def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An index so small that a short history splits and merges its parts, and most hashes collide."""
+    monkeypatch.setattr(snapshot_index, "_PART_MAX", 4)
+    monkeypatch.setattr(snapshot_index, "_hash", lambda name: name.count("0"))
 
 
 USUAL = st.sampled_from([True] * 7 + [False])
 
 
 @st.composite
-def observations(draw: st.DrawFn) -> Seen:
+def observations(draw: st.DrawFn, names: tuple[str, ...]) -> Seen:
     """One of few observers, times, places and lists, mostly of the usual ones, so that runs and ties are common."""
     return seen(
         OBSERVERS[0 if draw(USUAL) else 1],
         draw(st.integers(0, 9)),
         "one" if draw(USUAL) else "two",
         offset=draw(st.integers(0, 30)),
-        snapshot_id=draw(st.sampled_from(NAMES)),
+        snapshot_id=draw(st.sampled_from(names)),
         completeness="complete" if draw(USUAL) else "partial",
         partition=0 if draw(USUAL) else 1,
         attributed=not draw(USUAL),
@@ -60,7 +53,7 @@ def observations(draw: st.DrawFn) -> Seen:
 @st.composite
 def histories(draw: st.DrawFn) -> list[tuple[bool, Seen]]:
     """Observations that come, and some of those that go again."""
-    come = draw(st.lists(observations(), min_size=1, max_size=30))
+    come = draw(st.lists(observations(draw(st.sampled_from((UUIDS, NAMES)))), min_size=1, max_size=30))
     steps = [(True, fact) for fact in come]
     for place in draw(st.lists(st.integers(0, len(come) - 1), max_size=12)):
         steps.insert(draw(st.integers(place + 1, len(steps))), (False, come[place]))
@@ -70,9 +63,9 @@ def histories(draw: st.DrawFn) -> list[tuple[bool, Seen]]:
 STEPS = histories()
 
 
-def both(steps: list[tuple[bool, Seen]], shelf: MemoryShelf | None) -> Iterator[tuple[Timeline, Timeline]]:
+def both(steps: list[tuple[bool, Seen]]) -> Iterator[tuple[Timeline, Timeline]]:
     """The packed and the plain timeline after each step: an observation comes, or that of an origin goes."""
-    packed, plain = Timeline(PackedSightings(shelf)), plain_timeline()
+    packed, plain = Timeline(PackedSightings()), plain_timeline()
     for comes, fact in steps:
         if comes:
             assert packed.add(fact) == plain.add(fact)
@@ -81,13 +74,10 @@ def both(steps: list[tuple[bool, Seen]], shelf: MemoryShelf | None) -> Iterator[
         yield packed, plain
 
 
-@given(STEPS, st.sampled_from([MemoryShelf, lambda: None]))
-def test_a_packed_timeline_is_the_plain_one(
-    steps: list[tuple[bool, Seen]], make: Callable[[], MemoryShelf | None]
-) -> None:
-    """Whatever comes and goes, in any order, in memory or on a shelf, every question has the same answer."""
-    shelf = make()
-    for packed, plain in both(steps, shelf):
+@given(STEPS)
+def test_a_packed_timeline_is_the_plain_one(steps: list[tuple[bool, Seen]]) -> None:
+    """Whatever comes and goes, in any order, every question has the same answer."""
+    for packed, plain in both(steps):
         assert list(packed) == list(plain)
         assert len(packed) == len(plain)
         assert list(packed.newest_first()) == list(plain.newest_first())
@@ -98,9 +88,6 @@ def test_a_packed_timeline_is_the_plain_one(
             assert packed.as_of(time_us) == plain.as_of(time_us)
             assert packed.span_at(time_us) == plain.span_at(time_us)
             assert list(packed.at(time_us)) == list(plain.at(time_us))
-        if shelf is not None:
-            needed = {run.text for run in packed._entries._runs if isinstance(run.text, int)}
-            assert needed == shelf.kept.keys()
     for entry in plain:
         assert list(packed.before(entry.position)) == list(plain.before(entry.position))
         assert list(packed.back_from(entry.position)) == list(plain.back_from(entry.position))
@@ -110,29 +97,12 @@ def test_a_packed_timeline_is_the_plain_one(
         assert packed.one_too_many(entries_max) == plain.one_too_many(entries_max)
 
 
-@given(STEPS)
-def test_a_full_shelf_loses_and_doubles_nothing(steps: list[tuple[bool, Seen]]) -> None:
-    """A step that fails for want of room leaves what was there, and can be taken again."""
-    shelf, plain = MemoryShelf(), plain_timeline()
-    packed = Timeline(PackedSightings(shelf))
-    for comes, fact in steps:
-        for shelf.is_full in (True, False):
-            before = list(packed)
-            try:
-                packed.add(fact) if comes else packed.remove(fact.origin)
-                break
-            except OSError:
-                assert list(packed) == before
-        plain.add(fact) if comes else plain.remove(fact.origin)
-        assert list(packed) == list(plain)
-
-
 @given(STEPS, st.lists(st.tuples(st.integers(0, 9), st.sampled_from([None, *OBSERVERS]), st.booleans()), max_size=3))
 def test_calls_are_bound_alike_to_packed_and_to_plain_lists(
     steps: list[tuple[bool, Seen]], ends: list[tuple[int, str | None, bool]]
 ) -> None:
     """By snapshot id, by observer and by what all saw; and each answer holds for the same time."""
-    packed, plain = ServerBindings(shelf=MemoryShelf()), ServerBindings()
+    packed, plain = ServerBindings(), ServerBindings()
     for server in (packed, plain):
         for catalogue in (a_catalogue("one", {"t": "a"}), a_catalogue("two", {"t": "b"})):
             server.list_catalogue(catalogue)

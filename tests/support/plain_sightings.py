@@ -13,7 +13,7 @@ import pytest
 from assay_stream.model.facts import Seen
 from assay_stream.model.record import Origin
 from assay_stream.registry import server
-from assay_stream.registry.runs import Row, Shared, Shelf
+from assay_stream.registry.runs import Row, Shared
 from assay_stream.registry.sightings import PackedSightings
 from assay_stream.registry.timeline import Timeline
 
@@ -24,9 +24,6 @@ def _time(seen: Seen) -> int:
 
 class PlainSightings(list[Seen]):
     """Observations as they are."""
-
-    def __init__(self, _: Shelf | None = None) -> None:
-        super().__init__()
 
     def append_rows(self, shared: Shared, rows: list[Row]) -> None:
         """Add observations that come after all others, in their order."""
@@ -43,9 +40,6 @@ class PlainSightings(list[Seen]):
     def named(self, snapshot_id: str) -> Iterator[Seen]:
         """Yield the observations with this snapshot id, in their order."""
         return (seen for seen in self if seen.snapshot_id == snapshot_id)
-
-    def release(self) -> None:
-        """Nothing of it is on a shelf."""
 
     def stand_at(self, time_us: int) -> tuple[Seen | None, int | None]:
         """Return the latest observation at or before a time, and the time of the one after it, if any."""

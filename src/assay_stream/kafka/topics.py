@@ -17,7 +17,7 @@ from aiokafka.errors import KafkaTimeoutError
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
-from assay_stream.kafka.connection import open_admin, reading_consumer
+from assay_stream.kafka.connection import reading_consumer
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.record import TOPICS, Role
 
@@ -264,18 +264,6 @@ def _complaints(state: TopicState) -> list[str]:
         for name, (actual, wanted) in state.differing.items()
     )
     return texts
-
-
-async def origin_of(settings: Settings, role: Role) -> tuple[str, int]:
-    """Return the id of the cluster, and for how long a topic says that a key was deleted, milliseconds.
-
-    Raises:
-        OperatingError: ``broker_unreachable``.
-    """
-    async with open_admin(settings) as admin:
-        cluster = str((await admin.describe_cluster())["cluster_id"])
-        config = await _describe_config(admin, topic_names(settings)[role])
-        return cluster, int(config.get("delete.retention.ms", _DAY_MS))
 
 
 async def _describe_config(admin: AIOKafkaAdminClient, topic: str) -> dict[str, str]:

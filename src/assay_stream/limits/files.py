@@ -88,28 +88,3 @@ class SpoolLimits:
 
 
 SPOOL_LIMITS = SpoolLimits()
-
-STATE_LOG_PAGES = 4_096
-"""Pages of 8 KiB in the write-ahead log of a local state file before they go to their places: 32 MiB."""
-
-STATE_CACHE_KIB = 32 * 1_024
-"""Pages of all local state files that a process keeps in memory, beside what the system caches."""
-
-STATE_BATCH_FACTS = 10_000
-"""Facts that wait in memory before they are written to the local state."""
-
-STATE_COMMIT_S = 1.0
-"""How long facts wait at most. What a kill leaves unwritten is read from the topic again."""
-
-STATE_MARK_S = 30.0
-"""How often a worker asks where the binding topic ends, to know since when its local state is complete."""
-
-STATE_AGE_MAX_MS = 12 * 3_600_000
-"""Age of local state that is used again: half of Kafka's default ``delete.retention.ms``, after which the topic no
-longer says that a fact was taken back. Half of the topic's own setting where that is less."""
-
-STATE_SEEN_COST = 128
-"""Bytes that one observation counts for in the memory of a server: in a run it takes 14 to 72."""
-
-STATE_SERVER_COST = 4_096
-"""Bytes that a server counts for beside its facts: its dictionaries and indexes."""

@@ -11,7 +11,6 @@ from assay_stream.model.facts import Fact, Progress, encode_key, encode_value
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.model.wire import FactKey
 from assay_stream.registry.offers import Offers
-from assay_stream.registry.runs import Shelf
 from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.state import Bindings
 from assay_stream.registry.verdicts import Verdicts, verdicts_of
@@ -20,8 +19,8 @@ from assay_stream.registry.verdicts import Verdicts, verdicts_of
 class Ledger:
     """The bindings of one registry partition, and the records that brought them about."""
 
-    def __init__(self, limits: Limits, shelf: Shelf | None = None) -> None:
-        self.bindings = Bindings(keep_definitions=True, shelf=shelf)
+    def __init__(self, limits: Limits) -> None:
+        self.bindings = Bindings(keep_definitions=True)
         self.limits = limits
 
     def publish(self, record: Record, fact: Fact) -> Output:
@@ -52,21 +51,13 @@ class Registry:
     Args:
         producer: who writes the evidence of changes.
         partitions: how many partitions the snapshot topic has, ``None`` if it is not known.
-        shelf: as in ``Bindings``.
     """
 
-    def __init__(
-        self,
-        *,
-        producer: Producer,
-        limits: Limits = DEFAULT_LIMITS,
-        partitions: int | None = None,
-        shelf: Shelf | None = None,
-    ) -> None:
+    def __init__(self, *, producer: Producer, limits: Limits = DEFAULT_LIMITS, partitions: int | None = None) -> None:
         self.producer = producer
         self.limits = limits
         self.partitions = partitions
-        self.ledger = Ledger(limits, shelf)
+        self.ledger = Ledger(limits)
         self.bindings = self.ledger.bindings
         self.offers = Offers(limits)
         self._verdicts: dict[str, Verdicts] = {}

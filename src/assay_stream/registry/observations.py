@@ -4,8 +4,9 @@ Without it each question takes time in the number of observers or the length of 
 writes observations. The index follows from the observations alone: it is built on first use and kept up to date, so
 that a restart builds what was there. A process that never asks, such as a join, never builds it.
 
-An observation is a row of three numbers: its time, its offset, and which of the known ``Shared`` it has. So a list that
-repeats another adds bytes, not objects, and an answer is what the observation shares with others, not its id.
+An observation is a row of three numbers: its time, its offset, and which of the known ``Shared`` it has; each order
+holds the number of the row. So a list that repeats another adds bytes, not objects, and an answer is what the
+observation shares with others, not its id.
 """
 
 from __future__ import annotations
@@ -71,37 +72,70 @@ class _Numbered:
         return shared
 
 
+class _Table:
+    """Time, offset and kind of each observation, under a number that the orders hold."""
+
+    __slots__ = ("_free", "kinds", "numbered", "offsets", "times_us")
+
+    def __init__(self) -> None:
+        self.numbered = _Numbered()
+        self.times_us = array("q")
+        self.offsets = array("q")
+        self.kinds = array("I")
+        self._free = array("I")
+
+    def take(self, time_us: int, offset: int, shared: Shared) -> int:
+        """Return the number for another observation."""
+        kind = self.numbered.take(shared)
+        if self._free:
+            row = self._free.pop()
+            self.times_us[row], self.offsets[row], self.kinds[row] = time_us, offset, kind
+            return row
+        self.times_us.append(time_us)
+        self.offsets.append(offset)
+        self.kinds.append(kind)
+        return len(self.kinds) - 1
+
+    def give_back(self, row: int) -> None:
+        self.numbered.give_back(self.kinds[row])
+        self._free.append(row)
+
+    def shared(self, row: int) -> Shared:
+        return self.numbered.at(self.kinds[row])
+
+    def position(self, row: int) -> Position:
+        shared = self.shared(row)
+        return self.times_us[row], Origin(shared.topic, shared.partition, self.offsets[row])
+
+
 class _Rows:
-    """Some observations in the order of their positions."""
+    """Some rows of a table in the order of their positions."""
 
-    __slots__ = ("_kinds", "_numbered", "_offsets", "_times")
+    __slots__ = ("_rows", "_table")
 
-    def __init__(self, numbered: _Numbered) -> None:
-        self._numbered = numbered
-        self._times = array("q")
-        self._offsets = array("q")
-        self._kinds = array("I")
+    def __init__(self, table: _Table) -> None:
+        self._table = table
+        self._rows = array("I")
 
     def __len__(self) -> int:
-        return len(self._times)
+        return len(self._rows)
 
     def __getitem__(self, index: int) -> Position:
-        shared = self._numbered.at(self._kinds[index])
-        return self._times[index], Origin(shared.topic, shared.partition, self._offsets[index])
+        return self._table.position(self._rows[index])
 
-    def add(self, position: Position, kind: int) -> None:
-        index = len(self)
-        if index and self[-1] > position:
-            index = bisect_left(self, position)
-        self._times.insert(index, position[0])
-        self._offsets.insert(index, position[1].offset)
-        self._kinds.insert(index, kind)
+    def add(self, position: Position, row: int) -> None:
+        is_last = not len(self) or self[-1] <= position
+        self._rows.insert(len(self) if is_last else bisect_left(self, position), row)
 
-    def remove(self, position: Position, kind: int) -> None:
+    def find(self, position: Position, kind: int) -> int:
+        """Return a row that is there."""
         index = bisect_left(self, position)
-        while self._kinds[index] != kind:
+        while self._table.kinds[self._rows[index]] != kind:
             index += 1
-        del self._times[index], self._offsets[index], self._kinds[index]
+        return self._rows[index]
+
+    def remove(self, position: Position, row: int) -> None:
+        del self._rows[self._rows.index(row, bisect_left(self, position))]
 
     def before(self, position: Position) -> int:
         """Return how many stand before a position."""
@@ -110,25 +144,24 @@ class _Rows:
     def back_from(self, position: Position) -> Iterator[Shared]:
         """Yield those before a position, newest first."""
         for index in reversed(range(self.before(position))):
-            yield self._numbered.at(self._kinds[index])
+            yield self._table.shared(self._rows[index])
 
     def since(self, position: Position) -> Iterator[Shared]:
         """Yield those at or after a position."""
-        for index in range(self.before(position), len(self)):
-            yield self._numbered.at(self._kinds[index])
+        return map(self._table.shared, self._rows[self.before(position) :])
 
     @property
     def latest_us(self) -> int:
         """Event time of the latest one."""
-        return self._times[-1]
+        return self._table.times_us[self._rows[-1]]
 
 
 class Observations:
     """The observations of one server by anybody, in order; a position is that of an observation."""
 
     def __init__(self, observations: Iterable[Seen]) -> None:
-        self._numbered = _Numbered()
-        self._all = _Rows(self._numbered)
+        self._table = _Table()
+        self._all = _Rows(self._table)
         self._of_rights: dict[str | None, _Rows] = {}
         self._stating: dict[Subject, _Rows] = {}
         self._complete: dict[str, _Rows] = {}
@@ -139,17 +172,17 @@ class Observations:
             self.add(seen)
 
     def add(self, seen: Seen) -> None:
-        kind = self._numbered.take(shared_by(seen))
+        row = self._table.take(seen.time_us, seen.origin.offset, shared_by(seen))
         for rows in self._rows_of(seen):
-            rows.add(seen.position, kind)
+            rows.add(seen.position, row)
         offsets = self._offsets.setdefault(seen.origin[:2], array("q"))
         offsets.insert(bisect_left(offsets, seen.origin.offset), seen.origin.offset)
         self._uses.update(_uses_of(seen))
 
     def remove(self, seen: Seen) -> None:
-        kind = self._numbered.number_of(shared_by(seen))
+        row = self._all.find(seen.position, self._table.numbered.number_of(shared_by(seen)))
         for rows in self._rows_of(seen):
-            rows.remove(seen.position, kind)
+            rows.remove(seen.position, row)
         place = seen.origin[:2]
         offsets = self._offsets[place]
         del offsets[bisect_left(offsets, seen.origin.offset)]
@@ -161,7 +194,7 @@ class Observations:
             drop_empty(self._stating, subject)
         for use in _uses_of(seen):
             take_one(self._uses, use)
-        self._numbered.give_back(kind)
+        self._table.give_back(row)
 
     def __len__(self) -> int:
         return len(self._all)
@@ -222,7 +255,7 @@ class Observations:
     def _made(self, rows: dict[_Key, _Rows], key: _Key) -> _Rows:
         found = rows.get(key)
         if found is None:
-            found = rows[key] = _Rows(self._numbered)
+            found = rows[key] = _Rows(self._table)
         return found
 
 

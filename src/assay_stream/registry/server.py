@@ -23,7 +23,7 @@ from assay_stream.registry.former_tools import FormerTools
 from assay_stream.registry.observations import Observations
 from assay_stream.registry.offers import unpack
 from assay_stream.registry.pins import check_pins
-from assay_stream.registry.runs import Row, Shared, Shelf
+from assay_stream.registry.runs import Row, Shared
 from assay_stream.registry.sightings import PackedSightings
 from assay_stream.registry.snapshot_index import SnapshotIndex
 from assay_stream.registry.timeline import AFTER_ALL_US, Timeline, latest_of_equal
@@ -41,14 +41,12 @@ class ServerBindings:
     Args:
         bound: the bound that the answers of many servers share.
         indexed_ids: whether snapshot ids are looked up, as a join does for each call.
-        shelf: where packed observations are put, ``None`` for memory.
     """
 
     __slots__ = (
         "_fleet",
         "_numbered",
         "_observations",
-        "_shelf",
         "_snapshots",
         "allowance",
         "answers",
@@ -66,9 +64,7 @@ class ServerBindings:
         "tools",
     )
 
-    def __init__(
-        self, bound: AnswerBound | None = None, *, indexed_ids: bool = True, shelf: Shelf | None = None
-    ) -> None:
+    def __init__(self, bound: AnswerBound | None = None, *, indexed_ids: bool = True) -> None:
         self.partitions: set[int] = set()
         """Partitions of the binding topic that hold facts of it: more than one where a producer misroutes."""
         self.answers = Answers(bound or AnswerBound())
@@ -82,7 +78,6 @@ class ServerBindings:
         self.observers: dict[str, Timeline] = {}
         self._numbered: list[Timeline] = []
         self._snapshots = SnapshotIndex() if indexed_ids else None
-        self._shelf = shelf
         self.endings = Endings()
         self.formers = FormerTools()
         self.controls = Controls()
@@ -94,12 +89,6 @@ class ServerBindings:
         """The latest horizon of any observer: before it somebody's history may be gone."""
         self._fleet: Fleet | None = None
         self._observations: Observations | None = None
-
-    def release(self) -> None:
-        """Give back what it shares with other servers; it is not used any more."""
-        self.answers.clear()
-        for timeline in self.observers.values():
-            timeline.release()
 
     @property
     def is_empty(self) -> bool:
@@ -244,7 +233,7 @@ class ServerBindings:
     def timeline(self, observer_id: str) -> Timeline:
         found = self.observers.get(observer_id)
         if found is None:
-            found = self.observers[observer_id] = Timeline(PackedSightings(self._shelf), len(self._numbered))
+            found = self.observers[observer_id] = Timeline(PackedSightings(), len(self._numbered))
             self._numbered.append(found)
         return found
 

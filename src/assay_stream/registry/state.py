@@ -8,6 +8,8 @@ process reads when it starts is not needed for its first calls.
 
 from __future__ import annotations
 
+from zlib import compress, decompress
+
 from assay_stream.errors import IntegrityError
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.control_facts import Signatures
@@ -31,9 +33,11 @@ from assay_stream.model.run_facts import RunCut, SeenRun
 from assay_stream.model.wire import FactKey, origin_of_key
 from assay_stream.registry.answers import AnswerBound
 from assay_stream.registry.applied_runs import apply_list, forget_list
-from assay_stream.registry.runs import Shelf
 from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.shared_facts import SharedFacts, SharedValues
+
+_FASTEST = 1
+"""Level of compression."""
 
 
 class Bindings:
@@ -41,7 +45,6 @@ class Bindings:
 
     Args:
         keep_definitions: whether definitions are kept beside their fingerprints.
-        shelf: where older lists are put, ``None`` for memory.
         home_partitions: where calls are keyed by server: how many partitions there are. What comes from another one
             than a server's own is left out then, as it is by a join that does not see it.
     """
@@ -53,24 +56,20 @@ class Bindings:
         "_keep_definitions",
         "_servers",
         "_shared_facts",
-        "_shelf",
         "_unread",
         "_values",
         "progress",
     )
 
-    def __init__(
-        self, *, keep_definitions: bool = False, shelf: Shelf | None = None, home_partitions: int | None = None
-    ) -> None:
+    def __init__(self, *, keep_definitions: bool = False, home_partitions: int | None = None) -> None:
         self._home_partitions = home_partitions
         self._keep_definitions = keep_definitions
         self._servers: dict[str, ServerBindings] = {}
         self._unread: dict[str, dict[tuple[int, bytes], bytes]] = {}
-        """Records about servers that nobody has asked for: by partition and key, the value."""
+        """Records about servers that nobody has asked for: by partition and key, the value, of a run compressed."""
         self._values = SharedValues()
         self.progress: dict[tuple[str, int], int] = {}
         self._answers = AnswerBound()
-        self._shelf = shelf
         self._shared_facts = SharedFacts()
         self._holders: dict[str, dict[FactKey, int]] = {}
         """Of each server, the partitions whose registry holds a definition, catalogue or set of signatures: a server in
@@ -131,7 +130,8 @@ class Bindings:
         unread.pop(place, None)
         if record.value is not None:
             # A list equals no other one: to remember it would only keep it.
-            unread[place] = record.value if key[0] in OF_LISTS else self._values.shared(record.value)
+            value = record.value if key[0] in OF_LISTS else self._values.shared(record.value)
+            unread[place] = compress(value, _FASTEST) if key[0] == SeenRun.fact_kind else value
             if len(unread) > DEFAULT_LIMITS.unread_facts_max:
                 self._read(server_id)
         elif not unread:
@@ -141,7 +141,8 @@ class Bindings:
         found = self._servers[server_id] = self._new_server()
         try:
             for (partition, raw_key), value in self._unread[server_id].items():
-                self._apply_record(decode_key(raw_key), value, partition)
+                key = decode_key(raw_key)
+                self._apply_record(key, decompress(value) if key[0] == SeenRun.fact_kind else value, partition)
         except IntegrityError:
             # Half of a server must never answer.
             del self._servers[server_id]
@@ -150,7 +151,7 @@ class Bindings:
         return found
 
     def _new_server(self) -> ServerBindings:
-        return ServerBindings(self._answers, indexed_ids=not self._keep_definitions, shelf=self._shelf)
+        return ServerBindings(self._answers, indexed_ids=not self._keep_definitions)
 
     def _apply_record(self, key: FactKey, value: bytes | None, partition: int) -> None:
         if value is not None:
@@ -233,8 +234,8 @@ class Bindings:
             self.drop(server_id)
 
     def drop(self, server_id: str) -> None:
-        """Drop a server that has no facts, or whose facts stand elsewhere."""
-        self._servers.pop(server_id).release()
+        """Drop a server that has no facts any more."""
+        self._servers.pop(server_id).answers.clear()
         self._holders.pop(server_id, None)
 
 

@@ -113,10 +113,6 @@ class Timeline:
         index = self._entries.index_of(origin)
         return None if index is None else self._entries.pop(index)
 
-    def release(self) -> None:
-        """Take what it has on a shelf off it; the timeline is not used any more."""
-        self._entries.release()
-
     def named(self, snapshot_id: str) -> Iterator[Seen]:
         """Yield the observations with this snapshot id, in their order."""
         return self._entries.named(snapshot_id)

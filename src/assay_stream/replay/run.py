@@ -13,8 +13,6 @@ applied again.
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import gettempdir
 from typing import Any
 
 from assay_stream import engine
@@ -23,7 +21,6 @@ from assay_stream.alerts.rules import AlertRules
 from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.engine import EngineState
 from assay_stream.files.log_spool import Log, LogSpool
-from assay_stream.files.shelf import ShelfFile
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.finding_topic import Tick
@@ -38,8 +35,6 @@ from assay_stream.replay.order import LogPosition, Merge
 _FINDING_TOPIC = "replay"
 _TICK_US = 60_000_000
 """How far event time advances between two looks at what is due."""
-_IN_MEMORY_LISTS_MAX = 65_536
-"""Snapshots that a replay keeps without a file; each takes some 300 bytes."""
 _STEPS_MAX = 400
 """Steps in which time advances after the last record: more than a year of days."""
 
@@ -88,9 +83,7 @@ class Replay:
         self._state = EngineState(
             producer=producer, limits=limits, redaction=redaction, call_profile=call_profile, alert_rules=alert_rules
         )
-        lists = sum(spool.count(log) for log in spool.logs() if log.role is Role.SNAPSHOTS)
-        self._shelf = ShelfFile(Path(gettempdir())) if lists > _IN_MEMORY_LISTS_MAX else None
-        self._state.join.view = Bindings(home_partitions=home_partitions, shelf=self._shelf)
+        self._state.join.view = Bindings(home_partitions=home_partitions)
         self._registries: dict[int, Registry] = {}
         self._spool = spool
         self._merge = Merge(spool, limits=limits, call_profile=call_profile)
@@ -184,7 +177,7 @@ class Replay:
         registry = self._registries.get(record.origin.partition)
         if registry is None:
             registry = self._registries[record.origin.partition] = Registry(
-                producer=self._producer, limits=self._limits, partitions=self._snapshot_partitions, shelf=self._shelf
+                producer=self._producer, limits=self._limits, partitions=self._snapshot_partitions
             )
         outputs = []
         for output in processor.process(registry, record):

@@ -92,7 +92,6 @@ class Metrics:
             "lag_records", "Offsets of a partition that are not processed yet.", "stage", "topic", "partition"
         )
         self.state_entries = gauge("state_entries", "What a stage keeps in memory.", "stage")
-        self.state_failing = gauge("state_failing", "1 while local state cannot be written.", "stage")
         self.brokers_silent_seconds = gauge("brokers_silent_seconds", "Since a broker last answered.")
         self.alerts_open = gauge("alerts_open", "Open alerts of this process's partitions.", "severity")
         self.unreviewed_age = gauge(

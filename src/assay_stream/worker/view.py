@@ -17,7 +17,6 @@ from assay_stream.kafka.state_thread import StateThread
 from assay_stream.kafka.transport import record_of
 from assay_stream.model.facts import decode_key
 from assay_stream.model.record import Role
-from assay_stream.worker.local_state import LocalState
 
 _log = structlog.get_logger(__name__)
 
@@ -35,7 +34,6 @@ class BindingView:
         new_join: makes one that looks up in one partition; only partitions that are needed are followed then.
         inputs: the registry's input partitions.
         heard: told of the observer of each list, and when it saw it, milliseconds since the epoch.
-        local: keeps the topic on a local disk, ``None`` for memory.
     """
 
     def __init__(
@@ -48,7 +46,6 @@ class BindingView:
         inputs: list[TopicPartition],
         heard: Callable[[str, int], None] = lambda _name, _at_ms: None,
         new_join: Callable[[], Join] | None = None,
-        local: LocalState | None = None,
     ) -> None:
         self._join = join
         self._new_join = new_join
@@ -62,7 +59,6 @@ class BindingView:
         self._need_changed = asyncio.Event()
         self._inputs = inputs
         self._heard = heard
-        self._local = local
         self._changed = asyncio.Event()
         self.changes = 0
         """How often facts have arrived."""
@@ -138,11 +134,8 @@ class BindingView:
             if self._unneeded_since_s.get(number, since_s) >= since_s:
                 continue
             del self._unneeded_since_s[number]
-            view = self._joins.pop(number).view
-            # Before anything is waited for: whoever needs it meanwhile begins anew.
+            del self._joins[number]
             self._followed.pop(self._partitions[number], None)
-            if self._local is not None:
-                await self.thread.run(self._local.drop, self._partitions[number], view)
             _log.info("bindings_dropped", partition=number)
         wanted = [tp for tp in self._partitions if self._new_join is None or tp.partition in self._joins]
         if set(wanted) == self._followed.keys() == consumer.assignment():
@@ -154,21 +147,9 @@ class BindingView:
         for tp, position in positions.items():
             consumer.seek(tp, position)
         if new:
-            await self._begin(consumer, new)
+            await consumer.seek_to_beginning(*new)
         ends = await consumer.end_offsets(new) if new else {}
         self._followed = {tp: ends[tp] if tp in ends else self._followed[tp] for tp in wanted}
-
-    async def _begin(self, consumer: Consumer, new: list[TopicPartition]) -> None:
-        """Begin to read partitions where their local state ends, or with their first records."""
-        if self._local is None:
-            await consumer.seek_to_beginning(*new)
-            return
-        for tp, offset in (await self._local.open(consumer, new)).items():
-            consumer.seek(tp, offset)
-        for join, places in (
-            [(self._joins[tp.partition], [tp]) for tp in new] if self._new_join else [(self._join, new)]
-        ):
-            join.view = await self.thread.run(self._local.bindings, places, len(self._partitions))
 
     async def input_ends(self) -> Mapping[TopicPartition, int]:
         """Return where the logs of the registry's input partitions end now, open transactions included."""
@@ -206,11 +187,6 @@ class BindingView:
             # Several partitions may wait, each for its own reason.
             changed, self._changed = self._changed, asyncio.Event()
             changed.set()
-        if self._local is not None and self._local.is_due:
-            positions = {partition: await consumer.position(partition) for partition in self._followed}
-            await self.thread.run(self._local.commit, positions)
-            if self._ends_reader is not None:
-                await self._local.note_ends(self._ends_reader)
 
     def _apply(self, fetched: Mapping[TopicPartition, list[FetchedRecord]]) -> None:
         for tp, messages in fetched.items():
@@ -222,8 +198,6 @@ class BindingView:
                 if record.value is not None and (record.key or b"").startswith(_SEEN_KEYS):
                     _, _, observer_id, *_ = decode_key(record.key)
                     self._heard(str(observer_id), record.timestamp_ms)
-        if self._local is not None:
-            self._local.applied(fetched)
 
     async def _reached(self, consumer: Consumer) -> bool:
         for partition, end in self._followed.items():

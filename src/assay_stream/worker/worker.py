@@ -17,7 +17,7 @@ from assay_stream.kafka.access import ACCESS, STAGES, AccessRole
 from assay_stream.kafka.connection import KafkaClients
 from assay_stream.kafka.stage import Stage
 from assay_stream.kafka.stage_task import StageTask
-from assay_stream.kafka.topics import origin_of, topic_names
+from assay_stream.kafka.topics import topic_names
 from assay_stream.limits.metrics import UNREVIEWED_AGE_MAX_S
 from assay_stream.model.record import Role
 from assay_stream.worker.agents import declare
@@ -25,7 +25,6 @@ from assay_stream.worker.channel import TransactionalChannel
 from assay_stream.worker.freshness import EvidenceLatency, RecentObservers
 from assay_stream.worker.host import Host, run_host
 from assay_stream.worker.join import JoinStage
-from assay_stream.worker.local_state import LocalState
 from assay_stream.worker.metrics import Metrics, PrometheusStage
 from assay_stream.worker.stages import CountingTable, SteadyClock, alert_stage, registry_stage
 from assay_stream.worker.view import BindingView
@@ -144,22 +143,10 @@ class Worker:
             inputs=inputs,
             heard=observers.heard,
             new_join=new_join if is_keyed else None,
-            local=self._local_state(),
         )
         self._host.add("view", view, still_s=lambda: view.still_s)
         return JoinStage(
             join, view, clients=self._clients, topics=self._topics, latency=latency, routing=routing, is_keyed=is_keyed
-        )
-
-    def _local_state(self) -> LocalState | None:
-        folder = self._settings.state_dir
-        if folder is None:
-            return None
-        return LocalState(
-            folder,
-            cost_max=self._settings.state_memory_mib * 2**20,
-            origin=partial(origin_of, self._settings, Role.BINDINGS),
-            failing=self._host.metrics.state_failing.labels("join").set,
         )
 
 

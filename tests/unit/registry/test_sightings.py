@@ -8,13 +8,12 @@ from collections.abc import Callable
 import pytest
 
 from assay_stream.model.evidence import Unbound
+from assay_stream.model.facts import Seen
 from assay_stream.registry.as_of import bind, span_of
-from assay_stream.registry.runs import Run, Shelf
+from assay_stream.registry.runs import Row, Shared
 from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.sightings import PackedSightings
-from assay_stream.registry.timeline import Timeline
 from tests.support.facts import a_catalogue, a_fingerprint, seen
-from tests.support.shelf import MemoryShelf
 
 _COUNT = 512
 _HOUR_US = 3_600_000_000
@@ -35,45 +34,18 @@ def bytes_of_a_list(*catalogues: str) -> float:
 
 
 def test_a_repeated_list_costs_bytes() -> None:
-    """A row of time, offset and a snapshot id of 36 characters, and its part of the run."""
-    assert bytes_of_a_list("sha256:one") < 80
+    """Time, offset and a UUID."""
+    assert bytes_of_a_list("sha256:one") < 40
 
 
 def test_lists_that_alternate_share_what_they_state() -> None:
-    """Each stands in a run of its own, but none holds again what another one states."""
-    assert bytes_of_a_list("sha256:one", "sha256:two", "sha256:three") < 300
-
-
-def test_lists_that_are_taken_away_leave_no_runs_behind() -> None:
-    """Each second one goes: what stays costs what as many lists cost that came alone."""
-    entries = PackedSightings()
-    for number in range(_COUNT):
-        entries.append(seen("alice", number, "one", offset=number))
-    for number in range(0, _COUNT, 2):
-        index = entries.index_of(seen("alice", number, "one", offset=number).origin)
-        assert index is not None
-        entries.pop(index)
-    assert [kept.time_us for kept in entries] == list(range(1, _COUNT, 2))
-    assert len(entries._runs) <= 2 * (_COUNT // 2) // 64
-
-
-@pytest.mark.parametrize("shelf", [None, MemoryShelf()])
-@pytest.mark.parametrize("step", [1, -1])
-def test_long_ids_make_no_long_runs(shelf: MemoryShelf | None, step: int) -> None:
-    """What one question parses, and what stays parsed, is bounded in bytes, in whichever order the lists come."""
-    timeline = Timeline(PackedSightings(shelf))
-    observed = [seen("alice", n, "one", offset=n, snapshot_id=f"{n:03}" + "\U0001f600" * 1_021) for n in range(_COUNT)]
-    for fact in observed[::step]:
-        timeline.add(fact)
-    assert list(timeline) == observed
-    runs = timeline._entries._runs
-    assert max(len(run.packed(shelf)) for run in runs) < 40_000
-    assert len(runs) < _COUNT // 3
+    """Each refers to it; none holds again what another one states."""
+    assert bytes_of_a_list("sha256:one", "sha256:two", "sha256:three") < 48
 
 
 def a_server(observers: int) -> ServerBindings:
     """A server whose observers saw the same list again and again, under one snapshot id."""
-    server = ServerBindings(shelf=MemoryShelf())
+    server = ServerBindings()
     server.list_catalogue(a_catalogue("one", {"t": "a"}))
     server.tools[True, "full:a"] = a_fingerprint("a")
     for number in range(observers):
@@ -84,30 +56,30 @@ def a_server(observers: int) -> ServerBindings:
     return server
 
 
-def reads_of(question: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> int:
-    """How many runs a question reads."""
-    reads: list[Run] = []
-    packed = Run.packed
+def made_by(question: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many observations a question makes anew."""
+    made, make = 0, Shared.seen
 
-    def counted(run: Run, shelf: Shelf | None) -> bytes:
-        reads.append(run)
-        return packed(run, shelf)
+    def counted(shared: Shared, row: Row) -> Seen:
+        nonlocal made
+        made += 1
+        return make(shared, row)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Run, "packed", counted)
+        patched.setattr(Shared, "seen", counted)
         question()
-    return len(reads)
+    return made
 
 
-def test_a_late_call_reads_one_run_of_each_observer_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For the list that was in force and for how long; a search row by row would read eighteen."""
+def test_a_late_call_reads_one_list_of_each_observer_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that was in force, and for how long; a search list by list would read eighteen."""
     server = a_server(observers=8)
 
     def late() -> None:
         binding = bind(server, tool_name="t", observer_id="other", snapshot_id=None, time_us=100)
         assert span_of(server, binding, observer_id="other", time_us=100) == (100, 101)
 
-    assert reads_of(late, monkeypatch) <= 2 * 8
+    assert made_by(late, monkeypatch) == 2 * 8
 
 
 def test_an_id_that_all_lists_have_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,5 +91,5 @@ def test_an_id_that_all_lists_have_is_looked_up_once(monkeypatch: pytest.MonkeyP
         assert binding.unbound is Unbound.NOT_LISTED
         assert binding.seen == server.observers["observer-3"].latest
 
-    assert reads_of(made_up, monkeypatch) > 4
-    assert reads_of(made_up, monkeypatch) == 0
+    assert made_by(made_up, monkeypatch) > 4
+    assert made_by(made_up, monkeypatch) == 0

@@ -1,13 +1,11 @@
-"""Evidence is the same bytes wherever a join keeps its lists: as they are, packed in memory, or on disk."""
+"""Evidence is the same bytes wherever a join keeps its lists: as they are, or packed."""
 
 from __future__ import annotations
 
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
-from assay_stream.files.shelf import ShelfFile
 from assay_stream.join.processor import Join, process
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Record, Role
@@ -58,13 +56,3 @@ def test_packed_lists_give_the_same_evidence(plain: list[bytes | None]) -> None:
     assert {b'"exact"', b'"observer"'} <= {
         scope for scope in (b'"exact"', b'"observer"') for value in plain if value and scope in value
     }
-
-
-def test_lists_on_disk_give_the_same_evidence(plain: list[bytes | None], tmp_path: Path) -> None:
-    """And they are on disk."""
-    shelf = ShelfFile(tmp_path)
-    try:
-        assert evidence_of(Bindings(shelf=shelf)) == plain
-        assert shelf.size_bytes > 0
-    finally:
-        shelf.close()
