@@ -17,7 +17,7 @@ _BUSY_MAX = 0.7
 _REPLICAS = 3
 _DAY_S = 86_400
 _SHARING_MIN = 8
-"""Join workers where calls are keyed by server, though fewer would be busy enough."""
+"""Join workers that share the state, though fewer would be busy enough."""
 _WORKER_MIB = 100.0
 """A worker without state, as it stands after its start."""
 
@@ -129,12 +129,12 @@ def needs(fleet: Fleet, costs: Costs) -> dict[str, float]:
             calls_per_s * _DAY_S * (costs.call_bytes + costs.evidence_bytes) * _REPLICAS / 1e9
         ),
         "observers of servers": observers,
-        "MiB of a join worker, one list of each observer": _WORKER_MIB + first_bytes / _KIB**2,
-        "MiB of a join worker, all lists that are kept": _WORKER_MIB + (first_bytes + further_bytes) / _KIB**2,
-        "MiB of a join worker, all lists, older ones on disk": (
+        "MiB of all join workers, one list of each observer": _WORKER_MIB + first_bytes / _KIB**2,
+        "MiB of all join workers, all lists that are kept": _WORKER_MIB + (first_bytes + further_bytes) / _KIB**2,
+        "MiB of all join workers, all lists, older ones on disk": (
             _WORKER_MIB + observers * fleet.lists_kept * costs.shelved_list_bytes / _KIB**2
         ),
-        "join workers that each load their share": sharing,
+        "join workers, at least eight": sharing,
         "MiB of each of these, all lists, older ones on disk": (
             _WORKER_MIB + observers * fleet.lists_kept * costs.shelved_list_bytes / sharing / _KIB**2
         ),

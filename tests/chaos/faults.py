@@ -7,19 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from tests.chaos import broker_faults, machine_faults, mode_faults, state_faults, storage_faults, worker_faults
-from tests.chaos.modes import KEYED, MIGRATING, SIMPLE, Mode
+from tests.chaos import broker_faults, load_faults, machine_faults, state_faults, storage_faults, worker_faults
 from tests.chaos.world import World
 
 Fault = Callable[[World], Awaitable[None]]
 
-_OF_ANY_MODE = worker_faults.FAULTS | broker_faults.FAULTS | storage_faults.FAULTS | machine_faults.FAULTS
-_OF_KEYED = mode_faults.FAULTS | state_faults.FAULTS
-FAULTS: dict[str, Fault] = _OF_ANY_MODE | _OF_KEYED | mode_faults.MIGRATION
+FAULTS: dict[str, Fault] = (
+    worker_faults.FAULTS
+    | broker_faults.FAULTS
+    | storage_faults.FAULTS
+    | machine_faults.FAULTS
+    | load_faults.FAULTS
+    | state_faults.FAULTS
+)
 """Every fault, by name."""
-FAULTS_OF: dict[Mode, list[str]] = {
-    SIMPLE: list(_OF_ANY_MODE),
-    KEYED: [*_OF_ANY_MODE, *_OF_KEYED],
-    MIGRATING: list(mode_faults.MIGRATION),
-}
-"""What is injected in each mode."""

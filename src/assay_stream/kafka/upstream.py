@@ -42,7 +42,7 @@ STEPS = (
     UpstreamStage("join", (Role.REROUTED,), (Role.EVIDENCE, Role.FINDINGS)),
     UpstreamStage("alerts", (Role.FINDINGS,), (Role.ALERTS,)),
 )
-"""In the order of their work. Re-routed calls are there only where calls are or were keyed by server."""
+"""In the order of their work."""
 
 _PAUSE_S = 0.02
 _INTERVAL_S = 0.1
@@ -80,8 +80,7 @@ class UpstreamStages:
         steps: Sequence[UpstreamStage] | None = None,
         limit_s: float | None = None,
     ) -> None:
-        steps = steps_to(roles) if steps is None else steps
-        self._steps = [step for step in steps if all(role in partition_counts for role in step.reads)]
+        self._steps = steps_to(roles) if steps is None else steps
         self._limit_s = limit_s
         self._partitions = {
             role: [TopicPartition(topics[role], number) for number in range(partition_counts[role])]
@@ -161,11 +160,15 @@ class UpstreamStages:
             await asyncio.sleep(_PAUSE_S)
 
     def _following(self, step: UpstreamStage, behind: set[TopicPartition]) -> set[TopicPartition]:
-        """Return what a stage has yet to write to, given where it is behind."""
+        """Return what a stage has yet to write to, given where it is behind.
+
+        Copies of calls are left out: what follows from one goes where what follows from its call goes.
+        """
         numbers = {tp.partition for tp in behind}
         return {
             tp
             for role in (step.writes if behind else ())
+            if role is not Role.REROUTED
             for tp in self._partitions.get(role, ())
             if role not in step.partitioned_alike or tp.partition in numbers
         }

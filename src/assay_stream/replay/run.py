@@ -61,7 +61,6 @@ class Replay:
 
     Args:
         snapshot_partitions: how many partitions the snapshot topic had, ``None`` where that is not known.
-        home_partitions: the same where calls were keyed by server, else ``None``: as in ``Bindings``.
         server_ids: replay the calls of these servers only; ``None`` for all.
         take_fact: gets every record of the binding topic, which is no result of a replay.
     """
@@ -73,7 +72,6 @@ class Replay:
         producer: Producer,
         limits: Limits = DEFAULT_LIMITS,
         snapshot_partitions: int | None = None,
-        home_partitions: int | None = None,
         redaction: Redaction = DEFAULT_REDACTION,
         call_profile: CallProfile = "assay",
         server_ids: Collection[str] | None = None,
@@ -83,14 +81,14 @@ class Replay:
         self._producer = producer
         self._take_fact = take_fact
         self._limits = limits
-        self._snapshot_partitions = snapshot_partitions
+        self.snapshot_partitions = snapshot_partitions
         self._server_ids = None if server_ids is None else frozenset(server_ids)
         self._state = EngineState(
             producer=producer, limits=limits, redaction=redaction, call_profile=call_profile, alert_rules=alert_rules
         )
         lists = sum(spool.count(log) for log in spool.logs() if log.role is Role.SNAPSHOTS)
         self._shelf = ShelfFile(Path(gettempdir())) if lists > _IN_MEMORY_LISTS_MAX else None
-        self._state.join.view = Bindings(home_partitions=home_partitions, shelf=self._shelf)
+        self._state.join.view = Bindings(home_partitions=snapshot_partitions, shelf=self._shelf)
         self._registries: dict[int, Registry] = {}
         self._spool = spool
         self._merge = Merge(spool, limits=limits, call_profile=call_profile)
@@ -184,7 +182,7 @@ class Replay:
         registry = self._registries.get(record.origin.partition)
         if registry is None:
             registry = self._registries[record.origin.partition] = Registry(
-                producer=self._producer, limits=self._limits, partitions=self._snapshot_partitions, shelf=self._shelf
+                producer=self._producer, limits=self._limits, partitions=self.snapshot_partitions, shelf=self._shelf
             )
         outputs = []
         for output in processor.process(registry, record):

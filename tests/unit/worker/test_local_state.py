@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
@@ -55,26 +54,37 @@ class Fleet:
             self.folder, cost_max=0, origin=self._origin, failing=self.failing.append, clock_ms=lambda: self.now_ms
         )
 
-    async def run(self, until: Callable[[BindingView], Awaitable[Any]] | None = None) -> tuple[Join, list[str]]:
-        """Run a worker's view until it has caught up and written; returns the join, and why state was discarded."""
-        join, state, self.read = Join(producer=Producer(version="1")), self.state(), 0
-        view = BindingView(
-            join, clients=self.cluster, topic=TOPIC, partitions=2, inputs=[], heard=self._heard, local=state
+    def view(self, state: LocalState) -> BindingView:
+        """A worker's view."""
+        return BindingView(
+            new_join=lambda: Join(producer=Producer(version="1")),
+            clients=self.cluster,
+            topic=TOPIC,
+            partitions=2,
+            inputs=[],
+            heard=self._heard,
+            local=state,
         )
+
+    async def run(self) -> list[str]:
+        """Run a worker's view until it has caught up and written; returns why state was discarded."""
+        state, self.read = self.state(), 0
+        view = self.view(state)
+        joins = [view.need(number) for number in range(2)]
         with capture_logs() as logs:
             running = asyncio.create_task(view.run())
             while not view.ready:
                 await asyncio.wait([running], timeout=0.01)
                 assert not running.done() or running.result()
-            if until is not None:
-                await until(view)
             self.now_ms += 5_000
             await asyncio.sleep(0.6)
             view.stop()
             await running
-        self.found = {name: len(server.tools) for name in NAMES if (server := join.view.find(name)) is not None}
+        self.found = {
+            name: len(server.tools) for name in NAMES for join in joins if (server := join.view.find(name)) is not None
+        }
         state.close()
-        return join, [str(log["reason"]) for log in logs if log["event"] == "state_snapshot_discarded"]
+        return [str(log["reason"]) for log in logs if log["event"] == "state_snapshot_discarded"]
 
     def _heard(self, _name: str, _at_ms: int) -> None:
         self.read += 1
@@ -85,7 +95,7 @@ async def fleet(tmp_path: Path) -> Fleet:
     """Ten servers with two observers each, and a worker that has read them."""
     made = Fleet(tmp_path)
     made.publish(range(10))
-    assert (await made.run())[1] == []
+    assert await made.run() == []
     assert made.read == 20
     return made
 
@@ -93,11 +103,11 @@ async def fleet(tmp_path: Path) -> Fleet:
 async def test_a_restart_reads_what_came_since(fleet: Fleet) -> None:
     """And knows everything."""
     fleet.publish(range(10, 12))
-    assert (await fleet.run())[1] == []
+    assert await fleet.run() == []
     assert fleet.read == 4
     assert len(fleet.found) == 12
     assert set(fleet.found.values()) == {3}
-    assert (await fleet.run())[1] == []
+    assert await fleet.run() == []
     assert fleet.read == 0
 
 
@@ -115,9 +125,9 @@ async def test_facts_that_are_taken_back_are_gone_after_a_restart(fleet: Fleet) 
 
 async def rebuilt(fleet: Fleet, *reasons: str) -> None:
     """Start a worker that must read the whole topic, and one after it that must not."""
-    assert (await fleet.run())[1] == list(reasons)
+    assert await fleet.run() == list(reasons)
     assert (fleet.read, len(fleet.found)) == (20, 10)
-    assert (await fleet.run())[1] == []
+    assert await fleet.run() == []
     assert fleet.read == 0
 
 
@@ -146,11 +156,11 @@ async def test_state_of_a_topic_that_was_made_anew_is_discarded(fleet: Fleet) ->
     """Whether it is shorter, or as long by now with other records."""
     fleet.cluster = MemoryCluster({TOPIC: 2})
     fleet.publish(range(2))
-    assert (await fleet.run())[1] == ["beyond_end", "beyond_end"]
+    assert await fleet.run() == ["beyond_end", "beyond_end"]
     assert set(fleet.found) == {"server-0", "server-1"}
     fleet.cluster = MemoryCluster({TOPIC: 2})
     fleet.publish(range(20, 40))
-    assert set((await fleet.run())[1]) == {"other_log"}
+    assert set(await fleet.run()) == {"other_log"}
     assert set(fleet.found) == {f"server-{number}" for number in range(20, 40)}
 
 
@@ -161,7 +171,7 @@ async def test_state_whose_records_are_gone_is_discarded(fleet: Fleet) -> None:
         log = fleet.cluster._logs[place]
         log[-1] = log[-1]._replace(message=None)
     fleet.publish(range(10, 11))
-    assert set((await fleet.run())[1]) == {"unknown_log"}
+    assert set(await fleet.run()) == {"unknown_log"}
 
 
 async def test_a_damaged_file_is_discarded(fleet: Fleet) -> None:
@@ -171,7 +181,7 @@ async def test_a_damaged_file_is_discarded(fleet: Fleet) -> None:
     for place in range(4_096, len(content), 64):
         content[place] ^= 0xFF
     path.write_bytes(content)
-    assert (await fleet.run())[1] == ["damaged"]
+    assert await fleet.run() == ["damaged"]
     assert 0 < fleet.read < 20
     assert len(fleet.found) == 10
 
@@ -183,7 +193,7 @@ async def test_a_stale_copy_goes_on_from_where_it_stands(fleet: Fleet) -> None:
     await fleet.run()
     shutil.rmtree(fleet.folder / "join")
     (fleet.folder / "older").rename(fleet.folder / "join")
-    assert (await fleet.run())[1] == []
+    assert await fleet.run() == []
     assert (fleet.read, len(fleet.found)) == (20, 20)
 
 
@@ -195,7 +205,7 @@ async def test_a_state_that_never_came_to_the_end_is_not_trusted(fleet: Fleet) -
         store.commit(Stand(store.stand.offset, 0, store.stand.witnesses))
         store.close()
     fleet.now_ms += 12 * HOUR_MS
-    assert (await fleet.run())[1] == ["too_old", "too_old"]
+    assert await fleet.run() == ["too_old", "too_old"]
 
 
 async def test_a_folder_in_use_is_named(fleet: Fleet) -> None:
@@ -218,7 +228,7 @@ async def test_a_full_disk_is_told_and_the_worker_goes_on(fleet: Fleet, monkeypa
 
     monkeypatch.setattr(StateStore, "commit", full)
     fleet.publish(range(10, 12))
-    assert (await fleet.run())[1] == []
+    assert await fleet.run() == []
     assert (fleet.read, len(fleet.found), fleet.failing) == (4, 12, [True])
     is_full = False
     await fleet.run()
@@ -234,36 +244,18 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-def keyed_view(fleet: Fleet, state: LocalState) -> BindingView:
-    """A view where calls are keyed by server."""
-
-    def new_join() -> Join:
-        return Join(producer=Producer(version="1"))
-
-    return BindingView(
-        new_join(),
-        clients=fleet.cluster,
-        topic=TOPIC,
-        partitions=2,
-        inputs=[],
-        heard=fleet._heard,
-        new_join=new_join,
-        local=state,
-    )
-
-
 async def test_a_partition_that_comes_back_is_read_from_its_state(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where calls are keyed by server, partitions come and go with the calls; each has its own state."""
+    """Partitions come and go with the calls; each has its own state."""
     monkeypatch.setattr("assay_stream.worker.view.KEPT_UNNEEDED_S", 0.0)
     state, fleet.read = fleet.state(), 0
-    view = keyed_view(fleet, state)
+    view = fleet.view(state)
     running = asyncio.create_task(view.run())
     for _ in range(2):
-        view.need(1)
+        join = view.need(1)
         await until(lambda: view.ready)
-        known = [name for name in NAMES if view.join_of(1).view.find(name) is not None]
+        known = [name for name in NAMES if join.view.find(name) is not None]
         assert known == [name for name in NAMES[:10] if murmur2_partition(name.encode(), 2) == 1]
         view.release(1)
         await until(lambda: not view._joins and not state._stores)
@@ -279,7 +271,7 @@ async def test_a_partition_that_is_needed_while_another_is_dropped_is_kept(
     """A rebalance releases several at once, and the next one asks for some of them again."""
     monkeypatch.setattr("assay_stream.worker.view.KEPT_UNNEEDED_S", 0.0)
     state = fleet.state()
-    view, drop = keyed_view(fleet, state), LocalState.drop
+    view, drop = fleet.view(state), LocalState.drop
     loop = asyncio.get_running_loop()
 
     def drop_slowly(self: LocalState, tp: TopicPartition, bindings: Bindings) -> None:
