@@ -325,7 +325,7 @@ def test_a_list_under_another_servers_key_is_refused_and_ends_that_servers_list(
 
 @pytest.mark.parametrize("partitions", [2, 3, 12])
 def test_a_server_outside_its_partition_is_found(partitions: int) -> None:
-    """In the partition of the Java client's murmur2 its calls are bound; any other is server_misrouted, and binds none."""
+    """In the partition of the Java client's murmur2 its calls are bound; in any other none is: server_misrouted."""
     home = (murmur2(SERVER.encode()) & 0x7FFFFFFF) % partitions
     for partition in range(partitions):
         dialogue = Dialogue().lists(0, FIRST, partition=partition).calls(1)

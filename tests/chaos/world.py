@@ -109,7 +109,7 @@ class World:
 async def living_world(ground: Ground, choose: random.Random) -> AsyncIterator[tuple[World, Load]]:
     """A new deployment with one worker of each role and one of all roles, under load."""
     name = f"chaos-{os.getpid()}-{next(_numbers)}"
-    deployment = Deployment(ground.cluster.bootstrap, name=name, env=_SETTINGS)
+    deployment = Deployment(ground.cluster.bootstrap, name=name, env=dict(_SETTINGS))
     await deployment.apply_topics()
     await _compact_often(deployment)
     folder = Path(".run/tests").resolve() / name / "workers"
