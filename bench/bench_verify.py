@@ -45,8 +45,7 @@ def made_up(settings: Settings, calls: int) -> list[tuple[Role, Record]]:
     written: list[tuple[Role, Record]] = []
     waiting: list[Record] = []
     for role, key, value in Fleet(servers=200, calls=calls, changes=100, seed=11).history():
-        # Calls may carry any key; a spread one gives every partition its share.
-        number = murmur2_partition(key if role is Role.SNAPSHOTS else value[-40:], counts[role])
+        number = murmur2_partition(key, counts[role])
         place = Origin(topic=topics[role], partition=number, offset=offsets[role, number])
         offsets[role, number] += 1
         record = Record(role=role, origin=place, key=key, value=value)
