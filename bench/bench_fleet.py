@@ -75,14 +75,13 @@ class Scaled:
 
 
 async def publish(deployment: Deployment, published: Iterable[Published]) -> None:
-    """Write what proxies publish; calls go to all partitions evenly."""
+    """Write what proxies publish."""
     producer = AIOKafkaProducer(bootstrap_servers=deployment.bootstrap, linger_ms=20, max_batch_size=512 * 1_024)
     await producer.start()
     try:
         pending = []
-        for number, (role, key, value) in enumerate(published):
-            sent_key = key if role is Role.SNAPSHOTS else b"%d" % number
-            pending.append(await producer.send(deployment.topics[role], key=sent_key, value=value))
+        for role, key, value in published:
+            pending.append(await producer.send(deployment.topics[role], key=key, value=value))
             if len(pending) > _PENDING_MAX:
                 await asyncio.gather(*pending)
                 pending.clear()

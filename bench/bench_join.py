@@ -14,6 +14,7 @@ import os
 import platform
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from aiokafka import TopicPartition
@@ -22,6 +23,7 @@ from prometheus_client import CollectorRegistry
 from assay_stream import __version__
 from assay_stream.config import Settings, load_settings
 from assay_stream.join.processor import Join
+from assay_stream.join.routing import Routing
 from assay_stream.kafka.batch import BatchHandler, Step
 from assay_stream.kafka.connection import Clients, KafkaClients, start_admin
 from assay_stream.kafka.stage import NoState, Stage
@@ -169,7 +171,6 @@ async def run_raw(
 async def run_join(settings: Settings, counts: dict[Role, int], calls: int) -> Measure:
     """Run the join over all calls with a fresh consumer group."""
     topics = topic_names(settings)
-    state = Join(producer=Producer(version=__version__))
     inputs = [
         TopicPartition(topics[role], number)
         for role in (Role.SNAPSHOTS, Role.CONTROL)
@@ -177,14 +178,24 @@ async def run_join(settings: Settings, counts: dict[Role, int], calls: int) -> M
     ]
     clients = KafkaClients(settings)
     view = BindingView(
-        state, clients=clients, topic=topics[Role.BINDINGS], partitions=counts[Role.BINDINGS], inputs=inputs
+        new_join=partial(Join, producer=Producer(version=__version__)),
+        clients=clients,
+        topic=topics[Role.BINDINGS],
+        partitions=counts[Role.BINDINGS],
+        inputs=inputs,
     )
+    for number in range(counts[Role.BINDINGS]):
+        view.need(number)
     following = asyncio.create_task(view.run())
     while not view.ready:
         await asyncio.sleep(0.05)
     count = Count()
     stage = JoinStage(
-        state, view, clients=clients, topics=topics, latency=EvidenceLatency(lambda *_: None, RecentObservers())
+        view,
+        clients=clients,
+        topics=topics,
+        latency=EvidenceLatency(lambda *_: None, RecentObservers()),
+        routing=Routing(calls=counts[Role.CALLS], bindings=counts[Role.BINDINGS]),
     )
     async with hosted("join", counts[Role.CALLS], join_calls, of_pieces=True) as agent:
         measure = await run_until([make_task(settings, stage, agent, counts, count)], count, calls)

@@ -49,9 +49,9 @@ def records(calls: int) -> Iterator[Record]:
     offsets: Counter[tuple[Role, int]] = Counter()
     fleet = Fleet(servers=10, observers=2, calls=calls, changes=50, seed=11)
     for number, (role, key, value) in enumerate(fleet.history()):
-        is_call = role is Role.CALLS
-        spread = b"%d" % number if is_call else key
-        partition = murmur2_partition(spread, CALL_PARTITIONS if is_call else SNAPSHOT_PARTITIONS)
+        partition = murmur2_partition(key, SNAPSHOT_PARTITIONS)
+        if role is Role.CALLS:
+            partition += number % (CALL_PARTITIONS // SNAPSHOT_PARTITIONS) * SNAPSHOT_PARTITIONS
         place = Origin(topic=TOPIC_NAMES[role], partition=partition, offset=offsets[role, partition])
         offsets[role, partition] += 1
         timestamp_ms = event_timestamp_ms(orjson.loads(value)["time"]) or 0

@@ -19,12 +19,12 @@ from collections import Counter
 from aiokafka import AIOKafkaProducer
 
 from assay_stream import __version__
+from assay_stream.cli.verify import verified
 from assay_stream.config import Settings, load_settings
 from assay_stream.join.processor import Join, process
 from assay_stream.kafka.connection import start_admin
 from assay_stream.kafka.ranges import LogRanges
 from assay_stream.kafka.topics import apply_topics, topic_names
-from assay_stream.kafka.verification import verified
 from assay_stream.model.cloudevents import read_event
 from assay_stream.model.envelope import Producer
 from assay_stream.model.observation import CallEvent
@@ -45,8 +45,7 @@ def made_up(settings: Settings, calls: int) -> list[tuple[Role, Record]]:
     written: list[tuple[Role, Record]] = []
     waiting: list[Record] = []
     for role, key, value in Fleet(servers=200, calls=calls, changes=100, seed=11).history():
-        # Calls may carry any key; a spread one gives every partition its share.
-        number = murmur2_partition(key if role is Role.SNAPSHOTS else value[-40:], counts[role])
+        number = murmur2_partition(key, counts[role])
         place = Origin(topic=topics[role], partition=number, offset=offsets[role, number])
         offsets[role, number] += 1
         record = Record(role=role, origin=place, key=key, value=value)

@@ -17,7 +17,7 @@ _BUSY_MAX = 0.7
 _REPLICAS = 3
 _DAY_S = 86_400
 _SHARING_MIN = 8
-"""Join workers where calls are keyed by server, though fewer would be busy enough."""
+"""Join workers that share the state, though fewer would be busy enough."""
 _WORKER_MIB = 100.0
 """A worker without state, as it stands after its start."""
 
@@ -127,9 +127,9 @@ def needs(fleet: Fleet, costs: Costs) -> dict[str, float]:
             calls_per_s * _DAY_S * (costs.call_bytes + costs.evidence_bytes) * _REPLICAS / 1e9
         ),
         "observers of servers": observers,
-        "MiB of a join worker, one list of each observer": _WORKER_MIB + first_bytes / _KIB**2,
-        "MiB of a join worker, all lists that are kept": _WORKER_MIB + lists_mib,
-        "join workers that each load their share": sharing,
+        "MiB of all join workers, one list of each observer": _WORKER_MIB + first_bytes / _KIB**2,
+        "MiB of all join workers, all lists that are kept": _WORKER_MIB + lists_mib,
+        "join workers, at least eight": sharing,
         "MiB of each of these, all lists that are kept": _WORKER_MIB + lists_mib / sharing,
         "s of CPU to load one list of each observer": (observers + 4 * fleet.servers) * costs.fact_us / 1e6,
     }

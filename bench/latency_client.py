@@ -61,13 +61,14 @@ def call_at(number: int, sent_ns: int, servers: int) -> bytes:
 
 def publish(bootstrap: str, topic: str, seconds: float, calls_per_s: float, servers: int) -> None:
     """Publish at a steady rate; prints how many calls that were."""
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 2, "acks": "all"})
+    settings = {"bootstrap.servers": bootstrap, "linger.ms": 2, "acks": "all", "partitioner": "murmur2_random"}
+    producer = Producer(settings)
     started_s = time.monotonic()
     sent = 0
     while (since_s := time.monotonic() - started_s) < seconds:
         for _ in range(int(since_s * calls_per_s) - sent):
             now_ns = time.time_ns()
-            producer.produce(topic, call_at(sent, now_ns, servers), str(sent))
+            producer.produce(topic, call_at(sent, now_ns, servers), f"server-{sent % servers}")
             sent += 1
         producer.poll(0)
         time.sleep(_TICK_S)

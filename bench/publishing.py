@@ -27,11 +27,9 @@ async def publish(settings: Settings, fleet: Fleet) -> int:
     size = 0
     try:
         pending = []
-        for number, (role, key, value) in enumerate(fleet.history()):
+        for role, key, value in fleet.history():
             size += len(value) if role is Role.CALLS else 0
-            # Calls may carry any key; a spread one gives every partition its share.
-            call_key = key if role is Role.SNAPSHOTS else b"%d" % number
-            pending.append(await producer.send(topics[role], key=call_key, value=value))
+            pending.append(await producer.send(topics[role], key=key, value=value))
             if len(pending) > _PENDING_MAX:
                 await asyncio.gather(*pending)
                 pending.clear()

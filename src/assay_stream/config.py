@@ -61,15 +61,9 @@ class Settings(BaseSettings):
         4, description="Partitions of the snapshot, control, binding and finding topics, for `topics apply`."
     )
     call_partitions: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        8, description="Partitions of the call and evidence topics, for `topics apply`."
+        8, description="Partitions of the call and evidence topics, for `topics apply`: a multiple of the above."
     )
 
-    calls_keyed_by: Literal["anything", "server"] = Field(
-        "anything",
-        description="`server`: each join worker loads only the servers of its own partitions, and the call topic's "
-        "partitions are a multiple of the binding topic's. `anything`: calls may stand in any partition, and each join "
-        "worker loads all servers. The same for every join worker, replay and verification: see `topics plan`.",
-    )
     call_spread: Annotated[int, Field(ge=1, le=1_000)] = Field(
         1,
         description="Over how many partitions `tap`, `ingest` and `publish` spread the calls of one server, among "
@@ -228,16 +222,6 @@ class Settings(BaseSettings):
         except ConfigurationError as error:
             raise ValueError(error.message) from None
         return value
-
-    def home_partitions(self, snapshot_partitions: int | None = None) -> int | None:
-        """Return over how many partitions servers are spread where calls are keyed by server, else ``None``.
-
-        Args:
-            snapshot_partitions: how many the snapshot topic has, as far as known.
-        """
-        if self.calls_keyed_by != "server":
-            return None
-        return self.input_partitions if snapshot_partitions is None else snapshot_partitions
 
     def producer(self) -> Producer:
         """Return what evidence names as its producer: this version, and the commit it was built from."""

@@ -35,7 +35,10 @@ class EngineState:
         alert_rules: AlertRules | None = None,
     ) -> None:
         self.registry = registering.Registry(producer=producer, limits=limits, partitions=snapshot_partitions)
-        self.join = joining.Join(producer=producer, limits=limits, redaction=redaction, call_profile=call_profile)
+        view = Bindings(home_partitions=snapshot_partitions)
+        self.join = joining.Join(
+            producer=producer, view=view, limits=limits, redaction=redaction, call_profile=call_profile
+        )
         self.alerts = Alerts(AlertRules(version=producer.version) if alert_rules is None else alert_rules)
 
     @property

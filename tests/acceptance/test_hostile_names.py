@@ -179,7 +179,6 @@ PRINTS_NO_NAMES = {
         "schemapin keygen",
     ),
     *("schemapin sign", "schemapin verify", "schemapin well-known", "schemapin fetch", "topics apply", "topics show"),
-    *("topics plan", "topics migrate"),
     "demo",  # it tells a story of ours
     "ingest token",
     "completion",

@@ -65,8 +65,6 @@ async def inputs_now(deployment: Deployment) -> Positions:
 
 async def copies_now(deployment: Deployment) -> Positions:
     """Where the copies of re-routed calls end. Markers of transactions end the topic, and are nothing to read."""
-    if deployment.settings.calls_keyed_by != "server":
-        return {}
     ends: dict[TopicPartition, int] = {}
     for record in await deployment.read(Role.REROUTED, settled=True):
         topic, partition, offset = record.origin

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from tests.chaos import broker_faults, machine_faults, mode_faults, storage_faults, worker_faults
-from tests.chaos.modes import KEYED, MIGRATING, SIMPLE, Mode
+from tests.chaos import broker_faults, load_faults, machine_faults, storage_faults, worker_faults
 from tests.chaos.world import World
 
 Fault = Callable[[World], Awaitable[None]]
 
-_OF_ANY_MODE = worker_faults.FAULTS | broker_faults.FAULTS | storage_faults.FAULTS | machine_faults.FAULTS
-FAULTS: dict[str, Fault] = _OF_ANY_MODE | mode_faults.FAULTS | mode_faults.MIGRATION
+FAULTS: dict[str, Fault] = (
+    worker_faults.FAULTS
+    | broker_faults.FAULTS
+    | storage_faults.FAULTS
+    | machine_faults.FAULTS
+    | load_faults.FAULTS
+)
 """Every fault, by name."""
-FAULTS_OF: dict[Mode, list[str]] = {
-    SIMPLE: list(_OF_ANY_MODE),
-    KEYED: [*_OF_ANY_MODE, *mode_faults.FAULTS],
-    MIGRATING: list(mode_faults.MIGRATION),
-}
-"""What is injected in each mode."""

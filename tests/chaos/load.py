@@ -9,7 +9,7 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 
 from assay_stream.model.record import Role
-from tests.chaos.modes import Placing
+from tests.chaos.placing import Placing
 from tests.support.deployment import Deployment
 from tests.support.fleet import Fleet
 
@@ -28,13 +28,11 @@ class Load:
     Args:
         deployment: where to.
         seed: of the fleet.
-        placing: where calls go; ``None`` where their keys say it.
+        placing: where calls go.
         calls_per_s: how fast, at most.
     """
 
-    def __init__(
-        self, deployment: Deployment, *, seed: int, placing: Placing | None = None, calls_per_s: int = 40
-    ) -> None:
+    def __init__(self, deployment: Deployment, *, seed: int, placing: Placing, calls_per_s: int = 40) -> None:
         self._deployment = deployment
         self._placing = placing
         self._fleet = Fleet(servers=SERVERS, observers=2, calls=1_000_000, changes=20_000, seed=seed)
@@ -81,9 +79,9 @@ class Load:
                 await self._acknowledged(waiting)
                 await producer.send_and_wait(topics[role], key=key, value=value)
                 continue
-            if self._placing is not None and self._placing.is_left_out(key):
+            if self._placing.is_left_out(key):
                 continue
-            partition = None if self._placing is None else self._placing.partition(key, value)
+            partition = self._placing.partition(key, value)
             waiting.append(await producer.send(topics[role], key=key, value=value, partition=partition))
             if number % _JUNK_EVERY == 0:
                 waiting.append(await producer.send(topics[role], key=key, value=b'{"number":%d' % number))

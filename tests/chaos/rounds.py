@@ -12,7 +12,6 @@ from statistics import median
 from tests.chaos.catching_up import caught_up
 from tests.chaos.faults import FAULTS
 from tests.chaos.invariants import check_promises
-from tests.chaos.modes import SIMPLE, Mode
 from tests.chaos.world import Ground, NotPossibleHereError, living_world
 
 _WIDTH = 52
@@ -41,7 +40,7 @@ class Record:
         return "\n".join([*lines, f"checked: {checked}"])
 
 
-async def play_round(ground: Ground, names: Sequence[str], *, seed: int, record: Record, mode: Mode = SIMPLE) -> None:
+async def play_round(ground: Ground, names: Sequence[str], *, seed: int, record: Record) -> None:
     """Inject faults one after the other under load, then check every promise.
 
     Args:
@@ -49,10 +48,9 @@ async def play_round(ground: Ground, names: Sequence[str], *, seed: int, record:
         names: which faults, in order.
         seed: of the load and of every choice.
         record: what is added to.
-        mode: how the deployment runs.
     """
-    print(f"chaos: round with seed {seed}, {mode.name} mode", flush=True)
-    async with living_world(ground, random.Random(seed), mode) as (world, load):
+    print(f"chaos: round with seed {seed}", flush=True)
+    async with living_world(ground, random.Random(seed)) as (world, load):
         took_s = await caught_up(world.crew)
         print(f"chaos:   ready after {took_s:.1f} s", flush=True)
         for name in names:
@@ -61,11 +59,11 @@ async def play_round(ground: Ground, names: Sequence[str], *, seed: int, record:
                 await FAULTS[name](world)
             except NotPossibleHereError as why:
                 print(f"chaos:     skipped: {why}", flush=True)
-                record.skipped[f"{mode.name}: {name}"] = str(why)
+                record.skipped[name] = str(why)
                 continue
             took_s = await caught_up(world.crew)
             print(f"chaos:     recovered after {took_s:.1f} s, {load.calls} calls", flush=True)
-            record.recovery_s[name if mode is SIMPLE else f"{mode.name}: {name}"].append(took_s)
+            record.recovery_s[name].append(took_s)
         await asyncio.sleep(1)
         await load.stop()
         checked = await check_promises(world.crew, calls_published=load.calls, alerts_repeated=world.alerts_repeated)

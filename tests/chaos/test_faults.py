@@ -6,7 +6,6 @@ import os
 
 import pytest
 
-from tests.chaos.modes import KEYED, SIMPLE, Mode
 from tests.chaos.rounds import Record, play_round
 from tests.chaos.world import Ground
 
@@ -17,17 +16,15 @@ SEED = int(os.environ.get("ASSAY_CHAOS_SEED") or 11)
 
 
 @pytest.mark.parametrize(
-    ("mode", "faults"),
+    "faults",
     [
-        pytest.param(
-            SIMPLE, ["kill -9: all roles", "frozen past the session: all roles", "SIGTERM: join"], id="workers"
-        ),
-        pytest.param(KEYED, ["kill -9: join", "kill -9: the active controller", "a broker hangs"], id="brokers"),
+        pytest.param(["kill -9: all roles", "frozen past the session: all roles", "SIGTERM: join"], id="workers"),
+        pytest.param(["kill -9: join", "kill -9: the active controller", "a broker hangs"], id="brokers"),
     ],
 )
-async def test_promises_hold_under_faults(ground: Ground, mode: Mode, faults: list[str]) -> None:
+async def test_promises_hold_under_faults(ground: Ground, faults: list[str]) -> None:
     """After faults under load: one record per call, an undisturbed run's bytes, no lag, no hand needed."""
     record = Record(seed=SEED)
-    await play_round(ground, faults, seed=SEED, record=record, mode=mode)
+    await play_round(ground, faults, seed=SEED, record=record)
     assert record.checked["evidence"] > 0
     assert record.checked["alerts"] > 0

@@ -20,12 +20,14 @@ from deploy.local.cluster import NODES, Cluster
 from deploy.local.kafka import free_ports
 from tests.chaos.crew import Crew
 from tests.chaos.load import SERVERS, Load
-from tests.chaos.modes import Mode, Placing
+from tests.chaos.placing import BINDINGS, CALLS, Placing
 from tests.support.deployment import Deployment
 from tests.support.relay import Relay
 
 SESSION_TIMEOUT_S = 3.0
 _SETTINGS: Mapping[str, str] = {
+    "ASSAY_STREAM_INPUT_PARTITIONS": str(BINDINGS),
+    "ASSAY_STREAM_CALL_PARTITIONS": str(CALLS),
     "ASSAY_STREAM_REPLICATION_FACTOR": "3",
     "ASSAY_STREAM_SESSION_TIMEOUT_MS": str(int(SESSION_TIMEOUT_S * 1_000)),
     # Small batches: many transactions for a fault to hit.
@@ -82,8 +84,7 @@ class World:
         deployment: the topics and settings.
         crew: the workers.
         choose: makes every choice.
-        mode: how the deployment runs now.
-        placing: where calls go; ``None`` where their keys say it.
+        placing: where calls go.
         alerts_repeated: whether a fault made the alert stage write all it had written again.
     """
 
@@ -91,8 +92,7 @@ class World:
     deployment: Deployment
     crew: Crew
     choose: random.Random
-    mode: Mode
-    placing: Placing | None
+    placing: Placing
     alerts_repeated: bool = False
 
     @property
@@ -106,10 +106,10 @@ class World:
 
 
 @asynccontextmanager
-async def living_world(ground: Ground, choose: random.Random, mode: Mode) -> AsyncIterator[tuple[World, Load]]:
+async def living_world(ground: Ground, choose: random.Random) -> AsyncIterator[tuple[World, Load]]:
     """A new deployment with one worker of each role and one of all roles, under load."""
     name = f"chaos-{os.getpid()}-{next(_numbers)}"
-    deployment = Deployment(ground.cluster.bootstrap, name=name, env={**_SETTINGS, **mode.env})
+    deployment = Deployment(ground.cluster.bootstrap, name=name, env=dict(_SETTINGS))
     await deployment.apply_topics()
     await _compact_often(deployment)
     folder = Path(".run/tests").resolve() / name / "workers"
@@ -117,10 +117,10 @@ async def living_world(ground: Ground, choose: random.Random, mode: Mode) -> Asy
     for role in ("registry", "join", "alerts", None):
         crew.hire(f"{role or 'all'}-1", role)
     seed = choose.randrange(10**6)
-    placing = Placing(servers=SERVERS, seed=seed) if mode.is_placed else None
+    placing = Placing(servers=SERVERS, seed=seed)
     try:
         async with crew, Load(deployment, seed=seed, placing=placing) as load:
-            yield World(ground, deployment, crew, choose, mode, placing), load
+            yield World(ground, deployment, crew, choose, placing), load
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -17,7 +17,7 @@ from tests.support.fleet import START, Fleet, a_call_by, a_listing
 
 pytestmark = pytest.mark.kafka
 
-PARTITIONS = 5
+PARTITIONS = 6
 
 
 async def put_calls(deployment: Deployment, first: int, count: int) -> None:
@@ -27,7 +27,7 @@ async def put_calls(deployment: Deployment, first: int, count: int) -> None:
 
 
 async def test_a_group_that_was_set_back_joins_no_call_twice(deployment: Deployment) -> None:
-    """It goes on behind the last call that has evidence, and says so."""
+    """It goes on where the join noted that it was, and says so."""
     role, key, value = a_listing(0, 0, 0, 1, START)
     await deployment.send(role, [(key, value)])
     await put_calls(deployment, 0, 20)
@@ -62,13 +62,15 @@ async def test_a_call_topic_that_grows_alone_stops_no_worker(deployment: Deploym
     for worker in workers:
         await worker.wait_ready()
     await add_partitions(deployment, Role.CALLS)
-    command = f"--alter --topic {deployment.topics[Role.EVIDENCE]} --partitions {PARTITIONS}"
+    others = (Role.EVIDENCE, Role.REROUTED, Role.JOIN_PROGRESS)
+    commands = [f"--alter --topic {deployment.topics[role]} --partitions {PARTITIONS}" for role in others]
     async with asyncio.timeout(90):
-        while not all(command in worker.get("/readyz")[1] for worker in workers):
+        while not all(command in worker.get("/readyz")[1] for worker in workers for command in commands):
             assert [worker.process.poll() for worker in workers] == [None, None], workers[0].tail()
             await asyncio.sleep(0.2)
     assert [worker.get("/healthz")[0] for worker in workers] == [200, 200]
-    await add_partitions(deployment, Role.EVIDENCE)
+    for role in others:
+        await add_partitions(deployment, role)
     for worker in workers:
         await worker.wait_ready()
     calls = await publish(deployment, Fleet(servers=5, calls=60))

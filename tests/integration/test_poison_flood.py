@@ -12,9 +12,10 @@ import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
 
 from assay_stream.kafka.connection import reading_consumer
+from assay_stream.model.partition import home_of
 from assay_stream.model.record import Role
 from tests.support.deployment import Deployment, Worker
-from tests.support.fleet import START, a_call_by, a_listing
+from tests.support.fleet import START, a_call_by, a_listing, server_name
 
 pytestmark = pytest.mark.kafka
 
@@ -22,7 +23,9 @@ RECORDS = 1_500
 """Of each partition in each round."""
 
 ROUNDS = 3
-FLOODED, SOUND = 0, (1, 2)
+FLOODED, SOUND = 0, (1, 3)
+SERVER_OF = {home: next(n for n in range(9) if home_of(server_name(n), 2) == home) for home in (0, 1)}
+"""A server whose calls belong in even partitions, and one of odd ones."""
 SHARE_MIN = 0.5
 LIMIT_S = 200.0
 
@@ -67,16 +70,16 @@ async def fill(deployment: Deployment, flood: list[bytes], first: int) -> None:
     topic = deployment.topics[Role.CALLS]
     try:
         for number in range(RECORDS):
-            calls = [call(first + number * 2 + index) for index in range(len(SOUND))]
+            calls = [call(1, first + number * 2 + index) for index in range(len(SOUND))]
             for partition, value in [(FLOODED, flood[number % len(flood)]), *zip(SOUND, calls, strict=True)]:
                 await producer.send(topic, value, key=b"server-0", partition=partition)
     finally:
         await producer.stop()
 
 
-def call(number: int) -> bytes:
+def call(home: int, number: int) -> bytes:
     """A sound call that is bound at once."""
-    return a_call_by(0, 0, number, START + timedelta(minutes=1), "snapshot-1")[2]
+    return a_call_by(SERVER_OF[home], 0, number, START + timedelta(minutes=1), f"snapshot-{home}")[2]
 
 
 async def caught_up(deployment: Deployment, role: Role, count: int) -> None:
@@ -99,9 +102,10 @@ async def test_a_flood_of_poison_leaves_sound_partitions_at_least_half_their_spe
     deployment.env["ASSAY_STREAM_SESSION_TIMEOUT_MS"] = "60000"
     worker = deployment.start_worker()
     await worker.wait_ready()
-    role, key, value = a_listing(0, 0, 0, 1, START)
-    await deployment.send(role, [(key, value)])
-    sound = [call(10_000_000 + number) for number in range(100)]
+    for home, server in SERVER_OF.items():
+        role, key, value = a_listing(server, 0, 0, home, START)
+        await deployment.send(role, [(key, value)])
+    sound = [call(0, 10_000_000 + number) for number in range(100)]
     await sound_rate(deployment, worker, sound, 0)
     await caught_up(deployment, Role.EVIDENCE, RECORDS)
     ratios = []

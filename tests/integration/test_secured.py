@@ -371,9 +371,7 @@ async def may_read(deployment: SecuredDeployment, user: str, role: Role) -> bool
 @pytest.fixture(scope="module")
 def matrix(secured: SecuredBroker) -> SecuredDeployment:
     """A second deployment on the same broker, for records that are none."""
-    # With the topics of every mode.
-    env = {"ASSAY_STREAM_CALLS_KEYED_BY": "server", "ASSAY_STREAM_CALL_PARTITIONS": "4"}
-    made = SecuredDeployment(secured.bootstrap, "matrix", broker=secured, env=env)
+    made = SecuredDeployment(secured.bootstrap, "matrix", broker=secured)
 
     async def set_up() -> None:
         await made.apply_topics(agents="mine")

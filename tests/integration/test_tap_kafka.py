@@ -57,7 +57,7 @@ async def test_records_arrive_with_key_headers_time_and_partition(deployment: De
         assert publisher.publish(snapshot)
         assert publisher.publish(call)
     assert publisher.stats.delivered == 2
-    for role, sent, partitions in ((Role.SNAPSHOTS, snapshot, 2), (Role.CALLS, call, 3)):
+    for role, sent, partitions in ((Role.SNAPSHOTS, snapshot, 2), (Role.CALLS, call, 4)):
         [record] = await deployment.read(role)
         assert (record.key, record.value, record.headers) == (sent.key, sent.value, sent.headers)
         assert record.timestamp_ms == sent.timestamp_ms

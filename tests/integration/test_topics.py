@@ -9,7 +9,7 @@ from aiokafka.admin import NewTopic
 
 from assay_stream.kafka.connection import start_admin
 from assay_stream.kafka.topics import topic_table
-from assay_stream.model.record import Role
+from assay_stream.model.record import TOPICS, Role
 from deploy.local.kafka import Broker
 from tests.support.deployment import Deployment
 
@@ -63,15 +63,23 @@ def test_show_exits_1_until_every_topic_is_there(bare: Deployment) -> None:
 def test_other_partitions_are_refused_and_left_alone(bare: Deployment) -> None:
     """apply never alters a topic: it says what differs, exits 2, and show exits 1."""
     bare.run("topics", "apply")
-    more = {"ASSAY_STREAM_CALL_PARTITIONS": "5"}
+    more = {"ASSAY_STREAM_CALL_PARTITIONS": "6"}
     done = bare.run("topics", "apply", **more)
     assert done.returncode == 2
     assert "topic_differs" in done.stderr
-    assert f"{bare.topics[Role.CALLS]} has 3 partitions, 5 were asked for" in done.stderr
+    assert f"{bare.topics[Role.CALLS]} has 4 partitions, 6 were asked for" in done.stderr
     differing = {name for name, state in states(bare, **more).items() if state == "differs"}
-    assert differing == {bare.topics[role] for role in (Role.CALLS, Role.EVIDENCE, Role.CHECKPOINTS)}
+    assert differing == {bare.topics[role] for role in Role if TOPICS[role].together == "calls"}
     assert bare.run("topics", "show", **more).returncode == 1
     assert bare.run("topics", "show").returncode == 0
+
+
+def test_counts_that_do_not_fit_are_refused(bare: Deployment) -> None:
+    """Each call partition belongs to one partition of bindings: nothing is created otherwise."""
+    refused = bare.run("topics", "apply", ASSAY_STREAM_CALL_PARTITIONS="3")
+    assert refused.returncode == 2
+    assert "partitions_do_not_fit" in refused.stderr
+    assert set(states(bare).values()) == {"missing"}
 
 
 async def test_another_setting_is_refused_and_nothing_created(bare: Deployment) -> None:

@@ -110,7 +110,7 @@ class Deployment:
             "ASSAY_STREAM_TOPIC_PREFIX": f"{self.name}.",
             "ASSAY_STREAM_GROUP_PREFIX": f"assay-stream-{self.name}",
             "ASSAY_STREAM_INPUT_PARTITIONS": "2",
-            "ASSAY_STREAM_CALL_PARTITIONS": "3",
+            "ASSAY_STREAM_CALL_PARTITIONS": "4",
             "ASSAY_STREAM_SESSION_TIMEOUT_MS": "1500",
             # The fleet's records are of a day long ago: the clock would have every alert due at once.
             "ASSAY_STREAM_ALERT_TICK_S": "0",

@@ -37,7 +37,6 @@ class LogsInMemory:
         self._records = list(records)
         self._firsts = firsts or {}
         self.opened: list[Sequence[Role]] = []
-        self.has_rerouted = False
         self.bounds: dict[tuple[str, int], tuple[int, int]] = {}
         for record in self._records:
             place = record.origin[:2]

@@ -148,6 +148,7 @@ def hold_against(
         lambda: (record for log in spool.logs() for record in spool.read(log)),
         redaction=settings.redaction(),
         call_profile=settings.call_profile,
+        snapshot_partitions=made.snapshot_partitions,
     )
     count = 0
     for difference in comparison.differences(

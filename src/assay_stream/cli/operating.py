@@ -10,7 +10,6 @@ import typer
 
 from assay_stream.agents.loading import load_agents
 from assay_stream.cli.agents import LabelsFile, labels_in
-from assay_stream.cli.migrating import topics_migrate, topics_plan
 from assay_stream.cli.options import AsJson, Bootstrap
 from assay_stream.cli.output import print_json, print_line
 from assay_stream.cli.shared import as_admin
@@ -21,9 +20,7 @@ from assay_stream.kafka.topics import TopicState, apply_topics, inspect_topics
 from assay_stream.model.fields import AGENT_NAME
 from assay_stream.text.escaping import visible
 
-topics_app = typer.Typer(help="Create, inspect and migrate the topics of a deployment.", no_args_is_help=True)
-topics_app.command("plan")(topics_plan)
-topics_app.command("migrate")(topics_migrate)
+topics_app = typer.Typer(help="Create and inspect the topics of a deployment.", no_args_is_help=True)
 
 
 Agents = Annotated[

@@ -31,7 +31,7 @@ from assay_stream.files.log_spool import LogSpool
 from assay_stream.kafka.shadow import shadow_topics, write_shadow
 from assay_stream.model.observation import CallProfile
 from assay_stream.model.record import Role
-from assay_stream.replay.results import LEFTOVERS, PROGRESS_FILE, Results, Tally, noted_ends
+from assay_stream.replay.results import FILES, LEFTOVERS, PROGRESS_FILE, Results, Tally, noted_ends
 from assay_stream.replay.run import Replay
 from assay_stream.replay.selection import Selection
 from assay_stream.text.counting import counted
@@ -202,12 +202,13 @@ def _run(made: Replay, results: Results, meter: Meter) -> bool:
 
 
 def _into_topics(job: _Job, prefix: str) -> None:
-    topics = shadow_topics(job.source.settings, prefix)
+    topics = shadow_topics(job.source.settings, FILES, prefix)
     tally = Tally()
     with job.spool() as spool:
         made = job.source.replay(spool)
         partitions = 1 + max((log.partition for log in spool.logs() if log.role is Role.CALLS), default=0)
-        asyncio.run(write_shadow(job.source.settings, topics, made.steps(), call_partitions=partitions, tally=tally))
+        outputs = tally.taken(made.steps())
+        asyncio.run(write_shadow(job.source.settings, topics, outputs, call_partitions=partitions))
         _finish(job, tally, made, spool)
 
 

@@ -142,7 +142,6 @@ class Source:
             producer=self.settings.producer(),
             limits=self.settings.limits(),
             snapshot_partitions=self.partitions,
-            home_partitions=self.settings.home_partitions(self.partitions),
             redaction=self.settings.redaction(),
             call_profile=self.settings.call_profile,
             server_ids=self.selection.server_ids or None,

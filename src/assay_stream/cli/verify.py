@@ -1,7 +1,7 @@
 """``assay-stream verify``: evidence recomputed from the logs it refers to."""
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Annotated, Any
@@ -9,19 +9,34 @@ from typing import Annotated, Any
 import typer
 
 from assay_stream.cli.compare import evidence_in
-from assay_stream.cli.options import EvidenceFiles, Format, FromKafka, Inputs, SettingsOptions, grouped, time_option
+from assay_stream.cli.options import (
+    EvidenceFiles,
+    Format,
+    FromKafka,
+    Inputs,
+    SettingsOptions,
+    SnapshotPartitions,
+    grouped,
+    time_option,
+)
 from assay_stream.cli.output import RowFormat, cell, json_line, print_line, print_summary
 from assay_stream.cli.shared import NOTHING_FOUND, collecting_seldom, say
 from assay_stream.config import Settings
 from assay_stream.errors import InputError
 from assay_stream.files.archive import read_files
-from assay_stream.files.archive_manifest import ArchivedOffsets, archived_offsets, check_whole
+from assay_stream.files.archive_manifest import archived_offsets, check_whole
 from assay_stream.kafka import lookup
-from assay_stream.kafka.verification import verified
-from assay_stream.replay.history import history_of
-from assay_stream.verify.evidence import EvidenceSelection
-from assay_stream.verify.judging import Coverage, Expect, Read, Summary, judgements
+from assay_stream.kafka.ranges import SyncRanges
+from assay_stream.kafka.topics import topic_names
+from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.model.record import Record, Role
+from assay_stream.replay.history import History, history_of
+from assay_stream.verify.evidence import EvidenceSelection, Recorded, of_record
+from assay_stream.verify.judging import Coverage, Expect, Summary, judged, judgements
+from assay_stream.verify.pairing import CALLS, Pairing
 from assay_stream.verify.verification import Judgement, RecordStatus, Verifier, late_only
+
+_APPLIED = (Role.CONTROL, Role.SNAPSHOTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +59,7 @@ def verify(
     evidence: EvidenceFiles = None,
     inputs: Inputs = None,
     from_kafka: FromKafka = False,
+    snapshot_partitions: SnapshotPartitions = None,
     producer: Annotated[list[str] | None, typer.Option(help="Accepted writers: VERSION or VERSION@GIT.")] = None,
     expect: Annotated[
         Expect,
@@ -75,22 +91,27 @@ def verify(
             joined = asyncio.run(lookup.joined_offsets(settings))
         coverage = Coverage(expect, joined)
         if from_kafka:
-            _from_kafka(settings, selection, producer or (), coverage, rows)
+            written_by: Mapping[str, int] = {}
+            for verifier, judgement in verified(settings, selection, producers=producer or (), coverage=coverage):
+                written_by = verifier.written_by
+                rows.show(judgement)
         else:
-            verifier = _verifier(read, settings, producer or (), archived)
+            history = history_of(read, snapshot_partitions=snapshot_partitions)
+            check_whole(archived, history.ranges)
+            verifier = _verifier(history, settings, producer or ())
+            written_by = verifier.written_by
             for judgement in judgements(
                 verifier, evidence_in(evidence or ()), read, selection=selection, coverage=coverage
             ):
                 rows.show(judgement)
-            rows.summary.note_producers(verifier.written_by)
+        rows.summary.note_producers(written_by)
     rows.summary.pending = coverage.pending
     _end(rows.summary, target)
 
 
-def _verifier(read: Read, settings: Settings, producers: Collection[str], archived: ArchivedOffsets) -> Verifier:
-    history = history_of(read, home_partitions=settings.home_partitions())
-    check_whole(archived, history.ranges)
-    return Verifier(history, redaction=settings.redaction(), call_profile=settings.call_profile, producers=producers)
+def _verifier(history: History, settings: Settings, producers: Collection[str], **options: Any) -> Verifier:
+    redaction, call_profile = settings.redaction(), settings.call_profile
+    return Verifier(history, redaction=redaction, call_profile=call_profile, producers=producers, **options)
 
 
 @dataclass(slots=True)
@@ -135,12 +156,94 @@ def _line(row: dict[str, Any]) -> str:
     return "  ".join(part for part in parts if part).rstrip()
 
 
-def _from_kafka(
-    settings: Settings, selection: EvidenceSelection, producers: Collection[str], coverage: Coverage, rows: _Rows
-) -> None:
-    written_by: Mapping[str, int] = {}
-    found = verified(settings, selection, producers=producers, coverage=coverage)
-    for verifier, judgement in found:
-        written_by = verifier.written_by
-        rows.show(judgement)
-    rows.summary.note_producers(written_by)
+def verified(
+    settings: Settings,
+    selection: EvidenceSelection,
+    *,
+    producers: Collection[str] = (),
+    coverage: Coverage | None = None,
+) -> Iterator[tuple[Verifier, Judgement]]:
+    """Yield the judgement on each selected record of the evidence topic, and on each call without one; and who gave it.
+
+    Args:
+        producers: versions that may have written it; empty for any.
+        coverage: which calls must have evidence; ``None`` for none.
+
+    Raises:
+        ConfigurationError: ``topic_missing``.
+        OperatingError: ``brokers_failing``.
+    """
+    coverage = Coverage(Expect.NONE) if coverage is None else coverage
+    roles = (Role.SNAPSHOTS, Role.CONTROL, Role.CALLS, Role.EVIDENCE)
+    with asyncio.Runner() as runner, SyncRanges(settings, roles, runner) as logs:
+
+        def applied(servers: set[str]) -> Iterator[Record]:
+            keys = {name.encode() for name in servers}
+            return (record for role in _APPLIED for record in logs.all(role) if record.key in keys)
+
+        history = History(snapshot_partitions=len(logs.ranges.partitions(Role.SNAPSHOTS)))
+        for role in _APPLIED:
+            for record in logs.all(role):
+                history.take(record)
+        verifier = _verifier(history, settings, producers, starts=logs.ranges.starts())
+        for number in logs.ranges.partitions(Role.EVIDENCE):
+            if selection.partition not in (None, number):
+                continue
+            part = _Partition(settings, logs, number, selection, coverage)
+            for judgement in judged(
+                verifier,
+                part.evidence(),
+                part.calls(),
+                applied,
+                selection=selection,
+                coverage=coverage,
+                pairing=part.pairing,
+                gone_before=part.gone_before,
+            ):
+                yield verifier, judgement
+        if verifier.servers_in_doubt():
+            for judgement in verifier.settle(applied(verifier.servers_in_doubt())):
+                yield verifier, judgement
+
+
+class _Partition:
+    """The evidence in one partition, and the calls in the partition of its number, which ours all name."""
+
+    def __init__(
+        self, settings: Settings, logs: SyncRanges, number: int, selection: EvidenceSelection, coverage: Coverage
+    ) -> None:
+        self._logs, self._number, self._selection, self._coverage = logs, number, selection, coverage
+        place = (topic_names(settings)[Role.CALLS], number)
+        self.pairing = Pairing(CALLS, places={place} & logs.ranges.bounds.keys())
+        self._gone_before = 0
+
+    def gone_before(self) -> int:
+        return self._gone_before
+
+    def evidence(self) -> Iterator[Recorded]:
+        first, since_us = 0, self._selection.since_us
+        if since_us is not None:
+            first = self._logs.run(self._logs.ranges.offset_at(Role.EVIDENCE, self._number, since_us // 1_000))
+        for batch in self._logs.batches(Role.EVIDENCE, self._number, first=first):
+            given = [of_record(record) for record in batch]
+            if not self._gone_before and given[0].call is not None:
+                # Of a log that lost its beginning: calls before its first record's lost their evidence.
+                begin, _ = self._logs.ranges.bounds[batch[0].origin[:2]]
+                self._gone_before = given[0].call.offset if begin > 0 and first <= begin else 0
+            for evidence in given:
+                is_here, is_wanted = self.pairing.takes(evidence), self._selection.wants(evidence)
+                # What is not selected does not cover a call that is: it may have been altered to escape the selection.
+                self._coverage.note(evidence.call if is_here else None, selected=is_wanted)
+                if is_wanted:
+                    yield evidence
+
+    def calls(self) -> Iterator[Record]:
+        """Yield the calls that may be selected. Evidence is not in their order: a later record may name an earlier."""
+        selection = self._selection
+        first = selection.from_offset or 0
+        if selection.since_us is not None:
+            # A call's event time may lie after its record's own by as much, and no more.
+            since_ms = max(0, selection.since_us // 1_000 - DEFAULT_LIMITS.future_max_ms)
+            first = max(first, self._logs.run(self._logs.ranges.offset_at(Role.CALLS, self._number, since_ms)))
+        for batch in self._logs.batches(Role.CALLS, self._number, first=first, end=selection.to_offset):
+            yield from batch

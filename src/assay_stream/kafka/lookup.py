@@ -49,16 +49,17 @@ async def read_bindings(settings: Settings) -> Bindings:
         ConfigurationError: ``topic_missing``.
         IntegrityError: where the topic holds what is not ours.
     """
-    bindings = Bindings()
-    async for record in read_records(settings, Role.BINDINGS):
-        bindings.take(record)
+    async with LogRanges(settings, [Role.BINDINGS]) as logs:
+        bindings = Bindings(home_partitions=len(logs.partitions(Role.BINDINGS)))
+        async for record in logs.records(Role.BINDINGS):
+            bindings.take(record)
     return bindings
 
 
 async def read_log_history(settings: Settings) -> tuple[Bindings, list[Origin]]:
     """Return what the snapshot and control topics add up to, and where those start that lost their beginning."""
     async with LogRanges(settings, [Role.SNAPSHOTS, Role.CONTROL]) as logs:
-        history = History()
+        history = History(snapshot_partitions=len(logs.partitions(Role.SNAPSHOTS)))
         for role in (Role.CONTROL, Role.SNAPSHOTS):
             async for record in logs.records(role):
                 history.take(record)
@@ -168,8 +169,6 @@ async def _joined(settings: Settings) -> dict[tuple[str, int], int]:
     committed = await committed_offsets(settings, "join")
     names = topic_names(settings)
     calls = {place: offset for place, offset in committed.items() if place[0] == names[Role.CALLS]}
-    if all(topic != names[Role.REROUTED] for topic, _ in committed):
-        return committed
     partitions = 1 + max((number for _, number in calls), default=-1)
     # Committed first: what was re-routed before is in the topic, and what is joined later counts as waiting.
     async with LogRanges(settings, [Role.REROUTED], isolation_level="read_uncommitted") as logs:

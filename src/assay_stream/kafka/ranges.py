@@ -59,14 +59,11 @@ class LogRanges:
         self._set_aside: frozenset[Origin] | None = None
         self.bounds: dict[tuple[str, int], tuple[int, int]] = {}
         """The first offset that is there and the first that is not yet, of each partition."""
-        self.has_rerouted = False
-        """Whether calls may have been re-routed, so that evidence is not in their order."""
 
     async def __aenter__(self) -> LogRanges:
         names = [self._names[role] for role in self._roles]
         async with open_admin(self._settings) as admin:
             present = set(await admin.list_topics())
-            self.has_rerouted = self._names[Role.REROUTED] in present
             for name in names:
                 if name not in present:
                     text = f"no such topic: {name}. Create it: assay-stream topics apply"

@@ -1,7 +1,7 @@
 """Results of a replay in topics of their own, beside the live ones."""
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -14,18 +14,17 @@ from assay_stream.kafka.topics import create_topics, topic_names, topic_table
 from assay_stream.kafka.transport import fitting
 from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import TOPIC_NAMES, Output, Role
-from assay_stream.replay.results import FILES, Tally
 
 _IN_FLIGHT_MAX = 5_000
 
 
-def shadow_topics(settings: Settings, prefix: str) -> dict[Role, str]:
+def shadow_topics(settings: Settings, roles: Collection[Role], prefix: str) -> dict[Role, str]:
     """Return the topics for results by role, their names starting with a prefix.
 
     Raises:
         ConfigurationError: ``live_topics`` where one of them is a topic of the deployment.
     """
-    names = {role: prefix + TOPIC_NAMES[role] for role in FILES}
+    names = {role: prefix + TOPIC_NAMES[role] for role in roles}
     live = {*topic_names(settings).values(), *TOPIC_NAMES.values()}
     if live & set(names.values()):
         raise ConfigurationError(
@@ -35,7 +34,7 @@ def shadow_topics(settings: Settings, prefix: str) -> dict[Role, str]:
 
 
 async def write_shadow(
-    settings: Settings, topics: dict[Role, str], steps: Iterable[list[Output]], *, call_partitions: int, tally: Tally
+    settings: Settings, topics: dict[Role, str], outputs: Iterable[Output], *, call_partitions: int
 ) -> None:
     """Write results to their topics, which are created if missing.
 
@@ -51,7 +50,7 @@ async def write_shadow(
     try:
         await producer.start()
         pending: list[Awaitable[Any]] = []
-        for output in tally.taken(steps):
+        for output in outputs:
             fitted = fitting(output) if output.role is Role.REJECTED else output
             partition = fitted.partition
             if partition is None:

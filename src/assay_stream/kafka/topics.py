@@ -64,7 +64,7 @@ def topic_table(settings: Settings, *, agents: str = "") -> list[TopicSpec]:
     names = topic_names(settings, agents=agents)
     specs = []
     for role, topic in TOPICS.items():
-        if (topic.of_agents and not agents) or (topic.if_keyed and settings.calls_keyed_by != "server"):
+        if topic.of_agents and not agents:
             continue
         bytes_max = topic.margins * _MARGIN_BYTES + topic.holds_input * DEFAULT_LIMITS.record_bytes_max
         partitions = settings.input_partitions if topic.partitions == "few" else settings.call_partitions
@@ -96,11 +96,9 @@ class TopicState:
 
 
 async def inspect_topics(admin: AIOKafkaAdminClient, settings: Settings, *, agents: str = "") -> list[TopicState]:
-    """Return the state of every topic of ``topic_table`` in the cluster, and of optional ones that are there."""
-    wanted = topic_table(settings, agents=agents)
-    every = topic_table(settings.model_copy(update={"calls_keyed_by": "server"}), agents=agents)
+    """Return the state of every topic of ``topic_table`` in the cluster."""
+    specs = topic_table(settings, agents=agents)
     present = set(await admin.list_topics())
-    specs = [spec for spec in every if spec in wanted or spec.name in present]
     described = await admin.describe_topics([spec.name for spec in specs if spec.name in present])
     partitions = {topic["topic"]: len(topic["partitions"]) for topic in described}
     states = []
@@ -127,8 +125,10 @@ async def apply_topics(admin: AIOKafkaAdminClient, settings: Settings, *, agents
             ``partitions_do_not_fit``. Nothing is created then.
         OperatingError: ``topics_not_created``.
     """
-    if settings.calls_keyed_by == "server":
-        check_counts_fit(calls=settings.call_partitions, bindings=settings.input_partitions)
+    calls, bindings = settings.call_partitions, settings.input_partitions
+    if calls % bindings:
+        fix = f"Set ASSAY_STREAM_CALL_PARTITIONS to {_next_multiple(calls, bindings)}, for example"
+        raise _counts_do_not_fit(calls, bindings, fix)
     states = await inspect_topics(admin, settings, agents=agents)
     complaints = [text for state in states if state.partitions for text in _complaints(state)]
     if complaints:
@@ -198,7 +198,6 @@ def check_topics(states: list[TopicState], needed: set[Role], settings: Settings
             ``topic_not_compacted``.
     """
     by_role = {state.spec.role: state for state in states}
-    needed = {role for role in needed if role in by_role or not TOPICS[role].if_keyed}
     missing = [by_role[role].spec.name for role in sorted(needed) if not by_role[role].partitions]
     if missing:
         raise ConfigurationError(
@@ -213,15 +212,7 @@ def check_topics(states: list[TopicState], needed: set[Role], settings: Settings
             listed = ", ".join(f"{name} has {count}" for name, count in counts.items())
             fix = "Recreate the wrong one: partitions cannot be added, since keys would move"
             if group == "calls":
-                each = max(by_role[Role.BINDINGS].partitions, 1) if settings.calls_keyed_by == "server" else 1
-                most = -(-max(counts.values()) // each) * each
-                commands = [
-                    f"kafka-topics.sh --bootstrap-server {settings.bootstrap_servers} --alter --topic {name} "
-                    f"--partitions {most}"
-                    for name, count in counts.items()
-                    if count < most
-                ]
-                fix = "Run: " + "; ".join(commands)
+                fix = _growing(settings, counts, by_role[Role.BINDINGS].partitions)
             raise ConfigurationError(
                 "partition_count", f"these topics must have the same number of partitions: {listed}. {fix}"
             )
@@ -234,25 +225,35 @@ def check_topics(states: list[TopicState], needed: set[Role], settings: Settings
                 "set it to compact",
             )
     found = {role: by_role[role].partitions for role in needed}
-    if settings.calls_keyed_by == "server" and {Role.CALLS, Role.BINDINGS} <= needed:
-        check_counts_fit(calls=found[Role.CALLS], bindings=found[Role.BINDINGS])
+    if {Role.CALLS, Role.BINDINGS} <= needed and found[Role.CALLS] % found[Role.BINDINGS]:
+        calls, bindings = found[Role.CALLS], found[Role.BINDINGS]
+        there = [state for state in states if state.partitions and TOPICS[state.spec.role].together == "calls"]
+        counts = {state.spec.name: state.partitions for state in there}
+        raise _counts_do_not_fit(calls, bindings, _growing(settings, counts, bindings))
     return found
 
 
-def check_counts_fit(*, calls: int, bindings: int) -> None:
-    """Check that each partition of calls belongs to one partition of bindings.
+def _growing(settings: Settings, counts: Mapping[str, int], bindings: int) -> str:
+    """Return how to give topics of calls as many partitions as the largest, and a multiple of those of bindings."""
+    most = _next_multiple(max(counts.values()), max(bindings, 1))
+    commands = [
+        f"kafka-topics.sh --bootstrap-server {settings.bootstrap_servers} --alter --topic {name} --partitions {most}"
+        for name, count in counts.items()
+        if count < most
+    ]
+    return "Run: " + "; ".join(commands)
 
-    Raises:
-        ConfigurationError: ``partitions_do_not_fit``.
-    """
-    if calls % bindings:
-        raise ConfigurationError(
-            "partitions_do_not_fit",
-            f"the call topic has {calls} partitions and the binding topic {bindings}: with "
-            "ASSAY_STREAM_CALLS_KEYED_BY=server the first must be a multiple of the second, such as "
-            f"{-(-calls // bindings) * bindings}. See what to do: "
-            "assay-stream topics plan",
-        )
+
+def _next_multiple(count: int, of: int) -> int:
+    return -(-count // of) * of
+
+
+def _counts_do_not_fit(calls: int, bindings: int, fix: str) -> ConfigurationError:
+    """Each partition of calls must belong to one partition of bindings."""
+    return ConfigurationError(
+        "partitions_do_not_fit",
+        f"{calls} partitions of calls are no multiple of {bindings} partitions of bindings. {fix}",
+    )
 
 
 def _complaints(state: TopicState) -> list[str]:

@@ -33,7 +33,7 @@ STEPS = (
     UpstreamStage("join", (Role.REROUTED,), (Role.EVIDENCE, Role.FINDINGS)),
     UpstreamStage("alerts", (Role.FINDINGS,), (Role.ALERTS,)),
 )
-"""In the order of their work. Re-routed calls are there only where calls are or were keyed by server."""
+"""In the order of their work."""
 
 _PAUSE_S = 0.02
 _INTERVAL_S = 0.1
@@ -67,7 +67,7 @@ class UpstreamStages:
         partition_counts: Mapping[Role, int],
         group_prefix: str,
     ) -> None:
-        self._steps = [step for step in steps if all(role in partition_counts for role in step.reads)]
+        self._steps = list(steps)
         self._partitions = {
             role: [TopicPartition(topics[role], number) for number in range(partition_counts[role])]
             for step in self._steps

@@ -72,7 +72,6 @@ class Topic:
     is_state: bool = False
     holds_input: bool = False
     of_agents: bool = False
-    if_keyed: bool = False
 
 
 _TABLE = tomllib.loads((files(__package__) / "topics.toml").read_text(encoding="utf-8"))

@@ -60,13 +60,10 @@ class ServerBindings:
         "items",
         "observers",
         "packed",
-        "partitions",
         "tools",
     )
 
     def __init__(self, bound: AnswerBound | None = None, *, indexed_ids: bool = True) -> None:
-        self.partitions: set[int] = set()
-        """Partitions of the binding topic that hold facts of it: more than one where a producer misroutes."""
         self.answers = Answers(bound or AnswerBound())
         self.tools: dict[tuple[bool, str], Fingerprint] = {}
         self.packed: dict[tuple[bool, str], str] = {}

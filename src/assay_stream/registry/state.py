@@ -45,8 +45,8 @@ class Bindings:
 
     Args:
         keep_definitions: whether definitions are kept beside their fingerprints.
-        home_partitions: where calls are keyed by server: how many partitions there are. What comes from another one
-            than a server's own is left out then, as it is by a join that does not see it.
+        home_partitions: how many partitions the binding topic has; ``None`` where that is not known. What comes from
+            another one than a server's own is left out, as a join does not see it.
     """
 
     __slots__ = (
@@ -176,7 +176,6 @@ class Bindings:
             return
         server = self.server(fact.server_id)
         server.answers.clear()
-        server.partitions.add(partition)
         match fact:
             case ToolFact():
                 place = (fact.server_scoped, fact.full)

@@ -38,11 +38,12 @@ class History:
 
     Args:
         limits: bounds on what is accepted and kept; ``unbounded()`` by default, which keeps everything.
-        home_partitions: as in ``Bindings``.
+        snapshot_partitions: how many partitions the snapshot topic has, ``None`` where that is not known.
     """
 
-    def __init__(self, *, limits: Limits | None = None, home_partitions: int | None = None) -> None:
-        self.view = Bindings(home_partitions=home_partitions)
+    def __init__(self, *, limits: Limits | None = None, snapshot_partitions: int | None = None) -> None:
+        self.snapshot_partitions = snapshot_partitions
+        self.view = Bindings(home_partitions=snapshot_partitions)
         self.ranges: dict[PartitionPlace, tuple[int, int]] = {}
         """The first and the last offset seen of each partition."""
         self._limits = unbounded() if limits is None else limits
@@ -71,14 +72,14 @@ class History:
             self.ranges[topic, number] = (min(first, offset), max(last, offset))
 
 
-def history_of(read: Callable[[], Iterable[Record]], *, home_partitions: int | None = None) -> History:
+def history_of(read: Callable[[], Iterable[Record]], *, snapshot_partitions: int | None = None) -> History:
     """Return the history in some records; of calls only their places are noted.
 
     Args:
         read: gives the records afresh each time; called again where a partition is out of order.
-        home_partitions: as in ``Bindings``.
+        snapshot_partitions: how many partitions the snapshot topic has, ``None`` where that is not known.
     """
-    history = History(home_partitions=home_partitions)
+    history = History(snapshot_partitions=snapshot_partitions)
     last: dict[PartitionPlace, int] = {}
     for record in read():
         if record.role not in _APPLIED:
@@ -93,7 +94,7 @@ def history_of(read: Callable[[], Iterable[Record]], *, home_partitions: int | N
         last[place] = offset
     else:
         return history
-    history = History(home_partitions=home_partitions)
+    history = History(snapshot_partitions=snapshot_partitions)
     applied: list[Record] = []
     for record in read():
         if record.role in _APPLIED:

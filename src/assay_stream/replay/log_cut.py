@@ -28,6 +28,7 @@ from assay_stream.join.processor import Join, process
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.cloudevents import Call
 from assay_stream.model.envelope import Producer
+from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.registry.state import Bindings
 from assay_stream.replay.history import History, in_log_order
@@ -118,16 +119,28 @@ def explain(
 
 
 def explained(
-    doubts: Iterable[tuple[Doubt, Question]], records: Iterable[Record], *, redaction: Redaction = DEFAULT_REDACTION
+    doubts: Iterable[tuple[Doubt, Question]],
+    records: Iterable[Record],
+    *,
+    redaction: Redaction = DEFAULT_REDACTION,
+    snapshot_partitions: int | None = None,
 ) -> Iterator[tuple[Doubt, Explanation]]:
-    """Yield what is in doubt with the explanation of its question, server by server."""
+    """Yield what is in doubt with the explanation of its question, server by server.
+
+    Args:
+        snapshot_partitions: how many partitions the snapshot topic has, ``None`` where that is not known. What came in
+            another one than its server's is left out, as a join does not see it.
+    """
     by_server: dict[bytes, list[tuple[Doubt, Question]]] = {}
     for doubt, question in doubts:
         by_server.setdefault(question.event.server_id.encode(), []).append((doubt, question))
-    logs: dict[bytes | None, list[Record]] = {key: [] for key in by_server}
+    logs: dict[bytes, list[Record]] = {key: [] for key in by_server}
     for record in records:
-        if record.key in logs:
-            logs[record.key].append(record)
+        key = record.key
+        if key is None or key not in logs:
+            continue
+        if snapshot_partitions is None or record.origin.partition == murmur2_partition(key, snapshot_partitions):
+            logs[key].append(record)
     for key, some in by_server.items():
         answers = explain(in_log_order(logs[key]), [question for _, question in some], redaction=redaction)
         for (doubt, _), answer in zip(some, answers, strict=True):

@@ -56,7 +56,6 @@ class Replay:
 
     Args:
         snapshot_partitions: how many partitions the snapshot topic had, ``None`` where that is not known.
-        home_partitions: the same where calls were keyed by server, else ``None``: as in ``Bindings``.
         server_ids: replay the calls of these servers only; ``None`` for all.
         take_fact: gets every record of the binding topic, which is no result of a replay.
     """
@@ -68,7 +67,6 @@ class Replay:
         producer: Producer,
         limits: Limits = DEFAULT_LIMITS,
         snapshot_partitions: int | None = None,
-        home_partitions: int | None = None,
         redaction: Redaction = DEFAULT_REDACTION,
         call_profile: CallProfile = "assay",
         server_ids: Collection[str] | None = None,
@@ -78,12 +76,12 @@ class Replay:
         self._producer = producer
         self._take_fact = take_fact
         self._limits = limits
-        self._snapshot_partitions = snapshot_partitions
+        self.snapshot_partitions = snapshot_partitions
         self._server_ids = None if server_ids is None else frozenset(server_ids)
         self._state = EngineState(
             producer=producer, limits=limits, redaction=redaction, call_profile=call_profile, alert_rules=alert_rules
         )
-        self._state.join.view = Bindings(home_partitions=home_partitions)
+        self._state.join.view = Bindings(home_partitions=snapshot_partitions)
         self._registries: dict[int, Registry] = {}
         self._spool = spool
         self._merge = Merge(spool, limits=limits, call_profile=call_profile)
@@ -177,7 +175,7 @@ class Replay:
         registry = self._registries.get(record.origin.partition)
         if registry is None:
             registry = self._registries[record.origin.partition] = Registry(
-                producer=self._producer, limits=self._limits, partitions=self._snapshot_partitions
+                producer=self._producer, limits=self._limits, partitions=self.snapshot_partitions
             )
         outputs = []
         for output in processor.process(registry, record):

@@ -126,7 +126,11 @@ class _Doubt:
 
 
 class ReplayComparison:
-    """Compares a replay with what was recorded, and counts."""
+    """Compares a replay with what was recorded, and counts.
+
+    Args:
+        snapshot_partitions: that of the replay.
+    """
 
     def __init__(
         self,
@@ -134,9 +138,11 @@ class ReplayComparison:
         *,
         redaction: Redaction = DEFAULT_REDACTION,
         call_profile: CallProfile = "assay",
+        snapshot_partitions: int | None = None,
         pairing: Pairing[Recorded] | None = None,
     ) -> None:
         self._read = read
+        self._snapshot_partitions = snapshot_partitions
         self._redaction = redaction
         self._call_profile: CallProfile = call_profile
         self._pairing = Pairing(EVIDENCE) if pairing is None else pairing
@@ -241,7 +247,9 @@ class ReplayComparison:
                 call = call._replace(hold_expired=True)
             event = read_call(call, call_profile=self._call_profile)
             questions.append((doubt, Question(call, event, doubt.value, self._producers.of(doubt.given))))
-        for doubt, answer in explained(questions, applied, redaction=self._redaction):
+        for doubt, answer in explained(
+            questions, applied, redaction=self._redaction, snapshot_partitions=self._snapshot_partitions
+        ):
             causes: tuple[str, ...] = (ALTERED,)
             if answer.found:
                 causes = answer.causes or (LATE_CALL,)

@@ -125,7 +125,6 @@ def judged(
     selection: EvidenceSelection,
     coverage: Coverage,
     pairing: Pairing[Record] | None = None,
-    keep: Callable[[Record], bool] | None = None,
     gone_before: Callable[[], int] = lambda: 0,
 ) -> Iterator[Judgement]:
     """Yield the judgement on each record of evidence, and on each call that should have one, but those in doubt.
@@ -133,11 +132,10 @@ def judged(
     Args:
         evidence: the selected records; the coverage has noted each.
         pairing: holds what waits, and tells which evidence names one of the calls.
-        keep: whether a call without evidence so far may get some, or should have it.
         gone_before: tells before which offset calls may have lost their evidence.
     """
     pairing = Pairing(CALLS) if pairing is None else pairing
-    found = paired(evidence, calls, pairing, keep=coverage.asks if keep is None else keep)
+    found = paired(evidence, calls, pairing, keep=coverage.asks)
     for pairs, given, call in _some_at_a_time(chain(found, pairing.rest())):
         yield from verifier.check(pairs)
         judgement = None

@@ -202,11 +202,7 @@ class Pairing(Generic[Other]):
 
 
 def paired(
-    evidence: Iterable[Recorded],
-    others: Iterable[Other],
-    pairing: Pairing[Other],
-    *,
-    keep: bool | Callable[[Other], bool] = False,
+    evidence: Iterable[Recorded], others: Iterable[Other], pairing: Pairing[Other], *, keep: bool = False
 ) -> Iterator[tuple[Recorded, Other | None]]:
     """Yield the pairs found while reading from the side of which less waits; ``Pairing.rest`` has what is left.
 
@@ -225,7 +221,7 @@ def paired(
             value = next(waiting_others, None)
             more_others = value is not None
             if value is not None:
-                pair = pairing.other(value, keep=keep(value) if callable(keep) else keep or more_evidence)
+                pair = pairing.other(value, keep=keep or more_evidence)
         if pair is not None:
             yield pair
 

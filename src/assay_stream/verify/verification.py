@@ -202,7 +202,8 @@ class Verifier:
         """Yield the judgements on the records in doubt, from the snapshot and control records of their servers."""
         doubts, self._doubts, self._doubts_bytes = self._doubts, [], 0
         pairs = [(doubt, doubt.question) for doubt in doubts]
-        for doubt, answer in explained(pairs, records, redaction=self._redaction):
+        partitions = self._history.snapshot_partitions
+        for doubt, answer in explained(pairs, records, redaction=self._redaction, snapshot_partitions=partitions):
             if answer.found:
                 status = RecordStatus.LATE if answer.left_out else RecordStatus.HOLDS
                 yield Judgement(status=status, evidence=doubt.evidence, left_out=answer.left_out)

@@ -1,4 +1,4 @@
-"""The binding topic in memory, followed by every process that joins."""
+"""Partitions of the binding topic in memory: those of the servers whose calls this process joins."""
 
 import asyncio
 import time
@@ -27,27 +27,24 @@ _SEEN_KEYS = (b'["seen",', b'["seen_run",')
 
 
 class BindingView:
-    """Follows the binding topic, committed records only, and knows how far the registry has come.
+    """Follows what is needed of the binding topic, committed records only, and knows how far the registry has come.
 
     Args:
-        join: looks up in all partitions.
-        new_join: makes one that looks up in one partition; only partitions that are needed are followed then.
+        new_join: makes what looks up in one partition.
         inputs: the registry's input partitions.
         heard: told of the observer of each list, and when it saw it, milliseconds since the epoch.
     """
 
     def __init__(
         self,
-        join: Join,
         *,
+        new_join: Callable[[], Join],
         clients: Clients,
         topic: str,
         partitions: int,
         inputs: list[TopicPartition],
         heard: Callable[[str, int], None] = lambda _name, _at_ms: None,
-        new_join: Callable[[], Join] | None = None,
     ) -> None:
-        self._join = join
         self._new_join = new_join
         self._joins: dict[int, Join] = {}
         self._clients = clients
@@ -82,20 +79,17 @@ class BindingView:
     @property
     def servers(self) -> int:
         """How many servers are known."""
-        return sum(len(join.view) for join in list(self._joins.values()) or [self._join])
+        return sum(len(join.view) for join in list(self._joins.values()))
 
-    def join_of(self, number: int | None) -> Join:
-        """Return the join that looks up in a partition of the bindings; ``None`` for all of them."""
-        return self._join if number is None else self._joins[number]
-
-    def need(self, number: int) -> None:
-        """Follow a partition until it is released as often."""
+    def need(self, number: int) -> Join:
+        """Follow a partition until it is released as often; return the join that looks up in it."""
         self._needed[number] += 1
         self._unneeded_since_s.pop(number, None)
-        if number not in self._joins and self._new_join is not None:
+        if number not in self._joins:
             self._joins[number] = self._new_join()
             self.ready = False
             self._need_changed.set()
+        return self._joins[number]
 
     def release(self, number: int) -> None:
         """Note that a partition is needed no more. It is kept for a while: a rebalance closes what it opens again."""
@@ -104,7 +98,7 @@ class BindingView:
             self._unneeded_since_s[number] = time.monotonic()
 
     async def run(self) -> None:
-        """Follow the binding topic until stopped.
+        """Follow what is needed until stopped.
 
         Raises:
             IntegrityError: where the topic holds what is not ours.
@@ -137,7 +131,7 @@ class BindingView:
             del self._joins[number]
             self._followed.pop(self._partitions[number], None)
             _log.info("bindings_dropped", partition=number)
-        wanted = [tp for tp in self._partitions if self._new_join is None or tp.partition in self._joins]
+        wanted = [tp for tp in self._partitions if tp.partition in self._joins]
         if set(wanted) == self._followed.keys() == consumer.assignment():
             return
         positions = {tp: await consumer.position(tp) for tp in self._followed if tp in wanted}
@@ -165,7 +159,7 @@ class BindingView:
 
     def _progress(self, tp: TopicPartition) -> int:
         """Return how far the registry has come in an input partition: it says so in the partition of that number."""
-        join = self._joins.get(tp.partition) if self._new_join is not None else self._join
+        join = self._joins.get(tp.partition)
         return 0 if join is None else join.view.progress.get((tp.topic, tp.partition), 0)
 
     async def wait_for_change(self, limit_s: float, *, since: int) -> None:
@@ -190,7 +184,7 @@ class BindingView:
 
     def _apply(self, fetched: Mapping[TopicPartition, list[FetchedRecord]]) -> None:
         for tp, messages in fetched.items():
-            join = self._joins[tp.partition] if self._new_join is not None else self._join
+            join = self._joins[tp.partition]
             for message in messages:
                 self.thread.note_progress()
                 record = record_of(Role.BINDINGS, message)

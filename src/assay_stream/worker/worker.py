@@ -116,17 +116,6 @@ class Worker:
                 )
 
     def _join(self) -> JoinStage:
-        is_keyed = self._settings.calls_keyed_by == "server"
-        routing = None
-        if {Role.REROUTED, Role.JOIN_PROGRESS} <= self._counts.keys():
-            routing = Routing(calls=self._counts[Role.CALLS], bindings=self._counts[Role.BINDINGS])
-
-        def new_join() -> Join:
-            return Join(
-                producer=self._producer, redaction=self._settings.redaction(), call_profile=self._settings.call_profile
-            )
-
-        join = new_join()
         inputs = [
             TopicPartition(self._topics[role], number)
             for role in (Role.SNAPSHOTS, Role.CONTROL)
@@ -136,18 +125,21 @@ class Worker:
         latency = EvidenceLatency(metrics.evidence_latency.observe, observers)
         metrics.on_scrape(lambda: metrics.observers_alive.labels("join").set(observers.count()))
         view = BindingView(
-            join,
+            new_join=partial(
+                Join,
+                producer=self._producer,
+                redaction=self._settings.redaction(),
+                call_profile=self._settings.call_profile,
+            ),
             clients=self._clients,
             topic=self._topics[Role.BINDINGS],
             partitions=self._counts[Role.BINDINGS],
             inputs=inputs,
             heard=observers.heard,
-            new_join=new_join if is_keyed else None,
         )
         self._host.add("view", view, still_s=lambda: view.still_s)
-        return JoinStage(
-            join, view, clients=self._clients, topics=self._topics, latency=latency, routing=routing, is_keyed=is_keyed
-        )
+        routing = Routing(calls=self._counts[Role.CALLS], bindings=self._counts[Role.BINDINGS])
+        return JoinStage(view, clients=self._clients, topics=self._topics, latency=latency, routing=routing)
 
 
 def note_open_alerts(stage: Stage[CountingTable], metrics: Metrics) -> None:

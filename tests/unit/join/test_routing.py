@@ -1,4 +1,4 @@
-"""Calls keyed by server: where they belong, and the copy of one that came elsewhere."""
+"""Where calls belong, and the copy of one that came elsewhere."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_call_whose_headers_fit_no_topic_is_refused() -> None:
     room = DEFAULT_LIMITS.rerouted_bytes_max - size_bytes(b"key", b"value", (("h", b""),))
     routing = Routing(calls=4, bindings=2)
     largest = reroute(a_call(headers=(("h", b"x" * room),)), "server-1", routing)
-    topic = next(spec for spec in topic_table(Settings(calls_keyed_by="server")) if spec.role is Role.REROUTED)
+    topic = next(spec for spec in topic_table(Settings()) if spec.role is Role.REROUTED)
     assert len(largest.headers[-2][1]) + len(largest.headers[-1][1]) < int(topic.config["max.message.bytes"])
     with pytest.raises(InputError) as caught:
         reroute(a_call(headers=(("h", b"x" * (room + 1)),)), "server-1", routing)

@@ -17,7 +17,7 @@ from assay_stream.model.record import Output, Role
 from assay_stream.replay.results import FILES, Tally
 
 SETTINGS = load_settings(topic_prefix="live.", input_partitions=2, call_partitions=3)
-TOPICS = shadow_topics(SETTINGS, "shadow.")
+TOPICS = shadow_topics(SETTINGS, FILES, "shadow.")
 
 
 class Brokers:
@@ -89,7 +89,7 @@ def test_every_result_has_a_topic_of_its_own() -> None:
 def test_a_prefix_that_leads_to_live_topics_is_refused(prefix: str) -> None:
     """The deployment's own, and those without any prefix."""
     with pytest.raises(ConfigurationError) as caught:
-        shadow_topics(SETTINGS, prefix)
+        shadow_topics(SETTINGS, FILES, prefix)
     assert caught.value.code == "live_topics"
 
 
@@ -101,7 +101,7 @@ async def test_results_go_to_the_partitions_that_live_ones_have(monkeypatch: pyt
         [an_output(Role.EVIDENCE, partition=4), an_output(Role.ALERTS)],
         [an_output(Role.DEFINITIONS), an_output(Role.DEFINITIONS), an_output(Role.FINDINGS)],
     ]
-    await write_shadow(SETTINGS, TOPICS, steps, call_partitions=5, tally=tally)
+    await write_shadow(SETTINGS, TOPICS, tally.taken(steps), call_partitions=5)
     assert brokers.counts == {
         TOPICS[role]: 5 if role is Role.EVIDENCE else count for role, count in dict.fromkeys(TOPICS, 2).items()
     }
@@ -118,7 +118,7 @@ async def test_results_go_to_the_partitions_that_live_ones_have(monkeypatch: pyt
 async def test_topics_that_are_there_keep_their_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Evidence of a call beyond them goes to one of those that there are."""
     brokers = reached(monkeypatch, Brokers(dict.fromkeys(TOPICS.values(), 1)))
-    await write_shadow(SETTINGS, TOPICS, [[an_output(Role.EVIDENCE, partition=4)]], call_partitions=5, tally=Tally())
+    await write_shadow(SETTINGS, TOPICS, [an_output(Role.EVIDENCE, partition=4)], call_partitions=5)
     assert brokers.counts == dict.fromkeys(TOPICS.values(), 1)
     assert [record["partition"] for record in brokers.sent] == [0]
 
@@ -127,6 +127,6 @@ async def test_a_result_that_the_brokers_refuse_is_an_error(monkeypatch: pytest.
     """It says how to mend it, and the producer is let go."""
     brokers = reached(monkeypatch, Brokers(refuses=True))
     with pytest.raises(OperatingError, match="new prefix") as caught:
-        await write_shadow(SETTINGS, TOPICS, [[an_output(Role.ALERTS)]], call_partitions=1, tally=Tally())
+        await write_shadow(SETTINGS, TOPICS, [an_output(Role.ALERTS)], call_partitions=1)
     assert caught.value.code == "shadow_failed"
     assert brokers.running == 0

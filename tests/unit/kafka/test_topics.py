@@ -14,7 +14,7 @@ from assay_stream.kafka import topics as module
 from assay_stream.kafka.topics import TopicState, apply_topics, check_topics, topic_names, topic_table
 from assay_stream.model.record import TOPIC_NAMES, Role
 
-SETTINGS = Settings(topic_prefix="p.", group_prefix="g", input_partitions=2, call_partitions=4, calls_keyed_by="server")
+SETTINGS = Settings(topic_prefix="p.", group_prefix="g", input_partitions=2, call_partitions=4)
 ALL = set(Role)
 AGENTS = "mine"
 OF_AGENTS = {Role.AGENT_INPUTS, Role.AGENT_STATES}
@@ -57,22 +57,25 @@ def test_copies_for_agents_do_not_expire_by_event_time() -> None:
         assert config[role]["message.timestamp.type"] == "LogAppendTime"
 
 
-def test_topics_of_calls_keyed_by_server_are_made_and_needed_only_then() -> None:
-    """A fleet that stays in the simple mode has two topics less."""
-    simple = SETTINGS.model_copy(update={"calls_keyed_by": "anything"})
-    roles = {spec.role for spec in topic_table(simple, agents=AGENTS)}
-    assert ALL - roles == {Role.REROUTED, Role.JOIN_PROGRESS}
-    assert check_topics([state for state in states() if state.spec.role in roles], ALL, SETTINGS).keys() == roles
-    assert code_of(states(rerouted=0), ALL) == "topic_missing"
-
-
 async def test_counts_that_do_not_fit_are_refused_before_anything_is_created() -> None:
     """Each call partition must belong to one partition of bindings."""
     cluster = SlowCluster(looks=0)
     with pytest.raises(ConfigurationError) as caught:
         await apply_topics(cluster, SETTINGS.model_copy(update={"call_partitions": 3}))
     assert caught.value.code == "partitions_do_not_fit"
+    assert "ASSAY_STREAM_CALL_PARTITIONS to 4" in caught.value.message
     assert cluster.topics == []
+
+
+def test_counts_that_do_not_fit_are_refused_with_what_to_run() -> None:
+    """Topics of calls can grow; a topic that is missing or large enough is not named."""
+    calls = (Role.CALLS, Role.EVIDENCE, Role.REROUTED, Role.JOIN_PROGRESS)
+    found = states(**dict.fromkeys((role.value for role in calls), 5), checkpoints=0)
+    with pytest.raises(ConfigurationError) as caught:
+        check_topics(found, {*calls, Role.BINDINGS}, SETTINGS)
+    assert caught.value.code == "partitions_do_not_fit"
+    assert caught.value.message.count("--alter") == len(calls)
+    assert caught.value.message.count("--partitions 6") == len(calls)
 
 
 def test_topics_that_belong_together_are_created_alike() -> None:

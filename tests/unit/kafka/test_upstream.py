@@ -12,7 +12,6 @@ from aiokafka import TopicPartition
 from assay_stream.config import Settings
 from assay_stream.kafka.topics import topic_names
 from assay_stream.kafka.upstream import UpstreamStages, steps_to
-from assay_stream.model.record import TOPICS as TOPICS_TABLE
 from assay_stream.model.record import Role
 from tests.support.memory_cluster import MemoryCluster
 
@@ -35,9 +34,9 @@ def test_what_a_topic_follows_from(roles: list[Role], groups: list[str]) -> None
 
 
 @asynccontextmanager
-async def following(cluster: MemoryCluster, *roles: Role, is_keyed: bool = False) -> AsyncIterator[UpstreamStages]:
+async def following(cluster: MemoryCluster, *roles: Role) -> AsyncIterator[UpstreamStages]:
     """Follow the stages that write these."""
-    counts = {role: 2 for role in Role if is_keyed or not TOPICS_TABLE[role].if_keyed}
+    counts = dict.fromkeys(Role, 2)
     steps = steps_to(roles)
     upstream = UpstreamStages(steps, clients=cluster, topics=TOPICS, partition_counts=counts, group_prefix="p")
     running = asyncio.create_task(upstream.run())
@@ -96,7 +95,7 @@ async def test_re_routed_calls_are_waited_for() -> None:
     """Their evidence may come in any partition, after the call was read where it came."""
     cluster = MemoryCluster(dict.fromkeys(TOPICS.values(), 2))
     cluster.append(TOPICS[Role.CALLS], 1, b"", b"")
-    async with following(cluster, Role.EVIDENCE, is_keyed=True) as upstream:
+    async with following(cluster, Role.EVIDENCE) as upstream:
         complete = asyncio.create_task(upstream.complete())
         await commit(cluster, "join", Role.CALLS, 1, 1, Role.REROUTED)
         await asyncio.sleep(0.05)

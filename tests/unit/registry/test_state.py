@@ -180,7 +180,7 @@ def test_a_server_whose_records_are_all_taken_back_is_not_known() -> None:
     assert bindings.find(SERVER) is None
 
 
-def test_with_calls_keyed_by_server_facts_of_another_partition_count_for_nothing() -> None:
+def test_facts_of_another_partition_count_for_nothing() -> None:
     """Neither they nor what deletes them: a join of the server's own partition sees neither."""
     home = home_of(SERVER, 4)
     other = (home + 1) % 4

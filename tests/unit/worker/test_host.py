@@ -158,7 +158,7 @@ async def test_the_setting_reaches_the_join() -> None:
         deadline = Deadline(60)
         host = Host(load_settings(call_profile=profile), deadline, web_port=None)
         worker = Worker(load_settings(call_profile=profile), host, dict.fromkeys(Role, 1))
-        assert worker._join()._join.call_profile == profile
+        assert worker._join()._view.need(0).call_profile == profile
         deadline.cancel()
 
 

@@ -1,4 +1,4 @@
-"""Calls keyed by server, on the in-memory cluster: each worker its share, misplaced calls joined where they belong."""
+"""The join on the in-memory cluster: each worker its share, misplaced calls joined where they belong."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Role
 from assay_stream.registry.ledger import progress
 from assay_stream.registry.processor import Registry, process
-from assay_stream.registry.state import Bindings
 from assay_stream.replay.run import replay
 from assay_stream.worker import view as view_module
 from assay_stream.worker.freshness import EvidenceLatency, RecentObservers
@@ -85,26 +84,20 @@ def a_cluster(*, misplaced_lists: float = 0.0) -> MemoryCluster:
 class Worker:
     """A join worker: its view and its task."""
 
-    def __init__(self, cluster: MemoryCluster, *, is_keyed: bool = True, is_rerouting: bool = True, **settings: Any):
-        def new_join() -> Join:
-            return Join(producer=PRODUCER, view=Bindings())
-
+    def __init__(self, cluster: MemoryCluster, **settings: Any):
         self.view = BindingView(
-            new_join(),
+            new_join=lambda: Join(producer=PRODUCER),
             clients=cluster,
             topic=TOPICS[Role.BINDINGS],
             partitions=4,
             inputs=INPUTS,
-            new_join=new_join if is_keyed else None,
         )
         self.stage = JoinStage(
-            new_join() if is_keyed else self.view.join_of(None),
             self.view,
             clients=cluster,
             topics=TOPICS,
             latency=EvidenceLatency(lambda *_: None, RecentObservers()),
-            routing=ROUTING if is_rerouting else None,
-            is_keyed=is_keyed,
+            routing=ROUTING,
         )
         self.task = StageTask(
             Settings(poll_timeout_ms=5, **settings),
@@ -155,15 +148,15 @@ def evidence(cluster: MemoryCluster) -> list[tuple[int, bytes]]:
     return sorted((each.partition, each.value or b"") for each in cluster.read(TOPICS[Role.EVIDENCE]))
 
 
-def replayed(cluster: MemoryCluster, *, home_partitions: int | None = None) -> list[tuple[int, bytes]]:
-    """What a replay of the same logs writes; where all lists are where they belong it need not know of the mode."""
+def replayed(cluster: MemoryCluster, *, partitions: int | None = 4) -> list[tuple[int, bytes]]:
+    """What a replay of the same logs writes, which knows how many partitions the lists have."""
     records = [record_of(role, m) for role in (Role.SNAPSHOTS, Role.CALLS) for m in cluster.read(TOPICS[role])]
-    outputs = replay(records, producer=PRODUCER, snapshot_partitions=4, home_partitions=home_partitions)
+    outputs = replay(records, producer=PRODUCER, snapshot_partitions=partitions)
     return sorted((each.partition or 0, each.value or b"") for each in outputs if each.role is Role.EVIDENCE)
 
 
-async def test_evidence_is_that_of_the_simple_mode(cluster: MemoryCluster) -> None:
-    """Byte for byte and partition for partition, origin included: verify and replay need not know of the mode."""
+async def test_evidence_is_that_of_a_replay(cluster: MemoryCluster) -> None:
+    """Byte for byte and partition for partition, origin included, wherever calls came."""
     async with Worker(cluster):
         await until(lambda: len(evidence(cluster)) >= CALLS)
     assert evidence(cluster) == replayed(cluster)
@@ -173,12 +166,12 @@ async def test_evidence_is_that_of_the_simple_mode(cluster: MemoryCluster) -> No
 
 
 async def test_lists_in_a_wrong_partition_count_for_nobody() -> None:
-    """Neither for a join that does not load them, nor for one that has them all, nor for a replay that is told."""
+    """Neither for a join, which does not load them, nor for a replay that knows how many partitions there are."""
     cluster = a_cluster(misplaced_lists=0.5)
     async with Worker(cluster):
         await until(lambda: len(evidence(cluster)) >= CALLS)
-    assert evidence(cluster) == replayed(cluster, home_partitions=4)
-    assert evidence(cluster) != replayed(cluster)
+    assert evidence(cluster) == replayed(cluster)
+    assert evidence(cluster) != replayed(cluster, partitions=None)
 
 
 async def test_a_kill_in_the_middle_loses_and_doubles_nothing(cluster: MemoryCluster) -> None:
@@ -230,15 +223,6 @@ async def test_offsets_that_are_lost_double_nothing(cluster: MemoryCluster) -> N
     assert len(evidence(cluster)) == CALLS + 1
 
 
-async def test_going_back_to_the_simple_mode_joins_what_was_copied(cluster: MemoryCluster) -> None:
-    """And to a worker that holds everything no call is misplaced."""
-    async with Worker(cluster, batch_records_max=8):
-        await until(lambda: len(cluster.read(TOPICS[Role.REROUTED])) >= 3)
-    async with Worker(cluster, is_keyed=False):
-        await until(lambda: len(evidence(cluster)) >= CALLS)
-    assert evidence(cluster) == replayed(cluster)
-
-
 async def test_a_copy_in_a_wrong_partition_is_refused_and_goes_nowhere_else(cluster: MemoryCluster) -> None:
     """Whoever wrote it: it would be copied for ever."""
     key, value = a_call_by(0, 0, 1, START, None)[1:]
@@ -286,7 +270,6 @@ def server_of(is_wanted: Callable[[int], bool]) -> int:
 async def test_a_misplaced_call_waits_for_nothing_where_it_came(cluster: MemoryCluster) -> None:
     """A partition whose own registry hangs passes on what belongs elsewhere."""
     worker = Worker(cluster)
-    worker.view.need(0)
     await worker.stage.open(0)
     _, key, value = a_call_by(server_of(lambda home: home != 0), 0, 1, START, None)
     cluster.append(TOPICS[Role.CALLS], 0, key, value)

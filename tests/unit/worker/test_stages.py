@@ -11,12 +11,12 @@ from aiokafka import TopicPartition
 
 from assay_stream.config import Settings
 from assay_stream.join.processor import Join
+from assay_stream.join.routing import Routing
 from assay_stream.kafka.fetched_records import FetchedRecord
 from assay_stream.kafka.topics import topic_names
 from assay_stream.kafka.transport import record_of
 from assay_stream.model.envelope import Producer
 from assay_stream.model.facts import Progress
-from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.registry.processor import Registry, process
 from assay_stream.worker.freshness import EvidenceLatency, RecentObservers
@@ -35,7 +35,7 @@ CONTROL = TopicPartition("assay.control", 0)
 
 def a_view(state: Join) -> BindingView:
     """A view that follows nothing."""
-    return BindingView(state, clients=CLUSTER, topic="b", partitions=1, inputs=[SNAPSHOTS, CONTROL])
+    return BindingView(new_join=lambda: state, clients=CLUSTER, topic="b", partitions=1, inputs=[SNAPSHOTS, CONTROL])
 
 
 @pytest.fixture
@@ -54,14 +54,17 @@ NO_LATENCY = EvidenceLatency(lambda *_: None, RecentObservers())
 
 
 @pytest.fixture
-def join(state: Join) -> JoinStage:
+async def join(state: Join) -> JoinStage:
     """The join over that state."""
-    return a_join(state)
+    return await a_join(state)
 
 
-def a_join(state: Join) -> JoinStage:
-    """A join over a state."""
-    return JoinStage(state, a_view(state), clients=CLUSTER, topics=TOPICS, latency=NO_LATENCY)
+async def a_join(state: Join) -> JoinStage:
+    """A join over a state, with partition 0 open."""
+    routing = Routing(calls=2, bindings=1)
+    stage = JoinStage(a_view(state), clients=CLUSTER, topics=TOPICS, latency=NO_LATENCY, routing=routing)
+    await stage.open(0)
+    return stage
 
 
 def at(role: Role, offset: int, key: bytes | None, value: bytes | None) -> Record:
@@ -89,7 +92,7 @@ def reach(state: Join, **positions: int) -> None:
 
 def joined(stage: JoinStage, records: list[Record]) -> list[Output]:
     """What the agent writes for calls that are ready."""
-    return join_calls(stage._joining, records)
+    return join_calls(stage.state(0), records)
 
 
 ENDS = {SNAPSHOTS: 5, CONTROL: 2}
@@ -105,38 +108,6 @@ def test_calls_wait_until_everything_before_them_is_applied(join: JoinStage, sta
     assert join.admit(waiting, ENDS) == 0
     reach(state, control=2)
     assert join.admit(waiting, ENDS) == 2
-
-
-TWO = {
-    TopicPartition(topic, number): end for topic, end in ((SNAPSHOTS.topic, 5), (CONTROL.topic, 2)) for number in (0, 1)
-}
-"""The ends of two partitions; those of server-0 are in number 1."""
-
-
-def test_a_call_waits_for_its_server_s_partition_alone(join: JoinStage, state: Join) -> None:
-    """A partition that is slow holds up the calls of its own servers, and not one of another's."""
-    waiting = calls(None)
-    home = murmur2_partition(b"server-0", 2)
-    state.view.servers["server-0"].partitions = {home}
-    for topic, position in ((SNAPSHOTS.topic, 5), (CONTROL.topic, 1)):
-        state.view.apply(Progress(topic=topic, partition=home, position=position))
-    assert join.admit(waiting, TWO) == 0
-    state.view.apply(Progress(topic=CONTROL.topic, partition=home, position=2))
-    assert join.admit(waiting, TWO) == 1
-
-
-def test_a_call_waits_wherever_its_server_was_seen(join: JoinStage, state: Join) -> None:
-    """A producer that partitions otherwise has put lists where they do not belong: those count too."""
-    home = murmur2_partition(b"server-0", 2)
-    state.view.servers["server-0"].partitions = {home, 1 - home}
-    for topic, position in ((SNAPSHOTS.topic, 5), (CONTROL.topic, 2)):
-        state.view.apply(Progress(topic=topic, partition=home, position=position))
-    assert join.admit(calls(None), TWO) == 0
-
-
-def test_partitions_of_facts_are_known(state: Join) -> None:
-    """From the partition of the binding topic that they stand in."""
-    assert state.view.servers["server-0"].partitions == {0}
 
 
 async def test_ends_that_are_asked_for_together_are_asked_once(join: JoinStage) -> None:
@@ -163,10 +134,9 @@ async def test_ends_that_are_asked_for_together_are_asked_once(join: JoinStage) 
     assert asked == 2
 
 
-def test_an_empty_log_holds_nobody() -> None:
+async def test_an_empty_log_holds_nobody() -> None:
     """Where nothing was ever published there is nothing to wait for."""
-    state = Join(producer=PRODUCER)
-    join = a_join(state)
+    join = await a_join(Join(producer=PRODUCER))
     assert join.admit(calls(None), {SNAPSHOTS: 0, CONTROL: 0}) == 1
 
 
@@ -191,16 +161,17 @@ def test_a_call_that_waits_is_read_once(join: JoinStage, state: Join, monkeypatc
     assert join.admit(waiting, ENDS) == 1
     assert reads == waiting
     assert [output.label for output in joined(join, waiting)] == ["bound:exact"]
-    assert not join._joining.read
+    assert not join.state(0).read
 
 
-def test_a_call_that_waited_is_forgotten_with_its_partition(join: JoinStage) -> None:
+async def test_a_call_that_waited_is_forgotten_with_its_partition(join: JoinStage) -> None:
     """Whoever owns the partition next reads it again."""
     assert join.admit(calls("snapshot-1"), ENDS) == 0
     join.close(1)
-    assert join._joining.read
+    assert join.state(0).read
     join.close(0)
-    assert not join._joining.read
+    await join.open(0)
+    assert not join.state(0).read
 
 
 def test_the_order_of_a_partition_is_kept(join: JoinStage, state: Join) -> None:

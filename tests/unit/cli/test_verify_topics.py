@@ -6,8 +6,9 @@ import orjson
 import pytest
 
 from assay_stream.canonical.digest import canonicalize
+from assay_stream.cli.verify import verified
 from assay_stream.config import load_settings
-from assay_stream.kafka import ranges, verification
+from assay_stream.kafka import ranges
 from assay_stream.model.record import Record, Role
 from assay_stream.verify.evidence import EvidenceSelection
 from assay_stream.verify.verification import Judgement, RecordStatus
@@ -27,7 +28,7 @@ def judged(
 ) -> list[Judgement]:
     """The judgements on what is asked for, all where nothing is said."""
     stand_in(monkeypatch, ranges, logs)
-    found = verification.verified(SETTINGS, selection or EvidenceSelection())
+    found = verified(SETTINGS, selection or EvidenceSelection())
     return [judgement for _, judgement in found]
 
 

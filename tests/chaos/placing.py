@@ -1,42 +1,15 @@
-"""The modes in which a deployment may run, and how calls are placed in each."""
+"""How calls are placed in partitions: by server, but for some that are misplaced on purpose."""
 
 from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from assay_stream.model.partition import murmur2_partition
 
 BINDINGS, CALLS = 2, 6
-"""Partitions that fit calls keyed by server: a hot server may have three of them."""
-_FITTING: Mapping[str, str] = {
-    "ASSAY_STREAM_INPUT_PARTITIONS": str(BINDINGS),
-    "ASSAY_STREAM_CALL_PARTITIONS": str(CALLS),
-}
-KEYED_ENV: Mapping[str, str] = {"ASSAY_STREAM_CALLS_KEYED_BY": "server"}
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Mode:
-    """How a deployment runs.
-
-    Args:
-        env: settings of all its processes.
-        is_placed: whether calls are placed by server, but for some that are misplaced on purpose.
-    """
-
-    name: str
-    env: Mapping[str, str] = field(default_factory=dict)
-    is_placed: bool = False
-
-
-SIMPLE = Mode(name="simple")
-KEYED = Mode(name="keyed", env={**_FITTING, **KEYED_ENV}, is_placed=True)
-MIGRATING = Mode(name="migrating", env=_FITTING, is_placed=True)
-"""Simple at first, with counts that fit, until a fault migrates it."""
-MODES = {mode.name: mode for mode in (SIMPLE, KEYED, MIGRATING)}
+"""Partitions: a hot server may have three of them."""
 
 
 @dataclass

@@ -13,16 +13,14 @@ from assay_stream.model.envelope import Producer
 from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.replay.run import replay
-from tests.chaos.modes import BINDINGS, CALLS, Placing
+from tests.chaos.placing import BINDINGS, CALLS, Placing
 from tests.support.fleet import Fleet
 
 SERVERS = 4
 LATE_MS = 10**13
 
 
-def evidence(
-    fleet: Fleet, place: Callable[[bytes, bytes], int], home_partitions: int | None
-) -> tuple[list[bytes], set[Origin]]:
+def evidence(fleet: Fleet, place: Callable[[bytes, bytes], int]) -> tuple[list[bytes], set[Origin]]:
     """Evidence of a fleet's calls without what its origin says, in order, and those origins."""
     ends: Counter[tuple[Role, int]] = Counter()
     records = []
@@ -31,10 +29,7 @@ def evidence(
         records.append(Record(role, Origin(role.value, partition, ends[role, partition]), key, value, (), LATE_MS))
         ends[role, partition] += 1
     written, origins = [], set()
-    outputs = replay(
-        records, producer=Producer(version="1"), snapshot_partitions=BINDINGS, home_partitions=home_partitions
-    )
-    for output in outputs:
+    for output in replay(records, producer=Producer(version="1"), snapshot_partitions=BINDINGS):
         if output.role is Role.EVIDENCE:
             content = orjson.loads(output.value or b"")
             del content["assaycontenthash"]
@@ -45,12 +40,12 @@ def evidence(
 
 @settings(max_examples=20)
 @given(st.integers(0, 10**6), st.integers(1, CALLS // BINDINGS), st.integers(0, SERVERS - 1))
-def test_both_modes_write_the_same_of_a_call_but_its_origin(seed: int, spread: int, hot: int) -> None:
+def test_evidence_of_a_call_differs_by_its_origin_alone(seed: int, spread: int, hot: int) -> None:
     """Spread, misplaced or by any key: the bytes are equal once the origin is left out, and only then."""
     fleet = Fleet(servers=SERVERS, calls=40, changes=4, seed=seed)
-    anywhere, places = evidence(fleet, lambda _, value: len(value) % CALLS, None)
+    anywhere, places = evidence(fleet, lambda _, value: len(value) % CALLS)
     placing = Placing(servers=SERVERS, seed=seed, hot=hot, spread=spread)
-    keyed, keyed_places = evidence(fleet, placing.partition, BINDINGS)
-    assert len(keyed) == fleet.calls
-    assert keyed == anywhere
-    assert keyed_places != places
+    placed, others = evidence(fleet, placing.partition)
+    assert len(placed) == fleet.calls
+    assert placed == anywhere
+    assert others != places
