@@ -25,8 +25,7 @@ from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import IllegalStateError, ProducerFenced
 from aiokafka.structs import OffsetAndTimestamp
 
-from assay_stream.kafka.fetched_records import FetchedRecord
-from assay_stream.kafka.group_protocol import GroupMember
+from assay_stream.kafka.connection import FetchedRecord, GroupMember
 
 Headers = Sequence[tuple[str, bytes]]
 

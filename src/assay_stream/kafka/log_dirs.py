@@ -3,9 +3,11 @@
 from typing import Any
 
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import IncompatibleBrokerVersion, KafkaTimeoutError, for_code
+from aiokafka.errors import IncompatibleBrokerVersion, for_code
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import Boolean, CompactArray, CompactString, Int16, Int32, Int64, Schema, TaggedFields
+
+from assay_stream.kafka.aiokafka_private import ask_broker
 
 _FORBIDDEN = 31
 _NOT_TOLD = -1
@@ -83,11 +85,9 @@ async def disk_free_bytes(admin: AIOKafkaAdminClient) -> int | None:
     disks: list[int] = []
     for broker in (await admin.describe_cluster())["brokers"]:
         try:
-            answer = await admin._send_request_to_node(broker["node_id"], _DescribeLogDirs())
+            answer = await ask_broker(admin, broker["node_id"], _DescribeLogDirs())
         except (IncompatibleBrokerVersion, NotImplementedError):
             return None
-        except TimeoutError:
-            raise KafkaTimeoutError(f"broker {broker['node_id']} does not answer") from None
         if answer.error_code == _FORBIDDEN:
             return None
         if answer.error_code:

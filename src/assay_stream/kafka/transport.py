@@ -11,8 +11,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.producer.message_accumulator import BatchBuilder
 
 from assay_stream.canonical.digest import sha256_of
-from assay_stream.kafka.connection import Consumer
-from assay_stream.kafka.fetched_records import FetchedRecord
+from assay_stream.kafka.connection import Consumer, FetchedRecord
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Origin, Output, Record, Role, made_of, size_bytes

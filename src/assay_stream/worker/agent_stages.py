@@ -12,10 +12,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aiokafka import TopicPartition
-
 from assay_stream.agents import AgentSet, AgentState, Rekeying
-from assay_stream.kafka.connection import Clients
+from assay_stream.kafka.connection import Clients, TopicPartition
 from assay_stream.kafka.stage import NoState, Stage
 from assay_stream.kafka.upstream import UpstreamStages
 from assay_stream.limits.core import DEFAULT_LIMITS

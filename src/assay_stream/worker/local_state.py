@@ -9,13 +9,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import structlog
-from aiokafka import TopicPartition
 
 from assay_stream.errors import OperatingError
 from assay_stream.files.shelf import ShelfFile
 from assay_stream.files.state_store import Stand, StateStore, Unusable, locked, remove, witness
-from assay_stream.kafka.connection import Consumer
-from assay_stream.kafka.fetched_records import FetchedRecord
+from assay_stream.kafka.connection import Consumer, FetchedRecord, TopicPartition
 from assay_stream.limits.files import STATE_AGE_MAX_MS, STATE_BATCH_FACTS, STATE_CACHE_KIB, STATE_COMMIT_S, STATE_MARK_S
 from assay_stream.registry.state import Bindings
 from assay_stream.registry.stored import StoredBindings

@@ -7,14 +7,12 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from aiokafka import TopicPartition
-
 from assay_stream.alerts.selection import SeverityLevel
 from assay_stream.config import Settings
 from assay_stream.join.processor import Join
 from assay_stream.join.routing import Routing
 from assay_stream.kafka.access import ACCESS, STAGES, AccessRole
-from assay_stream.kafka.connection import KafkaClients
+from assay_stream.kafka.connection import KafkaClients, TopicPartition
 from assay_stream.kafka.stage import Stage
 from assay_stream.kafka.stage_task import StageTask
 from assay_stream.kafka.topics import origin_of, topic_names
