@@ -3,7 +3,7 @@
 import asyncio
 import gzip
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 
 from aiokafka import AIOKafkaProducer, TopicPartition
@@ -205,7 +205,3 @@ def _append(builder: BatchBuilder, output: Output) -> bool:
         timestamp=output.timestamp_ms, key=output.key, value=output.value, headers=list(output.headers)
     )
     return appended is not None
-
-
-async def positions_of(consumer: Consumer, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    return {partition: await consumer.position(partition) for partition in partitions}

@@ -13,9 +13,9 @@ from aiokafka import TopicPartition
 from assay_stream.config import Settings
 from assay_stream.join.processor import Join
 from assay_stream.join.routing import FIRST_ORIGIN, Routing
-from assay_stream.kafka import stage_task as module
-from assay_stream.kafka.batch import Batch
-from assay_stream.kafka.stage_task import StageTask
+from assay_stream.kafka import runner as module
+from assay_stream.kafka.partition import Batch
+from assay_stream.kafka.runner import Runner
 from assay_stream.kafka.topics import topic_names
 from assay_stream.kafka.transport import record_of
 from assay_stream.limits.core import DEFAULT_LIMITS
@@ -106,7 +106,7 @@ class Worker:
             routing=ROUTING if is_rerouting else None,
             is_keyed=is_keyed,
         )
-        self.task = StageTask(
+        self.task = Runner(
             Settings(poll_timeout_ms=5, **settings),
             self.stage,
             joining,
@@ -213,15 +213,15 @@ async def test_a_worker_that_keeps_some_of_its_partitions_keeps_those_of_the_sam
     async with Worker(cluster) as worker, asyncio.timeout(10):
         while not worker.task.ready:
             await asyncio.sleep(0.002)
-        await worker.task.give_up()
-        assert worker.task._tasks.paused == [0, 4, 1, 5, 2, 6, 3, 7]
+        await worker.task.on_partitions_revoked(())
+        assert worker.task.claims() == [0, 4, 1, 5, 2, 6, 3, 7]
 
 
 async def test_offsets_that_are_lost_double_nothing(cluster: MemoryCluster) -> None:
     """The join goes by the progress that it wrote with its evidence."""
     async with Worker(cluster):
         await until(lambda: len(evidence(cluster)) >= CALLS)
-    cluster._groups[GROUP].offsets.clear()
+    cluster.forget_offsets(GROUP)
     key, value = a_call_by(0, 0, CALLS, START, None)[1:]
     cluster.append(TOPICS[Role.CALLS], 0, key, value)
     async with Worker(cluster):
