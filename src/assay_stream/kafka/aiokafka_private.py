@@ -5,8 +5,8 @@ behave otherwise.
 
 1. ``Consumer`` makes ``FetchedRecord`` in place of ``ConsumerRecord``, which takes five times as long.
 2. It reads records whatever their header names. Brokers accept any bytes as a name, and aiokafka fails where they are
-   no UTF-8. Such a record is read once more from the batch that holds it, with ``?`` for each byte of the name that is
-   not ASCII. No name that means anything to us holds one.
+   no UTF-8. Then the rest of the answer is read once more, with ``?`` for each byte of such a name that is not ASCII.
+   No name that means anything to us holds one.
 3. It finds committed offsets with their metadata, once no open transaction is about to change them, and tells its
    membership of the group.
 4. It does not believe a broker alone that takes itself for the leader.
@@ -28,7 +28,6 @@ from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.protocol.types import Boolean, CompactArray, CompactString, Int16, Int32, Int64, Schema, TaggedFields
 from aiokafka.record.default_records import _DefaultRecordBatchPy
 from aiokafka.record.memory_records import _MemoryRecordsPy
-from aiokafka.record.util import decode_varint
 
 from assay_stream.model.record import Headers, made_of
 
@@ -76,15 +75,26 @@ class GroupMember(NamedTuple):
 # Reading records
 
 
-class _Batch(_DefaultRecordBatchPy):  # type: ignore[misc]
-    def _read_msg(self) -> Any:
-        start: int = self._pos  # type: ignore[has-type]
+class _Name(bytearray):
+    def decode(self, *_: str) -> str:
         try:
-            return super()._read_msg()
+            return super().decode()
         except UnicodeDecodeError:
-            _replace_names(self._buffer, start)
-            self._pos = start
-            return super()._read_msg()
+            return super().decode("ascii", "replace").replace("\ufffd", "?")
+
+
+class _Buffer(bytearray):
+    """What header names are decoded from; keys and values are copied as bytes."""
+
+    def __getitem__(self, at: Any) -> Any:
+        found = super().__getitem__(at)
+        return _Name(found) if isinstance(found, bytearray) else found
+
+
+class _Batch(_DefaultRecordBatchPy):  # type: ignore[misc]
+    def _maybe_uncompress(self) -> None:
+        super()._maybe_uncompress()
+        self._buffer = _Buffer(self._buffer)  # type: ignore[has-type]
 
 
 class _Reread(_MemoryRecordsPy):  # type: ignore[misc]
@@ -124,26 +134,6 @@ class _PartitionRecords(fetcher.PartitionRecords):  # type: ignore[misc]
             # Up to here records were given out, and transactions that were aborted are noted.
             self._records = _Reread(self._records.data, self.next_fetch_offset)  # type: ignore[has-type]
             yield from super()._unpack_records()
-
-
-def _replace_names(buffer: bytearray, pos: int) -> None:
-    """Make the header names of the record at a position readable, where they are not, in place."""
-    for _ in range(4):  # length, attributes, time, offset
-        _, pos = decode_varint(buffer, pos)
-    for _ in range(2):  # key, value
-        size, pos = decode_varint(buffer, pos)
-        pos += max(size, 0)
-    count, pos = decode_varint(buffer, pos)
-    for _ in range(count):
-        size, pos = decode_varint(buffer, pos)
-        name = bytes(buffer[pos : pos + size])
-        try:
-            name.decode()
-        except UnicodeDecodeError:
-            buffer[pos : pos + size] = name.decode("ascii", "replace").replace("\ufffd", "?").encode()
-        pos += size
-        size, pos = decode_varint(buffer, pos)
-        pos += max(size, 0)
 
 
 def with_names(function: Callable[..., Any], **names: object) -> Any:

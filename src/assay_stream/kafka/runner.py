@@ -26,7 +26,7 @@ from aiokafka.errors import InconsistentGroupProtocolError, NoOffsetForPartition
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.kafka.assignor import StickyAssignor, other_release
-from assay_stream.kafka.attempts import Suspicion, decode_mark, suspicion_after
+from assay_stream.kafka.attempts import Suspicion, suspicion_after
 from assay_stream.kafka.connection import Clients, Consumer, KafkaClients
 from assay_stream.kafka.partition import MAY_PASS, AgentFailed, BatchDropped, BatchHandler, PartitionTask
 from assay_stream.kafka.refusals import explained
@@ -366,7 +366,7 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
             raise
         positions, metadata, suspicion = self._own_marks.pop(number, ({}, "", Suspicion()))
         is_own = metadata and (positions, metadata) == (task.committed, task.metadata)
-        task.suspicion = suspicion if is_own else suspicion_after(decode_mark(task.metadata))
+        task.suspicion = suspicion if is_own else suspicion_after(task.metadata)
         self._open[number] = task
 
     async def _close(self, numbers: Iterable[int], limit_s: float = 0.0) -> None:

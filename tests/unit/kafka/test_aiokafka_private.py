@@ -38,7 +38,7 @@ USED: dict[Callable[..., Any], str] = {
     fetcher.PartitionRecords._consumer_record: "self tp record",
     fetcher.PartitionRecords._unpack_records: "self",
     _DefaultRecordBatchPy.__init__: "self buffer",
-    _DefaultRecordBatchPy._read_msg: "self decode_varint",
+    _DefaultRecordBatchPy._maybe_uncompress: "self",
     _MemoryRecordsPy.__init__: "self bytes_data",
     _MemoryRecordsPy._cache_next: "self len_offset log_overhead",
     _MemoryRecordsPy.next_batch: "self _min_slice _magic_offset",
@@ -57,7 +57,7 @@ def test_attributes_that_are_used_are_there() -> None:
         AIOKafkaConsumer.__init__: {"_client", "_coordinator"},
         GroupCoordinator.__init__: {"group_id", "generation", "member_id"},
         fetcher.PartitionRecords.__init__: {"_records", "next_fetch_offset"},
-        _DefaultRecordBatchPy.__init__: {"_buffer", "_pos"},
+        _DefaultRecordBatchPy.__init__: {"_buffer"},
         _MemoryRecordsPy._cache_next: {"_next_slice"},
     }.items():
         assert names <= set(made_by.__code__.co_names), made_by.__qualname__  # type: ignore[attr-defined]
