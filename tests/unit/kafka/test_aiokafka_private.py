@@ -60,7 +60,7 @@ def test_attributes_that_are_used_are_there() -> None:
         _DefaultRecordBatchPy.__init__: {"_buffer"},
         _MemoryRecordsPy._cache_next: {"_next_slice"},
     }.items():
-        assert names <= set(made_by.__code__.co_names), made_by.__qualname__  # type: ignore[attr-defined]
+        assert names <= set(made_by.__code__.co_names), made_by.__qualname__
 
 
 def test_nothing_of_aiokafka_is_replaced() -> None:

@@ -15,7 +15,7 @@ from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.kafka import runner as module
-from assay_stream.kafka.partition import Batch
+from assay_stream.kafka.partition import Batch, BatchDropped
 from assay_stream.kafka.runner import Runner
 from assay_stream.kafka.stage import NoState, Stage
 from assay_stream.kafka.topics import topic_names
@@ -143,21 +143,25 @@ async def test_a_failure_now_and_then_is_stood(cluster: MemoryCluster) -> None:
             raise KafkaError("away")
 
     cluster.before = before
-    async with running(a_runner(cluster)):
-        for more in range(3):
-            await until(lambda count=more + 1: written(cluster, 0) == count)
+    async with running(a_runner(cluster)), asyncio.timeout(10):
+        for count in (1, 2, 3):
+            while written(cluster, 0) < count:
+                await asyncio.sleep(0.002)
             left = 6
             cluster.append(INPUT, 0, b"key", b"record")
 
 
-async def test_batches_of_others_do_not_hide_one_that_always_fails(cluster: MemoryCluster) -> None:
-    """What another partition commits does not help this one."""
+async def test_batches_of_others_do_not_hide_one_that_always_fails(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What another partition commits meanwhile does not help this one."""
+    monkeypatch.setattr(module, "_REOPENING_PAUSE_S", 0.01)
     cluster.failing.add(f"{GROUP}-0")
-    runner = a_runner(cluster)
-    task = asyncio.create_task(runner.run())
-    while not task.done():
-        cluster.append(INPUT, 1, b"key", b"record")
-        await asyncio.sleep(0.002)
+    task = asyncio.create_task(a_runner(cluster).run())
+    async with asyncio.timeout(10):
+        while not task.done():
+            cluster.append(INPUT, 1, b"key", b"record")
+            await asyncio.sleep(0.002)
     with pytest.raises(OperatingError, match="11 times in a row"):
         task.result()
     assert written(cluster, 1) > 1
@@ -214,6 +218,27 @@ async def test_one_record_that_takes_too_long_stops_the_worker(
     with pytest.raises(OperatingError, match=f"at offset 0 of {INPUT}, partition 0") as raised:
         await asyncio.wait_for(a_runner(cluster, Stuck(release), record_limit_s=1).run(), 10)
     assert raised.value.code == "record_stuck"
+
+
+async def test_an_agent_that_waits_for_a_thread_is_freed_when_its_batch_is_dropped(
+    cluster: MemoryCluster, release: threading.Event
+) -> None:
+    """It works in a task of its own, as Faust's agents do, and nobody cancels that."""
+    given: list[asyncio.Task[None]] = []
+
+    async def agent(batch: Batch[NoState]) -> None:
+        given.append(asyncio.create_task(batch.process(Stuck(release))))
+        await asyncio.shield(given[-1])
+
+    runner = a_runner(cluster, session_timeout_ms=1_000)
+    runner.agent = agent
+    async with running(runner):
+        await until(lambda: written(cluster, 1) == 1)
+        await cluster.rebalance(GROUP)
+        ended, waiting = await asyncio.wait(given, timeout=5)
+        assert not waiting
+        assert any(isinstance(task.exception(), BatchDropped) for task in ended)
+        release.set()
 
 
 async def test_a_partition_is_not_opened_while_an_old_thread_is_at_its_state(
