@@ -59,7 +59,6 @@ class AgentFailed(Exception):  # noqa: N818 - says what happened
     """An agent raised on a batch."""
 
     def __init__(self, name: str, partition: int, cause: Exception) -> None:
-        self.name = name
         self.partition = partition
         self.cause = place_of(cause)
         super().__init__(f"the {name} agent failed: {self.cause}")
@@ -330,7 +329,6 @@ class PartitionTask:
             if not self._records:
                 await self._fetch()
             changes = self.stage.changes
-            self._expire()
             admitted = await self._admitted()
             self._is_idle = False
             worked_s = time.monotonic()
@@ -361,12 +359,11 @@ class PartitionTask:
         is_suspect = suspect is not None and place.topic == suspect.topic
         return not is_suspect, self.stage.input_roles.index(self._roles[place.topic])
 
-    def _expire(self) -> None:
+    async def _admitted(self) -> int:
+        """Return how many records are ready, or have waited for as long as the operator allows."""
         limit_ms = self.runner.settings.hold_limit_ms
         if limit_ms and self.buffered and (time.monotonic() - self._fetched_s) * 1_000 >= limit_ms:
             self._records = [record._replace(hold_expired=True) for record in self._records]
-
-    async def _admitted(self) -> int:
         admitted = await self._thread.run(self.stage.admit, self._records, self._ends) if self._records else 0
         self.buffered = len(self._records) - admitted
         self.buffered_since_s = self._fetched_s if self.buffered else None

@@ -106,7 +106,6 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
         self._assigned: set[int] = set()
         self._settled = False
         """Whether the group has said what is ours: between a revocation and the next assignment nobody knows."""
-        self._generation = 0
         self._openings = 0
         self._reopenings = 0
         self._failures: Counter[int] = Counter()
@@ -235,7 +234,6 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
 
     def _unsettle(self) -> None:
         self._settled = False
-        self._generation += 1
         self._assigned = set()
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
@@ -247,7 +245,6 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
         """
         roles, known = self.stage.input_roles, self.partition_counts
         counts = Counter(tp.partition for tp in assigned)
-        self._generation += 1
         self._assigned = {n for n, count in counts.items() if count == len(roles) or n >= known[roles[0]]}
         self._settled = True
         if self._consumer is not None:
@@ -261,16 +258,21 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
     # The main loop
 
     async def _turn(self, consumer: Consumer) -> None:
-        generation = self._generation
         self._moved_s = time.monotonic()
         try:
-            self._dropped = [task for task in self._dropped if task.is_in_thread]
-            missing = self._assigned - self._open.keys() - {task.partition for task in self._dropped}
-            if self._settled and (missing or self._paused):
-                await self._take_over(consumer, missing, generation)
+            if self._settled and (self._missing() or self._paused):
+                async with self._lock:
+                    # A rebalance may have come meanwhile.
+                    if self._settled:
+                        await self._take_over(consumer, self._missing())
             await self._look(consumer)
         except (AgentFailed, *MAY_PASS) as error:
             await self._recover(error)
+
+    def _missing(self) -> set[int]:
+        """Return the partitions that are ours and can be opened: no thread is at an old state of theirs."""
+        self._dropped = [task for task in self._dropped if task.is_in_thread]
+        return self._assigned - self._open.keys() - {task.partition for task in self._dropped}
 
     async def _look(self, consumer: Consumer) -> None:
         """Wait a moment; raise what ended a partition task, or stop where a record takes too long."""
@@ -306,58 +308,47 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
 
     # Opening and closing
 
-    async def _take_over(self, consumer: Consumer, missing: set[int], generation: int) -> None:
-        """Open the tasks of some partitions or let them go on, and close what is paused and not among them."""
-        async with self._lock:
-            if self._generation != generation:
-                return
-            started_s, self._is_opening = time.monotonic(), True
-            kept = missing.intersection(self._paused)
-            try:
-                await self._close(self._paused.keys() - missing)
-                await self._start(consumer, missing)
-            finally:
-                self._is_opening, self._moved_s = False, time.monotonic()
-            seconds = self._moved_s - started_s
-            self.metrics.opened(len(missing), seconds=seconds)
-            _log.info(
-                "partitions_open",
-                stage=self.stage.name,
-                partitions=sorted(missing),
-                kept=sorted(kept),
-                seconds=round(seconds, 3),
-            )
-
-    async def _start(self, consumer: Consumer, missing: set[int]) -> None:
-        """Resume or open the tasks of partitions, and start them.
-
-        Raises:
-            KafkaError: a task could not be opened; those that could are started.
-        """
-        self._openings += 1
+    async def _take_over(self, consumer: Consumer, missing: set[int]) -> None:
+        """Close what is paused and not among some partitions; open those, or let their tasks go on."""
+        started_s, self._is_opening = time.monotonic(), True
         # An owner in between that has died since left a transaction open, under the id of any of its partitions.
         member = consumer.member()
-        await self._close([number for number, task in self._paused.items() if not member.follows(task.member)])
-        kept = [task for task in self._paused.values() if task.partition in missing]
-        if kept:
-            beginnings = await consumer.beginning_offsets([place for task in kept for place in task.committed])
-            for task in kept:
-                task.seek(beginnings)
-                self._open[task.partition] = self._paused.pop(task.partition)
-        opened = sorted(missing - self._open.keys())
-        records_max = max(self.settings.batch_records_max // max(len(missing | self._open.keys()), 1), 1)
-        self._start_tasks(records_max)
+        outdated = {number for number, task in self._paused.items() if not member.follows(task.member)}
+        kept = missing & self._paused.keys() - outdated
         try:
-            await _every(self._open_task(consumer, number) for number in opened)
+            await self._close(self._paused.keys() - kept)
+            await self._start(consumer, kept, missing - kept)
         finally:
-            self._start_tasks(records_max)
+            self._is_opening, self._moved_s = False, time.monotonic()
+        seconds = self._moved_s - started_s
+        self.metrics.opened(len(missing), seconds=seconds)
+        _log.info(
+            "partitions_open",
+            stage=self.stage.name,
+            partitions=sorted(missing),
+            kept=sorted(kept),
+            seconds=round(seconds, 3),
+        )
 
-    def _start_tasks(self, records_max: int) -> None:
-        for task in self._open.values():
-            if task.running is None:
+    async def _start(self, consumer: Consumer, kept: set[int], new: set[int]) -> None:
+        """Let paused tasks go on, and open others beside them.
+
+        Raises:
+            KafkaError: a task could not be opened; those that could are running.
+        """
+        self._openings += 1
+        records_max = max(self.settings.batch_records_max // max(len(self._open) + len(kept) + len(new), 1), 1)
+        if kept:
+            places = [place for number in kept for place in self._paused[number].committed]
+            beginnings = await consumer.beginning_offsets(places)
+            for number in kept:
+                task = self._paused[number]
+                task.seek(beginnings)
+                self._open[number] = self._paused.pop(number)
                 task.start(records_max)
+        await _every(self._open_task(consumer, number, records_max) for number in sorted(new))
 
-    async def _open_task(self, consumer: Consumer, number: int) -> None:
+    async def _open_task(self, consumer: Consumer, number: int, records_max: int) -> None:
         task = PartitionTask(self, consumer, number, opening=self._openings)
         try:
             await task.open()
@@ -368,6 +359,7 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
         is_own = metadata and (positions, metadata) == (task.committed, task.metadata)
         task.suspicion = suspicion if is_own else suspicion_after(task.metadata)
         self._open[number] = task
+        task.start(records_max)
 
     async def _close(self, numbers: Iterable[int], limit_s: float = 0.0) -> None:
         """Close tasks, open or paused; what was not committed is left to the next owner."""
@@ -420,7 +412,7 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
         if failures > _AGENT_FAILURES_MAX:
             raise OperatingError(
                 "agent_failed",
-                f"the {error.name} agent failed {failures} times in a row on a batch of partition "
+                f"the {self.stage.name} agent failed {failures} times in a row on a batch of partition "
                 f"{error.partition}, last with {error.cause}: nothing of the batch is written, and it is read again "
                 "after a restart",
             ) from error
