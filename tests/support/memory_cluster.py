@@ -420,3 +420,10 @@ class MemoryConsumer:
             await asyncio.sleep(0.001)
         offsets = {} if self._group is None else self._group.offsets
         return {tp: offsets[tp] for tp in wanted if tp in offsets}
+
+
+async def until(condition: Callable[[], bool], *, limit_s: float = 20.0) -> None:
+    """Wait for what a stage on the cluster will bring about."""
+    async with asyncio.timeout(limit_s):
+        while not condition():
+            await asyncio.sleep(0.002)

@@ -25,7 +25,7 @@ from assay_stream.kafka.stage import Stage
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.model.state_table import StateTable
-from tests.support.memory_cluster import MemoryCluster
+from tests.support.memory_cluster import MemoryCluster, until
 
 TOPICS = topic_names(Settings())
 INPUT, OUTPUT, STATES = (TOPICS[role] for role in (Role.CALLS, Role.EVIDENCE, Role.ALERT_STATES))
@@ -118,13 +118,6 @@ def written(cluster: MemoryCluster, partition: int = 0) -> list[str]:
 def expected(count: int = RECORDS) -> list[str]:
     """The outputs that an undisturbed worker writes."""
     return [f"record-{number}:{number + 1}" for number in range(count)]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something."""
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.002)
 
 
 async def run_until(task: Runner, condition: Callable[[], bool]) -> None:
@@ -364,6 +357,7 @@ async def test_a_partition_that_had_another_owner_meanwhile_is_opened_anew(clust
     await until(lambda: committed(cluster) == RECORDS)
     [frozen] = cluster.members(GROUP)
     await frozen.fall_silent()
+    await old.on_partitions_revoked(())  # it works on nothing any more
     publish(cluster, range(RECORDS, RECORDS + 3))
     await run_until(a_runner(cluster), lambda: committed(cluster) >= RECORDS + 3)
     await frozen.wake()
@@ -384,6 +378,7 @@ async def test_a_partition_that_alone_had_another_owner_is_opened_anew(cluster: 
     taken = producers_started(cluster, 0)
     [frozen] = cluster.members(GROUP)
     await frozen.fall_silent()
+    await old.on_partitions_revoked(())  # it works on nothing any more
     publish(cluster, range(RECORDS, RECORDS + 3), partition=1)
     await run_until(a_runner(cluster), lambda: committed(cluster, 1) >= RECORDS + 3)
     cluster.epochs[f"{GROUP}-0"] = taken  # as if the other worker had owned the second partition only
@@ -402,6 +397,7 @@ async def test_an_owner_in_between_that_died_in_its_transaction_holds_nothing_up
     await until(lambda: committed(cluster) == RECORDS)
     [frozen] = cluster.members(GROUP)
     await frozen.fall_silent()
+    await old.on_partitions_revoked(())  # it works on nothing any more
     dead = cluster.producer(f"{GROUP}-0")
     await dead.start()
     await dead.begin_transaction()

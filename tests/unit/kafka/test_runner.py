@@ -20,7 +20,7 @@ from assay_stream.kafka.runner import Runner
 from assay_stream.kafka.stage import NoState, Stage
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Output, Record, Role
-from tests.support.memory_cluster import MemoryCluster
+from tests.support.memory_cluster import MemoryCluster, until
 
 TOPICS = topic_names(Settings())
 INPUT, OUTPUT = TOPICS[Role.CALLS], TOPICS[Role.EVIDENCE]
@@ -88,13 +88,6 @@ def a_runner(
         clients=cluster,
         gives_way_to=gives_way_to,
     )
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something."""
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.002)
 
 
 @asynccontextmanager

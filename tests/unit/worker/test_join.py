@@ -31,7 +31,7 @@ from assay_stream.worker.freshness import EvidenceLatency, RecentObservers
 from assay_stream.worker.join import Joining, JoinStage, join_calls
 from assay_stream.worker.view import BindingView
 from tests.support.fleet import START, Fleet, a_call_by
-from tests.support.memory_cluster import MemoryCluster
+from tests.support.memory_cluster import MemoryCluster, until
 
 TOPICS = topic_names(Settings())
 ROUTING = Routing(calls=8, bindings=4)
@@ -141,13 +141,6 @@ class Worker:
 async def joining(batch: Batch[Joining]) -> None:
     """The agent."""
     await batch.process_pieces(join_calls)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something."""
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 def evidence(cluster: MemoryCluster) -> list[tuple[int, bytes]]:
