@@ -19,7 +19,7 @@ from assay_stream import __version__
 from assay_stream.agents import Agent, AgentSet, Detection, Event, Fields, Memory, agent_set
 from assay_stream.config import Settings, load_settings
 from assay_stream.kafka.connection import KafkaClients, start_admin
-from assay_stream.kafka.stage_task import StageTask
+from assay_stream.kafka.runner import Runner
 from assay_stream.kafka.topics import apply_topics, check_topics, inspect_topics, topic_names
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Role
@@ -53,7 +53,7 @@ async def run_agents(settings: Settings, counts: dict[Role, int], calls: int) ->
     async with AsyncExitStack() as stack:
         for stage in stages_of(agents, NAME, None, clients=clients, topics=topics, counts=counts):
             agent = await stack.enter_async_context(hosted(stage.name, counts[stage.input_roles[0]], process))
-            parts.append(StageTask(settings, stage, agent, topics=topics, partition_counts=counts, clients=clients))
+            parts.append(Runner(settings, stage, agent, topics=topics, partition_counts=counts, clients=clients))
         return await run_until(parts, count, calls)
 
 

@@ -24,10 +24,10 @@ from assay_stream import __version__
 from assay_stream.config import Settings, load_settings
 from assay_stream.join.processor import Join
 from assay_stream.join.routing import Routing
-from assay_stream.kafka.batch import BatchHandler, Step
 from assay_stream.kafka.connection import Clients, KafkaClients, start_admin
+from assay_stream.kafka.partition import BatchHandler, Step
+from assay_stream.kafka.runner import Runner
 from assay_stream.kafka.stage import NoState, Stage
-from assay_stream.kafka.stage_task import StageTask
 from assay_stream.kafka.state_thread import StateThread
 from assay_stream.kafka.topics import apply_topics, check_topics, inspect_topics, topic_names
 from assay_stream.model.envelope import Producer
@@ -122,9 +122,9 @@ async def run_registry(settings: Settings, counts: dict[Role, int], producer: Pr
 
 def make_task(
     settings: Settings, stage: Stage[Any], agent: BatchHandler, counts: dict[Role, int], count: Count
-) -> StageTask:
+) -> Runner:
     """Return a task that counts."""
-    return StageTask(
+    return Runner(
         settings,
         stage,
         agent,

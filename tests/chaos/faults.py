@@ -13,10 +13,6 @@ from tests.chaos.world import World
 Fault = Callable[[World], Awaitable[None]]
 
 FAULTS: dict[str, Fault] = (
-    worker_faults.FAULTS
-    | broker_faults.FAULTS
-    | storage_faults.FAULTS
-    | machine_faults.FAULTS
-    | load_faults.FAULTS
+    worker_faults.FAULTS | broker_faults.FAULTS | storage_faults.FAULTS | machine_faults.FAULTS | load_faults.FAULTS
 )
 """Every fault, by name."""

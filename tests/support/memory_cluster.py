@@ -21,12 +21,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from aiokafka import ConsumerRebalanceListener, TopicPartition
-from aiokafka.errors import IllegalStateError, ProducerFenced
+from aiokafka.errors import IllegalStateError
 from aiokafka.structs import OffsetAndTimestamp
 
-from assay_stream.kafka.fetched_records import FetchedRecord
-from assay_stream.kafka.group_protocol import GroupMember
+from assay_stream.kafka.connection import (
+    ConsumerRebalanceListener,
+    FetchedRecord,
+    GroupMember,
+    KafkaError,
+    ProducerFenced,
+    TopicPartition,
+)
 
 Headers = Sequence[tuple[str, bytes]]
 
@@ -52,6 +57,8 @@ class MemoryCluster:
     Attributes:
         before: called with the name of each request of a producer before it takes effect: ``start``, ``begin``,
             ``send``, ``offsets``, ``commit`` or ``abort``. Let it raise to make the request fail.
+        failing: transactional ids whose transactions cannot be begun.
+        epochs: how often each transactional id was taken.
     """
 
     def __init__(self, partitions: Mapping[str, int]) -> None:
@@ -60,10 +67,11 @@ class MemoryCluster:
         }
         self._beginnings: dict[TopicPartition, int] = dict.fromkeys(self._logs, 0)
         self._groups: dict[str, _Group] = {}
-        self._epochs: dict[str, int] = defaultdict(int)
+        self.epochs: dict[str, int] = defaultdict(int)
         self._open: dict[str, _Transaction] = {}
         self._appended = asyncio.Event()
         self.before: Callable[[str], None] = lambda _: None
+        self.failing: set[str] = set()
 
     def consumer(self, *, group_id: str | None = None, isolation_level: str = "read_committed", **_: Any) -> Any:
         """Return a consumer of committed records, not started; the isolation says which ends it is told."""
@@ -94,9 +102,21 @@ class MemoryCluster:
         """Delete the records before an offset, as retention does."""
         self._beginnings[TopicPartition(topic, partition)] = offset
 
-    def expel(self, consumer: Any) -> None:
-        """Give a member's partitions to the rest of its group without telling it, as after a session that expired."""
-        consumer.leave_silently()
+    @property
+    def has_open_transactions(self) -> bool:
+        return bool(self._open)
+
+    def forget_offsets(self, group_id: str) -> None:
+        """Lose what a group has committed, as after its retention."""
+        self._groups[group_id].offsets.clear()
+
+    def members(self, group_id: str) -> list[MemoryConsumer]:
+        """Return the members of a group, in the order in which they joined."""
+        return list(self._groups[group_id].members)
+
+    async def rebalance(self, group_id: str) -> None:
+        """Share a group's partitions out again, though nobody has come or gone."""
+        await self._groups[group_id].balance()
 
     def _append(
         self,
@@ -166,8 +186,8 @@ class MemoryProducer:
     async def start(self) -> None:
         """Fence the previous producer of the transactional id, and abort what it left open."""
         self._cluster.before("start")
-        self._cluster._epochs[self._id] += 1
-        self._epoch = self._cluster._epochs[self._id]
+        self._cluster.epochs[self._id] += 1
+        self._epoch = self._cluster.epochs[self._id]
         self._cluster._end(self._id, is_aborted=True)
 
     def create_batch(self) -> _Builder:
@@ -175,6 +195,8 @@ class MemoryProducer:
 
     async def begin_transaction(self) -> None:
         self._request("begin")
+        if self._id in self._cluster.failing:
+            raise KafkaError("the broker is away")
         if self._id in self._cluster._open:
             raise IllegalStateError("a transaction is open")
         self._cluster._open[self._id] = _Transaction()
@@ -207,7 +229,7 @@ class MemoryProducer:
 
     def _request(self, name: str) -> None:
         self._cluster.before(name)
-        if self._cluster._epochs[self._id] != self._epoch:
+        if self._cluster.epochs[self._id] != self._epoch:
             raise ProducerFenced
 
     def _transaction(self, request: str) -> _Transaction:
@@ -222,28 +244,28 @@ class _Group:
 
     def __init__(self, cluster: MemoryCluster) -> None:
         self._cluster = cluster
-        self._members: list[MemoryConsumer] = []
+        self.members: list[MemoryConsumer] = []
         self._balancing = asyncio.Lock()
         self.offsets: dict[TopicPartition, tuple[int, str]] = {}
         self.generation = 0
 
     async def join(self, consumer: MemoryConsumer) -> None:
         """Add a member, and share the partitions out again."""
-        self._members.append(consumer)
-        await self._balance()
+        self.members.append(consumer)
+        await self.balance()
 
     async def leave(self, consumer: MemoryConsumer) -> None:
         """Remove a member, and share its partitions out."""
-        self._members = [member for member in self._members if member is not consumer]
-        await self._balance()
+        self.members = [member for member in self.members if member is not consumer]
+        await self.balance()
 
-    async def _balance(self) -> None:
+    async def balance(self) -> None:
         async with self._balancing:
-            for member in self._members:
+            for member in self.members:
                 await member.revoke()
             self.generation += 1
-            for index, member in enumerate(self._members):
-                await member.assign_share(index, len(self._members))
+            for index, member in enumerate(self.members):
+                await member.assign_share(index, len(self.members))
 
 
 class MemoryConsumer:
@@ -257,7 +279,6 @@ class MemoryConsumer:
         self._listener: ConsumerRebalanceListener | None = None
         self._assigned: set[TopicPartition] = set()
         self._positions: dict[TopicPartition, int] = {}
-        self._leaving: asyncio.Task[None] | None = None
         self._generation = 0
 
     def member(self) -> GroupMember:
@@ -284,10 +305,15 @@ class MemoryConsumer:
         if self._group is not None and self._topics:
             await self._group.leave(self)
 
-    def leave_silently(self) -> None:
-        """Leave the group as a member that fell silent: it still believes that its partitions are its own."""
+    async def fall_silent(self) -> None:
+        """Leave the group as after a session that expired: it still believes that its partitions are its own."""
         if self._group is not None:
-            self._leaving = asyncio.create_task(self._group.leave(self))
+            await self._group.leave(self)
+
+    async def wake(self) -> None:
+        """Join again, as a member does that learns that the group has expelled it."""
+        await self.revoke()
+        await self.start()
 
     async def revoke(self) -> None:
         """Have the listener give up what is assigned."""
@@ -394,3 +420,10 @@ class MemoryConsumer:
             await asyncio.sleep(0.001)
         offsets = {} if self._group is None else self._group.offsets
         return {tp: offsets[tp] for tp in wanted if tp in offsets}
+
+
+async def until(condition: Callable[[], bool], *, limit_s: float = 20.0) -> None:
+    """Wait for what a stage on the cluster will bring about."""
+    async with asyncio.timeout(limit_s):
+        while not condition():
+            await asyncio.sleep(0.002)

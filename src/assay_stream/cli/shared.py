@@ -9,11 +9,10 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import typer
-from aiokafka.admin import AIOKafkaAdminClient
 
 from assay_stream.config import Settings
 from assay_stream.errors import InputError
-from assay_stream.kafka.connection import open_admin
+from assay_stream.kafka.connection import AIOKafkaAdminClient, open_admin
 from assay_stream.kafka.ends import note_ends
 from assay_stream.kafka.following import new_records
 from assay_stream.limits.files import REFUSED_RECORDS_MAX

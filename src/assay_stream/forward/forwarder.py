@@ -16,15 +16,21 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 import structlog
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
-from aiokafka.errors import KafkaError
 
 from assay_stream.alerts.formats import AlertView, read_alert, view_of
 from assay_stream.config import Settings
 from assay_stream.errors import AssayStreamError, ConfigurationError, InputError, OperatingError
 from assay_stream.forward.delivery import AttemptResult, DeliveryOutcome, Schedule, dead_letter
 from assay_stream.forward.receivers import Subscription
-from assay_stream.kafka.connection import reading_consumer, writing_producer
+from assay_stream.kafka.connection import (
+    AIOKafkaProducer,
+    Consumer,
+    ConsumerRebalanceListener,
+    KafkaError,
+    TopicPartition,
+    reading_consumer,
+    writing_producer,
+)
 from assay_stream.kafka.refusals import explained
 from assay_stream.kafka.topics import topic_names
 from assay_stream.kafka.transport import record_of
@@ -74,7 +80,7 @@ class Forwarder:
         self._committed_s = self._reported_s = time.monotonic()
         self._stopping = asyncio.Event()
         self._producer: AIOKafkaProducer = writing_producer(settings)
-        self._consumer: AIOKafkaConsumer = reading_consumer(
+        self._consumer: Consumer = reading_consumer(
             settings,
             group_id=subscription.group,
             session_timeout_ms=settings.session_timeout_ms,

@@ -37,39 +37,46 @@ class SuspicionLevel(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
-    """What an owner noted before it began.
+class Suspicion:
+    """What an owner suspects of the next records; as a mark, what it noted before it began on them.
 
     Args:
-        left: how many records it was about to try.
-        record: at ``ONE``: which.
-        attempt: at ``ONE``: which attempt at it this is, counted from 1.
+        left: how many records it is about.
+        record: at ``ONE``: the record that was tried last.
+        attempt: at ``ONE``: how often it was tried.
     """
 
-    level: SuspicionLevel
-    left: int
+    level: SuspicionLevel = SuspicionLevel.BATCH
+    left: int = 0
     record: Origin | None = None
     attempt: int = 0
 
+    def plan(self, first: Origin, available: int, *, attempts_max: int) -> Plan:
+        match self.level:
+            case SuspicionLevel.FREE:
+                return Plan(count=available)
+            case SuspicionLevel.BATCH:
+                return Plan(count=available, mark=Suspicion(left=available))
+            case SuspicionLevel.FEW:
+                count = min(available, self.left, _FEW_RECORDS)
+                return Plan(count=count, mark=replace(self, left=count))
+            case SuspicionLevel.ONE:
+                attempts = self.attempt if first == self.record else 0
+                if attempts >= attempts_max:
+                    return Plan(count=1, set_aside=True)
+                return Plan(count=1, mark=replace(self, record=first, attempt=attempts + 1))
+
+    def after(self, count: int) -> Suspicion:
+        """Return what is suspected once some records were committed."""
+        if self.level in (SuspicionLevel.FREE, SuspicionLevel.BATCH):
+            return Suspicion(level=SuspicionLevel.FREE)
+        left = self.left - count
+        return Suspicion(level=self.level, left=left) if left > 0 else Suspicion()
+
     def encode(self) -> str:
         record = None if self.record is None else list(self.record)
-        return orjson.dumps(
-            {"level": self.level.value, "left": self.left, "record": record, "attempt": self.attempt}
-        ).decode()
-
-
-def decode_mark(metadata: str) -> Mark | None:
-    try:
-        fields = orjson.loads(metadata)
-        record = None if fields["record"] is None else Origin(*fields["record"])
-        return Mark(
-            level=SuspicionLevel(fields["level"]),
-            left=int(fields["left"]),
-            record=record,
-            attempt=int(fields["attempt"]),
-        )
-    except (ValueError, TypeError, KeyError):
-        return None
+        fields = {"level": self.level.value, "left": self.left, "record": record, "attempt": self.attempt}
+        return orjson.dumps(fields).decode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,58 +89,21 @@ class Plan:
     """
 
     count: int
-    mark: Mark | None = None
+    mark: Suspicion | None = None
     set_aside: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suspicion:
-    """What one owner of a partition suspects.
+def suspicion_after(metadata: str) -> Suspicion:
+    """Return what to suspect after an owner that left this metadata: a mark, if it ended while it worked.
 
-    Args:
-        left: how many records the suspicion is still about.
-        record: at ``ONE``: the record that an owner ended in last.
-        attempts: how often it was tried.
+    Kafka's own tools leave notes there too.
     """
-
-    level: SuspicionLevel = SuspicionLevel.BATCH
-    left: int = 0
-    record: Origin | None = None
-    attempts: int = 0
-
-    def plan(self, first: Origin, available: int, *, attempts_max: int) -> Plan:
-        match self.level:
-            case SuspicionLevel.FREE:
-                return Plan(count=available)
-            case SuspicionLevel.BATCH:
-                return Plan(count=available, mark=Mark(level=SuspicionLevel.BATCH, left=available))
-            case SuspicionLevel.FEW:
-                count = min(available, self.left, _FEW_RECORDS)
-                return Plan(count=count, mark=Mark(level=SuspicionLevel.FEW, left=count))
-            case SuspicionLevel.ONE:
-                attempts = self.attempts if first == self.record else 0
-                if attempts >= attempts_max:
-                    return Plan(count=1, set_aside=True)
-                mark = Mark(level=SuspicionLevel.ONE, left=self.left, record=first, attempt=attempts + 1)
-                return Plan(count=1, mark=mark)
-
-    def after(self, count: int) -> Suspicion:
-        """Return what is suspected once some records were committed."""
-        if self.level in (SuspicionLevel.FREE, SuspicionLevel.BATCH):
-            return Suspicion(level=SuspicionLevel.FREE)
-        left = self.left - count
-        if left <= 0:
-            return Suspicion(level=SuspicionLevel.BATCH)
-        return replace(self, left=left, record=None, attempts=0)
-
-
-def suspicion_after(mark: Mark | None) -> Suspicion:
-    if mark is None:
+    try:
+        fields = orjson.loads(metadata)
+        level = SuspicionLevel(fields["level"])
+        record = None if fields["record"] is None else Origin(*fields["record"])
+        left, attempt = int(fields["left"]), int(fields["attempt"])
+    except (ValueError, TypeError, KeyError):
         return Suspicion()
-    match mark.level:
-        case SuspicionLevel.BATCH:
-            return Suspicion(level=SuspicionLevel.FEW, left=mark.left)
-        case SuspicionLevel.FEW:
-            return Suspicion(level=SuspicionLevel.ONE, left=mark.left)
-        case _:
-            return Suspicion(level=SuspicionLevel.ONE, left=mark.left, record=mark.record, attempts=mark.attempt)
+    following = SuspicionLevel.FEW if level is SuspicionLevel.BATCH else SuspicionLevel.ONE
+    return Suspicion(level=following, left=left, record=record, attempt=attempt)

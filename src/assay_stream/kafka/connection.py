@@ -1,39 +1,46 @@
 """How every client of a deployment reaches the brokers."""
 
 import asyncio
-import random
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, for_code
-from aiokafka.protocol.metadata import MetadataRequest
+from aiokafka.errors import (
+    GroupCoordinatorNotAvailableError,
+    KafkaConnectionError,
+    KafkaError,
+    NotEnoughReplicasError,
+    ProducerFenced,
+)
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
-from assay_stream.kafka.fetched_records import give_fetched_records
-from assay_stream.kafka.group_protocol import UNSTABLE_OFFSET_COMMIT, GroupMember, StableOffsetFetch
+from assay_stream.kafka.aiokafka_private import Consumer, FetchedRecord, GroupMember
 from assay_stream.kafka.refusals import why_refused
 from assay_stream.limits.core import DEFAULT_LIMITS
 
-give_fetched_records()
+__all__ = [
+    "AIOKafkaAdminClient",
+    "AIOKafkaProducer",
+    "Consumer",
+    "ConsumerRebalanceListener",
+    "FetchedRecord",
+    "GroupCoordinatorNotAvailableError",
+    "GroupMember",
+    "KafkaError",
+    "NotEnoughReplicasError",
+    "ProducerFenced",
+    "TopicPartition",
+]
+"""What other packages need of the clients: they do not import aiokafka."""
 
 REQUEST_BYTES_MAX = 2 * DEFAULT_LIMITS.record_bytes_max
 """Room for the largest record and what goes with it in one request."""
 _ATTEMPT_LEAST_S = 1.0
 _BATCH_BYTES = 512 * 1_024
-_OFFSETS_LATER = frozenset({14, UNSTABLE_OFFSET_COMMIT})
-"""The coordinator loads its log, or an open transaction has offsets."""
-_COORDINATOR_MOVED = frozenset({15, 16})
-_STABLE_LIMIT_S = 15.0
-_STABLE_PAUSE_S = 0.02
-_ASKED, _NAMED_BY = 3, 2
-_ANSWER_LIMIT_S = 2.0
-_LEADERS_LOOKS = 40
-_LEADERS_PAUSE_S = 0.1
 _BACKOFF_MS = 10
 """Before the client asks again: mostly until the coordinator has ended the transaction before."""
 
@@ -148,93 +155,6 @@ def broker_unreachable(settings: Settings, error: Exception) -> OperatingError:
         f"{settings.connect_limit_s} s. Start it, or set ASSAY_STREAM_BOOTSTRAP_SERVERS; if it runs there, "
         "ASSAY_STREAM_SECURITY_PROTOCOL must be what its listener speaks.",
     )
-
-
-class Consumer(AIOKafkaConsumer):  # type: ignore[misc]
-    """A consumer that also knows what aiokafka keeps to itself: committed metadata, and its membership."""
-
-    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return where logs end, as told by leaders that two of three brokers name; of fewer, all.
-
-        A broker that was frozen or cut off takes itself for the leader until it hears of its successor, and says where
-        the log ended before. Who goes by that takes a call for ready that is not, or restores half a state.
-
-        Raises:
-            KafkaTimeoutError: brokers do not agree who leads, or are away.
-        """
-        places = list(partitions)
-        for _ in range(_LEADERS_LOOKS):
-            leaders = self._leaders(places)
-            ends, are_named = await asyncio.gather(super().end_offsets(places), self._are_named(leaders))
-            if are_named and leaders == self._leaders(places):
-                return dict(ends)
-            await self._client.force_metadata_update()
-            await asyncio.sleep(_LEADERS_PAUSE_S)
-        raise KafkaTimeoutError("brokers do not agree who leads")
-
-    def _leaders(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
-        return {tp: self._client.cluster.leader_for_partition(tp) for tp in places}
-
-    async def _are_named(self, leaders: Mapping[TopicPartition, int | None]) -> bool:
-        nodes = [broker.nodeId for broker in self._client.cluster.brokers()]
-        lacking = min(len(nodes), _NAMED_BY) if len(nodes) > 1 else 0
-        chosen = random.sample(nodes, min(len(nodes), _ASKED)) if lacking else []
-        waiting = {asyncio.create_task(self._does_name(node, leaders)) for node in chosen}
-        while lacking > 0 and waiting:
-            done, waiting = await asyncio.wait(waiting, timeout=_ANSWER_LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
-            lacking -= sum(each.result() for each in done)
-            if not done:
-                break
-        for each in waiting:
-            each.cancel()
-        return lacking <= 0
-
-    async def _does_name(self, node: int, leaders: Mapping[TopicPartition, int | None]) -> bool:
-        request = MetadataRequest(sorted({tp.topic for tp in leaders}), allow_auto_topic_creation=False)
-        try:
-            topics = (await self._client.send(node, request)).topics
-        except KafkaError:
-            return False
-        named = {(TopicPartition(topic[1], part[1]), part[2]) for topic in topics for part in topic[-1]}
-        return leaders.items() <= named
-
-    def member(self) -> GroupMember:
-        """Return its place in the group; of a past generation once the group has expelled it."""
-        group = self._coordinator
-        return GroupMember(group.group_id, group.generation, group.member_id)
-
-    async def committed_with_metadata(
-        self, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, tuple[int | None, str]]:
-        """Return the group's committed offset of each partition, ``None`` where there is none, and its metadata.
-
-        Waits until no open transaction has offsets of them.
-
-        Raises:
-            KafkaTimeoutError: one that is open does not end.
-        """
-        group = self._coordinator
-        request = StableOffsetFetch(group.group_id, partitions)
-        deadline = asyncio.get_running_loop().time() + _STABLE_LIMIT_S
-        while True:
-            await group.ensure_coordinator_known()
-            answer = await group._send_req(request)
-            parts = [(topic[0], part) for topic in answer.topics for part in topic[1]]
-            codes = {answer.error_code, *(part[4] for _, part in parts)} - {0}
-            if not codes:
-                return {TopicPartition(topic, part[0]): (_offset(part[1]), part[3] or "") for topic, part in parts}
-            refused = codes - _OFFSETS_LATER - _COORDINATOR_MOVED
-            if refused:
-                raise for_code(min(refused))()
-            if codes & _COORDINATOR_MOVED:
-                group.coordinator_dead()
-            if asyncio.get_running_loop().time() > deadline:
-                raise KafkaTimeoutError("an open transaction has offsets of these partitions and does not end")
-            await asyncio.sleep(_STABLE_PAUSE_S)
-
-
-def _offset(committed: int) -> int | None:
-    return None if committed < 0 else committed
 
 
 class Clients(Protocol):

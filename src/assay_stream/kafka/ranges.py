@@ -10,13 +10,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, 
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.files.seal_files import LogName
-from assay_stream.kafka.connection import broker_unreachable, open_admin, reading_consumer
+from assay_stream.kafka.connection import Consumer, broker_unreachable, open_admin, reading_consumer
 from assay_stream.kafka.refusals import explained
 from assay_stream.kafka.topics import topic_names
 from assay_stream.kafka.transport import record_of
@@ -55,7 +55,7 @@ class LogRanges:
         self._ends_before = ends
         self._isolation_level = isolation_level
         self._names = topic_names(settings)
-        self._consumers: list[AIOKafkaConsumer] = []
+        self._consumers: list[Consumer] = []
         self._set_aside: frozenset[Origin] | None = None
         self.bounds: dict[tuple[str, int], tuple[int, int]] = {}
         """The first offset that is there and the first that is not yet, of each partition."""
@@ -141,13 +141,13 @@ class LogRanges:
                 for record in batch:
                     yield record
 
-    async def _consumer(self) -> AIOKafkaConsumer:
+    async def _consumer(self) -> Consumer:
         consumer = await start_reader(self._settings, isolation_level=self._isolation_level)
         self._consumers.append(consumer)
         return consumer
 
 
-async def start_reader(settings: Settings, *, isolation_level: str = "read_committed") -> AIOKafkaConsumer:
+async def start_reader(settings: Settings, *, isolation_level: str = "read_committed") -> Consumer:
     """Return a consumer of no group, started.
 
     Raises:

@@ -3,7 +3,7 @@
 import asyncio
 import gzip
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 
 from aiokafka import AIOKafkaProducer, TopicPartition
@@ -11,8 +11,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.producer.message_accumulator import BatchBuilder
 
 from assay_stream.canonical.digest import sha256_of
-from assay_stream.kafka.connection import Consumer
-from assay_stream.kafka.fetched_records import FetchedRecord
+from assay_stream.kafka.connection import Consumer, FetchedRecord
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Origin, Output, Record, Role, made_of, size_bytes
@@ -206,7 +205,3 @@ def _append(builder: BatchBuilder, output: Output) -> bool:
         timestamp=output.timestamp_ms, key=output.key, value=output.value, headers=list(output.headers)
     )
     return appended is not None
-
-
-async def positions_of(consumer: Consumer, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    return {partition: await consumer.position(partition) for partition in partitions}

@@ -9,10 +9,10 @@ and none counts twice.
 
 What a stage reads and which state it keeps is declared in ``worker.stages``; the rest of the house is below:
 
-    kafka.stage_task        joins the consumer group, keeps a partition task for each partition it is given
-    kafka.partition_task    fetches, gives batches to the agent, commits
-    worker.channel          carries a batch to the agent and its outcome back
-    worker.host             the process: Faust, signals, health, metrics
+    kafka.runner       joins the consumer group, keeps a partition task for each partition it is given
+    kafka.partition    opens a partition, fetches, gives batches to the agent, commits
+    worker.channel     carries a batch to the agent and its outcome back
+    worker.host        the process: Faust, signals, health, metrics
 """
 
 from collections.abc import Mapping

@@ -16,7 +16,7 @@ from faust.app import BootStrategy
 from mode import Service
 
 from assay_stream.errors import OperatingError
-from assay_stream.kafka.batch import Batch, BatchDropped, place_of
+from assay_stream.kafka.partition import Batch, BatchDropped, place_of
 
 Batches = AsyncIterator[Batch[Any]]
 AgentFunction = Callable[[Batches], Awaitable[None]]
@@ -34,7 +34,7 @@ class TransactionalChannel(faust.Channel):  # type: ignore[misc]
         self.name = name
         self.partitions = partitions
         self._ended: OperatingError | None = None
-        self._waiting: dict[int, asyncio.Future[None]] = {}
+        self._waiting: dict[Batch[Any], asyncio.Future[None]] = {}
 
     async def process(self, batch: Batch[Any]) -> None:
         """Give a batch to the agent, and wait until it is done with it.
@@ -45,40 +45,52 @@ class TransactionalChannel(faust.Channel):  # type: ignore[misc]
         """
         if self._ended is not None:
             raise self._ended
-        done = self._waiting[id(batch)] = asyncio.get_running_loop().create_future()
+        done = self._waiting[batch] = asyncio.get_running_loop().create_future()
         try:
             await self.send(value=batch)
             await done
         finally:
-            del self._waiting[id(batch)]
+            del self._waiting[batch]
 
     def guarded(self, function: AgentFunction) -> Callable[[AsyncIterator[Any]], Awaitable[None]]:
         """Return an agent function that settles every batch it takes, however it leaves it."""
 
         @wraps(function)
         async def agent(stream: AsyncIterator[Any]) -> None:
-            in_hand = _InHand(aiter(stream), self._settle)
+            # Of Faust's, which outlives what the agent raises.
+            events, in_hand, is_exhausted = aiter(stream), list[Batch[Any]](), False
+
+            async def batches() -> AsyncGenerator[Batch[Any], None]:
+                nonlocal is_exhausted
+                async for batch in events:
+                    in_hand.append(batch)
+                    yield batch
+                    # Whoever asks for the next is done with this one.
+                    self._settle(in_hand.pop(), None)
+                is_exhausted = True
+
             why = f"the {self.name} agent returned: an agent iterates over its batches until the worker stops"
             while True:
                 try:
-                    async with aclosing(in_hand.batches()) as batches:
-                        await function(batches)
+                    async with aclosing(batches()) as given:
+                        await function(given)
                     break
                 except Exception as error:  # noqa: BLE001 - the task that waits for the batch raises it
-                    if in_hand.batch is None:
+                    if not in_hand:
                         why = f"the {self.name} agent failed outside any batch: {place_of(error)}"
                         break
-                    in_hand.settle(error)
+                    self._settle(in_hand.pop(), error)
                 except asyncio.CancelledError:
-                    in_hand.settle(BatchDropped())
+                    if in_hand:
+                        self._settle(in_hand.pop(), BatchDropped())
                     raise
-            if not in_hand.is_exhausted:
+            if not is_exhausted:
                 self._end(OperatingError("agent_failed", why))
 
         return agent
 
     def _settle(self, batch: Batch[Any], error: Exception | None) -> None:
-        done = self._waiting.get(id(batch))
+        done = self._waiting.get(batch)
         if done is None or done.done():
             return  # dropped meanwhile
         if error is None:
@@ -92,39 +104,6 @@ class TransactionalChannel(faust.Channel):  # type: ignore[misc]
         for done in self._waiting.values():
             if not done.done():
                 done.set_exception(error)
-
-
-class _InHand:
-    """The batch that one run of an agent works on.
-
-    Args:
-        stream: Faust's stream; it outlives what the agent raises.
-        settle: called with a batch that the agent is done with, and with what it raised.
-    """
-
-    def __init__(self, stream: AsyncIterator[Any], settle: Callable[[Batch[Any], Exception | None], None]) -> None:
-        self._stream = stream
-        self._settle = settle
-        self.batch: Batch[Any] | None = None
-        self.is_exhausted = False
-
-    async def batches(self) -> AsyncGenerator[Batch[Any], None]:
-        """Yield batches until the application stops. Whoever asks for the next is done with the one before."""
-        while True:
-            try:
-                batch: Batch[Any] = await anext(self._stream)
-            except StopAsyncIteration:
-                self.is_exhausted = True
-                return
-            self.batch = batch
-            yield batch
-            self.settle(None)
-
-    def settle(self, error: Exception | None) -> None:
-        """Report the batch in hand as done, or as failed."""
-        batch, self.batch = self.batch, None
-        if batch is not None:
-            self._settle(batch, error)
 
 
 class _WithoutKafka(BootStrategy):  # type: ignore[misc]

@@ -18,15 +18,14 @@ from itertools import takewhile
 from typing import Any
 
 import msgspec
-from aiokafka import TopicPartition
 
 from assay_stream.agents import AgentSet, AgentState, Rekeying
 from assay_stream.config import Settings
 from assay_stream.errors import InputError
 from assay_stream.kafka.access import ACCESS, AccessRole
-from assay_stream.kafka.connection import Clients, KafkaClients
+from assay_stream.kafka.connection import Clients, KafkaClients, TopicPartition
+from assay_stream.kafka.runner import Runner
 from assay_stream.kafka.stage import NoState, Stage
-from assay_stream.kafka.stage_task import StageTask
 from assay_stream.kafka.topics import topic_names
 from assay_stream.kafka.upstream import UpstreamStage, UpstreamStages, steps_to
 from assay_stream.limits.core import DEFAULT_LIMITS
@@ -76,7 +75,7 @@ def add_agents(settings: Settings, host: Host, counts: PartitionCounts, agents: 
     for stage in stages_of(agents, name, preceding, clients=clients, topics=topics, counts=counts):
         channel = TransactionalChannel(host.app, name=stage.name, partitions=counts[stage.input_roles[0]])
         host.app.agent(channel)(_processing)
-        task = StageTask(
+        task = Runner(
             settings,
             stage,
             channel.process,

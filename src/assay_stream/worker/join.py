@@ -4,13 +4,11 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
-from aiokafka import TopicPartition
-
 from assay_stream.errors import InputError
 from assay_stream.join import processor
 from assay_stream.join.processor import Join
 from assay_stream.join.routing import Routing, call_in, reroute
-from assay_stream.kafka.connection import Clients
+from assay_stream.kafka.connection import Clients, TopicPartition
 from assay_stream.kafka.stage import PartitionState, Stage
 from assay_stream.kafka.transport import read_last
 from assay_stream.model.cloudevents import Call

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import structlog
-from aiokafka.errors import GroupCoordinatorNotAvailableError, KafkaError, NotEnoughReplicasError
 
 from assay_stream.config import Settings
+from assay_stream.kafka.connection import GroupCoordinatorNotAvailableError, KafkaError, NotEnoughReplicasError
 from assay_stream.text.escaping import json_text, visible
 
 _LIBRARIES = ("faust", "mode", "aiokafka", "aiohttp")

@@ -4,10 +4,8 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from aiokafka import TopicPartition
-
 from assay_stream.errors import InputError, IntegrityError
-from assay_stream.kafka.connection import Clients
+from assay_stream.kafka.connection import Clients, TopicPartition
 from assay_stream.kafka.transport import TransactionalWriter, read_last
 from assay_stream.model.checkpoint import Checkpoint
 from assay_stream.model.record import Record, Role

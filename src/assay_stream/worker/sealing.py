@@ -15,14 +15,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import structlog
-from aiokafka import TopicPartition
-from aiokafka.errors import KafkaError, ProducerFenced
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from assay_stream import __version__
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, IntegrityError, OperatingError
-from assay_stream.kafka.connection import Clients, Consumer, KafkaClients
+from assay_stream.kafka.connection import Clients, Consumer, KafkaClients, KafkaError, ProducerFenced, TopicPartition
 from assay_stream.kafka.refusals import explained
 from assay_stream.kafka.stage import StageMetrics
 from assay_stream.kafka.topics import topic_names

@@ -7,12 +7,10 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 import structlog
-from aiokafka import TopicPartition
 
 from assay_stream.join import processor
 from assay_stream.join.processor import Join
-from assay_stream.kafka.connection import Clients, Consumer
-from assay_stream.kafka.fetched_records import FetchedRecord
+from assay_stream.kafka.connection import Clients, Consumer, FetchedRecord, TopicPartition
 from assay_stream.kafka.state_thread import StateThread
 from assay_stream.kafka.transport import record_of
 from assay_stream.model.facts import decode_key

@@ -7,16 +7,14 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from aiokafka import TopicPartition
-
 from assay_stream.alerts.selection import SeverityLevel
 from assay_stream.config import Settings
 from assay_stream.join.processor import Join
 from assay_stream.join.routing import Routing
 from assay_stream.kafka.access import ACCESS, STAGES, AccessRole
-from assay_stream.kafka.connection import KafkaClients
+from assay_stream.kafka.connection import KafkaClients, TopicPartition
+from assay_stream.kafka.runner import Runner
 from assay_stream.kafka.stage import Stage
-from assay_stream.kafka.stage_task import StageTask
 from assay_stream.kafka.topics import topic_names
 from assay_stream.limits.metrics import UNREVIEWED_AGE_MAX_S
 from assay_stream.model.record import Role
@@ -75,9 +73,9 @@ class Worker:
             for name in STAGES
         }
         declare(self._host.app, channels)
-        tasks: list[StageTask] = []
+        tasks: list[Runner] = []
         for name, stage in made.items():
-            task = StageTask(
+            task = Runner(
                 self._settings,
                 stage,
                 channels[name].process,
@@ -155,5 +153,5 @@ def note_open_alerts(stage: Stage[CountingTable], metrics: Metrics) -> None:
         metrics.unreviewed_age.labels(level.value).set(age_s)
 
 
-def add_task(host: Host, name: str, task: StageTask) -> None:
+def add_task(host: Host, name: str, task: Runner) -> None:
     host.add(name, task, still_s=lambda: task.still_s, note_gauges=task.note_gauges)

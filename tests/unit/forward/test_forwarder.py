@@ -24,7 +24,7 @@ from assay_stream.forward import forwarder as forward
 from assay_stream.forward.delivery import DELIVERED, AttemptResult, DeliveryOutcome, Schedule
 from assay_stream.forward.forwarder import Forwarder
 from assay_stream.forward.receivers import Subscription
-from assay_stream.kafka.fetched_records import FetchedRecord
+from assay_stream.kafka.connection import FetchedRecord
 from tests.support.alerts import alert_records, finding_of
 
 PLACE = TopicPartition("assay.tool.drift", 0)

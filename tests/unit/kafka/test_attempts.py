@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.kafka.attempts import Mark, Suspicion, SuspicionLevel, decode_mark, suspicion_after
+from assay_stream.kafka.attempts import Suspicion, SuspicionLevel, suspicion_after
 from assay_stream.model.record import Origin
 
 ATTEMPTS_MAX = 2
@@ -33,7 +33,7 @@ class Log:
 
     def live(self, *, batch: int) -> bool:
         """One owner, until it has done everything or dies; returns whether it lives."""
-        suspicion = suspicion_after(decode_mark(self.metadata))
+        suspicion = suspicion_after(self.metadata)
         while self.committed < self.size:
             available = min(batch, self.size - self.committed)
             plan = suspicion.plan(at(self.committed), available, attempts_max=ATTEMPTS_MAX)
@@ -77,17 +77,19 @@ def test_nothing_but_killers_is_set_aside(size: int, killers: set[int], batch: i
 
 def test_an_owner_that_is_not_killed_marks_its_first_batch_only() -> None:
     """Marks cost a transaction each."""
-    suspicion = suspicion_after(None)
+    suspicion = suspicion_after("")
     first = suspicion.plan(at(0), 10, attempts_max=ATTEMPTS_MAX)
-    assert first.mark == Mark(level=SuspicionLevel.BATCH, left=10)
+    assert first.mark == Suspicion(level=SuspicionLevel.BATCH, left=10)
     second = suspicion.after(10).plan(at(10), 10, attempts_max=ATTEMPTS_MAX)
     assert (second.count, second.mark, second.set_aside) == (10, None, False)
 
 
 def test_a_mark_survives_as_metadata() -> None:
-    """What is read back is what was written."""
-    mark = Mark(level=SuspicionLevel.ONE, left=7, record=at(3), attempt=2)
-    assert decode_mark(mark.encode()) == mark
+    """What is read back is what was written; the next owner looks closer."""
+    mark = Suspicion(level=SuspicionLevel.ONE, left=7, record=at(3), attempt=2)
+    assert mark.encode() == '{"level":"one","left":7,"record":["snapshots",0,3],"attempt":2}'
+    assert suspicion_after(mark.encode()) == mark
+    assert suspicion_after(Suspicion(left=7).encode()) == Suspicion(level=SuspicionLevel.FEW, left=7)
 
 
 def test_metadata_of_somebody_else_counts_as_none() -> None:
@@ -99,12 +101,12 @@ def test_metadata_of_somebody_else_counts_as_none() -> None:
         '{"level": "none"}',
         '{"level":"one","left":1,"record":[1],"attempt":1}',
     ):
-        assert decode_mark(metadata) is None
+        assert suspicion_after(metadata) == Suspicion()
 
 
 def test_attempts_are_counted_for_the_record_that_they_name() -> None:
     """One that stands in its place begins anew."""
-    suspicion = Suspicion(level=SuspicionLevel.ONE, left=5, record=at(3), attempts=ATTEMPTS_MAX)
+    suspicion = Suspicion(level=SuspicionLevel.ONE, left=5, record=at(3), attempt=ATTEMPTS_MAX)
     assert suspicion.plan(at(3), 5, attempts_max=ATTEMPTS_MAX).set_aside
     other = suspicion.plan(at(4), 5, attempts_max=ATTEMPTS_MAX)
-    assert other.mark == Mark(level=SuspicionLevel.ONE, left=5, record=at(4), attempt=1)
+    assert other.mark == Suspicion(level=SuspicionLevel.ONE, left=5, record=at(4), attempt=1)

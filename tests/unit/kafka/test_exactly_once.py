@@ -1,7 +1,5 @@
 """Exactly once without a broker: a stage on the in-memory cluster, under failures, kills and zombies.
 
-Every test runs twice: with a producer for each partition, and with one for all partitions of a worker.
-
 The agent numbers the records of a partition: each output holds its record and how many there were so far. So an
 output that is lost, doubled or made from a lost state shows.
 """
@@ -10,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,14 +18,14 @@ from aiokafka.errors import KafkaError
 
 from assay_stream.config import Settings
 from assay_stream.errors import OperatingError
-from assay_stream.kafka import stage_task as module
-from assay_stream.kafka.batch import Batch, BatchHandler
+from assay_stream.kafka import runner as module
+from assay_stream.kafka.partition import Batch, BatchHandler
+from assay_stream.kafka.runner import Runner
 from assay_stream.kafka.stage import Stage
-from assay_stream.kafka.stage_task import StageTask
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.model.state_table import StateTable
-from tests.support.memory_cluster import MemoryCluster
+from tests.support.memory_cluster import MemoryCluster, until
 
 TOPICS = topic_names(Settings())
 INPUT, OUTPUT, STATES = (TOPICS[role] for role in (Role.CALLS, Role.EVIDENCE, Role.ALERT_STATES))
@@ -79,6 +77,8 @@ class NumberStage(Stage[StateTable]):
     ready_records = RECORDS
 
     def __init__(self, cluster: MemoryCluster) -> None:
+        self.may_open = asyncio.Event()
+        self.may_open.set()
         super().__init__(
             "number",
             (Role.CALLS,),
@@ -91,12 +91,18 @@ class NumberStage(Stage[StateTable]):
     def admit(self, records: Sequence[Record], _: object) -> int:
         return min(self.ready_records, len(records))
 
+    async def open(self, partition: int) -> Mapping[TopicPartition, int | None]:
+        await self.may_open.wait()
+        return await super().open(partition)
 
-def a_task(cluster: MemoryCluster, agent: BatchHandler = numbering, **settings: Any) -> StageTask:
-    """A worker's task."""
-    return StageTask(
+
+def a_runner(
+    cluster: MemoryCluster, agent: BatchHandler = numbering, *, stage: NumberStage | None = None, **settings: Any
+) -> Runner:
+    """A worker's."""
+    return Runner(
         Settings(poll_timeout_ms=5, **settings),
-        NumberStage(cluster),
+        stage or NumberStage(cluster),
         agent,
         topics=TOPICS,
         partition_counts=dict.fromkeys(Role, 2),
@@ -114,14 +120,7 @@ def expected(count: int = RECORDS) -> list[str]:
     return [f"record-{number}:{number + 1}" for number in range(count)]
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something."""
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.002)
-
-
-async def run_until(task: StageTask, condition: Callable[[], bool]) -> None:
+async def run_until(task: Runner, condition: Callable[[], bool]) -> None:
     """Run a task until something is so, and stop it."""
     running = asyncio.create_task(task.run())
     try:
@@ -133,7 +132,7 @@ async def run_until(task: StageTask, condition: Callable[[], bool]) -> None:
 
 async def finish(cluster: MemoryCluster) -> None:
     """Run a healthy worker until everything is committed, and look for what comes twice."""
-    await run_until(a_task(cluster), lambda: committed(cluster) == RECORDS and not uncommitted(cluster))
+    await run_until(a_runner(cluster), lambda: committed(cluster) == RECORDS and not uncommitted(cluster))
 
 
 def committed(cluster: MemoryCluster, partition: int = 0) -> int:
@@ -147,17 +146,17 @@ def uncommitted(cluster: MemoryCluster) -> bool:
 
 
 async def test_each_record_is_written_once(cluster: MemoryCluster) -> None:
-    """With the state that all before it led to, and with its offset."""
+    """With the state that all before it led to, and with its offset; no mark is left."""
     await finish(cluster)
     assert written(cluster) == expected()
-    assert committed(cluster) == RECORDS
+    assert cluster.committed(GROUP)[TopicPartition(INPUT, 0)] == (RECORDS, "")
 
 
 async def test_another_worker_goes_on_where_one_stopped(cluster: MemoryCluster) -> None:
     """Offsets and state are those of the last transaction."""
     await finish(cluster)
     publish(cluster, range(RECORDS, RECORDS + 3))
-    await run_until(a_task(cluster), lambda: committed(cluster) == RECORDS + 3)
+    await run_until(a_runner(cluster), lambda: committed(cluster) == RECORDS + 3)
     assert written(cluster) == expected(RECORDS + 3)
 
 
@@ -219,7 +218,7 @@ async def test_buffered_records_are_not_committed(cluster: MemoryCluster) -> Non
         await batch.process(number)
         done.set()
 
-    dying = asyncio.create_task(a_task(cluster, first_batch_only).run())
+    dying = asyncio.create_task(a_runner(cluster, first_batch_only).run())
     await until(lambda: len(written(cluster)) == 2)
     assert committed(cluster) == 2
     dying.cancel()
@@ -240,7 +239,7 @@ async def test_a_batch_whose_time_is_over_is_committed_as_far_as_it_is_done(clus
         await batch.process(slow)
         sizes.append(batch.done)
 
-    await run_until(a_task(cluster, agent, batch_ms_max=1), lambda: committed(cluster) == RECORDS)
+    await run_until(a_runner(cluster, agent, batch_ms_max=1), lambda: committed(cluster) == RECORDS)
     assert sizes == [1] * RECORDS
     assert written(cluster) == expected()
 
@@ -254,13 +253,14 @@ async def test_a_zombie_can_write_nothing(cluster: MemoryCluster) -> None:
         frozen.set()
         await thaw.wait()
 
-    zombie = a_task(cluster, freezing)
+    zombie = a_runner(cluster, freezing)
     running = asyncio.create_task(zombie.run())
     await asyncio.wait_for(frozen.wait(), 10)
-    cluster.expel(zombie._consumer)
+    await cluster.members(GROUP)[0].fall_silent()
     await finish(cluster)
+    taken = producers_started(cluster, 0)
     thaw.set()
-    await until(lambda: zombie._reopenings > 0)
+    await until(lambda: producers_started(cluster, 0) > taken)
     zombie.stop()
     await running
     assert written(cluster) == expected()
@@ -273,7 +273,7 @@ async def test_a_rebalance_hands_partitions_over(cluster: MemoryCluster) -> None
     def is_done() -> bool:
         return all(len(written(cluster, partition)) == RECORDS + 20 for partition in (0, 1))
 
-    first, second = a_task(cluster), a_task(cluster)
+    first, second = a_runner(cluster), a_runner(cluster)
     tasks = [asyncio.create_task(first.run())]
     await until(lambda: len(written(cluster)) > 0)
     tasks.append(asyncio.create_task(second.run()))
@@ -282,7 +282,7 @@ async def test_a_rebalance_hands_partitions_over(cluster: MemoryCluster) -> None
             publish(cluster, [RECORDS + more], partition)
         await asyncio.sleep(0.001)
     await until(is_done)
-    assert (first._tasks.partitions, second._tasks.partitions) == ({0}, {1})
+    assert (first.open_partitions, second.open_partitions) == ({0}, {1})
     for task in (first, second):
         task.stop()
     await asyncio.gather(*tasks)
@@ -292,13 +292,13 @@ async def test_a_rebalance_hands_partitions_over(cluster: MemoryCluster) -> None
 
 def producers_started(cluster: MemoryCluster, partition: int) -> int:
     """How often the transactional id of a partition was taken: its producers' epochs."""
-    return cluster._epochs[f"{GROUP}-{partition}"]
+    return cluster.epochs[f"{GROUP}-{partition}"]
 
 
 async def test_a_partition_that_stays_over_a_rebalance_keeps_its_producer_and_state(cluster: MemoryCluster) -> None:
     """Only what moves is opened anew, when a worker comes and when it goes."""
     publish(cluster, range(RECORDS), partition=1)
-    first, second = a_task(cluster), a_task(cluster)
+    first, second = a_runner(cluster), a_runner(cluster)
     staying = asyncio.create_task(first.run())
     await until(lambda: committed(cluster) == committed(cluster, 1) == RECORDS)
     passing = asyncio.create_task(second.run())
@@ -318,46 +318,31 @@ async def test_a_partition_that_stays_over_a_rebalance_keeps_its_producer_and_st
     await staying
 
 
-async def test_a_partition_that_stays_is_worked_on_while_others_are_opened(
-    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_partition_that_stays_is_worked_on_while_others_are_opened(cluster: MemoryCluster) -> None:
     """To restore the state of what a worker takes over takes long where there is much."""
-    first, second = a_task(cluster), a_task(cluster)
-    running = [asyncio.create_task(task.run()) for task in (first, second)]
+    stage = NumberStage(cluster)
+    first, second = a_runner(cluster, stage=stage), a_runner(cluster)
+    running = [asyncio.create_task(runner.run()) for runner in (first, second)]
     await until(lambda: first.ready and second.ready and committed(cluster) == RECORDS)
-    restored, restore = asyncio.Event(), first._stage.open
-
-    async def opened_slowly(partition: int) -> object:
-        await restored.wait()
-        return await restore(partition)
-
-    monkeypatch.setattr(first._stage, "open", opened_slowly)
+    stage.may_open.clear()
     second.stop()
-    await until(lambda: first._assigned == {0, 1})
+    await running[1]
     publish(cluster, [RECORDS])
     await until(lambda: committed(cluster) == RECORDS + 1)
     assert not first.ready
-    restored.set()
+    stage.may_open.set()
     await until(lambda: first.ready)
     first.stop()
     await asyncio.gather(*running)
 
 
-async def test_a_partition_that_stays_over_two_rebalances_in_a_row_is_kept(
-    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_partition_that_stays_over_two_rebalances_in_a_row_is_kept(cluster: MemoryCluster) -> None:
     """The second may come before it could be resumed after the first; it was nobody else's all the time."""
-    task = a_task(cluster)
+    task = a_runner(cluster)
     running = asyncio.create_task(task.run())
     await until(lambda: committed(cluster) == RECORDS)
-
-    async def later(*_: object) -> None:
-        await asyncio.sleep(0)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(task, "_open", later)
-        for _ in range(2):
-            await cluster._groups[GROUP]._balance()
+    for _ in range(2):
+        await cluster.rebalance(GROUP)
     publish(cluster, [RECORDS])
     await until(lambda: committed(cluster) == RECORDS + 1)
     assert producers_started(cluster, 0) == 1
@@ -367,19 +352,19 @@ async def test_a_partition_that_stays_over_two_rebalances_in_a_row_is_kept(
 
 async def test_a_partition_that_had_another_owner_meanwhile_is_opened_anew(cluster: MemoryCluster) -> None:
     """The task that was kept for it missed a generation: its position and its state are of long ago."""
-    old = a_task(cluster)
+    old = a_runner(cluster)
     running = asyncio.create_task(old.run())
     await until(lambda: committed(cluster) == RECORDS)
-    cluster.expel(old._consumer)
-    await old.give_up()
+    [frozen] = cluster.members(GROUP)
+    await frozen.fall_silent()
+    await old.on_partitions_revoked(())  # it works on nothing any more
     publish(cluster, range(RECORDS, RECORDS + 3))
-    await run_until(a_task(cluster), lambda: committed(cluster) >= RECORDS + 3)
-    returning: Any = old._consumer
-    await cluster._groups[GROUP].join(returning)
+    await run_until(a_runner(cluster), lambda: committed(cluster) >= RECORDS + 3)
+    await frozen.wake()
     publish(cluster, range(RECORDS + 3, RECORDS + 5))
     await until(lambda: len(written(cluster)) == RECORDS + 5)
     assert written(cluster) == expected(RECORDS + 5)
-    assert old._reopenings + producers_started(cluster, 0) >= 3
+    assert producers_started(cluster, 0) >= 3
     old.stop()
     await running
 
@@ -387,17 +372,17 @@ async def test_a_partition_that_had_another_owner_meanwhile_is_opened_anew(clust
 async def test_a_partition_that_alone_had_another_owner_is_opened_anew(cluster: MemoryCluster) -> None:
     """Even where nobody has taken the transactional id that the worker's producer has."""
     publish(cluster, range(RECORDS), partition=1)
-    old = a_task(cluster)
+    old = a_runner(cluster)
     running = asyncio.create_task(old.run())
     await until(lambda: committed(cluster) == committed(cluster, 1) == RECORDS)
     taken = producers_started(cluster, 0)
-    cluster.expel(old._consumer)
-    await old.give_up()
+    [frozen] = cluster.members(GROUP)
+    await frozen.fall_silent()
+    await old.on_partitions_revoked(())  # it works on nothing any more
     publish(cluster, range(RECORDS, RECORDS + 3), partition=1)
-    await run_until(a_task(cluster), lambda: committed(cluster, 1) >= RECORDS + 3)
-    cluster._epochs[f"{GROUP}-0"] = taken  # as if the other worker had owned the second partition only
-    returning: Any = old._consumer
-    await cluster._groups[GROUP].join(returning)
+    await run_until(a_runner(cluster), lambda: committed(cluster, 1) >= RECORDS + 3)
+    cluster.epochs[f"{GROUP}-0"] = taken  # as if the other worker had owned the second partition only
+    await frozen.wake()
     publish(cluster, range(RECORDS + 3, RECORDS + 5), partition=1)
     await until(lambda: len(written(cluster, 1)) >= RECORDS + 5)
     assert written(cluster, 1) == expected(RECORDS + 5)
@@ -407,18 +392,18 @@ async def test_a_partition_that_alone_had_another_owner_is_opened_anew(cluster: 
 
 async def test_an_owner_in_between_that_died_in_its_transaction_holds_nothing_up(cluster: MemoryCluster) -> None:
     """What a woken worker kept is fenced like what it takes over: nobody else ends that transaction."""
-    old = a_task(cluster)
+    old = a_runner(cluster)
     running = asyncio.create_task(old.run())
     await until(lambda: committed(cluster) == RECORDS)
-    cluster.expel(old._consumer)
-    await old.give_up()
+    [frozen] = cluster.members(GROUP)
+    await frozen.fall_silent()
+    await old.on_partitions_revoked(())  # it works on nothing any more
     dead = cluster.producer(f"{GROUP}-0")
     await dead.start()
     await dead.begin_transaction()
     await dead.send_offsets_to_transaction({TopicPartition(INPUT, 0): (RECORDS + 1, "")}, GROUP)
-    returning: Any = old._consumer
-    await cluster._groups[GROUP].join(returning)
-    await until(lambda: not cluster._open)
+    await frozen.wake()
+    await until(lambda: not cluster.has_open_transactions)
     publish(cluster, [RECORDS])
     await until(lambda: len(written(cluster)) == RECORDS + 1)
     assert written(cluster) == expected(RECORDS + 1)
@@ -438,7 +423,7 @@ async def test_a_partition_that_fails_stops_no_other(cluster: MemoryCluster) -> 
             raise OSError("an agent's own")
         await batch.process(number)
 
-    task = a_task(cluster, failing_in_one)
+    task = a_runner(cluster, failing_in_one)
     running = asyncio.create_task(task.run())
     await until(lambda: committed(cluster) == committed(cluster, 1) == RECORDS)
     assert (producers_started(cluster, 0), producers_started(cluster, 1)) == (1, 3)
@@ -452,7 +437,7 @@ async def test_a_state_topic_that_lost_records_starts_over(cluster: MemoryCluste
     await finish(cluster)
     lost = next(each.offset for each in reversed(cluster.read(STATES)) if each.key == b"count")
     cluster.delete_before(STATES, 0, lost + 1)
-    await run_until(a_task(cluster), lambda: len(written(cluster)) == 2 * RECORDS)
+    await run_until(a_runner(cluster), lambda: len(written(cluster)) == 2 * RECORDS)
     assert written(cluster) == expected() * 2
 
 
@@ -487,7 +472,7 @@ async def raises_in_a_record(batch: Batch[StateTable]) -> None:
 async def test_an_agent_that_raises_on_every_batch_stops_its_worker(cluster: MemoryCluster, agent: Failing) -> None:
     """With its name and the cause, which quotes no record; then nothing is lost, doubled or set aside."""
     with pytest.raises(OperatingError, match=r"the number agent failed 4 times in a row.*ValueError at") as stopped:
-        await asyncio.wait_for(a_task(cluster, agent).run(), 10)
+        await asyncio.wait_for(a_runner(cluster, agent).run(), 10)
     assert stopped.value.code == "agent_failed"
     assert "secret" not in str(stopped.value)
     assert written(cluster) == []
@@ -506,7 +491,7 @@ async def test_an_agent_that_raises_now_and_then_does_not(cluster: MemoryCluster
         if attempts % 4:
             raise OSError("an agent's own")
 
-    await run_until(a_task(cluster, agent, batch_records_max=4), lambda: committed(cluster) == RECORDS)
+    await run_until(a_runner(cluster, agent, batch_records_max=4), lambda: committed(cluster) == RECORDS)
     assert written(cluster) == expected()
 
 
@@ -516,7 +501,7 @@ async def test_an_agent_that_ignores_its_batch_is_done_with_it(cluster: MemoryCl
     async def agent(batch: Batch[StateTable]) -> None:
         batch.write([Output(Role.EVIDENCE, b"key", b"%d" % len(batch.records), partition=0)])
 
-    await run_until(a_task(cluster, agent), lambda: committed(cluster) == RECORDS)
+    await run_until(a_runner(cluster, agent), lambda: committed(cluster) == RECORDS)
     assert written(cluster) == [str(RECORDS)]
 
 
@@ -526,7 +511,7 @@ async def test_an_agent_that_waits_for_ever_holds_up_nobody_on_a_rebalance(clust
     async def waiting(batch: Batch[StateTable]) -> None:
         await asyncio.Event().wait()
 
-    stuck = asyncio.create_task(a_task(cluster, waiting, session_timeout_ms=1_000).run())
+    stuck = asyncio.create_task(a_runner(cluster, waiting, session_timeout_ms=1_000).run())
     await asyncio.sleep(0.05)
     stuck.cancel()
     await asyncio.wait([stuck])

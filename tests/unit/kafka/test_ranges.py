@@ -16,7 +16,7 @@ from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.files.seal_files import LogName
 from assay_stream.kafka import ranges
-from assay_stream.kafka.fetched_records import FetchedRecord
+from assay_stream.kafka.connection import FetchedRecord
 from assay_stream.kafka.ranges import KafkaLogs, LogRanges, marked, set_aside_place
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Headers, Origin, Record, Role, rejected, set_aside_error

@@ -74,21 +74,6 @@ async def test_a_lack_of_memory_is_an_operating_error_that_holds_nothing() -> No
     thread.close()
 
 
-async def test_it_tells_for_how_long_it_has_been_busy_with_one_thing() -> None:
-    """Idle is 0; progress begins anew."""
-    thread = StateThread("engine")
-    assert thread.busy_s == 0.0
-    release = threading.Event()
-    working = asyncio.ensure_future(thread.run(release.wait, 10))
-    await asyncio.sleep(0.1)
-    assert thread.busy_s > 0.05
-    release.set()
-    await working
-    await asyncio.sleep(0.05)
-    assert thread.busy_s == 0.0
-    thread.close()
-
-
 async def test_a_caller_that_is_cancelled_leaves_the_thread_in_order() -> None:
     """The answer is dropped; the next call gets its own."""
     thread = StateThread("engine")

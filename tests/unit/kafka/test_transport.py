@@ -13,7 +13,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from assay_stream.errors import InputError
 from assay_stream.kafka import transport as module
-from assay_stream.kafka.fetched_records import FetchedRecord
+from assay_stream.kafka.connection import FetchedRecord
 from assay_stream.kafka.transport import fitting
 from assay_stream.model.record import Origin, Output, Record, Role, rejected
 

@@ -18,11 +18,11 @@ from aiokafka.errors import KafkaError
 from assay_stream.agents import Agent, AgentSet, Detection, Event, Memory
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
-from assay_stream.kafka import stage_task as module
+from assay_stream.kafka import runner as module
 from assay_stream.kafka import upstream
-from assay_stream.kafka.batch import Batch
+from assay_stream.kafka.partition import Batch
+from assay_stream.kafka.runner import Runner
 from assay_stream.kafka.stage import Stage
-from assay_stream.kafka.stage_task import StageTask
 from assay_stream.kafka.topics import topic_names
 from assay_stream.kafka.upstream import UpstreamStages
 from assay_stream.model.finding import decode_finding
@@ -113,9 +113,9 @@ async def running(
     async def agent(batch: Batch[Any]) -> None:
         await batch.process(process)
 
-    parts: list[StageTask | UpstreamStages] = [] if preceding is None else [preceding]
+    parts: list[Runner | UpstreamStages] = [] if preceding is None else [preceding]
     for stage in filter(only, stages):
-        task = StageTask(settings, stage, agent, topics=TOPICS, partition_counts=COUNTS, clients=cluster)
+        task = Runner(settings, stage, agent, topics=TOPICS, partition_counts=COUNTS, clients=cluster)
         parts.append(task)
     unheard: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(context))

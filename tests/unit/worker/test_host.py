@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from unittest.mock import AsyncMock
 
@@ -24,8 +23,8 @@ import pytest
 from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.kafka.access import STAGES
-from assay_stream.kafka.stage_task import StageTask
-from assay_stream.kafka.topics import TopicState, check_topics, topic_names, topic_table
+from assay_stream.kafka.runner import Runner
+from assay_stream.kafka.topics import TopicState, topic_names, topic_table
 from assay_stream.model.record import Role
 from assay_stream.worker import host as module
 from assay_stream.worker.host import Deadline, Host, PartitionCounts, run_host
@@ -162,35 +161,15 @@ async def test_the_setting_reaches_the_join() -> None:
         deadline.cancel()
 
 
-async def test_a_stage_starts_only_with_its_state_where_its_input_is() -> None:
-    """In a compacted topic, with as many partitions as the input."""
-    deadline, settings = Deadline(60), load_settings()
-    worker = Worker(settings, Host(settings, deadline, web_port=None), dict.fromkeys(Role, 1))
-    sound = [TopicState(spec=spec, partitions=spec.partitions, differing={}) for spec in topic_table(settings)]
-    stages = [worker._stage(name) for name in STAGES]
-    for stage in stages:
-        if stage.state_role is None:
-            continue
-        for code, wrong in (
-            ("partition_count", {"partitions": 99}),
-            ("topic_not_compacted", {"differing": {"cleanup.policy": ("delete", "compact")}}),
-        ):
-            states = [replace(one, **wrong) if one.spec.role is stage.state_role else one for one in sound]
-            with pytest.raises(ConfigurationError, match=code):
-                check_topics(states, {*stage.input_roles, stage.state_role}, settings)
-    assert any(stage.state_role for stage in stages)
-    deadline.cancel()
-
-
-async def test_alerts_give_way_to_the_other_stages() -> None:
+async def test_alerts_give_way_to_the_other_stages(monkeypatch: pytest.MonkeyPatch) -> None:
     """And they to nobody."""
+    runners: list[Runner] = []
+    monkeypatch.setattr("assay_stream.worker.worker.add_task", lambda _host, _name, runner: runners.append(runner))
+    monkeypatch.setattr(Runner, "has_work", True)
     deadline = Deadline(60)
     host = Host(load_settings(), deadline, web_port=None)
     Worker(load_settings(), host, dict.fromkeys(Role, 1)).add(frozenset(STAGES))
-    tasks = [service._part for service in host.app.hosted if isinstance(service._part, StageTask)]
-    assert [task._stage.name for task in tasks] == list(STAGES)
-    tasks[0].__class__ = BusyTask
-    assert [task._context.busy_elsewhere() for task in tasks] == [name == "alerts" for name in STAGES]
+    assert {runner.stage.name: runner.gives_way for runner in runners} == {name: name == "alerts" for name in STAGES}
     deadline.cancel()
 
 
@@ -239,12 +218,6 @@ def test_a_call_topic_that_grows_alone_does_not_end_the_process(
 async def an_admin(_settings: Settings, *, waiting: object) -> AsyncMock:
     """A client that is not asked anything."""
     return AsyncMock()
-
-
-class BusyTask(StageTask):
-    """A task with work."""
-
-    has_work = True
 
 
 STUCK = """

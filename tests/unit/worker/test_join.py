@@ -13,9 +13,9 @@ from aiokafka import TopicPartition
 from assay_stream.config import Settings
 from assay_stream.join.processor import Join
 from assay_stream.join.routing import FIRST_ORIGIN, Routing
-from assay_stream.kafka import stage_task as module
-from assay_stream.kafka.batch import Batch
-from assay_stream.kafka.stage_task import StageTask
+from assay_stream.kafka import runner as module
+from assay_stream.kafka.partition import Batch
+from assay_stream.kafka.runner import Runner
 from assay_stream.kafka.topics import topic_names
 from assay_stream.kafka.transport import record_of
 from assay_stream.limits.core import DEFAULT_LIMITS
@@ -30,7 +30,7 @@ from assay_stream.worker.freshness import EvidenceLatency, RecentObservers
 from assay_stream.worker.join import Joining, JoinStage, join_calls
 from assay_stream.worker.view import BindingView
 from tests.support.fleet import START, Fleet, a_call_by
-from tests.support.memory_cluster import MemoryCluster
+from tests.support.memory_cluster import MemoryCluster, until
 
 TOPICS = topic_names(Settings())
 ROUTING = Routing(calls=8, bindings=4)
@@ -99,7 +99,7 @@ class Worker:
             latency=EvidenceLatency(lambda *_: None, RecentObservers()),
             routing=ROUTING,
         )
-        self.task = StageTask(
+        self.task = Runner(
             Settings(poll_timeout_ms=5, **settings),
             self.stage,
             joining,
@@ -134,13 +134,6 @@ class Worker:
 async def joining(batch: Batch[Joining]) -> None:
     """The agent."""
     await batch.process_pieces(join_calls)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something."""
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 def evidence(cluster: MemoryCluster) -> list[tuple[int, bytes]]:
@@ -206,15 +199,15 @@ async def test_a_worker_that_keeps_some_of_its_partitions_keeps_those_of_the_sam
     async with Worker(cluster) as worker, asyncio.timeout(10):
         while not worker.task.ready:
             await asyncio.sleep(0.002)
-        await worker.task.give_up()
-        assert worker.task._tasks.paused == [0, 4, 1, 5, 2, 6, 3, 7]
+        await worker.task.on_partitions_revoked(())
+        assert worker.task.claims() == [0, 4, 1, 5, 2, 6, 3, 7]
 
 
 async def test_offsets_that_are_lost_double_nothing(cluster: MemoryCluster) -> None:
     """The join goes by the progress that it wrote with its evidence."""
     async with Worker(cluster):
         await until(lambda: len(evidence(cluster)) >= CALLS)
-    cluster._groups[GROUP].offsets.clear()
+    cluster.forget_offsets(GROUP)
     key, value = a_call_by(0, 0, CALLS, START, None)[1:]
     cluster.append(TOPICS[Role.CALLS], 0, key, value)
     async with Worker(cluster):

@@ -90,7 +90,7 @@ def test_other_errors_of_the_same_line_keep_their_level() -> None:
 
 def test_our_own_lines_all_pass() -> None:
     """They say what an operator must know, each time."""
-    assert len(written([a_line(at, name="assay_stream.kafka.stage_task") for at in range(5)])) == 5
+    assert len(written([a_line(at, name="assay_stream.kafka.runner") for at in range(5)])) == 5
 
 
 def test_a_clock_that_goes_back_silences_nobody() -> None:

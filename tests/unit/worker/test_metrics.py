@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from prometheus_client import CollectorRegistry
 
-from assay_stream.worker.http import Health
 from assay_stream.worker.metrics import Metrics, PrometheusStage
 
 
@@ -51,18 +50,6 @@ def test_a_batch_is_timed(registry: CollectorRegistry) -> None:
     assert registry.get_sample_value("assay_stream_partitions_opened", stage) == 3
     assert registry.get_sample_value("assay_stream_opening_seconds", stage) == 1.5
     assert registry.get_sample_value("assay_stream_partitions_reopened_total", stage) == 1
-
-
-def test_health_asks_every_stage_anew() -> None:
-    """What a stage says is asked each time, and a failure is no stage's."""
-    health = Health()
-    answers = {"join": False}
-    health.watch("join", lambda: answers["join"])
-    health.watch("view", lambda: True)
-    assert health.stages() == {"join": False, "view": True}
-    answers["join"] = True
-    assert health.stages() == {"join": True, "view": True}
-    assert not health.failed
 
 
 def test_the_lag_of_a_partition_that_went_elsewhere_is_forgotten(registry: CollectorRegistry) -> None:

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from assay_stream.config import load_settings
 from assay_stream.errors import ConfigurationError, InputError, IntegrityError, OperatingError
-from assay_stream.kafka.fetched_records import FetchedRecord
+from assay_stream.kafka.connection import FetchedRecord
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.schemes import ed25519
 from assay_stream.seal.checkpoint import decode

@@ -12,7 +12,7 @@ from aiokafka import TopicPartition
 from assay_stream.config import Settings
 from assay_stream.join.processor import Join
 from assay_stream.join.routing import Routing
-from assay_stream.kafka.fetched_records import FetchedRecord
+from assay_stream.kafka.connection import FetchedRecord
 from assay_stream.kafka.topics import topic_names
 from assay_stream.kafka.transport import record_of
 from assay_stream.model.envelope import Producer

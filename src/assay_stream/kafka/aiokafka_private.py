@@ -1,0 +1,317 @@
+"""Everything that rests on parts of aiokafka that it does not promise to keep.
+
+``tests/unit/kafka/test_aiokafka_private.py`` states each of them. Nothing of aiokafka is replaced: only our own classes
+behave otherwise.
+
+1. ``Consumer`` makes ``FetchedRecord`` in place of ``ConsumerRecord``, which takes five times as long.
+2. It reads records whatever their header names. Brokers accept any bytes as a name, and aiokafka fails where they are
+   no UTF-8. Then the rest of the answer is read once more, with ``?`` for each byte of such a name that is not ASCII.
+   No name that means anything to us holds one.
+3. It finds committed offsets with their metadata, once no open transaction is about to change them, and tells its
+   membership of the group.
+4. It does not believe a broker alone that takes itself for the leader.
+5. ``ask_broker`` sends one broker a request that aiokafka's administrator does not know.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import FunctionType
+from typing import Any, NamedTuple
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.consumer import fetcher
+from aiokafka.errors import KafkaError, KafkaTimeoutError, for_code
+from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.metadata import MetadataRequest
+from aiokafka.protocol.types import Boolean, CompactArray, CompactString, Int16, Int32, Int64, Schema, TaggedFields
+from aiokafka.record.default_records import _DefaultRecordBatchPy
+from aiokafka.record.memory_records import _MemoryRecordsPy
+
+from assay_stream.model.record import Headers, made_of
+
+_OFFSETS_LATER = frozenset({14, 88})
+"""The coordinator loads its log, or an open transaction holds an offset of the partition."""
+_COORDINATOR_MOVED = frozenset({15, 16})
+_STABLE_LIMIT_S = 15.0
+_STABLE_PAUSE_S = 0.02
+_ASKED, _NAMED_BY = 3, 2
+_ANSWER_LIMIT_S = 2.0
+_LEADERS_LOOKS = 40
+_LEADERS_PAUSE_S = 0.1
+_MAGIC = 16
+"""Where a batch has the version of its format."""
+_STRING = CompactString("utf-8")
+_TAGS = ("tags", TaggedFields)
+_NO_TAGS: Mapping[int, bytes] = {}
+
+
+class FetchedRecord(NamedTuple):
+    """What is used of aiokafka's ``ConsumerRecord``."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+class GroupMember(NamedTuple):
+    """A member of a group in one generation."""
+
+    group_id: str
+    generation: int = -1
+    member_id: str = ""
+
+    def follows(self, earlier: "GroupMember") -> bool:
+        """Return whether no generation lies between the two: what this member has in both was nobody else's."""
+        is_known = self.generation >= 0 and self.member_id == earlier.member_id
+        return is_known and 0 <= self.generation - earlier.generation <= 1
+
+
+# Reading records
+
+
+class _Name(bytearray):
+    def decode(self, *_: str) -> str:
+        try:
+            return super().decode()
+        except UnicodeDecodeError:
+            return super().decode("ascii", "replace").replace("\ufffd", "?")
+
+
+class _Buffer(bytearray):
+    """What header names are decoded from; keys and values are copied as bytes."""
+
+    def __getitem__(self, at: Any) -> Any:
+        found = super().__getitem__(at)
+        return _Name(found) if isinstance(found, bytearray) else found
+
+
+class _Batch(_DefaultRecordBatchPy):  # type: ignore[misc]
+    def _maybe_uncompress(self) -> None:
+        super()._maybe_uncompress()
+        self._buffer = _Buffer(self._buffer)  # type: ignore[has-type]
+
+
+class _Reread(_MemoryRecordsPy):  # type: ignore[misc]
+    """Batches of an answer, of which those before an offset are left out."""
+
+    def __init__(self, data: bytes, first: int) -> None:
+        super().__init__(data)
+        while self._next_slice is not None and _DefaultRecordBatchPy(self._next_slice).next_offset <= first:
+            self._cache_next()
+
+    def next_batch(self) -> Any:
+        ours = self._next_slice
+        batch = super().next_batch()
+        return batch if ours is None or ours[_MAGIC] < 2 else _Batch(ours)
+
+
+class _KeptRecords(fetcher.MemoryRecords):  # type: ignore[misc]
+    """Batches as aiokafka reads them, with the bytes they are read from."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self.data = data
+
+
+class _PartitionRecords(fetcher.PartitionRecords):  # type: ignore[misc]
+    def _consumer_record(self, tp: TopicPartition, record: Any) -> FetchedRecord:
+        # No consumer of ours has a deserializer.
+        topic, partition = tp
+        headers = tuple(record.headers)
+        fields = (topic, partition, record.offset, record.timestamp, record.key, record.value, headers)
+        return made_of(FetchedRecord, fields)
+
+    def _unpack_records(self) -> Iterator[Any]:
+        try:
+            yield from super()._unpack_records()
+        except UnicodeDecodeError:
+            # Up to here records were given out, and transactions that were aborted are noted.
+            self._records = _Reread(self._records.data, self.next_fetch_offset)  # type: ignore[has-type]
+            yield from super()._unpack_records()
+
+
+def with_names(function: Callable[..., Any], **names: object) -> Any:
+    """Return a copy of a function that finds other objects under some names of its module.
+
+    aiokafka's consumer makes its fetcher, and that its records, by name: there is no parameter for either.
+    """
+    if not isinstance(function, FunctionType) or not set(names) <= set(function.__code__.co_names):
+        raise AssertionError(f"{function} does not use all of {sorted(names)}")
+    return FunctionType(function.__code__, function.__globals__ | names, function.__name__, function.__defaults__)
+
+
+class RecordFetcher(fetcher.Fetcher):  # type: ignore[misc]
+    """aiokafka's fetcher, with records of ours."""
+
+    _proc_fetch_request = with_names(
+        fetcher.Fetcher._proc_fetch_request, MemoryRecords=_KeptRecords, PartitionRecords=_PartitionRecords
+    )
+
+
+# Committed offsets (KIP-447): OffsetFetch version 7 is flexible, with compact strings and arrays, and tagged fields
+
+
+class _OffsetFetchResponseV7(Response):  # type: ignore[misc]
+    API_KEY = 9
+    API_VERSION = 7
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "topics",
+            CompactArray(
+                ("name", _STRING),
+                (
+                    "partitions",
+                    CompactArray(
+                        ("partition", Int32),
+                        ("offset", Int64),
+                        ("leader_epoch", Int32),
+                        ("metadata", _STRING),
+                        ("error_code", Int16),
+                        _TAGS,
+                    ),
+                ),
+                _TAGS,
+            ),
+        ),
+        ("error_code", Int16),
+        _TAGS,
+    )
+
+
+class _OffsetFetchRequestV7(RequestStruct):  # type: ignore[misc]
+    FLEXIBLE_VERSION = True
+    API_KEY = 9
+    API_VERSION = 7
+    RESPONSE_TYPE = _OffsetFetchResponseV7
+    SCHEMA = Schema(
+        ("group_id", _STRING),
+        ("topics", CompactArray(("name", _STRING), ("partitions", CompactArray(Int32)), _TAGS)),
+        ("require_stable", Boolean),
+        _TAGS,
+    )
+
+
+class StableOffsetFetch(Request[_OffsetFetchRequestV7]):  # type: ignore[misc]
+    """Asks for committed offsets; refused for partitions that an open transaction has offsets of."""
+
+    API_KEY = 9
+
+    def __init__(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        self._group_id = group_id
+        self._partitions = partitions
+
+    def build(self, request_struct_class: type[_OffsetFetchRequestV7]) -> _OffsetFetchRequestV7:
+        topics: dict[str, list[int]] = {}
+        for topic, partition in sorted(self._partitions):
+            topics.setdefault(topic, []).append(partition)
+        named = [(topic, partitions, _NO_TAGS) for topic, partitions in topics.items()]
+        return request_struct_class(self._group_id, named, True, _NO_TAGS)
+
+
+class Consumer(AIOKafkaConsumer):  # type: ignore[misc]
+    """aiokafka's consumer, changed as the head of this module describes."""
+
+    start = with_names(AIOKafkaConsumer.start, Fetcher=RecordFetcher)
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return where logs end, as told by leaders that two of three brokers name; of fewer, all.
+
+        A broker that was frozen or cut off takes itself for the leader until it hears of its successor, and says where
+        the log ended before. Who goes by that takes a call for ready that is not, or restores half a state.
+
+        Raises:
+            KafkaTimeoutError: brokers do not agree who leads, or are away.
+        """
+        places = list(partitions)
+        for _ in range(_LEADERS_LOOKS):
+            leaders = self._leaders(places)
+            ends, are_named = await asyncio.gather(super().end_offsets(places), self._are_named(leaders))
+            if are_named and leaders == self._leaders(places):
+                return dict(ends)
+            await self._client.force_metadata_update()
+            await asyncio.sleep(_LEADERS_PAUSE_S)
+        raise KafkaTimeoutError("brokers do not agree who leads")
+
+    def _leaders(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
+        return {tp: self._client.cluster.leader_for_partition(tp) for tp in places}
+
+    async def _are_named(self, leaders: Mapping[TopicPartition, int | None]) -> bool:
+        nodes = [broker.nodeId for broker in self._client.cluster.brokers()]
+        lacking = min(len(nodes), _NAMED_BY) if len(nodes) > 1 else 0
+        chosen = random.sample(nodes, min(len(nodes), _ASKED)) if lacking else []
+        waiting = {asyncio.create_task(self._does_name(node, leaders)) for node in chosen}
+        while lacking > 0 and waiting:
+            done, waiting = await asyncio.wait(waiting, timeout=_ANSWER_LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
+            lacking -= sum(each.result() for each in done)
+            if not done:
+                break
+        for each in waiting:
+            each.cancel()
+        return lacking <= 0
+
+    async def _does_name(self, node: int, leaders: Mapping[TopicPartition, int | None]) -> bool:
+        request = MetadataRequest(sorted({tp.topic for tp in leaders}), allow_auto_topic_creation=False)
+        try:
+            topics = (await self._client.send(node, request)).topics
+        except KafkaError:
+            return False
+        named = {(TopicPartition(topic[1], part[1]), part[2]) for topic in topics for part in topic[-1]}
+        return leaders.items() <= named
+
+    def member(self) -> GroupMember:
+        """Return its place in the group; of a past generation once the group has expelled it."""
+        group = self._coordinator
+        return GroupMember(group.group_id, group.generation, group.member_id)
+
+    async def committed_with_metadata(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, tuple[int | None, str]]:
+        """Return the group's committed offset of each partition, ``None`` where there is none, and its metadata.
+
+        Waits until no open transaction has offsets of them.
+
+        Raises:
+            KafkaTimeoutError: one that is open does not end.
+        """
+        group = self._coordinator
+        request = StableOffsetFetch(group.group_id, partitions)
+        deadline = asyncio.get_running_loop().time() + _STABLE_LIMIT_S
+        while True:
+            await group.ensure_coordinator_known()
+            answer = await group._send_req(request)
+            parts = [(topic[0], part) for topic in answer.topics for part in topic[1]]
+            codes = {answer.error_code, *(part[4] for _, part in parts)} - {0}
+            if not codes:
+                return {TopicPartition(topic, part[0]): (_offset(part[1]), part[3] or "") for topic, part in parts}
+            refused = codes - _OFFSETS_LATER - _COORDINATOR_MOVED
+            if refused:
+                raise for_code(min(refused))()
+            if codes & _COORDINATOR_MOVED:
+                group.coordinator_dead()
+            if asyncio.get_running_loop().time() > deadline:
+                raise KafkaTimeoutError("an open transaction has offsets of these partitions and does not end")
+            await asyncio.sleep(_STABLE_PAUSE_S)
+
+
+def _offset(committed: int) -> int | None:
+    return None if committed < 0 else committed
+
+
+async def ask_broker(admin: AIOKafkaAdminClient, node: int, request: Request[Any]) -> Any:
+    """Return a broker's answer to a request.
+
+    Raises:
+        KafkaError: it does not answer.
+        IncompatibleBrokerVersion: it does not know the request.
+    """
+    try:
+        return await admin._send_request_to_node(node, request)
+    except TimeoutError:
+        raise KafkaTimeoutError(f"broker {node} does not answer") from None

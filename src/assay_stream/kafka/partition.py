@@ -1,0 +1,476 @@
+"""The task of one input partition: fetch, buffer, give to the agent and commit, whatever other partitions do.
+
+1. The order of opening keeps others out (``docs/adr/0003``): first the producer, which ends the transaction of the
+   previous owner and fences it; then the start positions, once no open transaction has any; then the stage's state,
+   from the committed end of its topic.
+2. The agent works on the records in the thread of their state, for a limited time; what is done is committed.
+3. Nothing new is fetched while records are buffered: backlog stays in Kafka.
+4. A task that is dropped while its thread works is waited for before the partition is opened again: the thread must
+   never meet the state of another owner.
+5. A task that gives way pauses for longer than it works while others have work: evidence needs the registry, and
+   alerts can wait.
+6. A mark is committed before suspicious records are tried (``kafka.attempts``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import traceback
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import structlog
+from aiokafka import TopicPartition
+from aiokafka.errors import KafkaError
+
+from assay_stream.errors import AssayStreamError, ConfigurationError, IntegrityError, OperatingError
+from assay_stream.kafka.attempts import Plan, Suspicion, SuspicionLevel
+from assay_stream.kafka.connection import Consumer
+from assay_stream.kafka.transport import Gathered, TransactionalWriter, record_of
+from assay_stream.model.record import Origin, Output, Record
+
+if TYPE_CHECKING:
+    from assay_stream.kafka.runner import Runner
+
+_log = structlog.get_logger(__name__)
+
+State = TypeVar("State")
+Step = Callable[[State, Record], Sequence[Output]]
+"""Applies one record to a state, in place, and returns what is to be written."""
+PieceStep = Callable[[State, Sequence[Record]], Sequence[Output]]
+"""Applies some records to a state, one after the other, and returns what is to be written."""
+
+MAY_PASS = (KafkaError, OSError, TimeoutError)
+"""What a broker that is away or busy causes: tried again, within a limit."""
+
+_PROGRESS_WAIT_S = 0.25
+_CANCELLING_S = 5.0
+_PAUSE_SHARE = 3.0
+"""How long a task that gives way pauses, as a share of its work: a quarter of a processor is left to it."""
+
+
+class BatchDropped(Exception):  # noqa: N818 - nothing went wrong: the partition has another owner
+    """The batch in hand was taken away; nothing of it will be written."""
+
+
+class AgentFailed(Exception):  # noqa: N818 - says what happened
+    """An agent raised on a batch."""
+
+    def __init__(self, name: str, partition: int, cause: Exception) -> None:
+        self.partition = partition
+        self.cause = place_of(cause)
+        super().__init__(f"the {name} agent failed: {self.cause}")
+
+
+def place_of(error: Exception) -> str:
+    """Return the class of an error and the line that raised it: its text may quote the record."""
+    if isinstance(error, AssayStreamError):
+        return str(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    return type(error).__name__ + place
+
+
+class Batch(Generic[State]):
+    """Records of one input partition, in order. What is written for them and their offsets is one transaction.
+
+    An agent that is done with a batch asks for the next one. If it does not call ``process``, it is done with all
+    records.
+
+    Attributes:
+        state: state of the partition, to be used in ``process`` only.
+    """
+
+    def __init__(self, task: PartitionTask, records: Sequence[Record]) -> None:
+        self._task = task
+        self.partition = task.partition
+        self.records = records
+        self.state: State = task.stage.state(task.partition)
+        self.outputs = task.writer.gather()
+        self._processed: int | None = None
+        self._working: asyncio.Future[Any] | None = None
+
+    @property
+    def done(self) -> int:
+        """How many leading records are done; the others come again in the next batch."""
+        return len(self.records) if self._processed is None else self._processed
+
+    async def process(self, step: Step[State]) -> None:
+        """Apply a step to each record, in the thread of the state, until the time of a batch is over.
+
+        Raises:
+            BatchDropped: the partition has another owner by now.
+        """
+
+        def in_turn(state: State, piece: Sequence[Record]) -> list[Output]:
+            return [output for record in piece for output in step(state, record)]
+
+        await self.process_pieces(in_turn)
+
+    async def process_pieces(self, step: PieceStep[State]) -> None:
+        """Apply a step to some records at a time, otherwise as ``process`` does.
+
+        Raises:
+            BatchDropped: the partition has another owner by now.
+        """
+        if self._task.is_dropped:
+            raise BatchDropped
+        self._working = self._task.in_thread(self._step_all, step)
+        await self._working
+
+    def write(self, outputs: Sequence[Output]) -> None:
+        self.outputs.add(outputs)
+
+    def drop(self) -> None:
+        """Free an agent that waits for the thread, which may take long to end."""
+        if self._working is not None and not self._working.done():
+            self._working.set_exception(BatchDropped())
+
+    def _step_all(self, step: PieceStep[State]) -> None:
+        task, records, done = self._task, self.records, self._processed or 0
+        until_s = time.monotonic() + task.runner.settings.batch_ms_max / 1_000
+        first, size = done, task.stage.piece_records
+        while done < len(records) and (done == first or time.monotonic() < until_s):
+            piece = records[done : done + size]
+            task.note_piece(piece[0])
+            self.outputs.add(step(self.state, piece))
+            done += len(piece)
+        self._processed = done
+
+
+BatchHandler = Callable[[Batch[Any]], Awaitable[None]]
+"""Works on one batch; returns when it is done with it."""
+
+
+class PartitionTask:
+    """Owns one input partition number, over all topics of a stage: opened, run, maybe paused and resumed, and closed.
+
+    Args:
+        opening: which time the runner opened partitions; it is higher for those taken over later.
+
+    Attributes:
+        committed: next offset of each of its partitions, as committed; -1 for the beginning.
+        member: our membership in the generation in which the partition was opened or kept.
+        metadata: what was committed with them: the mark of an owner that has begun on records, or nothing.
+        suspicion: which records the owner before this one makes suspect.
+        buffered: how many records wait for the registry.
+        buffered_since_s: since when, by the monotonic clock.
+        working_on: the first of the records that are worked on now.
+        is_in_thread: whether its thread works on its state now, awaited or not.
+        is_dropped: whether what is in hand is to be left to the next owner.
+        agent_failed: whether it ended because its agent raised.
+        may_go_on: whether it was stopped between two batches, so that its state is what it has committed.
+
+    Raises:
+        ConfigurationError: ``partitions_added``.
+    """
+
+    def __init__(self, runner: Runner, consumer: Consumer, partition: int, *, opening: int) -> None:
+        self.runner = runner
+        self.stage = runner.stage
+        self.partition = partition
+        self.opening = opening
+        self._consumer = consumer
+        self._roles = {runner.topics[role]: role for role in self.stage.input_roles}
+        self._inputs = [TopicPartition(topic, partition) for topic in self._roles]
+        self._check_count()
+        self.writer = TransactionalWriter(
+            runner.clients.producer(f"{runner.group_id}-{partition}"),
+            topics=runner.topics,
+            partition_counts=runner.partition_counts,
+        )
+        self.committed: dict[TopicPartition, int] = {}
+        self.metadata = ""
+        self.suspicion = Suspicion()
+        self._records: list[Record] = []
+        self._ends: Mapping[TopicPartition, int] = {}
+        self._fetched_s = time.monotonic()
+        self._is_idle = True
+        self._is_finishing = False
+        self.is_dropped = False
+        self.is_in_thread = False
+        self.working_on: Origin | None = None
+        self.buffered = 0
+        self.buffered_since_s: float | None = None
+        self.agent_failed = False
+        self.may_go_on = False
+        self.running: asyncio.Task[None] | None = None
+
+    @property
+    def busy_s(self) -> float:
+        """For how many seconds its thread has been working on one thing."""
+        return 0.0 if self.running is None else self._thread.busy_s
+
+    @property
+    def has_work(self) -> bool:
+        """Whether it has records that need not wait."""
+        return len(self._records) > self.buffered
+
+    # Opening and closing
+
+    async def open(self) -> None:
+        """Take the partition over, and set the consumer to where it goes on.
+
+        Raises:
+            KafkaError: it could not be opened, and is to be closed.
+            IntegrityError: ``outputs_ahead``.
+        """
+        await self.writer.open()
+        noted = await self._consumer.committed_with_metadata(self._inputs)
+        overriding = await self.stage.open(self.partition)
+        done_before = await self.stage.done_before(self.partition)
+        self.metadata = next((metadata for _, metadata in noted.values() if metadata), "")
+        for place in self._inputs:
+            committed, _ = noted.get(place, (None, ""))
+            position = overriding.get(place, committed)
+            done = done_before.get(place, 0)
+            if done > (position or 0):
+                await self._check_reset(place, position, done)
+                position = done
+            if position is None and committed:
+                _log.warning(
+                    "state_lost",
+                    stage=self.stage.name,
+                    topic=place.topic,
+                    partition=self.partition,
+                    fix="none needed: its state topic lost records, so this input is read from its beginning",
+                )
+            self.committed[place] = -1 if position is None else position
+        self.seek(await self._consumer.beginning_offsets(self._inputs))
+
+    def seek(self, beginnings: Mapping[TopicPartition, int]) -> None:
+        """Set the consumer to what is committed, or to where that expired."""
+        for place, position in self.committed.items():
+            begin = beginnings[place]
+            if 0 <= position < begin:
+                # Retention was shorter than the outage: the records are gone, and that must not pass in silence.
+                self.runner.metrics.lost(begin - position)
+                _log.error(
+                    "input_expired",
+                    topic=place.topic,
+                    partition=place.partition,
+                    first_lost_offset=position,
+                    lost=begin - position,
+                    fix="records expired before they were read: increase retention.ms",
+                )
+            self._consumer.seek(place, max(position, begin))
+
+    async def close(self) -> None:
+        """Drop the state, and close the connection; what was not committed is left to the next owner."""
+        self.stage.close(self.partition)
+        await self.writer.close()
+
+    def _check_count(self) -> None:
+        roles, counts, topics = self.stage.input_roles, self.runner.partition_counts, self.runner.topics
+        if all(self.partition >= counts[role] for role in roles):
+            raise ConfigurationError(
+                "partitions_added",
+                f"{topics[roles[0]]} has a partition {self.partition} now and had {counts[roles[0]]} partitions when "
+                "this worker started: it begins again once the topics of this group have as many",
+            )
+
+    async def _check_reset(self, place: TopicPartition, committed: int | None, done: int) -> None:
+        """Report that the group lost offsets, or was set back; what is done is not done again."""
+        end = (await self._consumer.end_offsets([place]))[place]
+        if done > end:
+            raise IntegrityError(
+                "outputs_ahead",
+                f"the outputs of the {self.stage.name} stage go up to offset {done} of {place.topic}, "
+                f"partition {place.partition}, which ends at {end}: was the topic recreated? Use a new "
+                "ASSAY_STREAM_TOPIC_PREFIX, or restore the topic",
+            )
+        _log.error(
+            "offsets_reset",
+            stage=self.stage.name,
+            topic=place.topic,
+            partition=place.partition,
+            committed=committed,
+            continuing_at=done,
+            fix="none needed: the group's offsets were lost or set back, and nothing is done twice; replay redoes it",
+        )
+
+    # Running
+
+    def start(self, records_max: int) -> None:
+        """Begin, or go on after ``finish`` if that is allowed; the consumer stands where the task goes on."""
+        self.member = self._consumer.member()
+        self._records_max = records_max
+        self._thread = self.stage.thread(self.partition)
+        self._records, self.buffered, self.buffered_since_s = [], 0, None
+        self._is_finishing = self.is_dropped = self.may_go_on = False
+        self.running = asyncio.create_task(self._run(), name=f"{self.stage.name}-{self.partition}")
+
+    async def finish(self, limit_s: float) -> None:
+        """Let the batch in hand be committed, and stop; drop it where that takes too long.
+
+        What is dropped was not committed: the next owner does it again.
+        """
+        if self.running is None:
+            return
+        self._is_finishing = True
+        if not self._is_idle:
+            await asyncio.wait([self.running], timeout=limit_s)
+        # Cancelling ends a batch in hand, which leaves the task idle, too.
+        was_idle = self._is_idle
+        self.is_dropped = True
+        self.running.cancel()
+        ended, _ = await asyncio.wait([self.running], timeout=_CANCELLING_S)
+        for task in ended:
+            # Unless somebody asks for it, asyncio logs the traceback of a dropped batch as an error.
+            error = None if task.cancelled() else task.exception()
+            self.may_go_on = was_idle and error is None
+            if error is not None and not isinstance(error, BatchDropped):
+                _log.warning("partition_closed_after", stage=self.stage.name, error=str(error))
+
+    async def _run(self) -> None:
+        while not self._is_finishing:
+            if not self._records:
+                await self._fetch()
+            changes = self.stage.changes
+            admitted = await self._admitted()
+            self._is_idle = False
+            worked_s = time.monotonic()
+            try:
+                await self._process(admitted)
+            finally:
+                self._is_idle = True
+            if admitted and self.runner.gives_way:
+                await asyncio.sleep(_PAUSE_SHARE * (time.monotonic() - worked_s))
+            if self.buffered and not admitted:
+                await self.stage.wait(_PROGRESS_WAIT_S, since=changes)
+
+    async def _fetch(self) -> None:
+        places = sorted(self.committed, key=self._input_order)
+        fetched = await self._consumer.getmany(
+            *places, timeout_ms=self.runner.settings.poll_timeout_ms, max_records=self._records_max
+        )
+        # Control records go before snapshots: a pin set first is in force first.
+        self._records = [record_of(self._roles[tp.topic], message) for tp in places for message in fetched.get(tp, ())]
+        if self._records:
+            self._fetched_s = time.monotonic()
+            self._ends = await self.stage.note_ends()
+        else:
+            await self.stage.note_quiet(self.partition)
+
+    def _input_order(self, place: TopicPartition) -> tuple[bool, int]:
+        suspect = self.suspicion.record
+        is_suspect = suspect is not None and place.topic == suspect.topic
+        return not is_suspect, self.stage.input_roles.index(self._roles[place.topic])
+
+    async def _admitted(self) -> int:
+        """Return how many records are ready, or have waited for as long as the operator allows."""
+        limit_ms = self.runner.settings.hold_limit_ms
+        if limit_ms and self.buffered and (time.monotonic() - self._fetched_s) * 1_000 >= limit_ms:
+            self._records = [record._replace(hold_expired=True) for record in self._records]
+        admitted = await self._thread.run(self.stage.admit, self._records, self._ends) if self._records else 0
+        self.buffered = len(self._records) - admitted
+        self.buffered_since_s = self._fetched_s if self.buffered else None
+        return admitted
+
+    async def _process(self, admitted: int) -> None:
+        """Have a batch of the admitted records processed, and commit what comes of it."""
+        plan = Plan(count=0)
+        if admitted:
+            limit = self.runner.settings.record_attempts_max
+            plan = self.suspicion.plan(self._records[0].origin, admitted, attempts_max=limit)
+        is_single = plan.mark is not None and plan.mark.level is SuspicionLevel.ONE
+        async with self.runner.quarantine if is_single else nullcontext():
+            await self._try(plan)
+
+    async def _try(self, plan: Plan) -> None:
+        started_s = time.monotonic()
+        records = self._records[: plan.count]
+        end = {place: await self._consumer.position(place) for place in self.committed}
+        if plan.set_aside:
+            records = [record._replace(set_aside=True) for record in records]
+            _log.error("record_set_aside", stage=self.stage.name, **records[0].origin.as_json())
+        if plan.mark is not None:
+            await self._mark(plan.mark.encode(), end)
+        batch: Batch[Any] = Batch(self, records)
+        try:
+            if records:
+                await self._give_to_agent(batch)
+            positions = self._positions(batch.done, end)
+            is_needed = await self.in_thread(self._complete, batch, positions)
+        except (IntegrityError, ConfigurationError):
+            # Not the record's fault: it is still there once the cause is fixed.
+            with suppress(*MAY_PASS):
+                await self._mark("", end)
+            raise
+        if not is_needed:
+            return
+        await self._commit(batch.outputs, positions, metadata="" if batch.done else self.metadata)
+        self.stage.committed(self._records[: batch.done])
+        del self._records[: batch.done]
+        if batch.done:
+            self.suspicion = self.suspicion.after(batch.done)
+            self.runner.note_commit(self.partition)
+        self.runner.metrics.batch(batch.done, batch.outputs.labels, seconds=time.monotonic() - started_s)
+
+    async def _give_to_agent(self, batch: Batch[Any]) -> None:
+        try:
+            await self.runner.agent(batch)
+        except asyncio.CancelledError:
+            batch.drop()
+            raise
+        except (IntegrityError, ConfigurationError, OperatingError):
+            raise
+        except Exception as error:
+            if self.is_dropped:
+                raise BatchDropped from error
+            self.agent_failed = True
+            raise AgentFailed(self.stage.name, self.partition, error) from error
+
+    def _complete(self, batch: Batch[Any], positions: dict[TopicPartition, int]) -> bool:
+        """Add what goes with the offsets, in the thread of the state; tell whether there is anything to commit."""
+        punctuated = self.stage.punctuate(self.partition)
+        if not (batch.done or punctuated or positions != self.committed):
+            return False
+        batch.write([*punctuated, *self.stage.flush(self.partition, positions)])
+        return True
+
+    def _positions(self, done: int, end: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return the next offset of each partition once so many of the records are done: buffered ones are not."""
+        positions, buffered = dict(end), self._records[done:]
+        # Records of one partition follow each other, so the first of all is the only one to look at.
+        for record in buffered[:1] if len(end) == 1 else reversed(buffered):
+            positions[TopicPartition(record.origin.topic, record.origin.partition)] = record.origin.offset
+        return positions
+
+    def in_thread(self, function: Callable[..., Any], *arguments: object) -> asyncio.Future[Any]:
+        """Run a function in the thread of the state, unless the task is dropped by then."""
+
+        def guarded() -> Any:
+            # In this order: dropping the task reads both in the opposite order.
+            self.is_in_thread = True
+            try:
+                if self.is_dropped:
+                    raise BatchDropped
+                return function(*arguments)
+            finally:
+                self.working_on = None
+                self.is_in_thread = False
+
+        return self._thread.run(guarded)
+
+    def note_piece(self, record: Record) -> None:
+        """Note, in the thread, which record is worked on from now on."""
+        self.working_on = record.origin
+        self._thread.note_progress()
+
+    async def _mark(self, metadata: str, end: dict[TopicPartition, int]) -> None:
+        outputs, positions = self.writer.gather(), self._positions(0, end)
+        outputs.add(await self.in_thread(self.stage.flush, self.partition, positions))
+        await self._commit(outputs, positions, metadata=metadata)
+
+    async def _commit(self, outputs: Gathered, positions: dict[TopicPartition, int], *, metadata: str) -> None:
+        writing_s = time.monotonic()
+        try:
+            await self.writer.write(outputs, positions, self.runner.group_id, metadata=metadata)
+        except MAY_PASS:
+            self.runner.note_failure(self.partition)
+            raise
+        self.runner.metrics.transaction(time.monotonic() - writing_s)
+        self.committed, self.metadata = positions, metadata

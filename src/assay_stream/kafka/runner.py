@@ -1,0 +1,426 @@
+"""The runner of a stage: it joins the stage's consumer group and keeps a partition task for each of its partitions.
+
+1. A batch of an input partition is read, given to the agent, and its outputs, state and offsets are committed in one
+   transaction. The partition task owns the batch until then (``kafka.partition``); the runner owns the partition tasks.
+2. One transactional producer per input partition: opening it fences the previous owner (``docs/adr/0003``).
+3. A batch that fails makes its task unusable: it is closed and opened again, and the other partitions go on.
+4. A rebalance pauses tasks between two batches. One whose partition comes back with the next generation goes on with
+   its producer and state. If a generation was missed, the partition may have had another owner: it is opened anew.
+5. A record that is worked on for too long stops the worker: a thread cannot be stopped (``docs/adr/0018``).
+6. An agent that raises on a batch again and again stops the worker (``docs/adr/0022``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import structlog
+from aiokafka import ConsumerRebalanceListener, TopicPartition
+from aiokafka.errors import InconsistentGroupProtocolError, NoOffsetForPartitionError, OffsetOutOfRangeError
+
+from assay_stream.config import Settings
+from assay_stream.errors import ConfigurationError, OperatingError
+from assay_stream.kafka.assignor import StickyAssignor, other_release
+from assay_stream.kafka.attempts import Suspicion, suspicion_after
+from assay_stream.kafka.connection import Clients, Consumer, KafkaClients
+from assay_stream.kafka.partition import MAY_PASS, AgentFailed, BatchDropped, BatchHandler, PartitionTask
+from assay_stream.kafka.refusals import explained
+from assay_stream.kafka.stage import Stage, StageMetrics
+from assay_stream.model.record import Role
+
+_log = structlog.get_logger(__name__)
+
+_FAILURES_MAX = 10
+"""Broker failures in a row, each with a longer pause: about a minute."""
+_AGENT_FAILURES_MAX = 3
+"""What an agent raises is mostly the same the next time."""
+_REOPENING_PAUSE_S = 1.0
+_LOOK_S = 0.1
+_FETCH_BYTES = 2 * 1_024 * 1_024
+"""Of one partition: about what a turn takes. A client fetches no more of a partition until all it has is taken, so
+what is larger is not fetched ahead while a turn is worked on. Brokers send a larger record whole."""
+_FETCH_WAIT_MS_MAX = 500
+_FETCH_PARTITIONS = 8
+"""How many such pieces one answer has at most, which bounds what waits in memory."""
+_BUFFERED_READY_LIMIT_S = 5.0
+_HEARTBEAT_MS = 1_000
+"""Members learn of a rebalance by heartbeat, and those that have learnt of it wait for the others."""
+_REBALANCE_LIMIT_MS = 60_000
+"""How long a group waits for a member that is alive and opens partitions. One that was not waited for would start over:
+its partitions would be opened by others, and then once more by itself. A dead member is waited for as long as a session
+lasts."""
+_POLL_INTERVAL_MS = 2**31 - 1
+"""Calls may wait for the registry for ever, so a long time between two polls is no sign of death."""
+
+
+class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Runs a stage over its share of the input partitions until told to stop.
+
+    Args:
+        quarantine: held while a suspicious record is tried by itself: one for all runners of a process, so that it
+            tries one suspect at a time.
+        gives_way_to: runners of the process whose work goes before this one's.
+
+    Attributes:
+        group_id: the consumer group; transactional ids begin with it.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        stage: Stage[Any],
+        agent: BatchHandler,
+        *,
+        topics: Mapping[Role, str],
+        partition_counts: Mapping[Role, int],
+        metrics: StageMetrics | None = None,
+        clients: Clients | None = None,
+        quarantine: asyncio.Lock | None = None,
+        gives_way_to: Sequence[Runner] = (),
+    ) -> None:
+        self.settings = settings
+        self.stage = stage
+        self.agent = agent
+        self.topics = topics
+        self.partition_counts = partition_counts
+        self.metrics = StageMetrics() if metrics is None else metrics
+        self.clients: Clients = KafkaClients(settings) if clients is None else clients
+        self.quarantine = asyncio.Lock() if quarantine is None else quarantine
+        self.group_id = f"{settings.group_prefix}-{stage.name}"
+        self._gives_way_to = gives_way_to
+        self._consumer: Consumer | None = None
+        self._stopping = asyncio.Event()
+        self._lock = asyncio.Lock()
+        """Held to open, pause and close tasks."""
+        self._open: dict[int, PartitionTask] = {}
+        self._paused: dict[int, PartitionTask] = {}
+        self._dropped: list[PartitionTask] = []
+        """Tasks that were closed while their threads worked."""
+        self._own_marks: dict[int, tuple[dict[TopicPartition, int], str, Suspicion]] = {}
+        """Marks of tasks whose agent raised. This process lives, so they do not tell of an owner that ended."""
+        self._assigned: set[int] = set()
+        self._settled = False
+        """Whether the group has said what is ours: between a revocation and the next assignment nobody knows."""
+        self._openings = 0
+        self._reopenings = 0
+        self._failures: Counter[int] = Counter()
+        """Partition to how often in a row its batch failed, quiet turns in between or not."""
+        self._agent_failures: Counter[int] = Counter()
+        self._moved_s = time.monotonic()
+        self._is_opening = False
+
+    @property
+    def ready(self) -> bool:
+        """Whether every assigned partition is open, and no record has waited for the registry for long."""
+        now_s = time.monotonic()
+        waits_too_long = any(
+            task.buffered_since_s is not None and now_s - task.buffered_since_s > _BUFFERED_READY_LIMIT_S
+            for task in self._open.values()
+        )
+        return self._settled and self._assigned == self._open.keys() and not waits_too_long
+
+    @property
+    def still_s(self) -> float:
+        """For how long nothing moved, here or in a thread, seconds. Restoring counts as moving."""
+        if self._is_opening:
+            return 0.0
+        return max(time.monotonic() - self._moved_s, *(task.busy_s for task in self._open.values()), 0.0)
+
+    @property
+    def has_work(self) -> bool:
+        return any(task.has_work for task in self._open.values())
+
+    @property
+    def gives_way(self) -> bool:
+        return any(runner.has_work for runner in self._gives_way_to)
+
+    @property
+    def open_partitions(self) -> set[int]:
+        return set(self._open)
+
+    def claims(self) -> list[int]:
+        """Return the partitions whose tasks wait for the end of a rebalance, those opened first at the front.
+
+        Of those opened together, such as need the same are next to each other, and so stay together.
+        """
+        opened = {partition: task.opening for partition, task in self._paused.items()}
+        return sorted(opened, key=lambda partition: (opened[partition], self.stage.needed_by(partition), partition))
+
+    def note_gauges(self) -> None:
+        """Note how far behind each partition is, and how much state there is."""
+        consumer = self._consumer
+        if consumer is None:
+            return
+        committed = {place: offset for task in self._open.values() for place, offset in task.committed.items()}
+        assigned = consumer.assignment()
+        ends = {tp: consumer.last_stable_offset(tp) for tp in committed if tp in assigned}
+        self.metrics.lags(
+            {(tp.topic, tp.partition): end - committed[tp] for tp, end in ends.items() if end is not None and end >= 0}
+        )
+        self.metrics.state(self.stage.entries)
+
+    def note_commit(self, partition: int) -> None:
+        """Note a batch that was written: it ends what failed in a row. A turn with nothing to do proves nothing."""
+        self._reopenings = 0
+        self._failures.pop(partition, None)
+        self._agent_failures.pop(partition, None)
+
+    def note_failure(self, partition: int) -> None:
+        """Note a batch that could not be written."""
+        self._failures[partition] += 1
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Read and process until stopped.
+
+        Raises:
+            OperatingError: where the brokers failed for too long, memory ran out, one record took too long, or another
+                release is at work.
+            ConfigurationError: where the brokers refuse us, or partitions were added.
+            IntegrityError: where our own logs contradict each other.
+        """
+        session_ms = self.settings.session_timeout_ms
+        consumer = self._consumer = self.clients.consumer(
+            group_id=self.group_id,
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=max(session_ms, _REBALANCE_LIMIT_MS),
+            heartbeat_interval_ms=min(session_ms // 3, _HEARTBEAT_MS),
+            max_poll_interval_ms=_POLL_INTERVAL_MS,
+            # Brokers answer a connection in order: what else is asked waits for the fetch, and records of one partition
+            # wait for those of others.
+            fetch_max_wait_ms=min(self.settings.poll_timeout_ms, _FETCH_WAIT_MS_MAX),
+            max_partition_fetch_bytes=_FETCH_BYTES,
+            fetch_max_bytes=_FETCH_PARTITIONS * _FETCH_BYTES,
+            partition_assignment_strategy=(StickyAssignor(self.claims),),
+        )
+        consumer.subscribe([self.topics[role] for role in self.stage.input_roles], listener=self)
+        try:
+            await consumer.start()
+            while not self._stopping.is_set():
+                await self._turn(consumer)
+        except InconsistentGroupProtocolError as error:
+            raise await other_release(self.settings, self.group_id) from error
+        finally:
+            self._unsettle()
+            async with self._lock:
+                # Where it stops by itself something is wrong, and nothing in hand is worth a wait.
+                limit_s = self.settings.stop_limit_s if self._stopping.is_set() else 0.0
+                await self._close([*self._open, *self._paused], limit_s)
+            await consumer.stop()
+
+    # The group
+
+    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        """Pause every partition task: the partitions may be someone else's next, and most come back."""
+        self._unsettle()
+        async with self._lock:
+            tasks, self._open = list(self._open.values()), {}
+            # The group may be kept waiting for what is in hand, for less than a session.
+            limit_s = self.settings.session_timeout_ms / 3_000
+            await asyncio.gather(*(task.finish(limit_s) for task in tasks))
+            for task in tasks:
+                if task.may_go_on:
+                    task.running = None
+                    self._paused[task.partition] = task
+            await self._discard([task for task in tasks if not task.may_go_on])
+            self.metrics.buffered(0)
+
+    def _unsettle(self) -> None:
+        self._settled = False
+        self._assigned = set()
+
+    async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        """Note which partition numbers are ours now; the main loop opens them, and closes what is not.
+
+        Those count of which every input topic's partition is assigned, and added ones. While some members of a group
+        read more topics than others, as when the mode changes, two of them may share the partitions of one number:
+        neither opens it then.
+        """
+        roles, known = self.stage.input_roles, self.partition_counts
+        counts = Counter(tp.partition for tp in assigned)
+        self._assigned = {n for n, count in counts.items() if count == len(roles) or n >= known[roles[0]]}
+        self._settled = True
+        if self._consumer is not None:
+            member = self._consumer.member()
+            for number, task in self._paused.items():
+                # Paused tasks are ours in this generation, too, before they can be resumed.
+                if number in self._assigned and member.follows(task.member):
+                    task.member = member
+        _log.info("partitions_assigned", stage=self.stage.name, partitions=sorted(self._assigned))
+
+    # The main loop
+
+    async def _turn(self, consumer: Consumer) -> None:
+        self._moved_s = time.monotonic()
+        try:
+            if self._settled and (self._missing() or self._paused):
+                async with self._lock:
+                    # A rebalance may have come meanwhile.
+                    if self._settled:
+                        await self._take_over(consumer, self._missing())
+            await self._look(consumer)
+        except (AgentFailed, *MAY_PASS) as error:
+            await self._recover(error)
+
+    def _missing(self) -> set[int]:
+        """Return the partitions that are ours and can be opened: no thread is at an old state of theirs."""
+        self._dropped = [task for task in self._dropped if task.is_in_thread]
+        return self._assigned - self._open.keys() - {task.partition for task in self._dropped}
+
+    async def _look(self, consumer: Consumer) -> None:
+        """Wait a moment; raise what ended a partition task, or stop where a record takes too long."""
+        tasks = list(self._open.values())
+        running = [task.running for task in tasks if task.running is not None]
+        if running:
+            await asyncio.wait(running, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+        else:
+            # Nobody else polls, and what the group says is raised to whoever does. What is assigned meanwhile is
+            # opened next, with a position.
+            with suppress(NoOffsetForPartitionError):
+                await consumer.getmany(timeout_ms=self.settings.poll_timeout_ms)
+        for ended in running:
+            if ended.done() and not ended.cancelled():
+                # A rebalance took the partition meanwhile, and a client swallowed that the task was cancelled.
+                with suppress(BatchDropped):
+                    ended.result()
+        self.metrics.buffered(sum(task.buffered for task in tasks) + self.stage.waiting)
+        self._stop_if_stuck([*tasks, *self._dropped])
+
+    def _stop_if_stuck(self, tasks: Iterable[PartitionTask]) -> None:
+        limit_s = self.settings.record_limit_s
+        for task in tasks:
+            origin = task.working_on
+            if task.busy_s > limit_s and origin is not None:
+                raise OperatingError(
+                    "record_stuck",
+                    f"the {self.stage.name} stage has worked for more than {limit_s} s on the record at offset "
+                    f"{origin.offset} of {origin.topic}, partition {origin.partition}, or on one of the "
+                    f"{self.stage.piece_records} from there: it is tried again after a restart, and set aside "
+                    "after ASSAY_STREAM_RECORD_ATTEMPTS_MAX attempts",
+                )
+
+    # Opening and closing
+
+    async def _take_over(self, consumer: Consumer, missing: set[int]) -> None:
+        """Close what is paused and not among some partitions; open those, or let their tasks go on."""
+        started_s, self._is_opening = time.monotonic(), True
+        # An owner in between that has died since left a transaction open, under the id of any of its partitions.
+        member = consumer.member()
+        outdated = {number for number, task in self._paused.items() if not member.follows(task.member)}
+        kept = missing & self._paused.keys() - outdated
+        try:
+            await self._close(self._paused.keys() - kept)
+            await self._start(consumer, kept, missing - kept)
+        finally:
+            self._is_opening, self._moved_s = False, time.monotonic()
+        seconds = self._moved_s - started_s
+        self.metrics.opened(len(missing), seconds=seconds)
+        _log.info(
+            "partitions_open",
+            stage=self.stage.name,
+            partitions=sorted(missing),
+            kept=sorted(kept),
+            seconds=round(seconds, 3),
+        )
+
+    async def _start(self, consumer: Consumer, kept: set[int], new: set[int]) -> None:
+        """Let paused tasks go on, and open others beside them.
+
+        Raises:
+            KafkaError: a task could not be opened; those that could are running.
+        """
+        self._openings += 1
+        records_max = max(self.settings.batch_records_max // max(len(self._open) + len(kept) + len(new), 1), 1)
+        if kept:
+            places = [place for number in kept for place in self._paused[number].committed]
+            beginnings = await consumer.beginning_offsets(places)
+            for number in kept:
+                task = self._paused[number]
+                task.seek(beginnings)
+                self._open[number] = self._paused.pop(number)
+                task.start(records_max)
+        await _every(self._open_task(consumer, number, records_max) for number in sorted(new))
+
+    async def _open_task(self, consumer: Consumer, number: int, records_max: int) -> None:
+        task = PartitionTask(self, consumer, number, opening=self._openings)
+        try:
+            await task.open()
+        except BaseException:
+            await task.close()
+            raise
+        positions, metadata, suspicion = self._own_marks.pop(number, ({}, "", Suspicion()))
+        is_own = metadata and (positions, metadata) == (task.committed, task.metadata)
+        task.suspicion = suspicion if is_own else suspicion_after(task.metadata)
+        self._open[number] = task
+        task.start(records_max)
+
+    async def _close(self, numbers: Iterable[int], limit_s: float = 0.0) -> None:
+        """Close tasks, open or paused; what was not committed is left to the next owner."""
+        tasks = [kind.pop(number) for number in list(numbers) for kind in (self._open, self._paused) if number in kind]
+        await asyncio.gather(*(task.finish(limit_s) for task in tasks))
+        await self._discard(tasks)
+        self.metrics.buffered(sum(task.buffered for task in self._open.values()))
+
+    async def _discard(self, tasks: Sequence[PartitionTask]) -> None:
+        self._dropped += [task for task in tasks if task.is_in_thread]
+        for task in tasks:
+            if task.agent_failed and task.metadata:
+                self._own_marks[task.partition] = (task.committed, task.metadata, task.suspicion)
+        await _every(task.close() for task in tasks)
+
+    # Failures
+
+    async def _recover(self, error: Exception) -> None:
+        if isinstance(error, InconsistentGroupProtocolError):
+            raise error
+        told = explained(error)
+        if isinstance(told, ConfigurationError):
+            # What this user may not do now it may not do in a second.
+            raise told from error
+        if isinstance(error, OffsetOutOfRangeError):
+            _log.warning("offset_out_of_range", stage=self.stage.name)
+        failures = self._count_agent(error) if isinstance(error, AgentFailed) else self._count(error)
+        cause = error.cause if isinstance(error, AgentFailed) else type(error).__name__
+        _log.warning("partitions_reopening", stage=self.stage.name, error=cause, attempt=failures)
+        self.metrics.reopened()
+        async with self._lock:
+            await self._close([task.partition for task in self._open.values() if task.running and task.running.done()])
+        # A fenced task's partition has a new owner, who will have it for good once the group has noticed: let it.
+        await asyncio.sleep(_REOPENING_PAUSE_S * failures)
+
+    def _count(self, error: Exception) -> int:
+        self._reopenings += 1
+        failures = max(self._reopenings, *self._failures.values(), 0)
+        if failures > _FAILURES_MAX:
+            raise OperatingError(
+                "brokers_failing",
+                f"the {self.stage.name} stage failed {failures} times in a row, last with "
+                f"{type(error).__name__}: see the brokers' logs",
+            ) from error
+        return failures
+
+    def _count_agent(self, error: AgentFailed) -> int:
+        self._agent_failures[error.partition] += 1
+        failures = self._agent_failures[error.partition]
+        if failures > _AGENT_FAILURES_MAX:
+            raise OperatingError(
+                "agent_failed",
+                f"the {self.stage.name} agent failed {failures} times in a row on a batch of partition "
+                f"{error.partition}, last with {error.cause}: nothing of the batch is written, and it is read again "
+                "after a restart",
+            ) from error
+        return failures
+
+
+async def _every(steps: Iterable[Coroutine[None, None, None]]) -> None:
+    """Run steps side by side; when all have ended, raise the first error there was."""
+    for result in await asyncio.gather(*steps, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result
