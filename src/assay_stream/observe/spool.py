@@ -1,37 +1,47 @@
 """A spool: observations on disk, in order, for as long as the brokers are away.
 
-A folder of segments, of which the lowest is read and the highest written, a lock, and a cursor: how far the lowest was
-delivered. A segment is a row of frames (``observe.spool_frames``). What a crash left unfinished at the end of a segment
-is cut; damage costs the records that it hit. A lost cursor repeats records.
+One SQLite file with a row per observation, numbered in the order of delivery. SQLite's lock keeps it to one process,
+and what ``append`` took is on disk when it returns. Each row has a checksum: damage costs the rows that it hit.
 
 It holds what would be published and nothing else: no arguments, results or tokens.
 """
 
 from __future__ import annotations
 
-import itertools
+import ctypes
 import logging
 import os
-import re
+import sqlite3
 import stat
-import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import TypeVar
+
+import orjson
 
 from assay_stream.errors import ConfigurationError
 from assay_stream.limits.files import SPOOL_LIMITS, SpoolLimits
 from assay_stream.observe.observation import Observation
-from assay_stream.observe.spool_frames import framed, frames
 from assay_stream.text.counting import counted
 
 _log = logging.getLogger(__name__)
 
-_SALT_BYTES = 4
-_CURSOR = struct.Struct(">QQI")
-_NAME = re.compile(r"[0-9]{16}\.seg")
-_FIRST = 2**32
-"""Number of the first segment: there is room before it for what was taken out before and comes back."""
+_Result = TypeVar("_Result")
+_PAGE_BYTES = 16_384
+"""Large, so that little of a page is left empty behind records of a kilobyte."""
+
+_SETTINGS = f"""
+PRAGMA locking_mode = EXCLUSIVE;
+PRAGMA page_size = {_PAGE_BYTES};
+PRAGMA auto_vacuum = INCREMENTAL;
+PRAGMA journal_mode = WAL;
+PRAGMA synchronous = FULL;
+PRAGMA journal_size_limit = 0;
+CREATE TABLE IF NOT EXISTS waiting (place INTEGER PRIMARY KEY, checksum INTEGER NOT NULL, body BLOB NOT NULL);
+"""
+_READ = "SELECT place, checksum, body FROM waiting ORDER BY place"
 
 
 class Spool:
@@ -39,44 +49,34 @@ class Spool:
 
     Args:
         folder: made if missing, for its owner alone.
-        bytes_max: all segments together.
+        bytes_max: of the file. SQLite's log beside it takes 4 MiB and one transaction more.
 
     Raises:
         ConfigurationError: ``spool_in_use``, ``unwritable_file``.
     """
 
     def __init__(self, folder: Path, *, bytes_max: int, limits: SpoolLimits = SPOOL_LIMITS) -> None:
-        self._folder = folder
+        self._path = folder / "queue.db"
         self._bytes_max = bytes_max
         self._limits = limits
         self.lost = 0
-        """Records that were damaged on disk, or that the end of a segment was cut off with, which counts as one."""
+        """Records that were damaged on disk; damage of which nobody can tell how much it cost counts as one."""
+        self.records = self._size_bytes = 0
+        self._first = self._end = 0
+        self._taken: list[int] = []
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             _check_owner(folder)
-            self._lock = _opened(folder / "lock", os.O_RDWR)
-            _take(self._lock, folder)
-            self._cursor = _opened(folder / "cursor", os.O_RDWR)
-            self._salt = self._salted()
-            found = [path for path in folder.iterdir() if _NAME.fullmatch(path.name)]
-            self._sizes = {int(path.stem): path.stat().st_size for path in found}
-            self._records = {number: self._recovered(number) for number in sorted(self._sizes)}
+            self._open()
         except OSError as error:
             raise ConfigurationError("unwritable_file", f"cannot use the spool {folder}: {error.strerror}") from None
-        self._read, self._done = self._position()
-        self._taken: list[int] = []
         if self.records:
             _log.warning("the spool %s holds %s from before", folder, counted(self.records, "observation"))
 
     @property
-    def records(self) -> int:
-        """How many are in it."""
-        return sum(self._records.values()) - self._done
-
-    @property
     def size_bytes(self) -> int:
-        """What it takes on disk."""
-        return sum(self._sizes.values())
+        """What the records take on disk."""
+        return self._size_bytes if self.records else 0
 
     def append(self, observations: Sequence[Observation]) -> int:
         """Add observations behind all others, as many as there is room for, and return how many.
@@ -84,34 +84,38 @@ class Spool:
         Raises:
             OSError: if the disk does not take them; then none is in it.
         """
-        number = max(self._sizes, default=_FIRST)
-        if self._sizes.get(number, 0) >= self._limits.segment_bytes_max:
-            number += 1
-        return self._write(number, observations)
+        count = self._transact(lambda: self._write(self._end, observations))
+        self._end += count
+        self.records += count
+        return count
 
     def prepend(self, observations: Sequence[Observation]) -> int:
         """Put observations before all others, if there is room for all of them, and return how many were put there.
 
+        They count as taken by ``head``: ``drop`` takes them out again.
+
         Raises:
             OSError: as ``append``.
         """
-        return self._write(min(self._sizes, default=_FIRST + 1) - 1, observations, first=True)
+        count = self._transact(lambda: self._write_before(observations))
+        self._taken = list(range(self._first - count, self._first))
+        self._first -= count
+        self.records += count
+        return count
 
     def head(self, records_max: int) -> list[Observation]:
-        """Return the oldest observations without taking them out; ``drop`` does that."""
-        self._taken = []
-        for number in sorted(self._sizes):
-            try:
-                data = self._path(number).read_bytes()[self._read :]
-            except FileNotFoundError:
-                data = b""
-            found = list(itertools.islice(frames(data, self._salt), records_max))
-            if found:
-                self._taken = [size_bytes for size_bytes, _, _ in found]
-                return [observation for _, _, observation in found]
-            _log.error("a segment of the spool is damaged and left out: %s", self._path(number))
-            self._remove(number)
-        return []
+        """Return the oldest observations without taking them out; ``drop`` does that.
+
+        Raises:
+            OSError: if the disk cannot be read.
+        """
+        found = self._transact(lambda: self._read_head(records_max))
+        if not found and self.records:
+            _log.error("left out, since damaged: %s of %s", counted(self.records, "observation"), self._path)
+            self.lost += self.records
+            self._transact(lambda: self._db.execute("DELETE FROM waiting"))
+            self._note_empty()
+        return found
 
     def drop(self, records: int) -> None:
         """Take the first observations of ``head`` out, since they were delivered or given up.
@@ -121,119 +125,170 @@ class Spool:
         """
         if not records:
             return
-        number = min(self._sizes)
-        self._read += sum(self._taken[:records])
-        self._done += records
+        last = self._taken[records - 1]
+        gone = self._transact(lambda: self._db.execute("DELETE FROM waiting WHERE place <= ?", (last,)).rowcount)
         del self._taken[:records]
-        if self._read >= self._sizes[number] or self._done >= self._records[number]:
-            self._remove(number)
-        else:
-            self._note(number)
+        self.lost += gone - records
+        self.records -= gone
+        self._first = last + 1
+        if not self.records:
+            self._note_empty()
 
     def close(self) -> None:
         """Let another process have it."""
-        os.close(self._cursor)
-        os.close(self._lock)
+        self._db.close()
 
-    def _salted(self) -> int:
-        """Return what checksums begin with: a server cannot know it, so nothing in its lists passes for a record."""
-        file = _opened(self._folder / "salt", os.O_RDWR)
+    def abandon(self) -> None:
+        """Forget it in a forked child, where closing the file would write to what the parent uses."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._db))
+
+    def _open(self) -> None:
+        for name in ("queue.db", "queue.db-wal", "queue.db-journal"):
+            if self._path.with_name(name).is_symlink():
+                raise OSError(0, f"{name} is a link")
+        # SQLite gives the files beside it the same mode. One that is there is not opened: closing it would let go of
+        # the lock that another spool of this process has.
+        with suppress(FileExistsError):
+            os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         try:
-            salt = os.pread(file, _SALT_BYTES, 0)
-            if len(salt) < _SALT_BYTES:
-                salt = os.urandom(_SALT_BYTES)
-                os.pwrite(file, salt, 0)
-                os.fsync(file)
-        finally:
-            os.close(file)
-        return int.from_bytes(salt, "big")
+            self._connect()
+        except sqlite3.DatabaseError as error:
+            if not _is_damage(error):
+                raise OSError(0, str(error)) from None
+            self._salvage()
 
-    def _remove(self, number: int) -> None:
-        self.lost += self._records[number] - self._done
-        # First: its number may come again.
-        self._read = self._done = 0
-        self._note(0)
-        self._path(number).unlink(missing_ok=True)
-        del self._sizes[number], self._records[number]
+    def _connect(self) -> None:
+        self._db = sqlite3.connect(self._path, timeout=0, check_same_thread=False)
+        try:
+            self._db.executescript(_SETTINGS)
+            self._commit(self._check_all)
+        except sqlite3.DatabaseError as error:
+            self._db.close()
+            if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_BUSY:
+                raise ConfigurationError(
+                    "spool_in_use",
+                    f"another process uses the spool {self._path.parent}: give each process a folder of its own",
+                ) from None
+            raise
 
-    def _path(self, number: int) -> Path:
-        return self._folder / f"{number:016}.seg"
+    def _check_all(self) -> None:
+        """Count the records, and take out what is damaged."""
+        places = damaged = 0
+        first = end = None
+        for place, checksum, body in self._db.execute(_READ):
+            if _observation(place, checksum, body) is None:
+                damaged += 1
+                self._db.execute("DELETE FROM waiting WHERE place = ?", (place,))
+                continue
+            first, end = place if first is None else first, place + 1
+            places += 1
+        self._first, self._end, self.records = first or 0, end or 0, places
+        if damaged:
+            _log.error("left out, since damaged: %s of %s", counted(damaged, "observation"), self._path)
+        self.lost += damaged
 
-    def _write(self, number: int, observations: Sequence[Observation], *, first: bool = False) -> int:
-        data = bytearray()
-        room_bytes, count = self._bytes_max - self.size_bytes, 0
-        for observation in observations:
-            frame = framed(observation, self._salt)
-            if len(data) + len(frame) > room_bytes:
+    def _write(self, start: int, observations: Sequence[Observation]) -> int:
+        count = 0
+        for place, observation in enumerate(observations, start):
+            body = _packed(observation)
+            self._db.execute("INSERT INTO waiting VALUES (?, ?, ?)", (place, _checksum(place, body), body))
+            if self._used_bytes() > self._bytes_max:
+                self._db.execute("DELETE FROM waiting WHERE place = ?", (place,))
                 break
-            data += frame
             count += 1
-        if not count or (first and count < len(observations)):
-            return 0
-        start = self._sizes.get(number, 0)
-        file = _opened(self._path(number), os.O_WRONLY)
-        try:
-            try:
-                view = memoryview(data)
-                written = 0
-                while written < len(data):
-                    written += os.pwrite(file, view[written:], start + written)
-                os.fsync(file)
-            except OSError:
-                os.ftruncate(file, start)
-                raise
-        finally:
-            os.close(file)
-        self._sizes[number] = start + len(data)
-        self._records[number] = self._records.get(number, 0) + count
-        if first:
-            # What was read of the segment behind it comes again: rather twice than never.
-            self._read = self._done = 0
-            self._note(0)
         return count
 
-    def _recovered(self, number: int) -> int:
-        """Count the records of a segment, and cut what is not whole off its end."""
-        path = self._path(number)
-        data = path.read_bytes()
-        end = records = damaged = 0
-        for size_bytes, damaged_before, _ in frames(data, self._salt):
-            end += size_bytes
-            records += 1
-            damaged += damaged_before
-        if damaged:
-            _log.error("left out, since damaged: %s of %s", counted(damaged, "observation"), path)
-        self.lost += damaged
-        if end < len(data):
-            self.lost += 1
-            _log.warning("cut %d bytes that are not whole off %s", len(data) - end, path)
-            os.truncate(path, end)
-            self._sizes[number] = end
-        if not records:
-            path.unlink()
-            del self._sizes[number]
-        return records
+    def _write_before(self, observations: Sequence[Observation]) -> int:
+        count = self._write(self._first - len(observations), observations)
+        if count < len(observations):
+            self._db.execute("DELETE FROM waiting WHERE place < ?", (self._first,))
+            return 0
+        return count
 
-    def _position(self) -> tuple[int, int]:
-        """Return how many bytes and records of the lowest segment were delivered."""
-        self._records = {number: count for number, count in self._records.items() if number in self._sizes}
-        raw = os.pread(self._cursor, _CURSOR.size, 0)
-        if len(raw) < _CURSOR.size or not self._sizes:
-            return 0, 0
-        number, read, check = _CURSOR.unpack(raw)
-        if number != min(self._sizes) or check != zlib.crc32(raw[:16]) or read > self._sizes[number]:
-            return 0, 0
-        done = end = 0
-        for size_bytes, _, _ in frames(self._path(number).read_bytes(), self._salt):
-            if end >= read:
-                break
-            end += size_bytes
-            done += 1
-        return (read, done) if end == read else (0, 0)
+    def _read_head(self, records_max: int) -> list[Observation]:
+        self._taken, found, size_bytes = [], [], 0
+        with closing(self._db.execute(_READ)) as rows:
+            for place, checksum, body in rows:
+                observation = _observation(place, checksum, body)
+                if observation is not None:
+                    self._taken.append(place)
+                    found.append(observation)
+                    size_bytes += len(body)
+                if len(found) >= records_max or size_bytes >= self._limits.head_bytes_max:
+                    break
+        return found
 
-    def _note(self, number: int) -> None:
-        place = struct.pack(">QQ", number, self._read)
-        os.pwrite(self._cursor, place + struct.pack(">I", zlib.crc32(place)), 0)
+    def _note_empty(self) -> None:
+        self.records = self._first = self._end = 0
+        # A script, since ``execute`` takes one step of the statement, which frees one page.
+        self._transact(lambda: self._db.executescript("PRAGMA incremental_vacuum"))
+
+    def _used_bytes(self) -> int:
+        [pages] = self._db.execute("PRAGMA page_count").fetchone()
+        [free] = self._db.execute("PRAGMA freelist_count").fetchone()
+        return (int(pages) - int(free)) * _PAGE_BYTES
+
+    def _transact(self, work: Callable[[], _Result]) -> _Result:
+        """Do something in a transaction; once more if the file turns out to be damaged and was written anew."""
+        try:
+            try:
+                return self._commit(work)
+            except sqlite3.DatabaseError as error:
+                if not _is_damage(error):
+                    raise
+            self._db.close()
+            self._salvage()
+            return self._commit(work)
+        except sqlite3.Error as error:
+            raise OSError(0, str(error)) from None
+
+    def _commit(self, work: Callable[[], _Result]) -> _Result:
+        with self._db:
+            result = work()
+            self._size_bytes = self._used_bytes()
+        return result
+
+    def _salvage(self) -> None:
+        """Copy the rows before and behind the damage to a new file."""
+        before = self.records
+        aside = self._path.with_name("damaged.db")
+        Path(f"{aside}-wal").unlink(missing_ok=True)
+        self._path.replace(aside)
+        if (log := Path(f"{self._path}-wal")).exists():
+            log.replace(f"{aside}-wal")
+        self._open()
+        count = 0
+        with closing(sqlite3.connect(aside, timeout=0)) as damaged, self._db:
+            for place, checksum, body in _readable(damaged):
+                if _observation(place, checksum, body) is not None:
+                    self._db.execute("INSERT OR IGNORE INTO waiting VALUES (?, ?, ?)", (place, checksum, body))
+                    count += 1
+        self._commit(self._check_all)
+        self.lost += max(before - count, 1)
+        _log.error(
+            "%s was damaged: %s could be read; what is left of it is %s",
+            self._path,
+            counted(count, "observation"),
+            aside,
+        )
+
+
+def _readable(damaged: sqlite3.Connection) -> Iterator[tuple[int, int, bytes]]:
+    """Yield the rows before the first damaged page, and those behind the last one."""
+    last = None
+    try:
+        for row in damaged.execute(_READ):
+            yield row
+            last = row[0]
+    except sqlite3.DatabaseError:
+        pass
+    try:
+        for row in damaged.execute(f"{_READ} DESC"):
+            if last is not None and row[0] <= last:
+                return
+            yield row
+    except sqlite3.DatabaseError:
+        return
 
 
 def spool_in(folder: Path | None, *, mib_max: int) -> Spool | None:
@@ -259,10 +314,6 @@ def spool_in(folder: Path | None, *, mib_max: int) -> Spool | None:
     raise AssertionError("no spool is allowed for")
 
 
-def _opened(path: Path, flags: int) -> int:
-    return os.open(path, flags | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-
-
 def _check_owner(folder: Path) -> None:
     """Refuse a folder that others may write to: what they put there would be published as ours."""
     status = folder.lstat()
@@ -273,13 +324,38 @@ def _check_owner(folder: Path) -> None:
         )
 
 
-def _take(lock: int, folder: Path) -> None:
-    import fcntl
+def _is_damage(error: sqlite3.DatabaseError) -> bool:
+    # The low byte is the code without its details.
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
+
+def _checksum(place: int, body: bytes) -> int:
+    return zlib.crc32(body, place & 0xFFFF_FFFF)
+
+
+def _packed(observation: Observation) -> bytes:
+    head = [
+        observation.kind,
+        observation.timestamp_ms,
+        observation.key.decode("latin-1"),
+        [(name, value.decode("latin-1")) for name, value in observation.headers],
+    ]
+    return orjson.dumps(head) + b"\n" + observation.value
+
+
+def _observation(place: int, checksum: object, body: bytes) -> Observation | None:
+    """Return the record of a row, unless it is damaged, or another program wrote it."""
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        raise ConfigurationError(
-            "spool_in_use", f"another process uses the spool {folder}: give each process a folder of its own"
-        ) from None
+        if checksum != _checksum(place, body):
+            return None
+        head, _, value = body.partition(b"\n")
+        kind, timestamp_ms, key, headers = orjson.loads(head)
+        return Observation(
+            kind=kind,
+            key=key.encode("latin-1"),
+            value=value,
+            headers=tuple((name, text.encode("latin-1")) for name, text in headers),
+            timestamp_ms=timestamp_ms,
+        )
+    except (ValueError, TypeError, AttributeError):
+        return None
