@@ -29,11 +29,12 @@ from assay_stream.replay.run import Replay
 from assay_stream.replay.selection import Selection
 from assay_stream.schemes.yaml_text import decode_json_or_yaml
 from assay_stream.text.escaping import json_text, visible
+from assay_stream.text.toml import decode_toml
 
 agents_app = typer.Typer(help="List, test and replay your own detections.", no_args_is_help=True)
 
 LabelsFile = Annotated[
-    Path | None, typer.Option("--labels", help="What tools can do, by patterns of SERVER/TOOL: TOML, YAML or JSON.")
+    Path | None, typer.Option("--labels", help="What tools can do, by patterns of SERVER/TOOL (TOML).")
 ]
 Module = Annotated[str, typer.Argument(metavar="MODULE", help="Python module that declares agents at its top level.")]
 
@@ -136,7 +137,13 @@ def labels_in(file: Path | None) -> Labels:
     Raises:
         InputError: ``bad_labels``, or ``bad_pattern``.
     """
-    return NO_LABELS if file is None else read_labels(_decoded(file, "bad_labels"))
+    if file is None:
+        return NO_LABELS
+    raw = read_input(file)
+    try:
+        return read_labels(decode_toml(raw))
+    except InputError as error:
+        raise InputError("bad_labels", error.message) if error.code == "not_toml" else error from None
 
 
 def _decoded(file: Path, code: str) -> Any:

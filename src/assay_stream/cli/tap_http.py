@@ -17,9 +17,8 @@ from assay_stream.cli.options import VantageOptions
 from assay_stream.cli.shared import say
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, InputError
-from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.observe import Sink
-from assay_stream.schemes.yaml_text import decode_yaml
+from assay_stream.text.toml import decode_toml
 
 if TYPE_CHECKING:
     from assay_stream.observe.gate import Rule
@@ -41,7 +40,7 @@ class HttpOptions:
         str | None, typer.Option(help="With --listen: the server's MCP endpoint, https://host/path.")
     ] = None
     upstreams_file: Annotated[
-        Path | None, typer.Option("--upstreams", help="With --listen: a YAML file of several servers.")
+        Path | None, typer.Option("--upstreams", help="With --listen: a TOML file of several servers.")
     ] = None
     upstream_ca: Annotated[
         Path | None, typer.Option(help="CA certificates used to verify the servers. Default: the system's.")
@@ -148,7 +147,7 @@ def serving_tls(certificate: Path, key: Path | None, client_ca: Path | None = No
 
 def _decoded(file: Path) -> object:
     try:
-        return decode_yaml(file.read_bytes(), limits=DEFAULT_LIMITS)
+        return decode_toml(file.read_bytes())
     except OSError as error:
         raise ConfigurationError("bad_upstream", f"cannot read {file}: {error.strerror}") from None
     except InputError as error:
