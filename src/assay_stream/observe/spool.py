@@ -14,10 +14,9 @@ import os
 import sqlite3
 import stat
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
 
 import orjson
 
@@ -28,7 +27,6 @@ from assay_stream.text.counting import counted
 
 _log = logging.getLogger(__name__)
 
-_Result = TypeVar("_Result")
 _PAGE_BYTES = 16_384
 """Large, so that little of a page is left empty behind records of a kilobyte."""
 
@@ -59,17 +57,22 @@ class Spool:
         self._path = folder / "queue.db"
         self._bytes_max = bytes_max
         self._limits = limits
-        self.lost = 0
-        """Records that were damaged on disk; damage of which nobody can tell how much it cost counts as one."""
-        self.records = self._size_bytes = 0
-        self._first = self._end = 0
         self._taken: list[int] = []
+        self.lost = 0
+        """Records that were damaged on disk; where it is not known how many, one."""
+        self.records = 0
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             _check_owner(folder)
             self._open()
-        except OSError as error:
-            raise ConfigurationError("unwritable_file", f"cannot use the spool {folder}: {error.strerror}") from None
+            self._size_bytes = self._used_bytes()
+        except (OSError, sqlite3.Error) as error:
+            if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_BUSY:
+                raise ConfigurationError(
+                    "spool_in_use", f"another process uses the spool {folder}: give each process a folder of its own"
+                ) from None
+            why = error.strerror if isinstance(error, OSError) else error
+            raise ConfigurationError("unwritable_file", f"cannot use the spool {folder}: {why}") from None
         if self.records:
             _log.warning("the spool %s holds %s from before", folder, counted(self.records, "observation"))
 
@@ -84,8 +87,9 @@ class Spool:
         Raises:
             OSError: if the disk does not take them; then none is in it.
         """
-        count = self._transact(lambda: self._write(self._end, observations))
-        self._end += count
+        with self._transaction():
+            [place] = self._db.execute("SELECT ifnull(max(place), 0) + 1 FROM waiting").fetchone()
+            count = self._write(place, observations)
         self.records += count
         return count
 
@@ -97,9 +101,13 @@ class Spool:
         Raises:
             OSError: as ``append``.
         """
-        count = self._transact(lambda: self._write_before(observations))
-        self._taken = list(range(self._first - count, self._first))
-        self._first -= count
+        with self._transaction():
+            [first] = self._db.execute("SELECT ifnull(min(place), 1) FROM waiting").fetchone()
+            count = self._write(first - len(observations), observations)
+            if count < len(observations):
+                self._db.execute("DELETE FROM waiting WHERE place < ?", (first,))
+                return 0
+        self._taken = list(range(first - count, first))
         self.records += count
         return count
 
@@ -109,12 +117,19 @@ class Spool:
         Raises:
             OSError: if the disk cannot be read.
         """
-        found = self._transact(lambda: self._read_head(records_max))
+        self._taken, found, size_bytes = [], [], 0
+        with self._transaction(), closing(self._db.execute(_READ)) as rows:
+            for place, checksum, body in rows:
+                observation = _observation(place, checksum, body)
+                if observation is not None:
+                    self._taken.append(place)
+                    found.append(observation)
+                    size_bytes += len(body)
+                if len(found) >= records_max or size_bytes >= self._limits.head_bytes_max:
+                    return found
         if not found and self.records:
-            _log.error("left out, since damaged: %s of %s", counted(self.records, "observation"), self._path)
-            self.lost += self.records
-            self._transact(lambda: self._db.execute("DELETE FROM waiting"))
-            self._note_empty()
+            self._taken = [2**63 - 1]
+            self._remove(0)
         return found
 
     def drop(self, records: int) -> None:
@@ -123,16 +138,8 @@ class Spool:
         Raises:
             OSError: if the disk does not take it.
         """
-        if not records:
-            return
-        last = self._taken[records - 1]
-        gone = self._transact(lambda: self._db.execute("DELETE FROM waiting WHERE place <= ?", (last,)).rowcount)
-        del self._taken[:records]
-        self.lost += gone - records
-        self.records -= gone
-        self._first = last + 1
-        if not self.records:
-            self._note_empty()
+        if records:
+            self._remove(records)
 
     def close(self) -> None:
         """Let another process have it."""
@@ -142,6 +149,44 @@ class Spool:
         """Forget it in a forked child, where closing the file would write to what the parent uses."""
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._db))
 
+    def _remove(self, records: int) -> None:
+        """Take out what was taken, up to and with the last of so many; what is damaged before it counts as lost."""
+        with self._transaction():
+            place = self._taken[max(records - 1, 0)]
+            gone = self._db.execute("DELETE FROM waiting WHERE place <= ?", (place,)).rowcount
+        del self._taken[: max(records, 1)]
+        self.records -= gone
+        if gone > records:
+            self.lost += gone - records
+            _log.error("left out, since damaged: %s of %s", counted(gone - records, "observation"), self._path)
+        if not self.records:
+            with self._transaction():
+                # A script, since ``execute`` takes one step of the statement, which frees one page.
+                self._db.executescript("PRAGMA incremental_vacuum")
+
+    def _write(self, start: int, observations: Sequence[Observation]) -> int:
+        for count, observation in enumerate(observations):
+            place, body = start + count, _packed(observation)
+            self._db.execute("INSERT INTO waiting VALUES (?, ?, ?)", (place, _checksum(place, body), body))
+            if self._used_bytes() > self._bytes_max:
+                self._db.execute("DELETE FROM waiting WHERE place = ?", (place,))
+                return count
+        return len(observations)
+
+    def _used_bytes(self) -> int:
+        [pages] = self._db.execute("PRAGMA page_count").fetchone()
+        [free] = self._db.execute("PRAGMA freelist_count").fetchone()
+        return (int(pages) - int(free)) * _PAGE_BYTES
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        try:
+            with self._db:
+                yield
+                self._size_bytes = self._used_bytes()
+        except sqlite3.Error as error:
+            raise OSError(0, str(error)) from None
+
     def _open(self) -> None:
         for name in ("queue.db", "queue.db-wal", "queue.db-journal"):
             if self._path.with_name(name).is_symlink():
@@ -150,145 +195,39 @@ class Spool:
         # the lock that another spool of this process has.
         with suppress(FileExistsError):
             os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        try:
-            self._connect()
-        except sqlite3.DatabaseError as error:
-            if not _is_damage(error):
-                raise OSError(0, str(error)) from None
-            self._salvage()
-
-    def _connect(self) -> None:
         self._db = sqlite3.connect(self._path, timeout=0, check_same_thread=False)
         try:
             self._db.executescript(_SETTINGS)
-            self._commit(self._check_all)
+            [damage] = self._db.execute("PRAGMA quick_check(1)").fetchone()
+            [self.records] = self._db.execute("SELECT count(*) FROM waiting").fetchone()
         except sqlite3.DatabaseError as error:
             self._db.close()
-            if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_BUSY:
-                raise ConfigurationError(
-                    "spool_in_use",
-                    f"another process uses the spool {self._path.parent}: give each process a folder of its own",
-                ) from None
-            raise
-
-    def _check_all(self) -> None:
-        """Count the records, and take out what is damaged."""
-        places = damaged = 0
-        first = end = None
-        for place, checksum, body in self._db.execute(_READ):
-            if _observation(place, checksum, body) is None:
-                damaged += 1
-                self._db.execute("DELETE FROM waiting WHERE place = ?", (place,))
-                continue
-            first, end = place if first is None else first, place + 1
-            places += 1
-        self._first, self._end, self.records = first or 0, end or 0, places
-        if damaged:
-            _log.error("left out, since damaged: %s of %s", counted(damaged, "observation"), self._path)
-        self.lost += damaged
-
-    def _write(self, start: int, observations: Sequence[Observation]) -> int:
-        count = 0
-        for place, observation in enumerate(observations, start):
-            body = _packed(observation)
-            self._db.execute("INSERT INTO waiting VALUES (?, ?, ?)", (place, _checksum(place, body), body))
-            if self._used_bytes() > self._bytes_max:
-                self._db.execute("DELETE FROM waiting WHERE place = ?", (place,))
-                break
-            count += 1
-        return count
-
-    def _write_before(self, observations: Sequence[Observation]) -> int:
-        count = self._write(self._first - len(observations), observations)
-        if count < len(observations):
-            self._db.execute("DELETE FROM waiting WHERE place < ?", (self._first,))
-            return 0
-        return count
-
-    def _read_head(self, records_max: int) -> list[Observation]:
-        self._taken, found, size_bytes = [], [], 0
-        with closing(self._db.execute(_READ)) as rows:
-            for place, checksum, body in rows:
-                observation = _observation(place, checksum, body)
-                if observation is not None:
-                    self._taken.append(place)
-                    found.append(observation)
-                    size_bytes += len(body)
-                if len(found) >= records_max or size_bytes >= self._limits.head_bytes_max:
-                    break
-        return found
-
-    def _note_empty(self) -> None:
-        self.records = self._first = self._end = 0
-        # A script, since ``execute`` takes one step of the statement, which frees one page.
-        self._transact(lambda: self._db.executescript("PRAGMA incremental_vacuum"))
-
-    def _used_bytes(self) -> int:
-        [pages] = self._db.execute("PRAGMA page_count").fetchone()
-        [free] = self._db.execute("PRAGMA freelist_count").fetchone()
-        return (int(pages) - int(free)) * _PAGE_BYTES
-
-    def _transact(self, work: Callable[[], _Result]) -> _Result:
-        """Do something in a transaction; once more if the file turns out to be damaged and was written anew."""
-        try:
-            try:
-                return self._commit(work)
-            except sqlite3.DatabaseError as error:
-                if not _is_damage(error):
-                    raise
+            # The low byte is the code without its details.
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+                raise
+            damage = str(error)
+        if damage != "ok":
             self._db.close()
             self._salvage()
-            return self._commit(work)
-        except sqlite3.Error as error:
-            raise OSError(0, str(error)) from None
-
-    def _commit(self, work: Callable[[], _Result]) -> _Result:
-        with self._db:
-            result = work()
-            self._size_bytes = self._used_bytes()
-        return result
 
     def _salvage(self) -> None:
-        """Copy the rows before and behind the damage to a new file."""
-        before = self.records
+        """Copy to a new file what can be read of a damaged one: the rows before the damage and those behind it."""
         aside = self._path.with_name("damaged.db")
-        Path(f"{aside}-wal").unlink(missing_ok=True)
-        self._path.replace(aside)
-        if (log := Path(f"{self._path}-wal")).exists():
-            log.replace(f"{aside}-wal")
+        for suffix in ("", "-wal"):
+            Path(f"{aside}{suffix}").unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                Path(f"{self._path}{suffix}").replace(f"{aside}{suffix}")
         self._open()
-        count = 0
         with closing(sqlite3.connect(aside, timeout=0)) as damaged, self._db:
-            for place, checksum, body in _readable(damaged):
-                if _observation(place, checksum, body) is not None:
-                    self._db.execute("INSERT OR IGNORE INTO waiting VALUES (?, ?, ?)", (place, checksum, body))
-                    count += 1
-        self._commit(self._check_all)
-        self.lost += max(before - count, 1)
-        _log.error(
-            "%s was damaged: %s could be read; what is left of it is %s",
-            self._path,
-            counted(count, "observation"),
-            aside,
-        )
-
-
-def _readable(damaged: sqlite3.Connection) -> Iterator[tuple[int, int, bytes]]:
-    """Yield the rows before the first damaged page, and those behind the last one."""
-    last = None
-    try:
-        for row in damaged.execute(_READ):
-            yield row
-            last = row[0]
-    except sqlite3.DatabaseError:
-        pass
-    try:
-        for row in damaged.execute(f"{_READ} DESC"):
-            if last is not None and row[0] <= last:
-                return
-            yield row
-    except sqlite3.DatabaseError:
-        return
+            for order in ("ASC", "DESC"):
+                with suppress(sqlite3.DatabaseError):
+                    for row in damaged.execute(f"{_READ} {order}"):
+                        if _observation(*row) is not None:
+                            self._db.execute("INSERT OR IGNORE INTO waiting VALUES (?, ?, ?)", row)
+        [self.records] = self._db.execute("SELECT count(*) FROM waiting").fetchone()
+        [missing] = self._db.execute("SELECT ifnull(max(place) - min(place) + 1, 0) - count(*) FROM waiting").fetchone()
+        self.lost += max(missing, 1)
+        _log.error("%s was damaged; it is now %s, and what could be read was copied", self._path, aside)
 
 
 def spool_in(folder: Path | None, *, mib_max: int) -> Spool | None:
@@ -322,11 +261,6 @@ def _check_owner(folder: Path) -> None:
         raise ConfigurationError(
             "unwritable_file", f"the spool {folder} belongs to others, or all may write to it: give one of your own"
         )
-
-
-def _is_damage(error: sqlite3.DatabaseError) -> bool:
-    # The low byte is the code without its details.
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def _checksum(place: int, body: bytes) -> int:

@@ -328,7 +328,7 @@ async def test_a_spool_with_nothing_but_damage_does_not_stop_delivery(cluster: C
     path.write_bytes(path.read_bytes().replace(b"mcp.tool", b"mcp,tool"))
     publisher = spooling(cluster, tmp_path)
     publisher.start()
-    assert publisher.stats.dropped == {"spool_damaged": 1}
+    await eventually(lambda: publisher.stats.dropped == {"spool_damaged": 1})
     publisher.publish(numbered_calls(2)[1])
     await eventually(lambda: publisher.stats.delivered == 1)
     await publisher.aclose()

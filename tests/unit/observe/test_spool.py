@@ -121,7 +121,7 @@ def test_a_damaged_record_costs_itself_and_is_counted(tmp_path: Path, number: in
     spool.append(items)
     if while_used:
         with spool._db:
-            spool._db.execute("UPDATE waiting SET body = body || 'x' WHERE place = ?", (number,))
+            spool._db.execute("UPDATE waiting SET body = body || 'x' WHERE place = ?", (number + 1,))
     else:
         spool.close()
         path = tmp_path / "queue.db"
