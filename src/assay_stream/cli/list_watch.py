@@ -17,10 +17,10 @@ from assay_stream.cli.options import Bootstrap, ObserverId
 from assay_stream.cli.shared import InertFormatter
 from assay_stream.cli.tap import sink_for
 from assay_stream.config import load_settings
-from assay_stream.errors import ConfigurationError, InputError, needing_extra
+from assay_stream.errors import ConfigurationError, needing_extra
+from assay_stream.files.toml_file import read_toml
 from assay_stream.limits.serving import HTTP_LIMITS
 from assay_stream.observe import Vantage
-from assay_stream.text.toml import decode_toml
 
 if TYPE_CHECKING:
     from assay_stream.observe.listing.servers import ListedServer
@@ -61,7 +61,7 @@ def list_watch(
     # By default not the name of a tap on this machine: these lists are not what its clients were shown.
     name = f"{socket.gethostname()}-lister" if observer_id is None else observer_id
     observer = Vantage(server_id="-", observer_id=name, server_scoped=not unscoped)
-    servers = listed_servers(_decoded(config), str(config), observer)
+    servers = listed_servers(read_toml(config, "bad_servers"), str(config), observer)
     try:
         tls = ssl.create_default_context(cafile=ca)
     except OSError as error:
@@ -91,12 +91,3 @@ async def _once(
     finally:
         await client.close()
     return watch.watched
-
-
-def _decoded(file: Path) -> object:
-    try:
-        return decode_toml(file.read_bytes())
-    except OSError as error:
-        raise ConfigurationError("bad_servers", f"cannot read {file}: {error.strerror}") from None
-    except InputError as error:
-        raise ConfigurationError("bad_servers", f"{file}: {error.message}") from None
