@@ -24,7 +24,7 @@ from assay_stream.detect.steering import offered_by
 from assay_stream.detect.surfaces import Texts
 from assay_stream.detect.symbols import sentences_of
 from assay_stream.detect.tool_names import OtherTools, ToolNames
-from assay_stream.text.words import visible
+from assay_stream.text.words import as_read
 from assay_stream.work import UNLIMITED, Work
 from bench.alert_quality.corpus import load
 from bench.alert_quality.public import PublicCorpus
@@ -127,7 +127,7 @@ def new_texts(before: Tool | None, after: Tool, listed: Sequence[Tool]) -> tuple
 def _sentences(tool: Tool, names: ToolNames, work: Work) -> list[Sentences]:
     texts = list(Texts(tool, work))
     offered = offered_by(OtherTools(names, tool["name"]), texts)
-    return [tuple(each.symbols for each in sentences_of(visible(text.value), offered)) for text in texts]
+    return [tuple(each.symbols for each in sentences_of(as_read(text.value), offered)) for text in texts]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,7 @@ from tests.support.alerts import alert_records, finding_of
 from tests.support.deployment import Deployment, free_port
 from tests.support.receivers import SyslogServer, WebhookServer
 from tests.support.services import PagerDuty, Slack, Splunk, Teams
+from tests.support.toml import toml_of
 
 pytestmark = pytest.mark.kafka
 
@@ -315,8 +316,8 @@ async def test_a_receiver_that_is_down_holds_up_no_other(
             "min_severity": "critical",
         },
     ]
-    config = tmp_path / "receivers.yaml"
-    config.write_text(json.dumps({"receivers": [{"start": "oldest", **each} for each in receivers]}))
+    config = tmp_path / "receivers.toml"
+    config.write_text(toml_of({"receivers": [{"start": "oldest", **each} for each in receivers]}))
     before, during = alerts(12), alerts(12, first=12)
     prefix = deployment.settings.group_prefix
     await publish(deployment, before)

@@ -21,6 +21,7 @@ from tests.support.deployment import free_port
 from tests.support.gates import blocking
 from tests.support.http_mcp_server import INSTRUCTIONS
 from tests.support.http_tap import Tap, http_server, http_tap, listening
+from tests.support.toml import toml_of
 
 ERAS = {"legacy": "2025-11-25", "2026-07-28": "2026-07-28", "auto": "2026-07-28"}
 INSTRUCTED = ("legacy", "auto")
@@ -163,12 +164,10 @@ async def test_the_command_serves_until_it_is_stopped(tmp_path: Path) -> None:
 
 async def test_the_command_serves_the_servers_of_a_file(tmp_path: Path) -> None:
     """Each under its path, with its own name in the records."""
-    output, file, port = tmp_path / "observations.ndjson", tmp_path / "taps.yaml", free_port()
+    output, file, port = tmp_path / "observations.ndjson", tmp_path / "taps.toml", free_port()
     async with http_server() as one, http_server("json") as two:
-        entries = [
-            f"  - {{server_id: {name}, url: '{url}', path: /{name}}}\n" for name, url in (("a", one), ("b", two))
-        ]
-        file.write_text("upstreams:\n" + "".join(entries))
+        entries = [{"server_id": name, "url": url, "path": f"/{name}"} for name, url in (("a", one), ("b", two))]
+        file.write_text(toml_of({"upstreams": entries}))
         arguments = ["tap", "--listen", f"127.0.0.1:{port}", "--upstreams", str(file), "--output", str(output)]
         async with listening([sys.executable, "-m", "assay_stream", *arguments], port) as process:
             for name in ("a", "b"):

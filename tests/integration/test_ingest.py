@@ -132,8 +132,9 @@ async def test_a_token_counts_from_its_entry_to_its_end(ingest: Ingest) -> None:
     late = ingest.add_client("gw-4", ["*"])
     await asyncio.sleep(2.1)
     assert (await address.send(a_call(1, observer="gw-4").value, token=late)).status == 202
-    path = ingest.folder / "clients.yaml"
-    path.write_text("\n".join(line for line in path.read_text().splitlines() if "gw-4" not in line))
+    path = ingest.folder / "clients.toml"
+    before = path.read_text().partition('[[clients]]\n"observer_id" = "gw-4"')[0]
+    path.write_text(before)
     await asyncio.sleep(2.1)
     for token in (late, late[:-1] + "A", "x" * 47, "", " "):
         assert (await address.send(a_call(2, observer="gw-4").value, token=token or "-")).status == 401
@@ -217,8 +218,8 @@ async def test_a_certificate_names_a_client(deployment: Deployment, tmp_path: Pa
     authority = Authority(tmp_path)
     server, known, unknown = authority.issue("127.0.0.1"), authority.issue("gw-9.internal"), authority.issue("evil")
     with ingest_of(deployment, tmp_path) as ingest:
-        (tmp_path / "clients.yaml").write_text(
-            "clients:\n  - observer_id: gw-9\n    servers: [time]\n    certificate: DNS:gw-9.internal\n"
+        (tmp_path / "clients.toml").write_text(
+            '[[clients]]\nobserver_id = "gw-9"\nservers = ["time"]\ncertificate = "DNS:gw-9.internal"\n'
         )
         address = await ingest.start("--tls-cert", str(server), "--client-ca", str(authority.file))
         statuses = []

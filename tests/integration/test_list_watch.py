@@ -25,6 +25,7 @@ from tests.support.deployment import Deployment, free_port
 from tests.support.http_tap import http_server, http_tap, listening
 from tests.support.listing import SURFACE, following, listed_once
 from tests.support.mcp_session import data_of, read_events, tapped_client
+from tests.support.toml import toml_of
 
 SUPPORT = Path(__file__).parents[1] / "support"
 TOKEN = "planted-token-7f3a"
@@ -111,10 +112,10 @@ async def test_drift_is_noticed_before_an_agent_meets_it(deployment: Deployment,
     port, web_port = free_port(), free_port()
     token = tmp_path / "token"
     token.write_text(f"{TOKEN}\n")
-    config = tmp_path / "servers.yaml"
+    config = tmp_path / "servers.toml"
     entry = {"server_id": "docs", "url": f"http://127.0.0.1:{port}/mcp", "token_file": str(token), "interval_s": 1}
     dead = {"server_id": "dead", "url": f"http://127.0.0.1:{free_port()}/mcp", "interval_s": 1}
-    config.write_text(json.dumps({"servers": [{**entry, "listen": False}, dead]}))
+    config.write_text(toml_of({"servers": [{**entry, "listen": False}, dead]}))
     await deployment.start_worker().wait_ready()
     log = tmp_path / "list-watch.log"
     with ExitStack() as stack:

@@ -29,6 +29,7 @@ from tests.support.command import run_command_text
 from tests.support.deployment import Worker
 from tests.support.fleet import START, a_call_by, a_listing, server_name
 from tests.support.secured import ALL_STAGES, SecuredDeployment, password_of
+from tests.support.toml import toml_of
 from tests.unit.console.test_publishing import ACKNOWLEDGE
 
 pytestmark = [
@@ -39,6 +40,7 @@ pytestmark = [
 
 SERVER = """
 import json, sys
+from tests.support.toml import toml_of
 for line in sys.stdin:
     asked = json.loads(line)
     if "id" in asked:
@@ -186,8 +188,8 @@ def test_a_lister_publishes_with_the_grants_of_its_role(
     deployment: SecuredDeployment, worker: Worker, tmp_path: Path
 ) -> None:
     """It may write lists, and nothing else."""
-    config = tmp_path / "servers.yaml"
-    config.write_text(json.dumps({"servers": [{"server_id": "listed", "command": [sys.executable, "-c", SERVER]}]}))
+    config = tmp_path / "servers.toml"
+    config.write_text(toml_of({"servers": [{"server_id": "listed", "command": [sys.executable, "-c", SERVER]}]}))
     lister = subprocess.Popen(
         [sys.executable, "-m", "assay_stream", "list-watch", "--config", str(config)],
         env=os.environ | deployment.env | deployment.env_of(AccessRole.LISTER),

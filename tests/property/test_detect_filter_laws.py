@@ -15,7 +15,7 @@ from assay_stream.detect.phrase_filter import AS_IT_STANDS, BACKWARDS, ROT13, Ph
 from assay_stream.detect.phrases import PhraseBook
 from assay_stream.detect.rule_search import phrase_filter
 from assay_stream.detect.surfaces import Texts
-from assay_stream.text.words import Words, forms_of, plain_forms, visible
+from assay_stream.text.words import Words, as_read, forms_of, plain_forms
 from assay_stream.work import UNLIMITED, Work
 
 SEEN_RULES = [rule for rule in RULES if rule.pattern and rule.searched_in == "seen"]
@@ -42,7 +42,7 @@ def found(book: PhraseBook, text: str, numbers: list[int] | None) -> list[tuple[
 def test_a_needle_stands_in_every_match(rule: DetectionRule, data: st.DataObject) -> None:
     """Whatever a pattern matches, in whatever case, holds one of its needles."""
     pattern = re.compile(rule.regex, re.IGNORECASE | re.MULTILINE)
-    text = visible(data.draw(st.from_regex(pattern)))
+    text = as_read(data.draw(st.from_regex(pattern)))
     for match in pattern.finditer(text):
         assert any(needle in lowered(match[0]) for needle in rule.needles)
 
@@ -55,7 +55,7 @@ def test_needles_are_written_as_they_are_looked_for() -> None:
 @given(st.lists(PIECES, max_size=40).map(" ".join))
 def test_phrases_that_are_left_out_stand_nowhere(text: str) -> None:
     """The phrases that can stand in a text are all that do."""
-    seen = visible(text)
+    seen = as_read(text)
     readings = WordReadings(FILTER, Work(UNLIMITED)).of(vocabulary_of(forms_of(seen)))
     possible = FILTER.possible(readings.values(), AS_IT_STANDS, {"tool"}, Work(UNLIMITED))
     assert found(BOOK, seen, possible) == found(BOOK, seen, None)
@@ -86,7 +86,7 @@ def test_phrases_too_far_apart_stand_nowhere(text: str) -> None:
 @given(st.text(alphabet="abz09_-.·:;@é \n", max_size=60))
 def test_forms_are_those_of_words(text: str) -> None:
     """The fast ways to the words of a text give the words."""
-    seen = visible(text)
+    seen = as_read(text)
     assert forms_of(seen) == Words(seen).forms
     if seen.isascii():
         assert plain_forms(seen.lower()) == Words(seen).forms

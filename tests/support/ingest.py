@@ -19,6 +19,7 @@ from typing import Any
 from assay_stream.ingest.clients import hash_of, new_token
 from assay_stream.observe.observation import Observation, Vantage, call_event, snapshot_event
 from tests.support.deployment import Deployment, Worker, free_port
+from tests.support.toml import toml_of
 
 STRUCTURED, BATCH = "application/cloudevents+json", "application/cloudevents-batch+json"
 AT = datetime(2026, 3, 1, 10, tzinfo=UTC)
@@ -91,9 +92,9 @@ class Ingest:
         """Let a client in; its token."""
         token = new_token()
         entry = {"observer_id": observer, "servers": list(servers), "token": hash_of(token), **fields}
-        path = self.folder / "clients.yaml"
-        before = path.read_text() if path.exists() else "clients:\n"
-        path.write_text(f"{before}  - {json.dumps(entry)}\n")
+        path = self.folder / "clients.toml"
+        with path.open("a") as file:
+            file.write(f"[[clients]]\n{toml_of(entry)}")
         self.tokens[observer] = token
         return token
 
@@ -101,7 +102,7 @@ class Ingest:
         """Start a process, and wait until it takes events."""
         web_port, port = free_port(), free_port()
         log = self.folder / f"ingest-{len(self.processes)}.log"
-        listen = ["--listen", f"127.0.0.1:{port}", "--clients", str(self.folder / "clients.yaml")]
+        listen = ["--listen", f"127.0.0.1:{port}", "--clients", str(self.folder / "clients.toml")]
         with log.open("wb") as out:
             process = subprocess.Popen(
                 [sys.executable, "-m", "assay_stream", "ingest", *listen, "--web-port", str(web_port), *arguments],

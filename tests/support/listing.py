@@ -51,7 +51,7 @@ def servers(*entries: dict[str, Any]) -> list[ListedServer]:
     """Servers as a configuration names them; without a name, all are ``the-server``."""
     named = [{"server_id": "the-server", **entry} for entry in entries]
     return listed_servers(
-        {"servers": named}, "servers.yaml", Vantage(server_id="-", observer_id="lister", server_scoped=True)
+        {"servers": named}, "servers.toml", Vantage(server_id="-", observer_id="lister", server_scoped=True)
     )
 
 

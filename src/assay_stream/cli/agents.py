@@ -1,7 +1,6 @@
 """``assay-stream agents``: list users' agents, and try them over history."""
 
 import sys
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -20,17 +19,16 @@ from assay_stream.cli.shared import collecting_seldom
 from assay_stream.cli.sources import make_source
 from assay_stream.config import command_settings
 from assay_stream.errors import InputError
-from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.record import Output, Role
 from assay_stream.replay.run import Replay
 from assay_stream.replay.selection import Selection
-from assay_stream.schemes.yaml_text import decode_json_or_yaml
 from assay_stream.text.escaping import json_text
+from assay_stream.text.toml import decode_toml
 
 agents_app = typer.Typer(help="List and replay your own detections.", no_args_is_help=True)
 
 LabelsFile = Annotated[
-    Path | None, typer.Option("--labels", help="What tools can do, by patterns of SERVER/TOOL: TOML, YAML or JSON.")
+    Path | None, typer.Option("--labels", help="What tools can do, by patterns of SERVER/TOOL (TOML).")
 ]
 Module = Annotated[str, typer.Argument(metavar="MODULE", help="Python module that declares agents at its top level.")]
 
@@ -106,9 +104,7 @@ def labels_in(file: Path | None) -> Labels:
     if file is None:
         return NO_LABELS
     raw = read_input(file)
-    if file.suffix != ".toml":
-        return read_labels(decode_json_or_yaml(raw, limits=DEFAULT_LIMITS))
     try:
-        return read_labels(tomllib.loads(raw.decode()))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError("bad_labels", f"the file is not TOML: {error}") from None
+        return read_labels(decode_toml(raw))
+    except InputError as error:
+        raise InputError("bad_labels", error.message) if error.code == "not_toml" else error from None

@@ -67,7 +67,7 @@ def forward(
     config: Annotated[
         Path | None,
         typer.Option(
-            help="Several receivers (YAML): webhook, syslog, Splunk HEC, Slack, Teams, PagerDuty: docs/forwarding.md."
+            help="Several receivers (TOML): webhook, syslog, Splunk HEC, Slack, Teams, PagerDuty: docs/forwarding.md."
         ),
     ] = None,
     target: Annotated[
@@ -104,7 +104,7 @@ def forward(
     A receiver that does not answer is waited for, and holds up no other. What it refuses for good goes to the dead
     letters.
 
-    Example: assay-stream alerts forward --config receivers.yaml
+    Example: assay-stream alerts forward --config receivers.toml
     """
     from assay_stream.forward.configured import read_receivers
 

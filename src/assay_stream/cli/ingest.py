@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
@@ -19,11 +18,10 @@ from assay_stream.files.aside import Aside
 from assay_stream.model.schemas.folder import OPENAPI_FILE, all_files
 
 _EXTRA = "ingest"
-_INDENT = re.compile(rb"^( *)- ", re.MULTILINE)
 
 ingest_app = typer.Typer()
 
-ClientsFile = Annotated[Path | None, typer.Option("--clients", help="YAML file of those who may publish, and as whom.")]
+ClientsFile = Annotated[Path | None, typer.Option("--clients", help="TOML file of those who may publish, and as whom.")]
 
 
 @ingest_app.callback(invoke_without_command=True)
@@ -93,17 +91,10 @@ def token(
     if days is not None:
         entry["expires"] = (datetime.now(UTC) + timedelta(days=days)).isoformat(timespec="seconds")
     try:
-        before = clients.read_bytes() if clients.exists() else b"clients:\n"
-        indent = _INDENT.search(before)
-        # JSON is YAML, so that no name needs quoting rules of its own.
-        content = (
-            before.rstrip()
-            + b"\n"
-            + (b"  " if indent is None else indent[1])
-            + b"- "
-            + json.dumps(entry).encode()
-            + b"\n"
-        )
+        before = clients.read_text(encoding="utf-8", errors="surrogateescape").rstrip() if clients.exists() else ""
+        # Texts of JSON are texts of TOML.
+        made_entry = "".join(f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in entry.items())
+        content = f"{before}\n\n[[clients]]\n{made_entry}".lstrip().encode(errors="surrogateescape")
         read_clients(content, str(clients))
         with Aside() as aside:
             path = aside.path(clients)

@@ -17,11 +17,10 @@ from assay_stream.cli.options import Bootstrap, ObserverId
 from assay_stream.cli.shared import InertFormatter
 from assay_stream.cli.tap import sink_for
 from assay_stream.config import load_settings
-from assay_stream.errors import ConfigurationError, InputError, needing_extra
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.errors import ConfigurationError, needing_extra
+from assay_stream.files.toml_file import read_toml
 from assay_stream.limits.serving import HTTP_LIMITS
 from assay_stream.observe import Vantage
-from assay_stream.schemes.yaml_text import decode_yaml
 
 if TYPE_CHECKING:
     from assay_stream.observe.listing.servers import ListedServer
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def list_watch(
-    config: Annotated[Path, typer.Option(help="The servers to list (YAML): docs/list-watch.md.")],
+    config: Annotated[Path, typer.Option(help="The servers to list (TOML): docs/list-watch.md.")],
     observer_id: ObserverId = None,
     unscoped: Annotated[bool, typer.Option("--unscoped", help="Keep the server's id out of definition digests.")] = (
         False
@@ -53,7 +52,7 @@ def list_watch(
     Each server is listed when it announces a change, when its list is out of date (ttlMs), or after an interval. A
     server that is down, hangs or misbehaves costs only itself. Credentials come from files, and are never published.
 
-    Example: assay-stream list-watch --config servers.yaml
+    Example: assay-stream list-watch --config servers.toml
     """
     from assay_stream.observe.listing.servers import listed_servers
 
@@ -62,7 +61,7 @@ def list_watch(
     # By default not the name of a tap on this machine: these lists are not what its clients were shown.
     name = f"{socket.gethostname()}-lister" if observer_id is None else observer_id
     observer = Vantage(server_id="-", observer_id=name, server_scoped=not unscoped)
-    servers = listed_servers(_decoded(config), str(config), observer)
+    servers = listed_servers(read_toml(config, "bad_servers"), str(config), observer)
     try:
         tls = ssl.create_default_context(cafile=ca)
     except OSError as error:
@@ -92,12 +91,3 @@ async def _once(
     finally:
         await client.close()
     return watch.watched
-
-
-def _decoded(file: Path) -> object:
-    try:
-        return decode_yaml(file.read_bytes(), limits=DEFAULT_LIMITS)
-    except OSError as error:
-        raise ConfigurationError("bad_servers", f"cannot read {file}: {error.strerror}") from None
-    except InputError as error:
-        raise ConfigurationError("bad_servers", f"{file}: {error.message}") from None

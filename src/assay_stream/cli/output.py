@@ -1,7 +1,5 @@
 """What commands print: JSON lines, tables, and pages with colours."""
 
-import csv
-import io
 import os
 import re
 import shutil
@@ -16,7 +14,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-from assay_stream.text.escaping import csv_cell, json_text, visible
+from assay_stream.text.escaping import csv_line, json_text, visible
 from assay_stream.text.lines import LineSpan, PageLine, Style
 
 CELL_CHARACTERS_MAX = 44
@@ -108,10 +106,8 @@ def print_rows(
             print_json(row)
         return
     if target == "csv":
-        for cells in ([*columns], *([_csv_cell(row.get(name)) for name in columns] for row in rows)):
-            line = io.StringIO()
-            csv.writer(line, lineterminator="\r").writerow(cells)  # the line feed follows with the line
-            print_line(line.getvalue())
+        for cells in ([*columns], *([row.get(name) for name in columns] for row in rows)):
+            typer.echo(csv_line(cells).encode(), nl=False)
         return
     shown = cell if not whole else lambda value: "-" if value is None else visible(str(value))
     table = [
@@ -120,14 +116,6 @@ def print_rows(
     ]
     flexible = [index for index, name in enumerate(columns) if name not in _UNCUT and not whole]
     Painter(Colour.NEVER).table(table, flexible=flexible, wide=wide)
-
-
-def _csv_cell(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, list) and all(isinstance(item, str) for item in value):
-        value = ", ".join(value)
-    return csv_cell(value if isinstance(value, str) else orjson.dumps(value).decode())
 
 
 def print_summary(content: Mapping[str, Any], target: RowFormat) -> None:

@@ -16,10 +16,9 @@ import typer
 from assay_stream.cli.options import VantageOptions
 from assay_stream.cli.shared import say
 from assay_stream.config import Settings
-from assay_stream.errors import ConfigurationError, InputError
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.errors import ConfigurationError
+from assay_stream.files.toml_file import read_toml
 from assay_stream.observe import Sink
-from assay_stream.schemes.yaml_text import decode_yaml
 
 if TYPE_CHECKING:
     from assay_stream.observe.gate import Rule
@@ -40,7 +39,7 @@ class HttpOptions:
         str | None, typer.Option(help="With --listen: the server's MCP endpoint, https://host/path.")
     ] = None
     upstreams_file: Annotated[
-        Path | None, typer.Option("--upstreams", help="With --listen: a YAML file of several servers.")
+        Path | None, typer.Option("--upstreams", help="With --listen: a TOML file of several servers.")
     ] = None
     upstream_ca: Annotated[
         Path | None, typer.Option(help="CA certificates used to verify the servers. Default: the system's.")
@@ -77,7 +76,9 @@ class HttpOptions:
             if self.upstream is not None or server_id is not None:
                 raise ConfigurationError("bad_upstream", "give either --upstreams, or --server-id and --upstream")
             # The name stands for the servers that the file names.
-            found = listed_upstreams(_decoded(self.upstreams_file), str(self.upstreams_file), vantage.of("-"))
+            found = listed_upstreams(
+                read_toml(self.upstreams_file, "bad_upstream"), str(self.upstreams_file), vantage.of("-")
+            )
         elif self.upstream is not None and server_id is not None:
             found = [Upstream(vantage=vantage.of(server_id), url=self.upstream)]
         else:
@@ -143,15 +144,6 @@ def serving_tls(certificate: Path, key: Path | None, client_ca: Path | None = No
     except (OSError, ssl.SSLError) as error:
         raise ConfigurationError("cannot_listen", f"a certificate cannot be used: {error.strerror}") from None
     return tls
-
-
-def _decoded(file: Path) -> object:
-    try:
-        return decode_yaml(file.read_bytes(), limits=DEFAULT_LIMITS)
-    except OSError as error:
-        raise ConfigurationError("bad_upstream", f"cannot read {file}: {error.strerror}") from None
-    except InputError as error:
-        raise ConfigurationError("bad_upstream", f"{file}: {error.message}") from None
 
 
 async def serve(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import tomllib
 from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Self
@@ -16,6 +15,7 @@ from assay_stream.console.operators import Operator
 from assay_stream.console.throttle import address_in
 from assay_stream.errors import ConfigurationError
 from assay_stream.files.secret_file import secret_of_file
+from assay_stream.files.toml_file import read_toml
 from assay_stream.observe.http.headers import is_loopback
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -166,12 +166,7 @@ def read_identity(path: Path) -> Identity:
     Raises:
         ConfigurationError: ``bad_identity``.
     """
-    try:
-        given = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigurationError("bad_identity", f"cannot read {path}: {error.strerror}") from None
-    except ValueError as error:
-        raise ConfigurationError("bad_identity", f"{path} is not TOML: {error}") from None
+    given = read_toml(path, "bad_identity")
     for table in given.values():
         if isinstance(table, dict):
             for name in ("users", "secret_file", "client_secret_file", "ca_file"):

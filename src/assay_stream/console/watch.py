@@ -5,10 +5,11 @@ Every label value is one of a fixed set: nothing that a browser sends becomes on
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, ProcessCollector, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector, generate_latest
 
 from assay_stream import __version__
 from assay_stream.console.deciding import ACTIONS
@@ -20,7 +21,7 @@ from assay_stream.console.reader import StoreReader
 from assay_stream.console.service import STATIC
 from assay_stream.errors import AssayStreamError
 from assay_stream.model.envelope import Producer
-from assay_stream.worker.http import Health, index_page
+from assay_stream.worker.http import Health, health_pages
 
 PUBLISHED, FAILED, SIGNED_IN, REFUSED = "published", "failed", "ok", "failed"
 
@@ -115,57 +116,34 @@ class ConsoleWatch:
 
     def application(self) -> web.Application:
         """Return what aiohttp serves."""
-        app = web.Application()
-        pages: dict[str, Callable[[web.Request], Awaitable[web.Response]]] = {
-            "/": self._index,
-            "/healthz": self._healthz,
-            "/readyz": self._readyz,
-            "/metrics": self._text,
-        }
-        for path, page in pages.items():
-            app.router.add_get(path, page)
-        return app
+        return health_pages(self._health, self._text, look=self._look)
 
-    async def _index(self, request: web.Request) -> web.Response:  # noqa: ARG002 -- as every page
-        await self._look()
-        return web.Response(text=index_page(self._health, __version__), content_type="text/html")
-
-    async def _healthz(self, request: web.Request) -> web.Response:  # noqa: ARG002 -- as every page
-        status, body = self._health.liveness()
-        return web.json_response(body, status=status)
-
-    async def _readyz(self, request: web.Request) -> web.Response:  # noqa: ARG002 -- as every page
-        code = await self._look()
-        status, body = self._health.readiness()
-        age_s = self._age_s()
-        more = {} if self._is_filled is None else {"filled": self._is_filled()}
-        return web.json_response({**body, **more, "store_age_s": age_s, "error": code}, status=status)
-
-    async def _text(self, request: web.Request) -> web.Response:  # noqa: ARG002 -- as every page
-        await self._look()
-        metrics = self._metrics
+    def _text(self) -> bytes:
+        metrics, age_s = self._metrics, self._age_s()
         metrics.streams.set(self._streams())
-        age_s = self._age_s()
         metrics.store_age.set(float("nan") if age_s is None else age_s)
         metrics.stage_ready.labels("console").set(self._opens)
         if self._is_filled is not None:
             metrics.stage_ready.labels("filling").set(self._is_filled())
-        return web.Response(body=generate_latest(metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        text: bytes = generate_latest(metrics.registry)
+        return text
 
     def _age_s(self) -> float | None:
         """Return how long ago it was seen how far the store's topics go, seconds; ``None`` where nobody did."""
         return None if self._looked_us is None else max(0, self._clock() - self._looked_us) / 1e6
 
-    async def _look(self) -> str | None:
-        """Try the store, and return why it does not open."""
+    async def _look(self) -> dict[str, Any]:
+        """Try the store, and return how old it is, and why it does not open."""
+        code = None
         try:
             self._looked_us = await self._reader.ask(lambda store: store.looked_us())
+            self._opens = True
         except AssayStreamError as error:
-            if error.code not in _BUSY:
-                self._opens, self._looked_us = False, None
-                return error.code
-        self._opens = True
-        return None
+            self._opens = error.code in _BUSY
+            if not self._opens:
+                self._looked_us, code = None, error.code
+        filled = {} if self._is_filled is None else {"filled": self._is_filled()}
+        return {**filled, "store_age_s": self._age_s(), "error": code}
 
 
 def process_metrics(producer: Producer) -> ConsoleMetrics:

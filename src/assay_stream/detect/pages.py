@@ -12,7 +12,7 @@ from assay_stream.detect.needles import CHARS_PER_UNIT, UNITS_PER_HIT, Joined, N
 from assay_stream.detect.page import SHORT_CHARS_MAX, Page, PageHints
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.text.normalization import units_to_normalize
-from assay_stream.text.words import visible
+from assay_stream.text.words import as_read
 from assay_stream.work import Work
 
 RULE_NEEDLES: Final = Needles({rule.id: rule.needles for rule in RULES})
@@ -129,7 +129,7 @@ def _dressed_page(raw: str, work: Work, *, is_dressed: bool = True) -> Page:
 def shown(raw: str, work: Work) -> str:
     """Return a text as its reader sees it."""
     work.spend(units_to_normalize(raw))
-    seen = visible(raw)
+    seen = as_read(raw)
     # Compatibility forms can be eighteen times as long as what they stand for, and their words are normalised too.
     work.spend(units_to_normalize(seen) if seen != raw else 0)
     return seen

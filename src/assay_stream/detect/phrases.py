@@ -17,7 +17,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from assay_stream.detect.tool_names import Span
-from assay_stream.text.words import Words, other_forms, visible
+from assay_stream.text.words import Words, as_read, other_forms
 from assay_stream.work import Work
 
 _STEM_CHARS_MAX = 16
@@ -161,7 +161,7 @@ class PhraseBook:
 @cache
 def _alternative(text: str) -> tuple[str, ...]:
     stem = text.endswith("*")
-    atoms = Words(visible(text.removesuffix("*").replace("_", " "))).forms
+    atoms = Words(as_read(text.removesuffix("*").replace("_", " "))).forms
     return (*atoms[:-1], atoms[-1] + "*") if stem else tuple(atoms)
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from assay_stream.detect.surfaces import name_words
 from assay_stream.detect.symbols import families_of, name_key
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.text.words import Words, visible
+from assay_stream.text.words import Words, as_read
 from assay_stream.work import UNLIMITED, Work
 
 _UNITS_PER_NAME = 100
@@ -142,7 +142,7 @@ class ToolNames:
         words = _own_words(name)
         if not words:
             return
-        shown = visible(name)[: DEFAULT_LIMITS.tool_name_chars_max]
+        shown = as_read(name)[: DEFAULT_LIMITS.tool_name_chars_max]
         for form in {words, ("".join(words),), tuple(Words(shown).forms)} - {()}:
             self._beginnings.add(form[0])
             node = 0

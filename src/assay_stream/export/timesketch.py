@@ -5,8 +5,6 @@ since the epoch) beside them, and every further column as an attribute (its guid
 CSV file"). It reads files named ``.csv`` and ``.jsonl`` only.
 """
 
-import csv
-import io
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 
@@ -14,7 +12,7 @@ import orjson
 
 from assay_stream.export.columns import COLUMNS, ColumnType, Value, row_of
 from assay_stream.export.input import Dataset, ExportRecord
-from assay_stream.text.escaping import csv_cell, json_bytes
+from assay_stream.text.escaping import csv_line, json_bytes
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_US = 253_402_300_799_999_999
@@ -67,26 +65,10 @@ def as_jsonl(items: Iterable[ExportRecord]) -> Iterator[bytes]:
 def as_csv(items: Iterable[ExportRecord]) -> Iterator[bytes]:
     """Yield the lines of a CSV file of evidence and alerts, header first.
 
-    Names of servers and tools are not ours, and a spreadsheet may run what starts like a formula: see ``csv_cell``.
+    Names of servers and tools are not ours, and a spreadsheet may run what starts like a formula: see ``csv_line``.
     JSON lines hold names as they are.
     """
-    yield _csv_line(HEADER)
+    yield csv_line(HEADER).encode()
     for item in items:
         event = event_of(item)
-        yield _csv_line([_cell(event.get(name)) for name in HEADER])
-
-
-def _cell(value: Value) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if not isinstance(value, str):
-        return str(value)
-    return csv_cell(value)
-
-
-def _csv_line(cells: Iterable[str]) -> bytes:
-    buffer = io.StringIO()
-    csv.writer(buffer, lineterminator="\r\n").writerow(cells)
-    return buffer.getvalue().encode()
+        yield csv_line(event.get(name) for name in HEADER).encode()

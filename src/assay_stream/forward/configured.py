@@ -1,12 +1,12 @@
-"""The receivers that a file lists (YAML), each with what it wants and a position of its own.
+"""The receivers that a file lists (TOML), each with what it wants and a position of its own.
 
-    receivers:
-      - name: soc-channel
-        type: slack
-        url_file: /run/secrets/slack-url
-        min_severity: high
-        kinds: [tool_changed, pin_mismatch]
-        servers: ["prod-*"]
+    [[receivers]]
+    name = "soc-channel"
+    type = "slack"
+    url_file = "/run/secrets/slack-url"
+    min_severity = "high"
+    kinds = ["tool_changed", "pin_mismatch"]
+    servers = ["prod-*"]
 
 Secrets stand in files that this one names, never in it.
 """
@@ -22,11 +22,10 @@ from assay_stream.alerts.selection import AlertSelection, SeverityLevel
 from assay_stream.errors import InputError
 from assay_stream.forward import pagerduty, slack, splunk_hec, syslog, teams, webhook
 from assay_stream.forward.receivers import Entry, Plugin, Subscription
-from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.limits.serving import FORWARD_LIMITS
 from assay_stream.model.glob import compile_glob
 from assay_stream.model.kinds import Kind
-from assay_stream.schemes.yaml_text import decode_yaml
+from assay_stream.text.toml import decode_toml
 
 _NAME = re.compile("[a-z0-9][a-z0-9-]{0,62}")
 _TAKEN = frozenset({"webhook", "syslog"})
@@ -44,7 +43,6 @@ PLUGINS = {
 }
 """Every type of receiver."""
 _TIMEOUT_MIN_S, _TIMEOUT_MAX_S = 0.1, 300.0
-_SECONDS = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3})?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +75,7 @@ def read_receivers(raw: bytes, where: str, *, group_prefix: str) -> list[Subscri
     """Return the receivers that a file lists.
 
     Args:
+        raw: its bytes, TOML.
         where: its name, for messages.
 
     Raises:
@@ -84,10 +83,10 @@ def read_receivers(raw: bytes, where: str, *, group_prefix: str) -> list[Subscri
     """
     file = Entry({}, where)
     try:
-        content = decode_yaml(raw, limits=DEFAULT_LIMITS)
+        content = decode_toml(raw)
     except InputError as error:
         raise file.refuse(error.message) from None
-    listed = content.get("receivers") if isinstance(content, dict) and set(content) == {"receivers"} else None
+    listed = content.get("receivers") if set(content) == {"receivers"} else None
     if not isinstance(listed, list) or not 1 <= len(listed) <= FORWARD_LIMITS.receivers_max:
         raise file.refuse(f"it must hold a list named receivers, with 1 to {FORWARD_LIMITS.receivers_max} entries")
     subscriptions: list[Subscription] = []
@@ -136,17 +135,16 @@ def _plugin(entry: Entry) -> Plugin:
 
 
 def _judged(field: str, value: Any) -> tuple[bool, str]:
-    """Tell whether a field may have a value, and what it must be. YAML's scalars come as texts."""
+    """Tell whether a field may have a value, and what it must be."""
     if field in ("kinds", "servers"):
         good = isinstance(value, list) and bool(value) and all(isinstance(each, str) and each for each in value)
         return good, "a list of texts, not an empty one: [one, another]"
     if field == "start":
         return value in _STARTS, f"one of {', '.join(_STARTS)}"
-    good = isinstance(value, str) and bool(value) and value.isprintable()
     if field == "timeout_s":
-        good = good and bool(_SECONDS.fullmatch(value)) and _TIMEOUT_MIN_S <= float(value) <= _TIMEOUT_MAX_S
+        good = type(value) in (int, float) and _TIMEOUT_MIN_S <= value <= _TIMEOUT_MAX_S
         return good, f"seconds, {_TIMEOUT_MIN_S:g} to {_TIMEOUT_MAX_S:g}"
-    return good, "one text, on one line"
+    return isinstance(value, str) and bool(value) and value.isprintable(), "one text, on one line"
 
 
 def _wanted(entry: Entry) -> Wanted:

@@ -1,13 +1,15 @@
 """Who may publish through ``ingest``, and as whom: a file that holds hashes of tokens, never a token.
 
-    clients:
-      - observer_id: gateway-1
-        servers: ["time", "github-*"]
-        token: sha256:9f86d0...            # made by: assay-stream ingest token
-        expires: 2027-01-31T00:00:00Z
-      - observer_id: gateway-2
-        servers: ["*"]
-        certificate: DNS:gateway-2.internal
+    [[clients]]
+    observer_id = "gateway-1"
+    servers = ["time", "github-*"]
+    token = "sha256:9f86d0..."            # made by: assay-stream ingest token
+    expires = 2027-01-31T00:00:00Z
+
+    [[clients]]
+    observer_id = "gateway-2"
+    servers = ["*"]
+    certificate = "DNS:gateway-2.internal"
 
 A token has 256 random bits, so its plain hash cannot be turned back; nothing that is not made so counts as a token.
 """
@@ -22,12 +24,11 @@ from hashlib import sha256
 from typing import Any
 
 from assay_stream.errors import ConfigurationError, InputError
-from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.limits.serving import INGEST_LIMITS
 from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.glob import compile_glob
 from assay_stream.observe.observation import Vantage
-from assay_stream.schemes.yaml_text import decode_yaml
+from assay_stream.text.toml import decode_toml
 
 TOKEN_PREFIX = "asi_"  # noqa: S105 - what every token begins with
 """So that scanners for secrets find one that got out."""
@@ -126,17 +127,17 @@ def read_clients(raw: bytes, where: str) -> KnownClients:
     """Return the clients that a file lists.
 
     Args:
-        raw: its bytes, YAML.
+        raw: its bytes, TOML.
         where: its name, for messages.
 
     Raises:
         ConfigurationError: ``bad_clients``, naming the entry and quoting nothing of it.
     """
     try:
-        content = decode_yaml(raw, limits=DEFAULT_LIMITS)
+        content = decode_toml(raw)
     except InputError as error:
         raise _bad(where, error.message) from None
-    listed = content.get("clients") if isinstance(content, dict) and set(content) == {"clients"} else None
+    listed = content.get("clients") if set(content) == {"clients"} else None
     if not isinstance(listed, list) or not 1 <= len(listed) <= INGEST_LIMITS.clients_max:
         raise _bad(where, f"it must hold a list named clients, with 1 to {INGEST_LIMITS.clients_max} entries")
     entries: dict[str, KnownClient] = {}
@@ -153,7 +154,7 @@ def _entry(entry: Any, where: str) -> tuple[str, KnownClient]:
     servers = entry["servers"] if is_sound else None
     if not isinstance(servers, list) or not servers or not all(isinstance(name, str) and name for name in servers):
         raise _bad(where, f"give {_SHAPE}")
-    if not all(isinstance(value, str) for name, value in entry.items() if name != "servers"):
+    if not all(isinstance(value, str) for name, value in entry.items() if name not in ("servers", "expires")):
         raise _bad(where, f"give {_SHAPE}")
     token, certificate = entry.get("token"), entry.get("certificate")
     if (token is None) == (certificate is None):
@@ -163,7 +164,7 @@ def _entry(entry: Any, where: str) -> tuple[str, KnownClient]:
     if certificate is not None and not _CERTIFICATE.fullmatch(certificate):
         raise _bad(where, "certificate must be DNS: or URI: and a subject alternative name")
     try:
-        expires_us = time_us_of(entry["expires"]) if "expires" in entry else None
+        expires_us = time_us_of(str(entry["expires"])) if "expires" in entry else None
         patterns = tuple(compile_glob(name) for name in servers)
         # The name stands for the servers.
         vantage = Vantage(server_id="-", observer_id=entry["observer_id"])

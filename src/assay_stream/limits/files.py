@@ -76,9 +76,8 @@ deployment that the settings allow has 30,000 partitions of input."""
 class SpoolLimits:
     """Bounds of a publisher's spool."""
 
-    segment_bytes_max: int = 4 * 1024 * 1024
-    """A segment that has grown to this gets no more, so that what is delivered leaves the disk; one record may still
-    take it to twice that. It is also what is read at once."""
+    head_bytes_max: int = 4 * 1024 * 1024
+    """What is read at once; the last record may go beyond it."""
 
     processes_max: int = 64
     """Processes that share a folder, each with a spool of its own in it."""

@@ -187,7 +187,6 @@ class DeliveryQueue:
             hand = self._own_hand()
             if hand and spool.prepend(hand):
                 # It may still be under way; then it is dropped from the spool once it is delivered.
-                spool.head(len(hand))
                 with self._lock:
                     self.is_hand_spooled = True
                     self._queue_bytes -= sum(each.size_bytes for each in hand)
@@ -222,6 +221,12 @@ class DeliveryQueue:
         self.to_spool()
         if self._spool is not None:
             self._spool.close()
+            self._spool = None
+
+    def abandon_spool(self) -> None:
+        """Leave the spool to the parent of a forked process."""
+        if self._spool is not None:
+            self._spool.abandon()
             self._spool = None
 
     def drop_rest(self) -> int:

@@ -111,7 +111,8 @@ class ObservationPublisher:
     def restart_in_child(self) -> None:
         """Start empty in a forked child, and deliver there too if this publisher was started in its parent."""
         started, closed = self._thread is not None, self._closing.is_set()
-        self._begin_empty(None)  # the spool is its parent's
+        self._queue.abandon_spool()
+        self._begin_empty(None)
         if closed:
             self._closing.set()
         elif started:

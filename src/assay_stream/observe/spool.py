@@ -1,37 +1,45 @@
 """A spool: observations on disk, in order, for as long as the brokers are away.
 
-A folder of segments, of which the lowest is read and the highest written, a lock, and a cursor: how far the lowest was
-delivered. A segment is a row of frames (``observe.spool_frames``). What a crash left unfinished at the end of a segment
-is cut; damage costs the records that it hit. A lost cursor repeats records.
+One SQLite file with a row per observation, numbered in the order of delivery. SQLite's lock keeps it to one process,
+and what ``append`` took is on disk when it returns. Each row has a checksum: damage costs the rows that it hit.
 
 It holds what would be published and nothing else: no arguments, results or tokens.
 """
 
 from __future__ import annotations
 
-import itertools
+import ctypes
 import logging
 import os
-import re
+import sqlite3
 import stat
-import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+
+import orjson
 
 from assay_stream.errors import ConfigurationError
 from assay_stream.limits.files import SPOOL_LIMITS, SpoolLimits
 from assay_stream.observe.observation import Observation
-from assay_stream.observe.spool_frames import framed, frames
 from assay_stream.text.counting import counted
 
 _log = logging.getLogger(__name__)
 
-_SALT_BYTES = 4
-_CURSOR = struct.Struct(">QQI")
-_NAME = re.compile(r"[0-9]{16}\.seg")
-_FIRST = 2**32
-"""Number of the first segment: there is room before it for what was taken out before and comes back."""
+_PAGE_BYTES = 16_384
+"""Large, so that little of a page is left empty behind records of a kilobyte."""
+
+_SETTINGS = f"""
+PRAGMA locking_mode = EXCLUSIVE;
+PRAGMA page_size = {_PAGE_BYTES};
+PRAGMA auto_vacuum = INCREMENTAL;
+PRAGMA journal_mode = WAL;
+PRAGMA synchronous = FULL;
+PRAGMA journal_size_limit = 0;
+CREATE TABLE IF NOT EXISTS waiting (place INTEGER PRIMARY KEY, checksum INTEGER NOT NULL, body BLOB NOT NULL);
+"""
+_READ = "SELECT place, checksum, body FROM waiting ORDER BY place"
 
 
 class Spool:
@@ -39,44 +47,39 @@ class Spool:
 
     Args:
         folder: made if missing, for its owner alone.
-        bytes_max: all segments together.
+        bytes_max: of the file. SQLite's log beside it takes 4 MiB and one transaction more.
 
     Raises:
         ConfigurationError: ``spool_in_use``, ``unwritable_file``.
     """
 
     def __init__(self, folder: Path, *, bytes_max: int, limits: SpoolLimits = SPOOL_LIMITS) -> None:
-        self._folder = folder
+        self._path = folder / "queue.db"
         self._bytes_max = bytes_max
         self._limits = limits
+        self._taken: list[int] = []
         self.lost = 0
-        """Records that were damaged on disk, or that the end of a segment was cut off with, which counts as one."""
+        """Records that were damaged on disk; where it is not known how many, one."""
+        self.records = 0
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             _check_owner(folder)
-            self._lock = _opened(folder / "lock", os.O_RDWR)
-            _take(self._lock, folder)
-            self._cursor = _opened(folder / "cursor", os.O_RDWR)
-            self._salt = self._salted()
-            found = [path for path in folder.iterdir() if _NAME.fullmatch(path.name)]
-            self._sizes = {int(path.stem): path.stat().st_size for path in found}
-            self._records = {number: self._recovered(number) for number in sorted(self._sizes)}
-        except OSError as error:
-            raise ConfigurationError("unwritable_file", f"cannot use the spool {folder}: {error.strerror}") from None
-        self._read, self._done = self._position()
-        self._taken: list[int] = []
+            self._open()
+            self._size_bytes = self._used_bytes()
+        except (OSError, sqlite3.Error) as error:
+            if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_BUSY:
+                raise ConfigurationError(
+                    "spool_in_use", f"another process uses the spool {folder}: give each process a folder of its own"
+                ) from None
+            why = error.strerror if isinstance(error, OSError) else error
+            raise ConfigurationError("unwritable_file", f"cannot use the spool {folder}: {why}") from None
         if self.records:
             _log.warning("the spool %s holds %s from before", folder, counted(self.records, "observation"))
 
     @property
-    def records(self) -> int:
-        """How many are in it."""
-        return sum(self._records.values()) - self._done
-
-    @property
     def size_bytes(self) -> int:
-        """What it takes on disk."""
-        return sum(self._sizes.values())
+        """What the records take on disk."""
+        return self._size_bytes if self.records else 0
 
     def append(self, observations: Sequence[Observation]) -> int:
         """Add observations behind all others, as many as there is room for, and return how many.
@@ -84,34 +87,50 @@ class Spool:
         Raises:
             OSError: if the disk does not take them; then none is in it.
         """
-        number = max(self._sizes, default=_FIRST)
-        if self._sizes.get(number, 0) >= self._limits.segment_bytes_max:
-            number += 1
-        return self._write(number, observations)
+        with self._transaction():
+            [place] = self._db.execute("SELECT ifnull(max(place), 0) + 1 FROM waiting").fetchone()
+            count = self._write(place, observations)
+        self.records += count
+        return count
 
     def prepend(self, observations: Sequence[Observation]) -> int:
         """Put observations before all others, if there is room for all of them, and return how many were put there.
 
+        They count as taken by ``head``: ``drop`` takes them out again.
+
         Raises:
             OSError: as ``append``.
         """
-        return self._write(min(self._sizes, default=_FIRST + 1) - 1, observations, first=True)
+        with self._transaction():
+            [first] = self._db.execute("SELECT ifnull(min(place), 1) FROM waiting").fetchone()
+            count = self._write(first - len(observations), observations)
+            if count < len(observations):
+                self._db.execute("DELETE FROM waiting WHERE place < ?", (first,))
+                return 0
+        self._taken = list(range(first - count, first))
+        self.records += count
+        return count
 
     def head(self, records_max: int) -> list[Observation]:
-        """Return the oldest observations without taking them out; ``drop`` does that."""
-        self._taken = []
-        for number in sorted(self._sizes):
-            try:
-                data = self._path(number).read_bytes()[self._read :]
-            except FileNotFoundError:
-                data = b""
-            found = list(itertools.islice(frames(data, self._salt), records_max))
-            if found:
-                self._taken = [size_bytes for size_bytes, _, _ in found]
-                return [observation for _, _, observation in found]
-            _log.error("a segment of the spool is damaged and left out: %s", self._path(number))
-            self._remove(number)
-        return []
+        """Return the oldest observations without taking them out; ``drop`` does that.
+
+        Raises:
+            OSError: if the disk cannot be read.
+        """
+        self._taken, found, size_bytes = [], [], 0
+        with self._transaction(), closing(self._db.execute(_READ)) as rows:
+            for place, checksum, body in rows:
+                observation = _observation(place, checksum, body)
+                if observation is not None:
+                    self._taken.append(place)
+                    found.append(observation)
+                    size_bytes += len(body)
+                if len(found) >= records_max or size_bytes >= self._limits.head_bytes_max:
+                    return found
+        if not found and self.records:
+            self._taken = [2**63 - 1]
+            self._remove(0)
+        return found
 
     def drop(self, records: int) -> None:
         """Take the first observations of ``head`` out, since they were delivered or given up.
@@ -119,121 +138,96 @@ class Spool:
         Raises:
             OSError: if the disk does not take it.
         """
-        if not records:
-            return
-        number = min(self._sizes)
-        self._read += sum(self._taken[:records])
-        self._done += records
-        del self._taken[:records]
-        if self._read >= self._sizes[number] or self._done >= self._records[number]:
-            self._remove(number)
-        else:
-            self._note(number)
+        if records:
+            self._remove(records)
 
     def close(self) -> None:
         """Let another process have it."""
-        os.close(self._cursor)
-        os.close(self._lock)
+        self._db.close()
 
-    def _salted(self) -> int:
-        """Return what checksums begin with: a server cannot know it, so nothing in its lists passes for a record."""
-        file = _opened(self._folder / "salt", os.O_RDWR)
+    def abandon(self) -> None:
+        """Forget it in a forked child, where closing the file would write to what the parent uses."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._db))
+
+    def _remove(self, records: int) -> None:
+        """Take out what was taken, up to and with the last of so many; what is damaged before it counts as lost."""
+        with self._transaction():
+            place = self._taken[max(records - 1, 0)]
+            gone = self._db.execute("DELETE FROM waiting WHERE place <= ?", (place,)).rowcount
+        del self._taken[: max(records, 1)]
+        self.records -= gone
+        if gone > records:
+            self.lost += gone - records
+            _log.error("left out, since damaged: %s of %s", counted(gone - records, "observation"), self._path)
+        if not self.records:
+            with self._transaction():
+                # A script, since ``execute`` takes one step of the statement, which frees one page.
+                self._db.executescript("PRAGMA incremental_vacuum")
+
+    def _write(self, start: int, observations: Sequence[Observation]) -> int:
+        for count, observation in enumerate(observations):
+            place, body = start + count, _packed(observation)
+            self._db.execute("INSERT INTO waiting VALUES (?, ?, ?)", (place, _checksum(place, body), body))
+            if self._used_bytes() > self._bytes_max:
+                self._db.execute("DELETE FROM waiting WHERE place = ?", (place,))
+                return count
+        return len(observations)
+
+    def _used_bytes(self) -> int:
+        [pages] = self._db.execute("PRAGMA page_count").fetchone()
+        [free] = self._db.execute("PRAGMA freelist_count").fetchone()
+        return (int(pages) - int(free)) * _PAGE_BYTES
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
         try:
-            salt = os.pread(file, _SALT_BYTES, 0)
-            if len(salt) < _SALT_BYTES:
-                salt = os.urandom(_SALT_BYTES)
-                os.pwrite(file, salt, 0)
-                os.fsync(file)
-        finally:
-            os.close(file)
-        return int.from_bytes(salt, "big")
+            with self._db:
+                yield
+                self._size_bytes = self._used_bytes()
+        except sqlite3.Error as error:
+            raise OSError(0, str(error)) from None
 
-    def _remove(self, number: int) -> None:
-        self.lost += self._records[number] - self._done
-        # First: its number may come again.
-        self._read = self._done = 0
-        self._note(0)
-        self._path(number).unlink(missing_ok=True)
-        del self._sizes[number], self._records[number]
-
-    def _path(self, number: int) -> Path:
-        return self._folder / f"{number:016}.seg"
-
-    def _write(self, number: int, observations: Sequence[Observation], *, first: bool = False) -> int:
-        data = bytearray()
-        room_bytes, count = self._bytes_max - self.size_bytes, 0
-        for observation in observations:
-            frame = framed(observation, self._salt)
-            if len(data) + len(frame) > room_bytes:
-                break
-            data += frame
-            count += 1
-        if not count or (first and count < len(observations)):
-            return 0
-        start = self._sizes.get(number, 0)
-        file = _opened(self._path(number), os.O_WRONLY)
+    def _open(self) -> None:
+        for name in ("queue.db", "queue.db-wal", "queue.db-journal"):
+            if self._path.with_name(name).is_symlink():
+                raise OSError(0, f"{name} is a link")
+        # SQLite gives the files beside it the same mode. One that is there is not opened: closing it would let go of
+        # the lock that another spool of this process has.
+        with suppress(FileExistsError):
+            os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        self._db = sqlite3.connect(self._path, timeout=0, check_same_thread=False)
         try:
-            try:
-                view = memoryview(data)
-                written = 0
-                while written < len(data):
-                    written += os.pwrite(file, view[written:], start + written)
-                os.fsync(file)
-            except OSError:
-                os.ftruncate(file, start)
+            self._db.executescript(_SETTINGS)
+            [damage] = self._db.execute("PRAGMA quick_check(1)").fetchone()
+            [self.records] = self._db.execute("SELECT count(*) FROM waiting").fetchone()
+        except sqlite3.DatabaseError as error:
+            self._db.close()
+            # The low byte is the code without its details.
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
                 raise
-        finally:
-            os.close(file)
-        self._sizes[number] = start + len(data)
-        self._records[number] = self._records.get(number, 0) + count
-        if first:
-            # What was read of the segment behind it comes again: rather twice than never.
-            self._read = self._done = 0
-            self._note(0)
-        return count
+            damage = str(error)
+        if damage != "ok":
+            self._db.close()
+            self._salvage()
 
-    def _recovered(self, number: int) -> int:
-        """Count the records of a segment, and cut what is not whole off its end."""
-        path = self._path(number)
-        data = path.read_bytes()
-        end = records = damaged = 0
-        for size_bytes, damaged_before, _ in frames(data, self._salt):
-            end += size_bytes
-            records += 1
-            damaged += damaged_before
-        if damaged:
-            _log.error("left out, since damaged: %s of %s", counted(damaged, "observation"), path)
-        self.lost += damaged
-        if end < len(data):
-            self.lost += 1
-            _log.warning("cut %d bytes that are not whole off %s", len(data) - end, path)
-            os.truncate(path, end)
-            self._sizes[number] = end
-        if not records:
-            path.unlink()
-            del self._sizes[number]
-        return records
-
-    def _position(self) -> tuple[int, int]:
-        """Return how many bytes and records of the lowest segment were delivered."""
-        self._records = {number: count for number, count in self._records.items() if number in self._sizes}
-        raw = os.pread(self._cursor, _CURSOR.size, 0)
-        if len(raw) < _CURSOR.size or not self._sizes:
-            return 0, 0
-        number, read, check = _CURSOR.unpack(raw)
-        if number != min(self._sizes) or check != zlib.crc32(raw[:16]) or read > self._sizes[number]:
-            return 0, 0
-        done = end = 0
-        for size_bytes, _, _ in frames(self._path(number).read_bytes(), self._salt):
-            if end >= read:
-                break
-            end += size_bytes
-            done += 1
-        return (read, done) if end == read else (0, 0)
-
-    def _note(self, number: int) -> None:
-        place = struct.pack(">QQ", number, self._read)
-        os.pwrite(self._cursor, place + struct.pack(">I", zlib.crc32(place)), 0)
+    def _salvage(self) -> None:
+        """Copy to a new file what can be read of a damaged one: the rows before the damage and those behind it."""
+        aside = self._path.with_name("damaged.db")
+        for suffix in ("", "-wal"):
+            Path(f"{aside}{suffix}").unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                Path(f"{self._path}{suffix}").replace(f"{aside}{suffix}")
+        self._open()
+        with closing(sqlite3.connect(aside, timeout=0)) as damaged, self._db:
+            for order in ("ASC", "DESC"):
+                with suppress(sqlite3.DatabaseError):
+                    for row in damaged.execute(f"{_READ} {order}"):
+                        if _observation(*row) is not None:
+                            self._db.execute("INSERT OR IGNORE INTO waiting VALUES (?, ?, ?)", row)
+        [self.records] = self._db.execute("SELECT count(*) FROM waiting").fetchone()
+        [missing] = self._db.execute("SELECT ifnull(max(place) - min(place) + 1, 0) - count(*) FROM waiting").fetchone()
+        self.lost += max(missing, 1)
+        _log.error("%s was damaged; it is now %s, and what could be read was copied", self._path, aside)
 
 
 def spool_in(folder: Path | None, *, mib_max: int) -> Spool | None:
@@ -259,10 +253,6 @@ def spool_in(folder: Path | None, *, mib_max: int) -> Spool | None:
     raise AssertionError("no spool is allowed for")
 
 
-def _opened(path: Path, flags: int) -> int:
-    return os.open(path, flags | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-
-
 def _check_owner(folder: Path) -> None:
     """Refuse a folder that others may write to: what they put there would be published as ours."""
     status = folder.lstat()
@@ -273,13 +263,33 @@ def _check_owner(folder: Path) -> None:
         )
 
 
-def _take(lock: int, folder: Path) -> None:
-    import fcntl
+def _checksum(place: int, body: bytes) -> int:
+    return zlib.crc32(body, place & 0xFFFF_FFFF)
 
+
+def _packed(observation: Observation) -> bytes:
+    head = [
+        observation.kind,
+        observation.timestamp_ms,
+        observation.key.decode("latin-1"),
+        [(name, value.decode("latin-1")) for name, value in observation.headers],
+    ]
+    return orjson.dumps(head) + b"\n" + observation.value
+
+
+def _observation(place: int, checksum: object, body: bytes) -> Observation | None:
+    """Return the record of a row, unless it is damaged, or another program wrote it."""
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        raise ConfigurationError(
-            "spool_in_use", f"another process uses the spool {folder}: give each process a folder of its own"
-        ) from None
+        if checksum != _checksum(place, body):
+            return None
+        head, _, value = body.partition(b"\n")
+        kind, timestamp_ms, key, headers = orjson.loads(head)
+        return Observation(
+            kind=kind,
+            key=key.encode("latin-1"),
+            value=value,
+            headers=tuple((name, text.encode("latin-1")) for name, text in headers),
+            timestamp_ms=timestamp_ms,
+        )
+    except (ValueError, TypeError, AttributeError):
+        return None

@@ -1,4 +1,4 @@
-"""Strict decoding of YAML files that operators keep: texts, lists and mappings, each key once.
+"""Strict decoding of the YAML files of other systems: texts, lists and mappings, each key once.
 
 Scalars stay texts: what YAML makes of ``on``, ``1e3`` or a digest of digits alone is never what was pinned.
 """

@@ -6,9 +6,14 @@ that: an escape and the character mean the same. Canonical bytes (evidence, reco
 files) are hashed and compared, so they stay as they are.
 """
 
+import csv
+import io
 import re
 import unicodedata
+from collections.abc import Iterable
 from functools import lru_cache
+
+import orjson
 
 from assay_stream.text.visible import is_unseen
 
@@ -57,12 +62,24 @@ def json_bytes(raw: bytes) -> bytes:
     return json_text(raw.decode()).encode()
 
 
-def csv_cell(text: str) -> str:
-    """Return a text that a spreadsheet shows and does not run.
+def csv_line(values: Iterable[object]) -> str:
+    """Return a line of a CSV file, with its end, that a spreadsheet shows and does not run.
 
-    A cell that begins like a formula, also behind blanks, quotes and what is not seen, gets an apostrophe. What is
-    not seen is written out, but for line feeds, which a quoted cell may hold.
+    A text that begins like a formula, also behind blanks, quotes and what is not seen, gets an apostrophe. What is
+    not seen is written out, but for line feeds, which a quoted cell may hold. A list of texts is one cell; anything
+    else but a number is its JSON.
     """
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\r\n").writerow(map(_csv_cell, values))
+    return line.getvalue()
+
+
+def _csv_cell(value: object) -> object:
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+        return value
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        value = ", ".join(value)
+    text = value if isinstance(value, str) else orjson.dumps(value).decode()
     shown = visible(text, keep="\n")
     for character in text:
         if unicodedata.normalize("NFKC", character).startswith(_FORMULA_STARTS):

@@ -15,7 +15,7 @@ from importlib.resources import files
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.text.normalization import without_long_runs
-from assay_stream.text.words import LOOKALIKES, plain_form, visible
+from assay_stream.text.words import LOOKALIKES, as_read, plain_form
 
 # An em dash has the katakana length mark as its prototype, which parts words only among ASCII letters.
 _SEPARATORS = re.compile(r"[-_./:\s\u2010-\u2015\u2212]+|(?<=[a-z0-9])\u30fc+(?=[a-z0-9])")
@@ -33,7 +33,7 @@ def skeleton(name: str) -> str:
     drawn, rest = uts39_skeleton(name[:chars_max]), name[chars_max:]
     if rest or len(drawn) > chars_max:
         return jcs_digest([drawn, rest]).hex
-    drawn = plain_form(visible(drawn.translate(_letters())))
+    drawn = plain_form(as_read(drawn.translate(_letters())))
     # Compatibility forms and lowercase letters have prototypes of their own.
     drawn = plain_form(uts39_skeleton(drawn).translate(_letters()))
     for pair, letter in _PAIRS:

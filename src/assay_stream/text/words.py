@@ -1,6 +1,6 @@
 """Words: a text as its reader understands it, whatever it was dressed in.
 
-``visible`` takes off what a reader does not see; ``Words`` splits the rest into words, in any script. Han, Kana,
+``as_read`` takes off what a reader does not see; ``Words`` splits the rest into words, in any script. Han, Kana,
 Hangul, Thai and Lao have no dependable spaces, so there each character is a word. Words keep their place in the
 text, and a sentence's end moves the next word further away, so that a rule with a short reach stays within its
 sentence.
@@ -39,7 +39,7 @@ _LEET_I = str.maketrans("013457@$8", "oieastasb")
 _ARABIC = str.maketrans("أإآٱىة", "ااااية", "ـ")
 
 
-def visible(text: str) -> str:
+def as_read(text: str) -> str:
     """Return a text without what its reader does not see, in Unicode's compatibility form (NFKC)."""
     if text.isascii() and text.isprintable():
         return text

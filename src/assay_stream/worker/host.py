@@ -2,7 +2,7 @@
 
 1. Reach the brokers and check the topics. Where their partition counts do not fit, wait, alive and not ready, until
    they do: a restart changes nothing about them.
-2. Build the parts, check the port, start Faust: pages, agents, then the parts, which reach Kafka by themselves.
+2. Build the parts, serve the pages, start Faust: agents, then the parts, which reach Kafka by themselves.
 3. Stop on SIGTERM or SIGINT, when a part fails, or when one is done: parts first, then agents, then pages. Begin again
    where partitions were added.
 """
@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from collections.abc import Set as AbstractSet
@@ -30,9 +29,12 @@ from assay_stream.kafka.connection import open_admin
 from assay_stream.kafka.refusals import explained
 from assay_stream.kafka.state_thread import OUT_OF_MEMORY
 from assay_stream.kafka.topics import COUNTS_DIFFER, check_topics, inspect_topics
+from assay_stream.limits.serving import HTTP_LIMITS
 from assay_stream.model.record import Role
+from assay_stream.observe.http.serving import serve
+from assay_stream.observe.http.tap import Listener
 from assay_stream.worker.channel import AgentApp
-from assay_stream.worker.http import Health, add_pages
+from assay_stream.worker.http import Health, health_pages
 from assay_stream.worker.logs import configure_logs, watching_memory
 from assay_stream.worker.metrics import Metrics
 
@@ -80,15 +82,7 @@ class Host:
         self.metrics = Metrics(registry)
         producer = settings.producer()
         self.metrics.build_info.labels(producer.version, producer.git).set(1)
-        self.app = AgentApp(
-            settings.group_prefix,
-            store="memory://",
-            web_enabled=web_port is not None,
-            web_bind=settings.web_host,
-            web_host=settings.web_host,
-            web_port=web_port or settings.web_port,
-            web_in_thread=False,
-        )
+        self.app = AgentApp(settings.group_prefix, store="memory://", web_enabled=False)
 
     def add(
         self,
@@ -117,10 +111,8 @@ class Host:
         Raises:
             ConfigurationError: ``web_port_taken``.
         """
-        if self._web_port is not None:
-            _check_port(self._settings.web_host, self._web_port)
-            self._serve()
-        loop = asyncio.get_running_loop()
+        loop, end = asyncio.get_running_loop(), asyncio.Event()
+        serving = None if self._web_port is None else await self._serve(self._web_port, end)
         # Clients log what ends their own tasks, and go on without them.
         with watching_memory(lambda: self._fail_for_memory(loop)):
             for number in (signal.SIGTERM, signal.SIGINT):
@@ -131,6 +123,9 @@ class Host:
             finally:
                 self._deadline.start()
                 await self.app.stop()
+                end.set()
+                if serving is not None:
+                    await serving
 
     def fail(self, error: BaseException) -> None:
         # Our own errors quote nothing; what others say may hold what they were given.
@@ -153,7 +148,8 @@ class Host:
         else:
             self.fail(error)
 
-    def _serve(self) -> None:
+    async def _serve(self, port: int, end: asyncio.Event) -> asyncio.Task[None]:
+        """Serve the pages until ``end`` is set."""
         brokers = BrokerWatch(self._settings)
         metrics = self.metrics
         self.add("brokers", brokers, note_gauges=lambda: metrics.brokers_silent_seconds.set(brokers.silent_s))
@@ -163,7 +159,18 @@ class Host:
                 metrics.stage_ready.labels(name).set(is_ready)
 
         metrics.on_scrape(note_ready)
-        add_pages(self.app, self.health, metrics)
+        pages = health_pages(self.health, metrics.text)
+        address, ready = self._settings.web_host, asyncio.get_running_loop().create_future()
+        serving = asyncio.create_task(
+            serve(pages, Listener(host=address, port=port), HTTP_LIMITS, ready.set_result, end)
+        )
+        await asyncio.wait((serving, ready), return_when=asyncio.FIRST_COMPLETED)
+        if serving.done() and isinstance(failure := serving.exception(), ConfigurationError):
+            raise ConfigurationError(
+                "web_port_taken",
+                f"{failure.message}: choose another ASSAY_STREAM_WEB_PORT (--web-port) for each process of a machine",
+            )
+        return serving
 
 
 Build = Callable[[Host, PartitionCounts], None]
@@ -242,21 +249,6 @@ class _TopicsAwaited:
 
     def stop(self) -> None:
         self._stopping.set()
-
-
-def _check_port(address: str, port: int) -> None:
-    """Try the port before Faust does: its own error would pass for a defect of ours."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((address, port))
-        except OSError as error:
-            raise ConfigurationError(
-                "web_port_taken",
-                f"cannot listen on {address}:{port} ({error.strerror}): choose another ASSAY_STREAM_WEB_PORT "
-                "(--web-port) for each process of a machine",
-            ) from None
 
 
 class _PartService(Service):  # type: ignore[misc]

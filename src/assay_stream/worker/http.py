@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from assay_stream import __version__
-from assay_stream.worker.metrics import Metrics
-
-if TYPE_CHECKING:
-    import faust
-
-_METRICS_TYPE = CONTENT_TYPE_LATEST.partition(";")[0]
 
 HttpPage = tuple[int, dict[str, Any]]
 """An HTTP status, and the body."""
@@ -104,22 +99,38 @@ def index_page(health: Health, version: str) -> str:
     )
 
 
-def add_pages(app: faust.App, health: Health, metrics: Metrics) -> None:
+async def _nothing() -> dict[str, Any]:
+    return {}
 
-    @app.page("/")  # type: ignore[untyped-decorator]
-    async def index(web: Any, request: Any) -> Any:
-        return web.html(index_page(health, __version__))
 
-    @app.page("/healthz")  # type: ignore[untyped-decorator]
-    async def healthz(web: Any, request: Any) -> Any:
+def health_pages(
+    health: Health, metrics: Callable[[], bytes], *, look: Callable[[], Awaitable[dict[str, Any]]] = _nothing
+) -> web.Application:
+    """Return the pages, for aiohttp to serve.
+
+    Args:
+        metrics: the text of ``/metrics``.
+        look: asked before every page but ``/healthz``; what it returns stands in ``/readyz`` too.
+    """
+
+    async def index(_: web.Request) -> web.Response:
+        await look()
+        return web.Response(text=index_page(health, __version__), content_type="text/html")
+
+    async def healthz(_: web.Request) -> web.Response:
         status, body = health.liveness()
-        return web.json(body, status=status)
+        return web.json_response(body, status=status)
 
-    @app.page("/readyz")  # type: ignore[untyped-decorator]
-    async def readyz(web: Any, request: Any) -> Any:
+    async def readyz(_: web.Request) -> web.Response:
+        more = await look()
         status, body = health.readiness()
-        return web.json(body, status=status)
+        return web.json_response({**body, **more}, status=status)
 
-    @app.page("/metrics")  # type: ignore[untyped-decorator]
-    async def metrics_(web: Any, request: Any) -> Any:
-        return web.bytes(metrics.text(), content_type=_METRICS_TYPE)
+    async def text(_: web.Request) -> web.Response:
+        await look()
+        return web.Response(body=metrics(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    app = web.Application()
+    for path, page in {"/": index, "/healthz": healthz, "/readyz": readyz, "/metrics": text}.items():
+        app.router.add_get(path, page)
+    return app

@@ -92,8 +92,8 @@ def test_a_bad_line_is_named_and_the_good_ones_are_written(file: str) -> None:
         (["forward", "--to", "webhook:https://h/", "--group", "assay-stream-join"], "bad_group"),
         (["forward", "--to", "webhook:https://h/", "--group", " "], "bad_group"),
         (["forward"], "bad_option"),
-        (["forward", "--config", "r.yaml", "--to", "webhook:https://h/"], "bad_option"),
-        (["forward", "--config", "/not/there.yaml"], "bad_receivers"),
+        (["forward", "--config", "r.toml", "--to", "webhook:https://h/"], "bad_option"),
+        (["forward", "--config", "/not/there.toml"], "bad_receivers"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_starts(arguments: list[str], code: str) -> None:

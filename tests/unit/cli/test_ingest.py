@@ -21,10 +21,10 @@ def token(clients: Path, *arguments: str) -> str:
 
 
 def test_a_token_is_printed_once_and_its_hash_is_kept(tmp_path: Path) -> None:
-    """In a file that only its owner reads; entries that are there stay, however they are indented."""
-    path = tmp_path / "clients.yaml"
+    """In a file that only its owner reads; what is there stays."""
+    path = tmp_path / "clients.toml"
     tokens = [token(path, "--observer-id", "gw: 1", "--server", "time", "--server", "a-*", "--days", "3")]
-    path.write_text(path.read_text().replace("  - ", "- ") + "# a comment\n")
+    path.write_text(f"# a comment\n{path.read_text()}# another")
     tokens.append(token(path, "--observer-id", "gw-2", "--server", "*"))
     assert path.stat().st_mode & 0o777 == 0o600
     assert not any(each in path.read_text() for each in tokens)
@@ -36,12 +36,12 @@ def test_a_token_is_printed_once_and_its_hash_is_kept(tmp_path: Path) -> None:
 
 def test_a_file_that_is_wrong_gets_no_entry(tmp_path: Path) -> None:
     """What is there stays."""
-    path = tmp_path / "clients.yaml"
-    path.write_text("clients: {}\n")
+    path = tmp_path / "clients.toml"
+    path.write_text("clients = {}\n")
     made = run_command_text("ingest", "token", "--clients", str(path), "--observer-id", "gw", "--server", "*")
     assert (made.returncode, made.stdout) == (2, "")
     assert "bad_clients" in made.stderr
-    assert path.read_text() == "clients: {}\n"
+    assert path.read_text() == "clients = {}\n"
 
 
 def test_openapi_is_the_file_in_schemas() -> None:
@@ -56,11 +56,11 @@ def test_openapi_is_the_file_in_schemas() -> None:
     ("arguments", "code"),
     [
         ((), "bad_option"),
-        (("--clients", "missing.yaml"), "bad_clients"),
-        (("--clients", "missing.yaml", "--listen", "0.0.0.0:8088"), "bad_option"),
-        (("--clients", "missing.yaml", "--listen", "8088"), "cannot_listen"),
-        (("--clients", "missing.yaml", "--client-ca", "ca.pem"), "bad_option"),
-        (("--clients", "missing.yaml", "--tls-cert", "missing.pem"), "cannot_listen"),
+        (("--clients", "missing.toml"), "bad_clients"),
+        (("--clients", "missing.toml", "--listen", "0.0.0.0:8088"), "bad_option"),
+        (("--clients", "missing.toml", "--listen", "8088"), "cannot_listen"),
+        (("--clients", "missing.toml", "--client-ca", "ca.pem"), "bad_option"),
+        (("--clients", "missing.toml", "--tls-cert", "missing.pem"), "cannot_listen"),
     ],
 )
 def test_what_cannot_work_is_said_at_once(arguments: tuple[str, ...], code: str) -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.observe import Vantage
 from assay_stream.observe.listing.servers import listed_servers
-from assay_stream.schemes.yaml_text import decode_yaml
+from assay_stream.text.toml import decode_toml
 from tests.support.command import run_command_text
+from tests.support.toml import toml_of
 
 ROOT = Path(__file__).parents[3]
 SCRIPTED = [sys.executable, str(ROOT / "tests" / "support" / "scripted_lister_server.py")]
@@ -22,9 +22,9 @@ SCRIPTED = [sys.executable, str(ROOT / "tests" / "support" / "scripted_lister_se
 
 def a_config(tmp_path: Path, *behaviours: str) -> str:
     """A file that names servers that behave so."""
-    file = tmp_path / "servers.yaml"
+    file = tmp_path / "servers.toml"
     servers = [{"server_id": each, "command": [*SCRIPTED, each]} for each in behaviours]
-    file.write_text(json.dumps({"servers": servers}), encoding="utf-8")
+    file.write_text(toml_of({"servers": servers}), encoding="utf-8")
     return str(file)
 
 
@@ -48,11 +48,11 @@ def test_one_round_of_servers_that_can_be_listed_is_a_success(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("content", "code"), [("servers: [", "bad_servers"), ("servers: []", "bad_servers"), (None, "bad_servers")]
+    ("content", "code"), [("servers: []", "bad_servers"), ("servers = []", "bad_servers"), (None, "bad_servers")]
 )
 def test_a_configuration_that_cannot_be_used_is_named(tmp_path: Path, content: str | None, code: str) -> None:
     """With the file, and before anything is started."""
-    file = tmp_path / "servers.yaml"
+    file = tmp_path / "servers.toml"
     if content is not None:
         file.write_text(content, encoding="utf-8")
     done = run_command_text("list-watch", "--config", str(file), "--once")
@@ -64,9 +64,9 @@ def test_a_configuration_that_cannot_be_used_is_named(tmp_path: Path, content: s
 def test_the_configuration_of_the_documentation_can_be_used() -> None:
     """As it stands on its page."""
     page = (ROOT / "docs" / "list-watch.md").read_text(encoding="utf-8")
-    [written] = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
-    content = decode_yaml(written.encode(), limits=DEFAULT_LIMITS)
-    servers = listed_servers(content, "servers.yaml", Vantage(server_id="-", observer_id="lister"))
+    [written] = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    content = decode_toml(written.encode())
+    servers = listed_servers(content, "servers.toml", Vantage(server_id="-", observer_id="lister"))
     assert [(each.vantage.server_id, each.interval_s, each.listen) for each in servers] == [
         ("docs", 3_600, True),
         ("tickets", 600, False),

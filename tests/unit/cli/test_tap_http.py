@@ -22,8 +22,8 @@ ONE = ("--server-id", "a", "--upstream", "https://a.example/mcp")
         ((*LISTEN, *ONE, "--", "cat"), "takes no command"),
         (LISTEN, "give --server-id and --upstream"),
         ((*LISTEN, "--server-id", "a"), "give --server-id and --upstream"),
-        ((*LISTEN, *ONE, "--upstreams", "x.yaml"), "give either"),
-        ((*LISTEN, "--upstreams", "/nowhere.yaml"), "cannot read /nowhere.yaml"),
+        ((*LISTEN, *ONE, "--upstreams", "x.toml"), "give either"),
+        ((*LISTEN, "--upstreams", "/nowhere.toml"), "cannot read /nowhere.toml"),
         ((*LISTEN, "--server-id", "a", "--upstream", "https://u:secret@a.example/mcp"), "bad_upstream"),
         (("tap", "--listen", "8080", *ONE), "cannot_listen"),
         (("tap", "--listen", "127.0.0.1:99999", *ONE), "cannot_listen"),
@@ -39,13 +39,13 @@ def test_what_is_wrong_is_said(arguments: tuple[str, ...], said: str) -> None:
     assert "secret" not in done.stderr
 
 
-def test_a_file_that_is_no_yaml_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_no_toml_is_refused(tmp_path: Path) -> None:
     """With its name."""
-    file = tmp_path / "taps.yaml"
-    file.write_text("upstreams: [")
+    file = tmp_path / "taps.toml"
+    file.write_text("upstreams: []")
     done = run_command_text(*LISTEN, "--upstreams", str(file))
     assert done.returncode == 2
-    assert f"bad_upstream: {file}" in done.stderr
+    assert f"bad_upstream: {file}: line 1: not TOML. YAML" in done.stderr
 
 
 def test_an_address_that_is_taken_is_named() -> None:

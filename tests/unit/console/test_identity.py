@@ -37,7 +37,7 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
         ("[local]\n", "local.users: is missing"),
         ("x = 1\n" + LOCAL, "x: no such setting"),
         ("local = 1", "local: "),
-        ("[local", "is not TOML"),
+        ("[local", "not TOML"),
         ('address = "http://console.example"\n' + LOCAL, "address: use https"),
         ('address = "console.example"\n' + LOCAL, "address: give an address such as"),
         ('address = "https://console.example/console"\n' + LOCAL, "address: give scheme and host only"),

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from assay_stream.detect.tool_names import OtherTools, ToolNames
-from assay_stream.text.words import Words, visible
+from assay_stream.text.words import Words, as_read
 from assay_stream.work import UNLIMITED, Work, WorkExhaustedError
 
 
 def found_in(text: str, *names: str) -> list[str]:
     """The names that stand in a text, as they stand there."""
-    words = Words(visible(text))
+    words = Words(as_read(text))
     index = ToolNames(names, Work(UNLIMITED))
     return [" ".join(words.forms[each.first : each.end]) for each in index.find(words.forms, Work(UNLIMITED))]
 

@@ -32,7 +32,7 @@ def make_receiver(fields: dict[str, Any], place: str) -> tuple[Receiver, Writer]
 def refusal(**entry: Any) -> ConfigurationError:
     """Why an entry is refused."""
     with pytest.raises(ConfigurationError) as caught:
-        make_receiver({"name": "soc", **entry}, "r.yaml, entry 1")
+        make_receiver({"name": "soc", **entry}, "r.toml, entry 1")
     assert caught.value.code == "bad_receivers"
     return caught.value
 
@@ -71,7 +71,7 @@ def test_no_name_of_a_receiver_holds_its_secret(secret: str) -> None:
         {"type": "pagerduty", "routing_key_file": secret},
         {"type": "webhook", "url_file": secret},
     )
-    made = [make_receiver({"name": "soc", **entry}, "r.yaml") for entry in entries]
+    made = [make_receiver({"name": "soc", **entry}, "r.toml") for entry in entries]
     assert all(SECRET not in receiver.name for receiver, _ in made)
     assert SECRET in json.loads(made[1][1](alert_of()))["routing_key"]
     assert SECRET not in made[0][1](alert_of()) + made[2][1](alert_of())

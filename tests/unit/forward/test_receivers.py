@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from assay_stream.alerts.formats import view_of
 from assay_stream.errors import ConfigurationError
@@ -19,6 +18,7 @@ from assay_stream.forward.delivery import AttemptResult, DeliveryOutcome
 from assay_stream.forward.receivers import SyslogTarget, parse_target, secret_from, tls_context
 from tests.support.alerts import alert_of
 from tests.support.https_server import Authority
+from tests.support.toml import toml_of
 
 ALERT = alert_of()
 HTTP_RECEIVERS = ("webhook", "splunk_hec", "slack", "teams", "pagerduty")
@@ -122,8 +122,8 @@ async def sent(kind: str, address: str, folder: Path) -> AttemptResult:
         "teams": {"url_file": str(folder / "url")},
         "pagerduty": {"url": address, "routing_key_file": str(folder / "secret")},
     }
-    entry = {"name": "one", "type": kind, "timeout_s": str(TIMEOUT_S), **fields[kind]}
-    (made,) = read_receivers(yaml.safe_dump({"receivers": [entry]}).encode(), "r.yaml", group_prefix="p")
+    entry = {"name": "one", "type": kind, "timeout_s": TIMEOUT_S, **fields[kind]}
+    (made,) = read_receivers(toml_of({"receivers": [entry]}).encode(), "r.toml", group_prefix="p")
     try:
         # Twice the time it may take, with room: an attempt that never ends fails here.
         return await asyncio.wait_for(made.receiver.send(view_of(ALERT), made.write(ALERT)), 10 * TIMEOUT_S)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from assay_stream.errors import ConfigurationError
 from assay_stream.ingest.clients import KnownClients, Unauthorized, hash_of, new_token, read_clients
+from tests.support.toml import toml_of
 
 TOKEN, OTHER = new_token(), new_token()
 NOW_US = 1_800_000_000_000_000
@@ -16,7 +16,7 @@ NOW_US = 1_800_000_000_000_000
 
 def clients(*entries: dict[str, Any]) -> KnownClients:
     """A file of clients, read."""
-    return read_clients(json.dumps({"clients": entries}).encode(), "clients.yaml")
+    return read_clients(toml_of({"clients": entries}).encode(), "clients.toml")
 
 
 def entry(observer: str = "gw-1", **fields: Any) -> dict[str, Any]:
@@ -59,9 +59,11 @@ def test_nothing_else_names_it(authorization: tuple[str, ...]) -> None:
     assert TOKEN[:8] not in refused(clients(entry()), *authorization)
 
 
-def test_a_token_counts_until_it_expires() -> None:
-    """To the microsecond, by the time of the request."""
-    known = clients(entry(expires="2027-01-15T08:00:00Z"))
+@pytest.mark.parametrize("expires", ["2027-01-15T08:00:00Z", "2027-01-15T09:00:00+01:00", '"2027-01-15T08:00:00Z"'])
+def test_a_token_counts_until_it_expires(expires: str) -> None:
+    """A time of TOML, or a text. To the microsecond, by the time of the request."""
+    raw = toml_of({"clients": [entry(expires="then")]}).replace('"then"', expires)
+    known = read_clients(raw.encode(), "clients.toml")
     end_us = 1_800_000_000_000_000
     assert known.of([f"Bearer {TOKEN}"], [], now_us=end_us - 1).observer_id == "gw-1"
     assert "expired" in refused(known, f"Bearer {TOKEN}", now_us=end_us)
@@ -94,7 +96,7 @@ def test_a_client_reports_on_its_servers_only() -> None:
     "bad",
     [
         {"token": TOKEN},
-        {"token": None},
+        {"token": 1},
         {"token": "sha256:0"},
         {"certificate": "DNS:a"},
         {"servers": []},
@@ -117,11 +119,13 @@ def test_a_wrong_entry_is_named_and_not_quoted(bad: dict[str, Any]) -> None:
     assert TOKEN not in caught.value.message
 
 
-@pytest.mark.parametrize("raw", [b"", b"[]", b"clients: []", b"clients: {}", b"{", b"\xff", b"clients: []\nmore: 1"])
+@pytest.mark.parametrize(
+    "raw", [b"", b"[]", b"clients = []", b"clients = {}", b"{", b"\xff", b"clients = [{}]\nmore = 1", b"clients: []"]
+)
 def test_a_file_without_clients_is_refused(raw: bytes) -> None:
     """An empty one would let nobody in, and nobody would notice."""
     with pytest.raises(ConfigurationError):
-        read_clients(raw, "clients.yaml")
+        read_clients(raw, "clients.toml")
 
 
 def test_one_token_is_one_client() -> None:

@@ -20,9 +20,10 @@ from assay_stream.model.record import Origin, Record, Role
 from assay_stream.observe import from_observations
 from assay_stream.observe.observation import Observation, Vantage, list_changed_event
 from tests.support.ingest import AT, TOOL, a_call, a_list, batch
+from tests.support.toml import toml_of
 
 TOKEN = new_token()
-FILE = json.dumps({"clients": [{"observer_id": "gw-1", "servers": ["time", "t?"], "token": hash_of(TOKEN)}]}).encode()
+FILE = toml_of({"clients": [{"observer_id": "gw-1", "servers": ["time", "t?"], "token": hash_of(TOKEN)}]}).encode()
 CLIENT = read_clients(FILE, "clients").of([f"Bearer {TOKEN}"], [], now_us=0)
 NOW_MS = 1_800_000_000_000
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

@@ -27,10 +27,11 @@ from tests.support.deployment import free_port
 from tests.support.ingest import BATCH, STRUCTURED, a_call, a_list, batch, until
 from tests.support.producers import FakeProducer, Sent
 from tests.support.raw_http import connect, exchange
+from tests.support.toml import toml_of
 
 TOKEN, OTHER_TOKEN = new_token(), new_token()
 CLIENTS = read_clients(
-    json.dumps(
+    toml_of(
         {
             "clients": [
                 {"observer_id": "gw-1", "servers": ["time"], "token": hash_of(TOKEN)},

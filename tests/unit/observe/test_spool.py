@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import struct
-import zlib
+import gc
+import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,9 +16,8 @@ from assay_stream.errors import ConfigurationError
 from assay_stream.limits.files import SpoolLimits
 from assay_stream.observe.observation import Observation
 from assay_stream.observe.spool import Spool, spool_in
-from tests.support.counting import counted_calls
 
-SMALL = SpoolLimits(segment_bytes_max=300)
+SMALL = SpoolLimits(head_bytes_max=2_000)
 MIB = 1_024 * 1_024
 
 
@@ -41,7 +41,7 @@ def drained(spool: Spool) -> list[Observation]:
 
 
 def test_what_is_put_in_comes_out_byte_for_byte(tmp_path: Path) -> None:
-    """Over several segments, and by another process, whose part was delivered already."""
+    """In several parts, and by another process, whose part was delivered already."""
     spool = a_spool(tmp_path / "s")
     items = [item(number) for number in range(40)]
     assert spool.append(items[:25]) == 25
@@ -96,33 +96,20 @@ def test_what_comes_back_stands_before_all_others(tmp_path: Path) -> None:
     spool.close()
 
 
-@pytest.mark.parametrize("cut", range(1, 60, 7))
-def test_a_torn_tail_is_cut(tmp_path: Path, cut: int) -> None:
-    """What was whole stays, and what comes next stands behind it."""
-    spool = a_spool(tmp_path)
-    spool.append([item(1), item(2)])
-    spool.close()
-    [path] = tmp_path.glob("*.seg")
-    path.write_bytes(
-        path.read_bytes()[:-cut] if cut < 40 else path.read_bytes() + struct.pack(">II", 9, 0) + b"x" * cut
-    )
-    again = a_spool(tmp_path)
-    again.append([item(3)])
-    kept = drained(again)
-    again.close()
-    assert kept in ([item(1), item(3)], [item(1), item(2), item(3)])
-
-
-def test_a_segment_that_is_damaged_while_it_is_used_is_left_out_and_counted(tmp_path: Path) -> None:
-    """Otherwise the same place would be read for ever."""
-    spool = Spool(tmp_path, bytes_max=MIB, limits=SpoolLimits(segment_bytes_max=1))
+@pytest.mark.parametrize("how", ["rebooted", "killed"])
+def test_what_was_put_in_is_on_disk_at_once(tmp_path: Path, how: str) -> None:
+    """Without being closed: a kill leaves the log of SQLite, a power failure perhaps a torn piece of what came next."""
+    spool = a_spool(tmp_path / "s")
     spool.append([item(1), item(2)])
     spool.append([item(3)])
-    path = min(tmp_path.glob("*.seg"))
-    path.write_bytes(b"\0" * path.stat().st_size)
-    assert spool.head(10) == [item(3)]
-    assert (spool.lost, spool.records) == (2, 1)
+    shutil.copytree(tmp_path / "s", tmp_path / "left")
+    if how == "rebooted":
+        with (tmp_path / "left" / "queue.db-wal").open("ab") as log:
+            log.write(b"\xff" * 5_000)
+    again = a_spool(tmp_path / "left")
+    assert (drained(again), again.lost) == ([item(1), item(2), item(3)], 0)
     spool.close()
+    again.close()
 
 
 @pytest.mark.parametrize("while_used", [False, True], ids=["before the start", "while it is used"])
@@ -130,89 +117,84 @@ def test_a_segment_that_is_damaged_while_it_is_used_is_left_out_and_counted(tmp_
 def test_a_damaged_record_costs_itself_and_is_counted(tmp_path: Path, number: int, *, while_used: bool) -> None:
     """A bit that the disk turned must not take what was whole behind it along."""
     spool = a_spool(tmp_path)
-    items = [item(each) for each in range(1, 10)]
+    items = [item(each) for each in range(10, 19)]
     spool.append(items)
-    [path] = tmp_path.glob("*.seg")
-    raw = bytearray(path.read_bytes())
-    raw[len(raw) // 9 * number + 12] ^= 1
-    path.write_bytes(raw)
-    if not while_used:
+    if while_used:
+        with spool._db:
+            spool._db.execute("UPDATE waiting SET body = body || 'x' WHERE place = ?", (number + 1,))
+    else:
         spool.close()
+        path = tmp_path / "queue.db"
+        raw = path.read_bytes()
+        path.write_bytes(raw.replace(b"v\n%d" % (10 + number), b"v\n%d" % (60 + number)))
         spool = a_spool(tmp_path)
     assert drained(spool) == [*items[:number], *items[number + 1 :]]
     assert (spool.lost, spool.records) == (1, 0)
+    assert spool.append([item(1)]) == 1
+    assert drained(spool) == [item(1)]
     spool.close()
 
 
-@pytest.mark.parametrize("while_used", [False, True], ids=["before the start", "while it is used"])
-@pytest.mark.parametrize("garbled", [0, 1, 5, 60, 0x7F000000])
-def test_a_garbled_length_costs_its_record_alone(tmp_path: Path, garbled: int, *, while_used: bool) -> None:
-    """Shorter, longer, or beyond the end: reading goes on at the next sound record."""
+def test_a_damaged_page_costs_the_records_on_it(tmp_path: Path) -> None:
+    """What stands before and behind it goes to a new file."""
     spool = a_spool(tmp_path)
-    items = [item(each) for each in range(10, 16)]
+    items = [replace(item(number), value=b"x" * 2_000) for number in range(80)]
     spool.append(items)
-    [path] = tmp_path.glob("*.seg")
-    raw = bytearray(path.read_bytes())
-    raw[len(raw) // 6 * 2 : len(raw) // 6 * 2 + 4] = struct.pack(">I", garbled)
-    path.write_bytes(raw)
-    if not while_used:
-        spool.close()
-        spool = a_spool(tmp_path)
-    assert drained(spool) == [*items[:2], *items[3:]]
-    assert (spool.lost, spool.records) == (1, 0)
     spool.close()
-
-
-def test_a_record_within_a_damaged_one_is_not_taken_for_ours(tmp_path: Path) -> None:
-    """A server can put the bytes of a whole frame into a list, but not the salt of the checksum."""
-    forged = b'["control",1,"k",[]]\nvalue'
-    within = b"\0" * 3 + struct.pack(">II", len(forged), zlib.crc32(forged)) + forged
+    path = tmp_path / "queue.db"
+    raw = bytearray(path.read_bytes())
+    page = 16_384
+    found = next(start for start in range(3 * page, len(raw), page) if raw[start] == 13)
+    raw[found : found + 200] = b"\xff" * 200
+    path.write_bytes(raw)
     spool = a_spool(tmp_path)
-    spool.append([replace(item(1), value=within), item(2)])
-    [path] = tmp_path.glob("*.seg")
-    raw = bytearray(path.read_bytes())
-    raw[0:4] = struct.pack(">I", 0x7F000000)
-    path.write_bytes(raw)
-    assert drained(spool) == [item(2)]
+    kept = drained(spool)
+    assert 60 < len(kept) < 80
+    assert kept == [each for each in items if each in kept]
+    assert spool.lost >= 1
     spool.close()
-
-
-def test_looking_for_the_next_record_is_bounded(tmp_path: Path) -> None:
-    """A list of a server may look like nothing but beginnings of long records."""
-    found: list[object] = []
-    likely = (struct.pack(">II", 60_000, 0) + b'["') * 12_000
-    spool = a_spool(tmp_path)
-    spool.append([replace(item(1), value=likely)])
-    [path] = tmp_path.glob("*.seg")
-    raw = bytearray(path.read_bytes())
-    raw[0:4] = struct.pack(">I", 0x7F000000)
-    path.write_bytes(raw)
-    # 320 or so, whatever the bytes look like; each of the likely beginnings would cost several.
-    assert counted_calls(lambda: found.extend(spool.head(1))) < 1_500
-    assert found == []
-    spool.close()
+    again = a_spool(tmp_path)
+    assert (again.records, again.lost) == (0, 0)
+    again.close()
 
 
 def test_what_no_spool_wrote_stops_no_process(tmp_path: Path) -> None:
-    """A frame of another program, a file of another name, and a segment that somebody removed."""
-    (tmp_path / "notes.seg").write_text("mine")
-    body = b"not JSON\nvalue"
-    frame = struct.pack(">II", len(body), zlib.crc32(body)) + body
+    """It is set aside and counted as one."""
+    (tmp_path / "queue.db").write_bytes(b"no database " * 1_000)
     spool = a_spool(tmp_path)
-    spool.append([item(1)])
-    spool.close()
-    [path] = tmp_path.glob("0*.seg")
-    path.write_bytes(frame + path.read_bytes())
-    spool = a_spool(tmp_path)
-    assert (spool.head(3), spool.lost) == ([item(1)], 1)
-    path.unlink()
-    assert (spool.head(3), spool.lost, spool.records) == ([], 2, 0)
+    assert (spool.head(3), spool.lost, spool.records) == ([], 1, 0)
+    assert (tmp_path / "damaged.db").read_bytes().startswith(b"no database")
     assert spool.append([item(2)]) == 1
     assert drained(spool) == [item(2)]
     spool.close()
 
 
-@pytest.mark.parametrize("name", ["lock", "cursor", "salt"])
+def test_what_is_read_at_once_is_bounded(tmp_path: Path) -> None:
+    """Records may have megabytes."""
+    spool = a_spool(tmp_path)
+    spool.append([replace(item(number), value=b"x" * 1_500) for number in range(9)])
+    assert len(spool.head(9)) == 2
+    spool.close()
+
+
+def test_a_forked_child_leaves_it_to_its_parent(tmp_path: Path) -> None:
+    """Closing the file there would move what the parent wrote, and remove its log."""
+    spool = a_spool(tmp_path)
+    spool.append([item(1)])
+    child = os.fork()
+    if child == 0:
+        spool.abandon()
+        del spool
+        gc.collect()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert (tmp_path / "queue.db-wal").exists()
+    spool.append([item(2)])
+    assert drained(spool) == [item(1), item(2)]
+    spool.close()
+
+
+@pytest.mark.parametrize("name", ["queue.db", "queue.db-wal"])
 def test_a_link_in_the_folder_is_not_followed(tmp_path: Path, name: str) -> None:
     """It would have the spool write over a file of its user's."""
     (tmp_path / "theirs").write_text("precious")
@@ -235,31 +217,19 @@ def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
         assert caught.value.code == "unwritable_file"
 
 
-@pytest.mark.parametrize("raw", [b"", b"x", b"\0" * 20, b"\xff" * 20])
-def test_a_cursor_that_says_nothing_repeats_and_loses_nothing(tmp_path: Path, raw: bytes) -> None:
-    """At least once, as without a spool."""
-    spool = a_spool(tmp_path)
-    spool.append([item(number) for number in range(4)])
-    spool.head(2)
-    spool.drop(2)
-    spool.close()
-    (tmp_path / "cursor").write_bytes(raw)
-    again = a_spool(tmp_path)
-    assert drained(again)[-4:] == [item(number) for number in range(4)]
-    again.close()
-
-
 def test_it_takes_no_more_than_its_bound(tmp_path: Path) -> None:
-    """The first that fit; what comes back comes whole or not at all."""
-    spool = a_spool(tmp_path, bytes_max=200)
-    taken = spool.append([item(number) for number in range(10)])
-    assert 0 < taken < 10
-    assert spool.size_bytes <= 200
-    assert spool.append([item(11)]) == 0
-    assert spool.prepend([item(12)]) == 0
-    assert len(drained(spool)) == taken
+    """The first that fit; what comes back comes whole or not at all. The room is given back once all are delivered."""
+    spool = a_spool(tmp_path, bytes_max=200_000)
+    items = [replace(item(number), value=b"x" * 5_000) for number in range(60)]
+    taken = spool.append(items)
+    assert 20 < taken < 40
+    assert 150_000 < spool.size_bytes <= 200_000
+    assert spool.append(items) == 0
+    assert spool.prepend(items[:9]) == 0
+    assert drained(spool) == items[:taken]
     assert spool.append([item(13)]) == 1
     spool.close()
+    assert (tmp_path / "queue.db").stat().st_size < 100_000
 
 
 def test_a_spool_is_of_one_process_and_its_owner(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import unicodedata
 
@@ -9,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.text.escaping import csv_cell, json_bytes, json_text, markdown, visible
+from assay_stream.text.escaping import csv_line, json_bytes, json_text, markdown, visible
 from assay_stream.text.visible import is_unseen
 
 IGNORABLE = [
@@ -75,14 +77,21 @@ def test_line_ends_can_be_kept() -> None:
 )
 def test_a_cell_that_could_run_gets_an_apostrophe(text: str) -> None:
     """Whatever stands before the sign that no spreadsheet shows."""
-    assert csv_cell(text).startswith("'")
-    assert not any(is_unseen(character) for character in csv_cell(text) if character != "\n")
+    [[cell]] = csv.reader(io.StringIO(csv_line([text]), newline=""))
+    assert cell.startswith("'")
+    assert not any(is_unseen(character) for character in cell if character != "\n")
 
 
 @pytest.mark.parametrize("text", ["", " ", "a=b", "1", '"quoted"', "x -y", "名前", "a\nb", "(=1)"])
 def test_an_ordinary_cell_stays(text: str) -> None:
     """Signs within it begin no formula."""
-    assert csv_cell(text) == text
+    assert list(csv.reader(io.StringIO(csv_line([text, "x"]), newline=""))) == [[text, "x"]]
+
+
+def test_a_cell_of_csv_may_be_anything_that_a_row_holds() -> None:
+    """Numbers stay numbers, a list of texts is one cell, and the rest is JSON."""
+    cells = [None, -5, True, ["a", "b"], [1], {"a": 1}]
+    assert csv_line(cells) == ',-5,true,"a, b",[1],"{""a"":1}"\r\n'
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ def test_a_long_name_is_bounded() -> None:
 
 def test_a_character_that_becomes_many_is_not_read_as_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """The cost of a name is bounded by its decomposed length."""
-    monkeypatch.setattr(look_alikes, "visible", lambda text: pytest.fail(f"{len(text)} characters"))
+    monkeypatch.setattr(look_alikes, "as_read", lambda text: pytest.fail(f"{len(text)} characters"))
     skeleton("\ufdfa" * DEFAULT_LIMITS.drawn_name_chars_max)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay_stream.text.words import Words, mixes_scripts, other_forms, plain_form, visible
+from assay_stream.text.words import Words, as_read, mixes_scripts, other_forms, plain_form
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from assay_stream.text.words import Words, mixes_scripts, other_forms, plain_for
 )
 def test_what_hides_a_word_is_taken_off(text: str) -> None:
     """Invisible characters, escapes, marks and compatibility letters leave the word."""
-    assert visible(text) == "ignore"
+    assert as_read(text) == "ignore"
 
 
 def test_case_and_accents_do_not_count() -> None:

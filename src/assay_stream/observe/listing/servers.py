@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -58,7 +57,7 @@ def listed_servers(content: object, where: str, observer: Vantage) -> list[Liste
     """Return the servers that a configuration file names.
 
     Args:
-        content: what it holds, decoded: every scalar a text, as ``decode_yaml`` gives it.
+        content: what it holds, decoded.
         where: its name, for messages.
         observer: who observes, and the defaults of what the file may state for each server.
 
@@ -70,7 +69,7 @@ def listed_servers(content: object, where: str, observer: Vantage) -> list[Liste
         raise _bad(where, "give a list named servers, and if you like interval_s")
     if not 1 <= len(entries) <= LISTING_LIMITS.servers_max:
         raise _bad(where, f"give 1 to {LISTING_LIMITS.servers_max} servers")
-    interval_s = content.get("interval_s", str(LISTING_LIMITS.interval_default_s))
+    interval_s = content.get("interval_s", LISTING_LIMITS.interval_default_s)
     found = [
         _server(entry, f"{where}, server {number}", observer, interval_s) for number, entry in enumerate(entries, 1)
     ]
@@ -102,13 +101,14 @@ def _server(entry: Any, where: str, observer: Vantage, interval_s: object) -> Li
         raise _bad(where, "env_files must give the name of each variable the path of its file")
     if files and url is not None:
         raise _bad(where, "env_files are for a server with a command")
-    interval_s = _number(entry.get("interval_s", interval_s))
-    if not LISTING_LIMITS.interval_min_s <= interval_s <= LISTING_LIMITS.interval_max_s:
+    interval_s = entry.get("interval_s", interval_s)
+    is_number = isinstance(interval_s, int | float) and not isinstance(interval_s, bool)
+    if not is_number or not LISTING_LIMITS.interval_min_s <= interval_s <= LISTING_LIMITS.interval_max_s:
         raise _bad(
             where, f"interval_s must be {LISTING_LIMITS.interval_min_s:g} to {LISTING_LIMITS.interval_max_s:g} seconds"
         )
-    context, listen = entry.get("auth_context", observer.auth_context), entry.get("listen", "true")
-    if listen not in ("true", "false") or not (context is None or isinstance(context, str)):
+    context, listen = entry.get("auth_context", observer.auth_context), entry.get("listen", True)
+    if not isinstance(listen, bool) or not (context is None or isinstance(context, str)):
         raise _bad(where, "listen must be true or false, and auth_context a text")
     return ListedServer(
         vantage=Vantage(
@@ -123,15 +123,8 @@ def _server(entry: Any, where: str, observer: Vantage, interval_s: object) -> Li
         token_header=header,
         env_files={name: Path(path) for name, path in files.items()},
         interval_s=interval_s,
-        listen=listen == "true",
+        listen=listen,
     )
-
-
-def _number(text: object) -> float:
-    try:
-        return float(text) if isinstance(text, str) else math.nan
-    except ValueError:
-        return math.nan
 
 
 def _is_endpoint(url: object) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -16,20 +17,20 @@ URL = "https://docs.example/mcp"
 
 def read(content: object) -> list[ListedServer]:
     """The servers in a file."""
-    return listed_servers(content, "servers.yaml", OBSERVER)
+    return listed_servers(content, "servers.toml", OBSERVER)
 
 
 def test_a_server_has_what_the_file_says_and_defaults() -> None:
     """Its own interval goes before that of the file."""
     docs, time = read(
         {
-            "interval_s": "600",
+            "interval_s": 600,
             "servers": [
                 {
                     "server_id": "docs",
                     "url": URL,
                     "token_file": "/run/docs",
-                    "interval_s": "60",
+                    "interval_s": 60,
                     "auth_context": "support",
                 },
                 {"server_id": "time", "command": ["uvx", "mcp-server-time"], "env_files": {"KEY": "/run/key"}},
@@ -56,8 +57,10 @@ def test_a_server_has_what_the_file_says_and_defaults() -> None:
         {"url": URL, "token_header": "Host"},
         {"url": URL, "token_header": "A: b"},
         {"url": URL, "env_files": {"KEY": "/run/key"}},
-        {"url": URL, "interval_s": "0"},
-        {"url": URL, "interval_s": "nan"},
+        {"url": URL, "interval_s": 0},
+        {"url": URL, "interval_s": math.nan},
+        {"url": URL, "interval_s": True},
+        {"url": URL, "interval_s": "60"},
         {"url": URL, "interval_s": "soon"},
         {"url": URL, "interval_s": []},
         {"url": URL, "listen": "yes"},
@@ -74,7 +77,7 @@ def test_what_cannot_be_meant_is_refused_with_its_place(entry: Any) -> None:
     with pytest.raises(ConfigurationError) as caught:
         read({"servers": [server]})
     assert caught.value.code == "bad_servers"
-    assert "servers.yaml, server 1" in str(caught.value)
+    assert "servers.toml, server 1" in str(caught.value)
     assert "secret" not in str(caught.value)
 
 

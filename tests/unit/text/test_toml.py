@@ -1,0 +1,36 @@
+"""Files of operators: TOML, and a pointer for whoever brings another format."""
+
+from __future__ import annotations
+
+import pytest
+
+from assay_stream.errors import InputError
+from assay_stream.text.toml import decode_toml
+
+
+@pytest.mark.parametrize(
+    ("raw", "code", "said"),
+    [
+        (b"servers:\n  - server_id: docs\n", "not_toml", "line 1: not TOML. YAML and JSON are not read"),
+        (b"# of ours\nservers:\n", "not_toml", "line 2: "),
+        (b'{"servers": []}', "not_toml", "line 1: "),
+        (b"servers = [", "not_toml", "not TOML"),
+        (b"a = 1\na = 2", "not_toml", "not TOML"),
+        (b"a = " + b"[" * 50_000, "not_toml", "not TOML"),
+        (b"a = " + b"1" * 5_000, "not_toml", "not TOML"),
+        (b"secret-\xff", "not_utf8", "byte 7"),
+        (b"#" * 20_000_000, "too_large", "allowed"),
+    ],
+)
+def test_what_is_no_toml_is_refused_and_not_quoted(raw: bytes, code: str, said: str) -> None:
+    """With the line, where there is one."""
+    with pytest.raises(InputError) as caught:
+        decode_toml(raw)
+    assert caught.value.code == code
+    assert said in caught.value.message
+    assert "secret" not in caught.value.message
+
+
+def test_what_is_toml_is_decoded() -> None:
+    """As the standard library does it."""
+    assert decode_toml(b'[[servers]]\nserver_id = "docs"\n') == {"servers": [{"server_id": "docs"}]}
