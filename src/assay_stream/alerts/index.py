@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
 from assay_stream.alerts.formats.view import AlertView, time_text
-from assay_stream.alerts.selection import AlertSelection
-from assay_stream.model.glob import compile_glob
 
 PREFIX_MIN = 6
 """Hexadecimal digits of a uid that an operator must give at least."""
@@ -18,7 +15,6 @@ PREFIX_MIN = 6
 _SHOWN_PREFIX_MIN = 8
 _CLOSE, _SUPPRESSED = 3, 3
 _RESOLVED_AND_BEYOND = (4, 5, 6)
-_KNOWN_SEVERITY_MAX = 6
 
 
 class ReviewState(StrEnum):
@@ -138,65 +134,6 @@ def _alike(one: str, other: str) -> int:
     return min(len(one), len(other))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
-    """What a list shows, and what it does not.
-
-    Args:
-        rows: the most severe first, then the latest.
-        states: of all that fit apart from their state: how many are in which.
-        fitting: how many fit altogether, shown or not.
-    """
-
-    rows: Sequence[AlertRow]
-    states: Counter[ReviewState]
-    fitting: int
-
-    def summary(self, wanted: ReviewState | None) -> str:
-        """Return one line on what is shown and what is not."""
-        states = [state for state in ReviewState if wanted in (None, state)]
-        told = ", ".join(f"{self.states[state]:,} {state}" for state in states)
-        if len(self.rows) < self.fitting:
-            told = f"{told}; the first {len(self.rows):,} shown"
-        hidden = [f"{self.states[s]:,} {s}" for s in ReviewState if s not in states and self.states[s]]
-        return f"{told}; {', '.join(hidden)} not shown" if hidden else told
-
-
-def listing(
-    rows: Iterable[AlertRow],
-    selection: AlertSelection,
-    *,
-    state: ReviewState | None = ReviewState.OPEN,
-    tool: str | None = None,
-    kind: str | None = None,
-    limit: int | None = None,
-) -> Listing:
-    """Return the alerts that are asked for, in order.
-
-    Args:
-        rows: the current alerts.
-        selection: by server, severity and time: last seen then or later.
-        state: the state asked for, ``None`` for any.
-        tool: glob over tool names.
-        kind: the kind of finding.
-        limit: how many are shown at most.
-    """
-    pattern = None if tool is None else compile_glob(tool)
-    asked = [
-        row
-        for row in rows
-        if (kind is None or row.kind == kind)
-        and (pattern is None or pattern.fullmatch(row.tool_name))
-        and selection.fits(time_ms=row.last_seen_ms, server_id=row.server_id, severity_id=row.severity_id)
-    ]
-    fitting = sorted((row for row in asked if state in (None, row.state)), key=_order)
-    return Listing(
-        rows=fitting if limit is None else fitting[:limit],
-        states=Counter(row.state for row in asked),
-        fitting=len(fitting),
-    )
-
-
 def by_group(rows: Iterable[AlertRow]) -> list[list[AlertRow]]:
     """Return rows with those of one change together, in the order of the first of each group.
 
@@ -207,9 +144,3 @@ def by_group(rows: Iterable[AlertRow]) -> list[list[AlertRow]]:
     for row in rows:
         groups.setdefault((row.group or row.uid, row.state), []).append(row)
     return list(groups.values())
-
-
-def _order(row: AlertRow) -> tuple[int, int, str]:
-    # An unknown severity may be any: it comes first.
-    known = 1 <= row.severity_id <= _KNOWN_SEVERITY_MAX
-    return -(row.severity_id if known else _KNOWN_SEVERITY_MAX + 1), -row.last_seen_ms, row.uid

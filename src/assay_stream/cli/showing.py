@@ -1,6 +1,6 @@
 """``assay-stream alerts list``, ``show`` and ``explain``: triage."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Literal
 
@@ -8,7 +8,7 @@ import typer
 
 from assay_stream.alerts.explanation import as_json, as_markdown, as_text, explanation_of
 from assay_stream.alerts.formats.view import read_alert, time_text, view_of
-from assay_stream.alerts.index import AlertRow, ReviewState, by_group, listing, row_of, short_uids
+from assay_stream.alerts.index import AlertRow, ReviewState, by_group, row_of, short_uids
 from assay_stream.alerts.page import page_of, severity_style
 from assay_stream.alerts.selection import AlertSelection
 from assay_stream.cli.alerts import ServerFilter, SeverityFilter
@@ -70,37 +70,46 @@ def list_alerts(
     settings = command_settings(bootstrap_servers=bootstrap_servers)
     # Noted first: what comes while the list is read may be shown twice, but is not missed.
     starts = ends_now(settings, Role.ALERTS) if follow_on else None
-    with alerts_in(file, None if follow_on else store, bootstrap_servers) as looked:
-        known = list(every_row(partial(looked.store.alerts, AlertFilter(state=None))))
-        refused = looked.refused
     state = None if status == "all" else ReviewState(status)
-    found = listing(known, selection, state=state, tool=tool, kind=None if kind is None else kind.value, limit=limit)
-    summary = found.summary(state)
+    wanted = AlertFilter(selection=selection, state=state, tool_name=tool, kind=None if kind is None else kind.value)
+    with alerts_in(file, None if follow_on else store, bootstrap_servers) as looked:
+        found = list(every_row(partial(looked.store.alerts, wanted), limit))
+        summary = _summary(looked.store.alert_states(wanted), len(found), state)
+        short, refused = short_uids(looked.store.alert_uids()), looked.refused
     if target is RowFormat.JSON:
-        for row in found.rows:
+        for row in found:
             print_json(row.as_json(), sort_keys=True)
         say(summary)
     else:
-        short = short_uids(row.uid for row in known)
-        if found.rows:
+        if found:
             head = [LineSpan(name, "dim") for name in _HEAD]
-            groups = [[row] for row in found.rows] if each else by_group(found.rows)
+            groups = [[row] for row in found] if each else by_group(found)
             rows = [head, *(_cells(group, short[group[0].uid]) for group in groups)]
             Painter(color).table(rows, flexible=(_TOOL, _SERVER), optional=_OPTIONAL)
-        typer.echo(summary if found.rows else f"no alerts to show: {summary}")
+        typer.echo(summary if found else f"no alerts to show: {summary}")
     if follow_on:
 
         def take(records: Sequence[Record]) -> None:
             for row in _current(records):
-                fresh = listing([row], selection, state=state, tool=tool, kind=None if kind is None else kind.value)
-                for each_row in fresh.rows:
-                    if target is RowFormat.JSON:
-                        print_json(each_row.as_json(), sort_keys=True)
-                    else:
-                        print_line("  ".join(span.text for span in _cells([each_row], each_row.uid[:_UID_CHARS])))
+                if not wanted.fits(row):
+                    continue
+                if target is RowFormat.JSON:
+                    print_json(row.as_json(), sort_keys=True)
+                else:
+                    print_line("  ".join(span.text for span in _cells([row], row.uid[:_UID_CHARS])))
 
         follow(settings, Role.ALERTS, take, starts=starts)
     show_refused(refused)
+
+
+def _summary(states: Mapping[ReviewState, int], shown: int, wanted: ReviewState | None) -> str:
+    """Return one line on what is shown and what is not."""
+    asked = [state for state in ReviewState if wanted in (None, state)]
+    told = ", ".join(f"{states[state]:,} {state}" for state in asked)
+    if shown < sum(states[state] for state in asked):
+        told = f"{told}; the first {shown:,} shown"
+    hidden = [f"{states[state]:,} {state}" for state in ReviewState if state not in asked and states[state]]
+    return f"{told}; {', '.join(hidden)} not shown" if hidden else told
 
 
 def _current(records: Sequence[Record]) -> Iterator[AlertRow]:

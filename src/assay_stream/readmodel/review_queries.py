@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -46,7 +48,7 @@ class ReviewQueries(Tables):
             f"SELECT row FROM alert WHERE {' AND '.join(conditions)} "  # noqa: S608
             "ORDER BY severity DESC, last_ms DESC, uid"
         )
-        pattern = None if wanted.tool_name is None or wanted.is_exact else compile_glob(wanted.tool_name)
+        pattern = _pattern(wanted)
         rows: list[AlertRow] = []
         for (text,) in self._connection.execute(statement, (*given, *place[:2], *place)):
             row = _alert_row(text)
@@ -55,6 +57,24 @@ class ReviewQueries(Tables):
                 if len(rows) > rows_max(paging):
                     break
         return page_of(rows, paging, lambda row: (_rank(row.severity_id), row.last_seen_ms, row.uid))
+
+    @at_one_moment
+    def alert_states(self, wanted: AlertFilter) -> Counter[ReviewState]:
+        """Return how many alerts fit a filter, whatever state it asks for, by state."""
+        conditions, given = _conditions(replace(wanted, state=None))
+        statement = (
+            f"SELECT state, tool, count(*) FROM alert WHERE {' AND '.join(conditions) or 'TRUE'} "  # noqa: S608
+            "GROUP BY state, tool"
+        )
+        pattern, counts = _pattern(wanted), Counter[ReviewState]()
+        for state, tool, count in self._connection.execute(statement, given):
+            if pattern is None or pattern.fullmatch(tool):
+                counts[ReviewState(state)] += count
+        return counts
+
+    def alert_uids(self) -> list[str]:
+        """Return the uid of every alert."""
+        return [uid for (uid,) in self._connection.execute("SELECT uid FROM alert ORDER BY uid")]
 
     def alert_counts(self) -> dict[tuple[ReviewState, int], int]:
         """Return how many alerts there are in each state and severity (OCSF; 7 where it is unknown)."""
@@ -182,6 +202,10 @@ class ReviewQueries(Tables):
         statement = f"SELECT * FROM decision WHERE {' AND '.join(conditions)} ORDER BY time_us DESC, id DESC LIMIT ?"  # noqa: S608
         found = self._connection.execute(statement, (*given, rows_max(paging) + 1)).fetchall()
         return page_of([_decision(row) for row in found], paging, lambda row: (row.time_us, int(row.reference)))
+
+
+def _pattern(wanted: AlertFilter) -> re.Pattern[str] | None:
+    return None if wanted.tool_name is None or wanted.is_exact else compile_glob(wanted.tool_name)
 
 
 def _conditions(wanted: AlertFilter) -> tuple[list[str], list[Any]]:

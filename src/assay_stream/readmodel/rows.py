@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from assay_stream.alerts.index import AlertRow, ReviewState
 from assay_stream.alerts.selection import AlertSelection
+from assay_stream.model.glob import compile_glob
 from assay_stream.model.record import Origin
 
 Row = TypeVar("Row")
@@ -237,6 +238,15 @@ class AlertFilter:
     is_unreviewed: bool = False
     uid_prefix: str | None = None
     digest: str | None = None
+
+    def fits(self, row: AlertRow) -> bool:
+        """Return whether an alert that just came has the server, severity, state, kind and tool that are asked for."""
+        return (
+            self.state in (None, row.state)
+            and self.kind in (None, row.kind)
+            and (self.tool_name is None or compile_glob(self.tool_name).fullmatch(row.tool_name) is not None)
+            and self.selection.fits(time_ms=row.last_seen_ms, server_id=row.server_id, severity_id=row.severity_id)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -89,6 +89,12 @@ def test_alerts_can_be_asked_for(alerts: str, arguments: list[str], tools: list[
     assert [json.loads(line)["tool_name"] for line in done.stdout.splitlines()] == tools
 
 
+def test_a_list_that_is_cut_says_so(alerts: str) -> None:
+    """And how many there are."""
+    done = run("list", "--input", alerts, "--limit", "1")
+    assert done.stdout.endswith("2 open; the first 1 shown; 1 suppressed, 1 closed not shown\n")
+
+
 def test_an_empty_list_says_so(alerts: str) -> None:
     """And still counts what it does not show."""
     done = run("list", "--input", alerts, "--server-id", "server", "--kind", "tool_removed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -221,6 +222,11 @@ def test_alerts_are_filtered_by_what_they_are_about() -> None:
     assert {row.tool_name for row in tool} <= {f"tool_{number}" for number in range(3)}
     assert STORE.alerts(AlertFilter(kind="no_such_kind")).rows == ()
     assert sum(STORE.alert_counts().values()) == len(rows)
+    assert STORE.alert_states(AlertFilter()) == Counter(row.state for row in rows)
+    assert STORE.alert_states(AlertFilter(tool_name="tool_*")) == Counter(row.state for row in tool)
+    assert STORE.alert_uids() == sorted(row.uid for row in rows)
+    for wanted in (AlertFilter(), low, AlertFilter(tool_name="tool_1"), AlertFilter(kind="no_such_kind")):
+        assert [row for row in rows if wanted.fits(row)] == list(STORE.alerts(wanted, Paging(limit=1_000)).rows)
 
 
 @pytest.mark.parametrize(("prefix", "code"), [("zz", "bad_uid"), ("0" * 64, "unknown_uid"), ("x' OR 1=1", "bad_uid")])
