@@ -21,7 +21,7 @@ import orjson
 from assay_stream.observe import Observation, Vantage, WireObserver
 from assay_stream.observe.gate import Gate
 from assay_stream.observe.inspection import ClientOutput, Enforcer, Watch
-from assay_stream.observe.pumps import Pump
+from assay_stream.observe.pumps import Pump, write_all
 from assay_stream.registry.rulings import VerdictTable
 from assay_stream.registry.verdicts import verdict_key
 from assay_stream.schemes.fingerprint import fingerprint
@@ -66,9 +66,9 @@ def _us(tap: Callable[[int, int], tuple[Pump, Callable[[], None]]], lines: list[
     pump.start()
     started_ns = time.perf_counter_ns()
     for line in lines:
-        writer = threading.Thread(target=_write, args=(client_writes, line)) if len(line) > 60_000 else None
+        writer = threading.Thread(target=write_all, args=(client_writes, line)) if len(line) > 60_000 else None
         if writer is None:
-            _write(client_writes, line)
+            write_all(client_writes, line)
         else:
             writer.start()
         got = 0
@@ -85,12 +85,6 @@ def _us(tap: Callable[[int, int], tuple[Pump, Callable[[], None]]], lines: list[
     return elapsed_ns / len(lines) / 1_000
 
 
-def _write(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
-
-
 def _observer() -> WireObserver:
     ids = itertools.count()
     return WireObserver(VANTAGE, session_id="bench", new_id=lambda: str(next(ids)))
@@ -104,7 +98,11 @@ def _watching(source: int, target: int) -> tuple[Pump, Callable[[], None]]:
         watch.finish()
         watch.join()
 
-    return Pump(source, target, see=lambda data: watch.see("client->server", data), done=_nothing, name="b"), end
+    def take(data: bytes) -> None:
+        watch.see("client->server", data)
+        write_all(target, data)
+
+    return Pump(source, take, done=_nothing), end
 
 
 def _enforcing(source: int, target: int) -> tuple[Pump, Callable[[], None]]:
@@ -114,13 +112,12 @@ def _enforcing(source: int, target: int) -> tuple[Pump, Callable[[], None]]:
     enforcer = Enforcer(gate, server_input=target, client=ClientOutput(target), publish=_ignore, clock=_now)
     gate.inward(b'{"id":"list","method":"tools/list"}', _now())
     gate.show(orjson.dumps({"id": "list", "result": {"tools": tools}}), _now())
-    gate.delivered()
+    gate.offered.delivered()
 
     def end() -> None:
         assert enforcer.blocked == enforcer.failures == 0
 
-    pump = Pump(source, target, see=_nothing, done=_nothing, name="bench", write=enforcer.from_client)
-    return pump, end
+    return Pump(source, enforcer.from_client, done=_nothing), end
 
 
 def _table(tools: list[dict[str, Any]]) -> VerdictTable:

@@ -94,7 +94,7 @@ class Connection:
     def server(self, message: object) -> list[dict[str, Any]]:
         """The server says something, and the client gets it; the data of what is observed."""
         shown = self.shows(message)
-        self.gate.delivered()
+        self.gate.offered.delivered()
         return [json.loads(each.value)["data"] for each in shown.observations]
 
     def shows(self, message: object) -> Shown:

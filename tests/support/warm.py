@@ -26,8 +26,6 @@ from assay_stream.errors import ConfigurationError
 
 _ROOT = Path(__file__).resolve().parents[2]
 _MODULES = ("assay_stream", "tests.support.faulty_worker")
-_LEFT_OUT = "assay_stream.observe.feeds.ext_mcp"
-"""Imports gRPC, which looks for its descriptors in every process that is forked, and complains on standard error."""
 _AT_START = (
     *("PYTHON", "LC_", "LANG", "LD_", "TZ", "MALLOC_", "OPENSSL", "SSL_"),
     *("FORCE_", "NO_", "TERM", "COLUMNS", "LINES", "PY_", "_TYPER", "GITHUB_", "FAUST", "MODE_"),
@@ -159,8 +157,9 @@ if __name__ == "__main__":
     for _module in pkgutil.walk_packages(assay_stream.__path__, "assay_stream."):
         # What needs an extra that is not installed is never run from here.
         with contextlib.suppress(ConfigurationError):
-            if not _module.name.endswith("__main__") and _module.name != _LEFT_OUT:
+            if not _module.name.endswith("__main__"):
                 importlib.import_module(_module.name)
+    # It looks for its descriptors in every process that is forked, and complains on standard error.
     assert "grpc" not in sys.modules, "leave out what imports it"
     assert threading.active_count() == 1, "a process with threads cannot fork safely"
     gc.collect()

@@ -122,7 +122,9 @@ class Gate:
         self._observer = observer
         self._rule = rule
         self._digested = fingerprints_kept() if digested is None else digested
-        observer.offered.deferred = True
+        self.offered = observer.offered
+        """What the client was offered; whoever shows it a message says here what becomes of that."""
+        self.offered.deferred = True
 
     def inward(self, raw: bytes, at: datetime, take: Take | None = None) -> Passage:
         """Rule on a line from the client; ``take`` observes it in place of the connection's observer."""
@@ -158,23 +160,13 @@ class Gate:
         return Passage(False, reply, observations, is_bad_request=code != BLOCKED_CODE)
 
     def show(self, raw: bytes, at: datetime, *, exchange: int = 0) -> Shown:
-        """Inspect a message from the server; ``delivered`` says when the client has it."""
+        """Inspect a message from the server; ``offered.delivered`` says when the client has it."""
         if not raw.strip(BLANKS):
             return Shown(raw)
         return Shown(raw, self._look(self._observer.read(raw), raw, at, exchange))
 
     def missed_line(self, at: datetime, *, exchange: int = 0) -> Shown:
         return Shown(b"", self.missed(at, exchange=exchange))
-
-    def delivered(self, exchange: int = 0) -> None:
-        self._observer.offered.delivered(exchange)
-
-    def awaits_delivery(self, exchange: int) -> bool:
-        return self._observer.offered.awaits_delivery(exchange)
-
-    def cut_off(self, exchange: int) -> None:
-        """Note that an exchange ended: what was shown in it and not delivered may have been read."""
-        self._observer.offered.cut_off(exchange)
 
     def _look(
         self,
@@ -191,16 +183,12 @@ class Gate:
         if is_doubtful and self._observer.awaits_list_in(exchange):
             observations += self.missed(at, exchange=exchange)
         elif is_doubtful and self._over_http:
-            self.doubt()  # the list may have another one inside
+            self.offered.doubt()  # the list may have another one inside
         return observations
 
     def missed(self, at: datetime, *, exchange: int = 0) -> list[Observation]:
         """Note a line from the server that could not be inspected: what it listed is unknown."""
         return self._observer.missed("server->client", at, exchange=exchange)
-
-    def doubt(self) -> None:
-        """Note that inspecting the server failed: until the next whole list its tools are unknown."""
-        self._observer.offered.doubt()
 
     def _ruling(self, call: Mapping[str, Any]) -> Ruling:
         name = params_of(call)["name"]
@@ -208,7 +196,7 @@ class Gate:
         return max(rulings, key=lambda ruling: gravity(ruling.action))
 
     def _definitions(self, name: str) -> list[Fingerprint | None]:
-        offered = self._observer.offered
+        offered = self.offered
         if offered.in_doubt:
             return [UNREADABLE]
         if offered.is_withdrawn(name):

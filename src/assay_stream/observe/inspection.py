@@ -168,7 +168,7 @@ class Enforcer:
     def _give(self, data: bytes) -> None:
         self.client.pass_on(data)
         with self._lock:
-            self._gate.delivered()
+            self._gate.offered.delivered()
 
     def end(self, close: Callable[[datetime], list[Observation]]) -> None:
         """Pass nothing on from now; publish the unanswered calls that ``close`` returns."""
@@ -186,7 +186,7 @@ class Enforcer:
                 shown = self._gate.missed_line(at) if line is None else self._gate.show(line, at)
             except Exception:  # noqa: BLE001 - what the server says must reach its client all the same
                 self._note_failure()
-                self._gate.doubt()
+                self._gate.offered.doubt()
         if shown is None:
             self.withheld += self._gate.hides
             return _failure("a line of the server could not be inspected; it was not passed on")

@@ -329,7 +329,7 @@ class ObjectObserver:
             return observations + followed.wire.missed("server->client", at)
         if followed.gate is not None and raw:
             shown = followed.gate.show(raw, at)
-            followed.gate.delivered()
+            followed.gate.offered.delivered()
             return observations + shown.observations
         return observations + self._take(followed.wire, "server->client", message, raw, at)
 

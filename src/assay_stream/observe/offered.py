@@ -200,7 +200,7 @@ class Offered:
         elif len(self._on_the_way) > self._limits.lists_on_the_way_max:
             self._show(self._on_the_way.pop(0))
 
-    def delivered(self, exchange: int) -> None:
+    def delivered(self, exchange: int = 0) -> None:
         """Note that the client was given the lists that came in an exchange."""
         for listing in [each for each in self._on_the_way if each.exchange == exchange]:
             self._on_the_way.remove(listing)
@@ -224,6 +224,7 @@ class Offered:
         return self._listed.get(name, self._whole) < self._whole
 
     def doubt(self) -> None:
+        """Note that inspecting the server failed: until the next whole list its tools are unknown."""
         self.doubts += 1
 
     def _show(self, listing: _Listing) -> None:

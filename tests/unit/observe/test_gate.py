@@ -490,7 +490,7 @@ class TestFailure:
     def test_a_failure_on_the_servers_side_leaves_lists_in_doubt(self, talk: Connection) -> None:
         """Until the next one."""
         talk.lists(GOOD)
-        talk.gate.doubt()
+        talk.gate.offered.doubt()
         assert not talk.calls().forward
         assert talk.asked[-1] == ("read", UNREADABLE)
         talk.lists(GOOD)

@@ -10,17 +10,18 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-import grpc
 from google.protobuf import struct_pb2
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
-from assay_stream.errors import ConfigurationError
+from assay_stream.errors import ConfigurationError, needing_extra
 from assay_stream.limits.serving import FEED_LIMITS
 
 if TYPE_CHECKING:
+    import grpc
+
     from assay_stream.observe.feeds.agentgateway import ExtMcp
 
 SERVICE = "agentgateway.dev.ext_mcp.ExtMcp"
@@ -90,14 +91,25 @@ def start_server(
     Raises:
         ConfigurationError: ``cannot_listen``.
     """
+    # Imported here: gRPC's threads and descriptors are for whoever serves.
+    with needing_extra("extmcp"):
+        import grpc
+
+    def method(request: str, answer: Callable[[Any], Any]) -> grpc.RpcMethodHandler:
+        return grpc.unary_unary_rpc_method_handler(
+            lambda message, _: answer(message),
+            request_deserializer=MESSAGES[request].FromString,
+            response_serializer=lambda message: message.SerializeToString(),
+        )
+
     server = grpc.server(
         ThreadPoolExecutor(FEED_LIMITS.threads_max, thread_name_prefix="assay-stream extmcp"),
         maximum_concurrent_rpcs=FEED_LIMITS.requests_max,
         options=[("grpc.max_receive_message_length", FEED_LIMITS.request_bytes_max), ("grpc.so_reuseport", 0)],
     )
     methods = {
-        "CheckRequest": _method("McpRequest", answers.check_request),
-        "CheckResponse": _method("McpResponse", answers.check_response),
+        "CheckRequest": method("McpRequest", answers.check_request),
+        "CheckResponse": method("McpResponse", answers.check_response),
     }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods),))
     try:
@@ -112,11 +124,3 @@ def start_server(
         raise ConfigurationError("cannot_listen", f"cannot listen on {address}: in use, or not of this host")
     server.start()
     return server, port
-
-
-def _method(request: str, answer: Callable[[Any], Any]) -> grpc.RpcMethodHandler:
-    return grpc.unary_unary_rpc_method_handler(
-        lambda message, _: answer(message),
-        request_deserializer=MESSAGES[request].FromString,
-        response_serializer=lambda message: message.SerializeToString(),
-    )

@@ -141,7 +141,7 @@ class Ruled(Eyes):
     def passed(self) -> None:
         if self._gives_list:
             self._gives_list = False
-            self._inspect(lambda exchange, _: exchange.gate.delivered(exchange.number))
+            self._inspect(lambda exchange, _: exchange.gate.offered.delivered(exchange.number))
 
     def closed(self, ending: Ending) -> None:
         self._inspect(lambda exchange, at: self._traffic.closed(exchange, ending, at))
@@ -151,7 +151,7 @@ class Ruled(Eyes):
 
         def look(exchange: Exchange, at: datetime) -> list[Observation]:
             shown.extend(step(exchange, at))
-            self._gives_list = exchange.gate.awaits_delivery(exchange.number)
+            self._gives_list = exchange.gate.offered.awaits_delivery(exchange.number)
             return [observation for each in shown for observation in each.observations]
 
         inspected = await asyncio.wrap_future(self._inspect(look))
@@ -167,7 +167,7 @@ class Ruled(Eyes):
         def doubt() -> None:
             # Anyone can have a request refused.
             if self._exchange is not None and not self._exchange.is_refused:
-                self._exchange.gate.doubt()
+                self._exchange.gate.offered.doubt()
 
         def look(at: datetime) -> list[Observation]:
             return [] if self._exchange is None else step(self._exchange, at) or []

@@ -153,10 +153,10 @@ def _gates(rule: Rule, hide: bool) -> Callable[[Vantage, WireObserver], Gate]:
 
 def _report(inspector: HttpWatch | HttpEnforcer, traffic: Mapping[str, Traffic], proxy: Proxy) -> None:
     for path, each in traffic.items():
-        stats = each.stats
-        if stats.missed_lines or stats.refused_snapshots or stats.evicted_requests or each.evicted_connections:
+        connections, stats = each.connections, each.connections.stats
+        if stats.missed_lines or stats.refused_snapshots or stats.evicted_requests or connections.evicted:
             found = {name: count for name, count in stats.as_dict().items() if count}
-            found |= {"evicted_connections": each.evicted_connections}
+            found |= {"evicted_connections": connections.evicted}
             _log.warning("not everything could be observed under %s: %s", path, found)
     if inspector.failures:
         _log.warning("inspecting failed %d times", inspector.failures)

@@ -42,7 +42,7 @@ from assay_stream.observe.http.headers import (
 from assay_stream.observe.jsonrpc import EVENT_BREAK, Direction, Line, is_ambiguous, may_be_misread, may_list
 from assay_stream.observe.mcp_wire import CANCELLED, LINE_BYTES_MAX, WireObserver
 from assay_stream.observe.observation import Observation, Vantage, loss_event
-from assay_stream.observe.wire import Shown, WireStats
+from assay_stream.observe.wire import Shown
 
 if TYPE_CHECKING:
     from assay_stream.observe.gate import Gate, Passage
@@ -81,22 +81,14 @@ class Traffic:
         """What the bodies of all exchanges keep."""
         self._limits = limits
         self._message_bytes_max = message_bytes_max
-        self._connections = Connections(vantage, new_id=new_id, gate=gate, limits=limits)
-
-    @property
-    def stats(self) -> WireStats:
-        return self._connections.stats
-
-    @property
-    def evicted_connections(self) -> int:
-        return self._connections.evicted
+        self.connections = Connections(vantage, new_id=new_id, gate=gate, limits=limits)
 
     def open(self, number: int, method: str, fields: HeaderFields, at: datetime) -> tuple[Exchange, list[Observation]]:
         """Begin an exchange with the head of its request, and return what that yields."""
         context = self._contexts.of(first(fields, "authorization"))
         session_id = first(fields, SESSION)
-        connection, observations = self._connections.of(context, session_id, at)
-        observations += self._connections.expire(at)
+        connection, observations = self.connections.of(context, session_id, at)
+        observations += self.connections.expire(at)
         # Whatever its headers say that it is: not every server heeds them.
         request = JsonBody(self._message_bytes_max, first(fields, "content-encoding"))
         version = first(fields, _VERSION)
@@ -128,8 +120,8 @@ class Traffic:
             return exchange.connection.observer.refused(exchange.number, exchange.asked, at)
         if exchange.session_id is None and (session_id := first(fields, SESSION)) is not None:
             exchange.session_id = session_id
-            exchange.connection, observations = self._connections.of(exchange.context, session_id, at)
-        observations += self._connections.confirm(exchange.connection, at)
+            exchange.connection, observations = self.connections.of(exchange.context, session_id, at)
+        observations += self.connections.confirm(exchange.connection, at)
         if exchange.version is not None:
             exchange.connection.observer.note_version(exchange.version)
         if exchange.waiting is not None:
@@ -242,16 +234,16 @@ class Traffic:
         lost = self.missed(1, at) if exchange.is_unread and not exchange.is_refused else []
         self._kept_bytes -= exchange.let_go()
         if exchange.connection.gate is not None:
-            exchange.connection.gate.cut_off(exchange.number)
+            exchange.connection.gate.offered.cut_off(exchange.number)
         if exchange.method == "DELETE" and exchange.is_successful:
-            return lost + (self._connections.end(exchange.connection, at) if exchange.session_id is not None else [])
+            return lost + (self.connections.end(exchange.connection, at) if exchange.session_id is not None else [])
         if exchange.session_id is not None and exchange.is_successful:
             return lost + [each for key in asked for each in observer.orphaned(key, at)]
         code, ok = exchange.why_unanswered(ending), False if exchange.is_refused else None
         return lost + [each for key in asked for each in observer.unanswered(key, code, at, ok=ok)]
 
     def close(self, at: datetime) -> list[Observation]:
-        return self._connections.close(at)
+        return self.connections.close(at)
 
     def _response_body(self, exchange: Exchange, fields: HeaderFields) -> Body:
         """Return what reads a response: as messages, whatever it is called, unless clients may find others in it."""

@@ -400,8 +400,8 @@ def test_the_connection_that_rested_longest_is_forgotten_and_made_up_ones_displa
         wire.round(ask("tools/list"), {"tools": [TOOL]}, Mcp_Session_Id=session)
     wire.round(call(3), {}, Mcp_Session_Id="a")
     assert "snapshot_id" not in wire.observed[-1]
-    assert wire.traffic.evicted_connections > 0
-    assert wire.traffic.stats.calls == 7, "counts of forgotten connections stay"
+    assert wire.traffic.connections.evicted > 0
+    assert wire.traffic.connections.stats.calls == 7, "counts of forgotten connections stay"
 
 
 def test_the_end_of_the_tap_leaves_no_call_without_a_record() -> None:
@@ -689,13 +689,13 @@ def test_what_waits_to_be_accepted_fills_no_memory() -> None:
     """Requests that nobody answers share the bound of unfinished messages; what does not fit is counted as missed."""
     wire = Wire(kept_bytes_max=3_000)
     waiting = [wire.posts({**CANCEL, "filler": "x" * 1_000}, Mcp_Session_Id="s") for _ in range(5)]
-    assert wire.traffic.stats.missed_lines == 3
+    assert wire.traffic.connections.stats.missed_lines == 3
     for exchange in waiting:
         wire.ends(exchange, "client_left")
     accepted = wire.posts({**CANCEL, "filler": "x" * 2_500}, Mcp_Session_Id="s")
     wire.answers(accepted, status=202)
     wire.ends(accepted)
-    assert (wire.traffic.stats.missed_lines, wire.traffic._kept_bytes) == (3, 0)
+    assert (wire.traffic.connections.stats.missed_lines, wire.traffic._kept_bytes) == (3, 0)
 
 
 @pytest.mark.parametrize("method", ["tools/call", "tasks/result"])
