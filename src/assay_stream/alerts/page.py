@@ -122,7 +122,7 @@ def _definitions(story: AlertStory) -> Iterator[PageLine]:
         yield from _place(place, is_alone=is_alone)
     if story.diff.left_out:
         differs = "differs" if story.diff.left_out == 1 else "differ"
-        yield _line(f"{counted(story.diff.left_out, 'more field')} {differs}: use --full to see all", "warn")
+        yield _line(f"{counted(story.diff.left_out, 'more field')} {differs}: use --full to see more", "warn")
     if story.diff.same:
         yield _line(f"{counted(story.diff.same, 'field')} unchanged", "dim")
 

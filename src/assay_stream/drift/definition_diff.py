@@ -79,14 +79,14 @@ def definition_diff(
     Args:
         before: the older definition, ``None`` where there was none.
         after: the newer one, ``None`` where there is none.
-        full: keep every difference, however many.
+        full: keep long texts whole, and fifty times as many differences.
         work: what comparing by words may cost; texts that it does not suffice for are shown as replaced.
     """
     work = Work(DEFAULT_LIMITS.definition_work_units_max) if work is None else work
     counted = _Counted()
     sides = (_LACKING if side is None else side for side in (before, after))
-    differing = counted.differing(_walk(Path("$"), *sides), None if full else _RENDERED_MAX)
-    ordered = sorted(differing, key=_order) if full else nsmallest(_PLACES_MAX, differing, key=_order)
+    differing = counted.differing(_walk(Path("$"), *sides))
+    ordered = nsmallest(_RENDERED_MAX if full else _PLACES_MAX, differing, key=_order)
     return DefinitionDiff(
         places=tuple(_place(*each, full, work) for each in ordered),
         same=counted.same,
@@ -100,15 +100,13 @@ class _Counted:
     def __init__(self) -> None:
         self.same = self.different = 0
 
-    def differing(
-        self, places: Iterable[_Differing], rendered_max: int | None
-    ) -> Iterator[tuple[str, Leaf | None, Leaf | None]]:
+    def differing(self, places: Iterable[_Differing]) -> Iterator[tuple[str, Leaf | None, Leaf | None]]:
         for path, was, now in places:
             if was == now:
                 self.same += 1
             else:
                 self.different += 1
-                if rendered_max is None or self.different <= rendered_max:
+                if self.different <= _RENDERED_MAX:
                     yield str(path), was, now
 
 

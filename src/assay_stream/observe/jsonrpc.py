@@ -121,7 +121,8 @@ _MAY_LIST = re.compile(
 
 def may_list(raw: bytes) -> bool:
     """Tell whether some program may find a list of tools in a message, however it reads JSON and joins lines."""
-    return _MAY_LIST.search(raw.translate(None, b"\r\n")) is not None
+    # Some clients join the lines of an event without a break, and strip each of them before.
+    return _MAY_LIST.search(raw.translate(None, BLANKS)) is not None
 
 
 def request_key(value: object, exchange: int = 0) -> RequestKey | None:

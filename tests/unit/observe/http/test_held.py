@@ -268,6 +268,14 @@ async def test_a_list_in_several_lines_of_an_event_does_not_pass(data: bytes) ->
     await listed(a_response(data % a_list(EVIL) + b"\n\n", kind=EVENTS))
 
 
+async def test_a_list_in_lines_that_a_client_strips_and_joins_does_not_pass() -> None:
+    """What is a break in a name to others is none to that client."""
+    for break_ in (b"\ndata: ", b"\ndata:  ", b" \r\ndata: \t"):
+        await listed(
+            a_response(b"data: " + a_list(EVIL).replace(b"tools", b"to" + break_ + b"ols") + b"\n\n", kind=EVENTS)
+        )
+
+
 async def test_an_id_that_is_none_does_not_stay_beside_another_message() -> None:
     """What a client needs to resume does."""
     stream = b'id: \xc2\x85a\nid: 5\nid: {IMPORTANT"}\nretry: 10\nretry: IMPORTANT\ndata: ' + a_list(EVIL) + b"\n\n"
