@@ -128,6 +128,10 @@ class Limits(AnalysisLimits):
     """Servers with lists that the registry of a partition remembers, some nine kilobytes each with one tool. Of more,
     those with the fewest lists are evicted, of these the ones seen longest ago: made-up servers are listed once."""
 
+    observers_max: int = 262_144
+    """Observers of all its servers that the registry of a partition remembers, some 650 bytes each. Of more, those with
+    the fewest lists are evicted likewise."""
+
     announced_limit_ms: int = 60 * 1_000
     """How long calls may go on after an announced change before it is a finding that no list follows: clients that
     list again do so within seconds. A list that is announced to be out of date sooner is no answer."""

@@ -1,4 +1,4 @@
-"""Eviction: which servers a registry forgets, so that names which somebody made up do not fill its memory.
+"""Eviction: which servers and observers a registry forgets, so that made-up names do not fill its memory.
 
 1. Beyond ``servers_max`` servers with lists or refused records, those with the fewest lists go first, of these the ones
    that were seen longest ago. Whoever makes servers up has to list each more often than the fleet lists its own before
@@ -7,22 +7,29 @@
 3. What goes follows from the facts that are kept, never from a clock or from what a process remembers beside them: a
    restart and a replay evict the same.
 4. Every fact of a server that goes gets a tombstone, and its claims to names are withdrawn. It comes back as new.
+5. Beyond ``observers_max`` observers of all servers, those with the fewest lists go in the same order, with what only
+   they were shown. What was decided about a server stays.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from heapq import nsmallest
 
 from assay_stream.model.facts import encode_key
-from assay_stream.model.record import Output, Record
+from assay_stream.model.record import Output, Record, Role
 from assay_stream.model.wire import FactKey
+from assay_stream.registry.folding import forget_observer
 from assay_stream.registry.ledger import Registry
 from assay_stream.registry.name_claims import claims_between
 from assay_stream.registry.server import ServerBindings
+from assay_stream.registry.verdicts import changed_verdicts
 
 _OUTPUTS_MAX = 1_000
 """Records after which a step evicts no more than it must. Otherwise it makes room for some, so that the search is
 rare."""
+_OBSERVERS_MAX = 256
+"""Observers beyond the surplus that a step evicts, for the same reason."""
 
 
 def evict(registry: Registry, record: Record, server_id: str, time_us: int) -> list[Output]:
@@ -43,6 +50,39 @@ def evict(registry: Registry, record: Record, server_id: str, time_us: int) -> l
             outputs += _evicted(registry, record, name, server, time_us)
             surplus -= 1
     return outputs
+
+
+def evict_observers(registry: Registry, record: Record, time_us: int) -> list[Output]:
+    """Evict observers that are too many once a record has brought a new one."""
+    servers, observers_max = registry.bindings.servers, registry.limits.observers_max
+    surplus = sum(len(server.observers) for server in servers.values()) - observers_max
+    if surplus <= 0:
+        return []
+    standings = (
+        (len(timeline), timeline.latest.origin.offset, server_id, observer_id)
+        for server_id, server in servers.items()
+        for observer_id, timeline in server.observers.items()
+        if timeline.latest is not None and timeline.latest.origin != record.origin
+    )
+    evicted: dict[str, list[str]] = {}
+    for _, _, server_id, observer_id in nsmallest(surplus + min(observers_max // 64, _OBSERVERS_MAX), standings):
+        evicted.setdefault(server_id, []).append(observer_id)
+    outputs: list[Output] = []
+    for server_id, names in evicted.items():
+        server = servers[server_id]
+        if len(names) == len(server.observers) and not server.controls.is_decided:
+            outputs += _evicted(registry, record, server_id, server, time_us)
+            continue
+        verdicts = registry.verdicts(server_id, server)
+        server.fleet.forget_changes()
+        for observer_id in names:
+            outputs += forget_observer(registry.ledger, record, server, server_id, observer_id)
+        gone = {place: False for place, is_offered in server.fleet.changes() if not is_offered}
+        claims = claims_between(gone, {}, server_id, time_us=time_us, origin=record.origin)
+        outputs += [claim.output() for claim in claims]
+        outputs += changed_verdicts(record, server_id, verdicts, registry.revised_verdicts(server_id, server))
+        server.drop_small_indexes()
+    return [output._replace(label="fact:evicted") if output.role is Role.BINDINGS else output for output in outputs]
 
 
 def _standing(server: ServerBindings) -> tuple[int, int, int]:
@@ -76,8 +116,4 @@ def _keys(server_id: str, server: ServerBindings) -> Iterator[FactKey]:
     if server.allowance is not None:
         yield server.allowance.key()
     for observer_id, timeline in server.observers.items():
-        if timeline.horizon_us is not None:
-            yield "horizon", server_id, observer_id
-        yield from (seen.key() for seen in timeline if timeline.run_of(seen.origin) is None)
-        for ranges in timeline.runs:
-            yield from ((kind, server_id, observer_id, *ranges.place, offset) for kind, offset in ranges.facts())
+        yield from timeline.keys(server_id, observer_id)

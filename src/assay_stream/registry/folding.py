@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from assay_stream.model.control_facts import Discovery
 from assay_stream.model.definition_facts import Catalogue, FormerTool
-from assay_stream.model.facts import Horizon, Rejection, Seen
+from assay_stream.model.facts import Horizon, Rejection, Seen, encode_key
 from assay_stream.model.fields import ITEM_SUBJECTS
 from assay_stream.model.record import Output, Record
 from assay_stream.registry.ledger import Ledger
@@ -37,6 +37,21 @@ def fold(ledger: Ledger, record: Record, server: ServerBindings, seen: Seen) -> 
             # No answer rests on an announcement before the first list that is kept.
             announced = server.endings.announcements_of(seen.observer_id)
             outputs += ledger.retract(record, *[end.key() for end in announced if end.position < oldest.position])
+        outputs += _drop_unused_tools(ledger, record, server, folded)
+        outputs += _drop_unused_signatures(ledger, record, server, folded.signatures)
+        outputs += _drop_unused_items(ledger, record, server, folded)
+    return outputs
+
+
+def forget_observer(
+    ledger: Ledger, record: Record, server: ServerBindings, server_id: str, observer_id: str
+) -> list[Output]:
+    """Take back what an observer saw and what ended it, and what nothing names any more."""
+    timeline = server.observers[observer_id]
+    seen_once = {replace(seen, origin=record.origin, time_us=0, snapshot_id=""): seen for seen in timeline}
+    keys = [*timeline.keys(server_id, observer_id), *(end.key() for end in server.endings.own.get(observer_id, ()))]
+    outputs = ledger.retract(record, *sorted(keys, key=encode_key))
+    for folded in seen_once.values():
         outputs += _drop_unused_tools(ledger, record, server, folded)
         outputs += _drop_unused_signatures(ledger, record, server, folded.signatures)
         outputs += _drop_unused_items(ledger, record, server, folded)
@@ -115,7 +130,9 @@ def _drop_unused_items(ledger: Ledger, record: Record, server: ServerBindings, f
     outputs: list[Output] = []
     for subject in ITEM_SUBJECTS:
         digest = folded.listed(subject)
-        if digest is None or server.observations.uses(subject.value, digest):
+        if (subject, digest) not in server.item_lists or digest is None:
+            continue
+        if server.observations.uses(subject.value, digest):
             continue
         gone = server.item_list(subject, digest)
         outputs += ledger.retract(record, gone.key())
@@ -133,7 +150,7 @@ def _drop_unused_signatures(ledger: Ledger, record: Record, server: ServerBindin
 
 
 def _drop_unused_tools(ledger: Ledger, record: Record, server: ServerBindings, folded: Seen) -> list[Output]:
-    if server.observations.uses("catalogue", folded.catalogue):
+    if folded.catalogue not in server.catalogues or server.observations.uses("catalogue", folded.catalogue):
         return []
     catalogue = server.catalogues[folded.catalogue]
     outputs = ledger.retract(record, catalogue.key())

@@ -25,7 +25,7 @@ from assay_stream.model.record import Output, Record, Role, rejected
 from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.change_points import start_of
 from assay_stream.registry.control_step import apply_control
-from assay_stream.registry.eviction import evict
+from assay_stream.registry.eviction import evict, evict_observers
 from assay_stream.registry.folding import fold_unlisted, is_redundant, merge_rejections
 from assay_stream.registry.ledger import Registry
 from assay_stream.registry.refusal import refusal
@@ -52,6 +52,8 @@ def process(registry: Registry, record: Record) -> list[Output]:
             raise AssertionError(f"no handler for {type(event).__name__}")
         server_id = event.data.server_id
         _check_key(record, server_id)
+        known = registry.bindings.find(server_id)
+        observers = 0 if known is None else len(known.observers)
         match event:
             case SnapshotEvent():
                 outputs = apply_snapshot(registry, record, event)
@@ -64,6 +66,9 @@ def process(registry: Registry, record: Record) -> list[Output]:
                 outputs = apply_control(registry, record, event)
     except InputError as error:
         return _refuse(registry, record, error)
+    now_known = registry.bindings.find(server_id)
+    if now_known is not None and len(now_known.observers) > observers:
+        outputs = [*outputs, *evict_observers(registry, record, event_time_us(event))]
     return _with_end(registry, record, server_id, event_time_us(event), outputs)
 
 

@@ -45,6 +45,7 @@ class ServerBindings:
 
     __slots__ = (
         "_fleet",
+        "_free_numbers",
         "_numbered",
         "_observations",
         "_snapshots",
@@ -73,7 +74,8 @@ class ServerBindings:
         self.item_lists: dict[tuple[Subject, str], ItemList] = {}
         self.catalogues: dict[str, Catalogue] = {}
         self.observers: dict[str, Timeline] = {}
-        self._numbered: list[Timeline] = []
+        self._numbered: list[Timeline | None] = []
+        self._free_numbers: list[int] = []
         self._snapshots = SnapshotIndex() if indexed_ids else None
         self.endings = Endings()
         self.formers = FormerTools()
@@ -191,6 +193,21 @@ class ServerBindings:
             self._observations.remove(seen)
         if self._fleet is not None:
             self._fleet.refresh(observer_id)
+        self._drop_if_bare(observer_id)
+
+    def forget_horizon(self, observer_id: str) -> None:
+        timeline = self.observers.get(observer_id)
+        if timeline is not None:
+            timeline.horizon_us = None
+            self._drop_if_bare(observer_id)
+
+    def _drop_if_bare(self, observer_id: str) -> None:
+        """Forget an observer that no fact names any more: made-up ones must not leave their names behind."""
+        timeline = self.observers[observer_id]
+        if not any(timeline.keys("", observer_id)):
+            del self.observers[observer_id]
+            self._numbered[timeline.number] = None
+            self._free_numbers.append(timeline.number)
 
     def named(self, snapshot_id: str, observer_id: str) -> list[Seen]:
         """Return the observations that a snapshot id names for a caller, in order; of equal lists the latest one.
@@ -205,7 +222,7 @@ class ServerBindings:
         if known is not None:
             return known
         timelines = [self._numbered[number] for number in self._candidates(snapshot_id)]
-        found = latest_of_equal(seen for timeline in timelines for seen in timeline.named(snapshot_id))
+        found = latest_of_equal(seen for known in timelines if known is not None for seen in known.named(snapshot_id))
         one = found if len(found) == 1 else []
         if found:  # Made-up ids must not fill the memory.
             self.answers.keep(question, one)
@@ -230,8 +247,9 @@ class ServerBindings:
     def timeline(self, observer_id: str) -> Timeline:
         found = self.observers.get(observer_id)
         if found is None:
-            found = self.observers[observer_id] = Timeline(PackedSightings(), len(self._numbered))
-            self._numbered.append(found)
+            number = self._free_numbers.pop() if self._free_numbers else len(self._numbered)
+            found = self.observers[observer_id] = Timeline(PackedSightings(), number)
+            self._numbered[number : number + 1] = [found]
         return found
 
     def list_catalogue(self, catalogue: Catalogue) -> None:

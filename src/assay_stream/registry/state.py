@@ -217,14 +217,10 @@ class Bindings:
         elif kind == "tool":
             server.tools.pop((bool(rest[1]), str(rest[2])), None)
             server.keep_definition((bool(rest[1]), str(rest[2])), None)
-        elif kind == "item":
-            item = (Subject(str(rest[1])), str(rest[2]))
-            server.keep_item(item, None)
-            server.items.pop(item, None)
-        elif kind == "item_list":
-            server.drop_item_list((Subject(str(rest[1])), str(rest[2])))
-        elif kind == "former_tool":
-            server.formers.drop(str(rest[1]))
+        elif kind in OF_REGISTRIES:
+            _forget_own(server, kind, *map(str, rest[1:]))
+        elif kind == "horizon":
+            server.forget_horizon(str(rest[1]))
         elif kind in ("rejection", "announcement"):
             server.unend(origin_of_key(rest[-3:]))
         else:
@@ -254,3 +250,16 @@ def _apply_own(server: ServerBindings, fact: ItemFact | ItemList | Allowance | F
             server.keep_item((fact.subject, fact.full), fact.packed)
         case _:
             server.list_items(fact)
+
+
+def _forget_own(server: ServerBindings, kind: str, *place: str) -> None:
+    if kind == "item":
+        item = (Subject(place[0]), place[1])
+        server.keep_item(item, None)
+        server.items.pop(item, None)
+    elif kind == "item_list":
+        server.drop_item_list((Subject(place[0]), place[1]))
+    elif kind == "former_tool":
+        server.formers.drop(place[0])
+    else:
+        server.allowance = None

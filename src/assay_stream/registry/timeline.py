@@ -21,6 +21,7 @@ from assay_stream.model.fields import ITEM_SUBJECTS
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Position
+from assay_stream.model.wire import FactKey
 from assay_stream.registry.run_ranges import Place, RunRange, RunRanges
 from assay_stream.registry.runs import Row, Shared, row_of, shared_by
 from assay_stream.registry.sightings import PackedSightings
@@ -60,6 +61,14 @@ class Timeline:
 
     def __iter__(self) -> Iterator[Seen]:
         return iter(self._entries)
+
+    def keys(self, server_id: str, observer_id: str) -> Iterator[FactKey]:
+        """Yield the keys of the facts that make it up."""
+        if self.horizon_us is not None:
+            yield "horizon", server_id, observer_id
+        yield from (seen.key() for seen in self if self.run_of(seen.origin) is None)
+        for ranges in self.runs:
+            yield from ((kind, server_id, observer_id, *ranges.place, offset) for kind, offset in ranges.facts())
 
     def add(self, seen: Seen) -> bool:
         """Add an observation, and tell whether it is new."""

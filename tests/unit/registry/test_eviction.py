@@ -11,18 +11,21 @@ from assay_stream.engine import EngineState
 from assay_stream.limits.core import Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.registry.state import Bindings
 from tests.support.events import TEN_O_CLOCK_MS, Outcome, a_call, a_snapshot, record_of
 from tests.support.fleet import START, _event
 
-SERVERS_MAX = 128
+SERVERS_MAX = OBSERVERS_MAX = 128
 TOOL = {"name": "read_file", "description": "Reads a file.", "inputSchema": {"type": "object"}}
 
 
 class Fleet:
     """A worker's stages, whose facts and findings are fed back."""
 
-    def __init__(self) -> None:
-        self.state = EngineState(producer=Producer(version="1"), limits=Limits(servers_max=SERVERS_MAX))
+    def __init__(self, **limits: int) -> None:
+        self.state = EngineState(
+            producer=Producer(version="1"), limits=Limits(**limits or {"servers_max": SERVERS_MAX})
+        )
         self.lists = 0
         self.facts: dict[bytes, bytes] = {}
         self.labels: list[str] = []
@@ -41,8 +44,9 @@ class Fleet:
                 self.apply(Record(output.role, place, output.key, output.value, timestamp_ms=output.timestamp_ms))
         return outputs
 
-    def lists_tools(self, server_id: str, *tools: dict[str, Any], value: bytes | None = None) -> None:
-        value = value or a_snapshot(*tools, server_id=server_id, number=self.lists, snapshot_id=f"list-{self.lists}")
+    def lists_tools(self, server_id: str, *tools: dict[str, Any], value: bytes | None = None, **fields: Any) -> None:
+        snapshot_id = f"list-{self.lists}"
+        value = value or a_snapshot(*tools, server_id=server_id, number=self.lists, snapshot_id=snapshot_id, **fields)
         key, offset = server_id.encode(), self.lists
         self.apply(record_of(Role.SNAPSHOTS, value, key=key, offset=offset, timestamp_ms=TEN_O_CLOCK_MS))
         self.lists += 1
@@ -101,3 +105,46 @@ def test_a_server_that_was_decided_about_stays() -> None:
     fleet.floods(2 * SERVERS_MAX)
     assert fleet.calls("pinned")["binding"]["scope"] == "observer"
     assert fleet.calls("pinned")["pin"]["status"] == "mismatch"
+
+
+def test_made_up_observers_take_a_bounded_amount_of_memory() -> None:
+    """Those that listed a server again stay; what only made-up ones were shown is forgotten, and claimed by nobody."""
+    fleet = Fleet(observers_max=OBSERVERS_MAX)
+    for _ in range(2):
+        fleet.lists_tools("shared", TOOL, observer_id="ours")
+    for number in range(4 * OBSERVERS_MAX):
+        shown = TOOL | {"name": f"tool_{number}"}
+        fleet.lists_tools("shared", shown, observer_id=f"made-up-{number}")
+    for stage in (fleet.state.registry.bindings, fleet.state.join.view):
+        server = stage.find("shared")
+        assert server is not None
+        assert len(server.observers) <= OBSERVERS_MAX
+        assert len(server.catalogues) <= OBSERVERS_MAX
+        assert "ours" in server.observers
+    assert sum(key.startswith(b'["seen"') for key in fleet.facts) <= OBSERVERS_MAX
+    assert sum(key.startswith("names/") for key in fleet.state.alerts.states) <= OBSERVERS_MAX
+    assert fleet.labels.count("fact:evicted") >= 3 * OBSERVERS_MAX
+
+
+def test_a_restart_knows_what_is_left_of_a_flood_of_observers() -> None:
+    """State restored from the facts equals the state that evicted."""
+    fleet = Fleet(observers_max=OBSERVERS_MAX)
+    for number in range(3 * OBSERVERS_MAX):
+        fleet.lists_tools("shared", TOOL | {"description": f"Reads {number % 5}."}, observer_id=f"observer-{number}")
+    restored = Bindings(keep_definitions=True)
+    for key, value in fleet.facts.items():
+        restored.take(Record(Role.BINDINGS, Origin("bindings", 0, 0), key, value))
+    before, after = fleet.state.registry.bindings.find("shared"), restored.find("shared")
+    assert before is not None
+    assert after is not None
+    assert set(before.observers) == set(after.observers)
+    assert set(before.tools) == set(after.tools)
+    assert before.fleet.catalogues_in_force() == after.fleet.catalogues_in_force()
+
+
+def test_a_server_of_made_up_observers_goes_with_the_last_of_them() -> None:
+    """What would be left of it names nothing that anybody sees."""
+    fleet = Fleet(observers_max=OBSERVERS_MAX)
+    fleet.floods(2 * OBSERVERS_MAX)
+    assert len(fleet.state.registry.bindings) <= OBSERVERS_MAX
+    assert len(fleet.state.join.view.servers) <= OBSERVERS_MAX
