@@ -1,10 +1,9 @@
 """The store at size: how fast it fills, what a page takes meanwhile and afterwards, and what that takes of memory.
 
-    python -m bench.bench_readmodel [--records N] [--folder FOLDER] [--engine sqlite|duckdb]
+    python -m bench.bench_readmodel [--records N] [--folder FOLDER]
 
 Records are evidence as the join writes it of a made-up fleet, every call with digests of its own. The time to make
-them is not counted. With ``--engine duckdb`` the same rows go into DuckDB in the same batches, for the comparison in
-the decision record; readers of another process are refused there while a writer has the file open.
+them is not counted.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ import shutil
 import statistics
 import tempfile
 import time
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -212,7 +210,7 @@ def peak_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1_024
 
 
-def sqlite(folder: Path, records: int) -> None:
+def measure(folder: Path, records: int) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     context = multiprocessing.get_context("spawn")
     stop, answers = context.Event(), context.Queue()
@@ -243,84 +241,12 @@ def sqlite(folder: Path, records: int) -> None:
     print(f"load of the machine: {os.getloadavg()}")
 
 
-def duckdb(folder: Path, records: int) -> None:
-    import duckdb as engine
-
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    path = str(folder / "store.duckdb")
-    store = engine.connect(path)
-    store.execute(
-        "CREATE TABLE evidence (id BIGINT, time_us BIGINT, server TEXT, tool TEXT, args TEXT, definition TEXT, "
-        "body BLOB)"
-    )
-    store.execute("CREATE INDEX evidence_args ON evidence (args)")
-    store.execute("CREATE INDEX evidence_definition ON evidence (definition)")
-    import pyarrow
-
-    cpu_s = wall_s = 0.0
-    number = 0
-    for batch in batches(records):
-        wall, cpu = time.perf_counter(), time.process_time()
-        rows = []
-        for record in batch:
-            event = json.loads(record.value or b"")
-            data = event["data"]
-            rows.append(
-                {
-                    "id": number,
-                    "time_us": START_S * 1_000_000 + number,
-                    "server": data["server_id"],
-                    "tool": data["tool"],
-                    "args": data["args_hash"],
-                    "definition": data["tool_definition_digest"],
-                    "body": zlib.compress(record.value or b"", 1),
-                }
-            )
-            number += 1
-        table = pyarrow.Table.from_pylist(rows)
-        store.register("batch", table)
-        store.execute("BEGIN; INSERT INTO evidence SELECT * FROM batch; COMMIT")
-        store.unregister("batch")
-        wall_s += time.perf_counter() - wall
-        cpu_s += time.process_time() - cpu
-    print(f"filled {records:,}: {records / wall_s:,.0f} records/s of wall time, {records / cpu_s:,.0f} of CPU")
-    print(f"peak memory of the writer {peak_mib():,.0f} MiB; file {Path(path).stat().st_size / 2**20:,.0f} MiB")
-    context = multiprocessing.get_context("spawn")
-    answers = context.Queue()
-    reader = context.Process(target=_open_duckdb, args=(path, answers))
-    reader.start()
-    print(f"a reader of another process while the writer has it open: {answers.get(timeout=60)}")
-    reader.join()
-    for name, statement, given in (
-        ("by digest of one call", "SELECT * FROM evidence WHERE args = ?", f"sha256:{_hex('args', 4_321)}"),
-        ("by server, newest", "SELECT * FROM evidence WHERE server = ? ORDER BY time_us DESC LIMIT 50", "server-3"),
-    ):
-        found = []
-        for _ in range(ROUNDS):
-            started_s = time.perf_counter()
-            store.execute(statement, [given]).fetchall()
-            found.append((time.perf_counter() - started_s) * 1_000)
-        print(f"  {name:<30} {statistics.median(found):8.1f} {max(found):8.1f}")
-
-
-def _open_duckdb(path: str, answers: Any) -> None:
-    import duckdb as engine
-
-    try:
-        engine.connect(path, read_only=True).close()
-        answers.put("opened")
-    except engine.Error as error:
-        answers.put(type(error).__name__)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "assay-readmodel")
-    parser.add_argument("--engine", choices=("sqlite", "duckdb"), default="sqlite")
     given = parser.parse_args()
-    (sqlite if given.engine == "sqlite" else duckdb)(given.folder, given.records)
+    measure(given.folder, given.records)
 
 
 if __name__ == "__main__":

@@ -37,9 +37,9 @@ _REPLACED = """EXISTS (SELECT 1 FROM seen l WHERE l.server = s.server AND l.obse
   AND l.time_us >= s.time_us AND (l.time_us, l.pos, l.part) > (s.time_us, s.pos, s.part))"""
 _OLD_LISTS = f"SELECT s.id FROM seen s WHERE s.time_us < ? AND {_REPLACED} ORDER BY s.time_us LIMIT ?"  # noqa: S608
 _REPLACED_LISTS = f"SELECT s.id FROM seen s WHERE s.server = ? AND {_REPLACED} ORDER BY s.time_us LIMIT ?"  # noqa: S608
-_FIRST_LISTS = f"""SELECT s.id, (SELECT count(*) FROM catalogue c JOIN listed l ON l.catalogue = c.id
-  WHERE c.server = s.server AND c.digest = s.digest) FROM seen s
-  WHERE s.server = ? ORDER BY NOT {_REPLACED}, s.time_us LIMIT ?"""  # noqa: S608
+_FIRST_LISTS = f"SELECT s.id, s.digest FROM seen s WHERE s.server = ? ORDER BY NOT {_REPLACED}, s.time_us LIMIT ?"  # noqa: S608
+_TOOLS_OF = """SELECT count(*) FROM catalogue c JOIN listed l ON l.catalogue = c.id
+  WHERE c.server = ? AND c.digest = ?"""
 _OLDEST_LISTS = "SELECT id FROM seen ORDER BY time_us LIMIT ?"
 _NOT_SEEN = "NOT EXISTS (SELECT 1 FROM seen WHERE digest = ?2 AND server = ?1)"
 _UNSEEN_TOOLS = f"""SELECT c.server, l.full, l.tool FROM catalogue c JOIN listed l ON l.catalogue = c.id
@@ -214,9 +214,9 @@ class _Drops:
     def first_lists(self, server: str, *, tools: int) -> int:
         """Drop lists of a server with so many tools at least: replaced ones first, then the oldest."""
         chosen: list[int] = []
-        for number, listed in self.connection.execute(_FIRST_LISTS, (server, STORE_DROP_ROWS)).fetchall():
+        for number, digest in self.connection.execute(_FIRST_LISTS, (server, STORE_DROP_ROWS)).fetchall():
             chosen.append(number)
-            tools -= listed
+            tools -= self.connection.execute(_TOOLS_OF, (server, digest)).fetchone()[0]
             if tools <= 0:
                 break
         return self.lists("SELECT value FROM json_each(?)", str(chosen))

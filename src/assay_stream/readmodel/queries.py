@@ -14,7 +14,6 @@ from assay_stream.readmodel.digests import digest_key
 from assay_stream.readmodel.filling import fill, meta
 from assay_stream.readmodel.inventory_queries import InventoryQueries
 from assay_stream.readmodel.paging import at_one_moment
-from assay_stream.readmodel.pin_queries import PinQueries
 from assay_stream.readmodel.review_queries import ReviewQueries
 from assay_stream.readmodel.rows import DigestPlace, DigestValue, EvidenceFilter, Paging
 from assay_stream.readmodel.status import DropRow, PositionRow, StoreStatus, rows_of, used_bytes
@@ -23,7 +22,7 @@ _PREFIX = re.compile(r"(?:sha256:)?([0-9a-f]{6,63})…?")
 """A digest cut short, also as tables print it."""
 
 
-class Store(CallQueries, InventoryQueries, PinQueries, ReviewQueries):
+class Store(CallQueries, InventoryQueries, ReviewQueries):
     """A store, to be read.
 
     Not thread-safe: give each thread its own, or hold a lock.

@@ -143,6 +143,21 @@ class VersionRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictRow:
+    """How a tool that is offered compares with its pins, and what its policy makes of that.
+
+    Args:
+        status: ``match``, ``mismatch``, ``rejected``, ``unobserved`` or ``unpinned``.
+        action: ``allow``, ``warn`` or ``block``, as the policy has it.
+    """
+
+    server_id: str
+    tool_name: str
+    status: str
+    action: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ObserverRow:
     """Somebody who watches servers: a tap, a gateway, list-watch."""
 
