@@ -12,6 +12,7 @@ import pytest
 
 from assay_stream.observe.jsonrpc import HEADER_MISMATCH_CODE, INVALID_REQUEST_CODE
 from assay_stream.registry.rulings import VerdictTable
+from tests.support import misreading
 from tests.support.gates import a_call, a_tool
 from tests.support.http_tap import http_tap
 from tests.support.misread_outcomes import shown
@@ -51,7 +52,7 @@ async def sent(request: bytes) -> tuple[int, dict[str, Any], int]:
 def test_every_try_is_in_the_docs() -> None:
     """With its outcome, which tests/integration/test_misread_requests.py holds against real servers."""
     documented = (Path(__file__).parents[4] / "docs" / "security.md").read_text(encoding="utf-8")
-    tries = [each.name for each in Tries(MODERN)]
+    tries = [each.name for each in Tries(misreading.MODERN)]
     assert [name for name in tries if shown(name) not in documented] == []
     assert f"[{len(tries)} tries](" in documented
 
