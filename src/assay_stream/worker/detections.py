@@ -227,8 +227,9 @@ class EvidenceStage(Stage[Rekeyed]):
         return self._pace.changes
 
     async def open(self, partition: int) -> Mapping[TopicPartition, int | None]:
+        offsets = await super().open(partition)
         self._pace.join(partition)
-        return await super().open(partition)
+        return offsets
 
     def close(self, partition: int) -> None:
         super().close(partition)

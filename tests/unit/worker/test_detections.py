@@ -27,7 +27,8 @@ from assay_stream.kafka.topics import topic_names
 from assay_stream.kafka.upstream import UpstreamStages
 from assay_stream.model.finding import decode_finding
 from assay_stream.model.record import Output, Role
-from assay_stream.worker.detections import add_agents, preceding_stages, process, stages_of
+from assay_stream.worker import detections
+from assay_stream.worker.detections import Pace, add_agents, preceding_stages, process, stages_of
 from assay_stream.worker.host import Deadline, Host
 from tests.support.agents import a_set, evidence
 from tests.support.memory_cluster import MemoryCluster
@@ -314,3 +315,16 @@ async def test_a_host_runs_every_stage() -> None:
         deadline.cancel()
     names = [service._name for service in host.app.hosted]
     assert names == ["preceding", "agents-tests-evidence", "agents-tests-findings", "agents-tests"]
+
+
+def test_a_record_dated_far_ahead_holds_its_partition_for_some_seconds_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One wrong clock must not stop a partition for as long as others have records."""
+    pace, day_us = Pace(), 24 * 3_600 * 1_000_000
+    assert pace.admit(0, [0, 1, 2]) == 3
+    assert pace.admit(1, [day_us, 3, day_us]) == 0
+    monkeypatch.setattr(detections, "_HOLD_LIMIT_S", 0.0)
+    assert pace.admit(1, [day_us, 3, day_us]) == 2
+    monkeypatch.undo()
+    assert pace.admit(1, [day_us]) == 0
+    pace.leave(0)
+    assert pace.admit(1, [day_us]) == 1
