@@ -106,8 +106,9 @@ def print_rows(
             print_json(row)
         return
     if target == "csv":
-        for cells in ([*columns], *([row.get(name) for name in columns] for row in rows)):
-            typer.echo(csv_line(cells).encode(), nl=False)
+        typer.echo(csv_line(columns).encode(), nl=False)
+        for row in rows:
+            typer.echo(csv_line(row.get(name) for name in columns).encode(), nl=False)
         return
     shown = cell if not whole else lambda value: "-" if value is None else visible(str(value))
     table = [

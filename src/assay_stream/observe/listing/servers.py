@@ -79,7 +79,7 @@ def listed_servers(content: object, where: str, observer: Vantage) -> list[Liste
     return found
 
 
-def _server(entry: Any, where: str, observer: Vantage, interval_s: object) -> ListedServer:
+def _server(entry: Any, where: str, observer: Vantage, interval_s: Any) -> ListedServer:
     if not isinstance(entry, dict) or not set(entry) <= _FIELDS or not isinstance(entry.get("server_id"), str):
         raise _bad(where, f"give server_id, and of the other fields only {', '.join(sorted(_FIELDS))}")
     url, command = entry.get("url"), entry.get("command", [])
