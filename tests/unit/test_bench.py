@@ -117,8 +117,8 @@ def test_what_a_fleet_needs_is_worked_out_from_the_costs() -> None:
     assert found["cores of the registry"] == pytest.approx(20 * (0.009 + 0.001) + 0.01 * (0.100 + 0.001))
     assert found["GB a day, calls and evidence, on all replicas"] == pytest.approx(7_200 * 86_400 * 3_000 * 3 / 1e9)
     one_list = 864 + 72_000 / 1_024
-    assert found["MiB of a join worker, one list of each observer"] == pytest.approx(100 + one_list)
-    assert found["MiB of a join worker, all lists that are kept"] == pytest.approx(100 + one_list + 72_000 * 2 / 2_048)
+    assert found["MiB of all join workers, one list of each observer"] == pytest.approx(100 + one_list)
+    assert found["MiB of all join workers, all lists that are kept"] == pytest.approx(100 + one_list + 72_000 * 2 / 2_048)
     in_registries = found["MiB of all registry workers, all lists that are kept"]
     assert in_registries == pytest.approx(100 + one_list + 72_000 * 2 / 4_096)
 
@@ -126,7 +126,7 @@ def test_what_a_fleet_needs_is_worked_out_from_the_costs() -> None:
 def test_workers_that_each_load_their_share_divide_the_state() -> None:
     """A process without state takes 100 MiB; of 1,024 observers with 512 lists of 16 bytes each has an eighth."""
     found = needs(Fleet(proxies=1_024, servers=1, servers_each=1, lists_kept=512), COSTS)
-    assert found["join workers that each load their share"] == 8
+    assert found["join workers, at least eight"] == 8
     assert found["MiB of each of these, all lists, older ones on disk"] == pytest.approx(100 + 1)
 
 
