@@ -118,7 +118,8 @@ def test_what_a_fleet_needs_is_worked_out_from_the_costs() -> None:
     assert found["GB a day, calls and evidence, on all replicas"] == pytest.approx(7_200 * 86_400 * 3_000 * 3 / 1e9)
     one_list = 864 + 72_000 / 1_024
     assert found["MiB of all join workers, one list of each observer"] == pytest.approx(100 + one_list)
-    assert found["MiB of all join workers, all lists that are kept"] == pytest.approx(100 + one_list + 72_000 * 2 / 2_048)
+    all_lists = 100 + one_list + 72_000 * 2 / 2_048
+    assert found["MiB of all join workers, all lists that are kept"] == pytest.approx(all_lists)
     in_registries = found["MiB of all registry workers, all lists that are kept"]
     assert in_registries == pytest.approx(100 + one_list + 72_000 * 2 / 4_096)
 
