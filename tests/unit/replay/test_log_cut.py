@@ -7,7 +7,9 @@ from typing import Any
 from assay_stream.model.cloudevents import read_event
 from assay_stream.model.envelope import Producer
 from assay_stream.model.observation import CallEvent
+from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Origin, Record, Role
+from assay_stream.replay import log_cut
 from assay_stream.replay.history import in_log_order
 from assay_stream.replay.log_cut import Explanation, Question, explain
 from assay_stream.replay.run import replay
@@ -121,3 +123,19 @@ def test_without_any_record_only_an_unbound_call_is_explained() -> None:
     """There is one state of no log."""
     assert explained([], []) == Explanation(found=True)
     assert explained([], [lists(0, "a")]) == Explanation(found=False)
+
+
+def test_a_list_in_a_partition_that_is_not_its_server_s_explains_nothing() -> None:
+    """No join sees it, however late the lists of the right partition were."""
+    home, late = lists(0, "a"), lists(1, "b", second=1)
+    key = home.key or b""
+    number = murmur2_partition(key, 4)
+    right, wrong = (
+        record._replace(origin=record.origin._replace(partition=partition))
+        for record, partition in ((home, number), (late, (number + 1) % 4))
+    )
+    question = asked([right])
+    for partitions, is_left_out in ((4, False), (None, True)):
+        [(_, answer)] = log_cut.explained([("doubt", question)], [right, wrong], snapshot_partitions=partitions)
+        assert answer.found
+        assert bool(answer.left_out) == is_left_out
