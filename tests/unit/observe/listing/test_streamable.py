@@ -77,7 +77,7 @@ async def test_a_credential_that_is_replaced_counts_from_the_next_listing_on(tmp
     file.write_text("old-one")
     async with (
         raw_server(modern(seen)) as url,
-        following({"url": url, "token_file": str(file), "interval_s": "1"}, limits=QUICK) as listing,
+        following({"url": url, "token_file": str(file), "interval_s": 1}, limits=QUICK) as listing,
     ):
         await listing.wait_for(1)
         file.write_text("new-one")

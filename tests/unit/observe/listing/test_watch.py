@@ -101,7 +101,7 @@ async def test_servers_that_hang_do_not_hold_up_the_others() -> None:
 
 async def test_a_server_that_is_not_there_is_tried_again_at_longer_pauses() -> None:
     """Twice as long each time, up to the interval."""
-    entry = {"command": ["/no/such/program"], "interval_s": "1"}
+    entry = {"command": ["/no/such/program"], "interval_s": 1}
     async with following(entry, limits=QUICK) as listing, asyncio.timeout(20):
         while listing.watched.failures < 4:
             await asyncio.sleep(0.01)
@@ -122,7 +122,7 @@ async def test_an_announced_change_of_an_earlier_revision_is_listed_on_the_same_
 
 async def test_a_list_is_asked_for_again_after_the_interval() -> None:
     """And a stop ends the servers that were started."""
-    async with following(scripted("good", interval_s="1"), limits=QUICK) as listing:
+    async with following(scripted("good", interval_s=1), limits=QUICK) as listing:
         await listing.wait_for(2)
     assert not [child for child in psutil.Process().children() if "scripted_lister_server" in str(child.cmdline())]
 
