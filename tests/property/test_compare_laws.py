@@ -57,7 +57,8 @@ def compared(
     snapshot_partitions: int = 2,
 ) -> tuple[ReplayComparison, list[Difference]]:
     """A replay of some records held against recorded evidence."""
-    comparison = ReplayComparison(lambda: records, pairing=Pairing(EVIDENCE, waiting_max=waiting_max))
+    pairing = Pairing(EVIDENCE, waiting_max=waiting_max)
+    comparison = ReplayComparison(lambda: records, pairing=pairing, snapshot_partitions=snapshot_partitions)
     evidence = (Recorded(f"line {number}", value) for number, value in enumerate(values))
     with spooled(records) as spool:
         made = Replay(spool, producer=producer, snapshot_partitions=snapshot_partitions)

@@ -59,7 +59,7 @@ def dated(record: Record) -> Record:
 
 def live(records: list[Record], *, snapshot_partitions: int, limits: Limits = DEFAULT_LIMITS) -> list[Output]:
     """A live run: a registry per partition, facts to a join that has applied what was published before."""
-    join = EngineState(producer=PRODUCER, limits=limits)
+    join = EngineState(producer=PRODUCER, limits=limits, snapshot_partitions=snapshot_partitions)
     registries = {
         number: EngineState(producer=PRODUCER, limits=limits, snapshot_partitions=snapshot_partitions)
         for number in range(snapshot_partitions)

@@ -31,7 +31,7 @@ def written(records: list[Record]) -> list[bytes]:
 
 def verified(values: list[bytes], records: list[Record], *, waiting_max: int = 50_000) -> list[Judgement]:
     """The judgement on each of some records of evidence, by the logs."""
-    verifier = Verifier(history_of(lambda: records))
+    verifier = Verifier(history_of(lambda: records, snapshot_partitions=2))
     evidence = [Recorded(f"line {number}", value) for number, value in enumerate(values)]
     return list(judgements(verifier, evidence, lambda: records, pairing=Pairing(CALLS, waiting_max=waiting_max)))
 
