@@ -115,7 +115,7 @@ LOCK := $(VENV)-tools/bin/uv pip compile --quiet --universal --python-version 3.
 	--custom-compile-command "make lock" --override deploy/requirements/overrides.in
 
 lock: $(VENV)-tools/.ready ## Regenerate every lock; pins that still fit stay (LOCK_OPTIONS=--upgrade).
-	$(LOCK) $(LOCK_OPTIONS) pyproject.toml deploy/requirements/dev.in $(foreach extra,cli extmcp otlp worker ingest console parquet zstd dev,--extra $(extra)) --output-file requirements.lock
+	$(LOCK) $(LOCK_OPTIONS) pyproject.toml deploy/requirements/dev.in $(foreach extra,cli extmcp otlp worker ingest console parquet dev,--extra $(extra)) --output-file requirements.lock
 	$(LOCK) $(LOCK_OPTIONS) pyproject.toml --extra worker --extra console --constraint requirements.lock --output-file deploy/requirements/image.lock
 	$(LOCK) $(LOCK_OPTIONS) deploy/requirements/tools.in --output-file deploy/requirements/tools.lock
 	$(LOCK) $(LOCK_OPTIONS) deploy/requirements/native.in --output-file deploy/requirements/native.lock

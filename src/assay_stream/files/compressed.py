@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
-from assay_stream.errors import InputError, needing_extra
+import zstandard
+
+from assay_stream.errors import InputError
 from assay_stream.files.failures import reading
 from assay_stream.limits.files import ARCHIVE_DECODED_BYTES_MAX, ZSTD_WINDOW_BYTES_MAX
 
@@ -32,7 +34,6 @@ def opened(
     Raises:
         InputError: ``unreadable_file``; while reading ``archive_truncated``, ``archive_damaged``,
             ``archive_too_large``, or ``bundle_member`` where it must be one member and is not.
-        ConfigurationError: ``extra_missing`` for zstd without the library that reads it.
     """
     with reading(path):
         raw = path.open("rb")
@@ -44,7 +45,7 @@ def opened(
             stream: Any = _GzipMember(raw) if one_member else gzip.GzipFile(fileobj=raw)
         elif magic == _ZSTD:
             # The library refuses frames that need more memory than this.
-            stream = _Frames(_zstandard().ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES_MAX), raw)
+            stream = _Frames(zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES_MAX), raw)
         else:
             stream = raw
         # typeshed asks for a RawIOBase that is a BinaryIO too; at run time it is one.
@@ -64,7 +65,6 @@ def write_archive(path: Path) -> BinaryIO:
     """Open a new archive for writing; its suffix picks the compression: ``.gz``, ``.zst``, anything else for none.
 
     Raises:
-        ConfigurationError: ``extra_missing``.
         OSError: where it cannot be written.
     """
     if path.suffix == ".gz":
@@ -74,14 +74,8 @@ def write_archive(path: Path) -> BinaryIO:
         packed.myfileobj = raw  # type: ignore[assignment]  # closed with it
         return cast(BinaryIO, packed)
     if path.suffix == ".zst":
-        return cast(BinaryIO, _zstandard().open(path, "wb"))
+        return cast(BinaryIO, zstandard.open(path, "wb"))
     return path.open("wb")
-
-
-def _zstandard() -> Any:
-    with needing_extra("zstd"):
-        import zstandard
-    return zstandard
 
 
 class _GzipMember:
@@ -157,14 +151,10 @@ class _Bounded(io.RawIOBase):
             raise InputError(
                 "archive_truncated", f"{self._name} ends in the middle of its compressed data: fetch it again"
             ) from None
-        except (zlib.error, gzip.BadGzipFile) as error:
+        except (zlib.error, gzip.BadGzipFile, zstandard.ZstdError) as error:
             raise self._damaged(error) from None
         except OSError as error:
             raise InputError("unreadable_file", f"cannot read {self._name}: {error.strerror}") from None
-        except Exception as error:
-            if type(error).__module__.partition(".")[0] != "zstandard":
-                raise
-            raise self._damaged(error) from None
         self._left -= len(data)
         if self._left < 0:
             raise InputError("archive_too_large", f"{self._name} holds over {self._bytes_max} bytes once decompressed")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-import zlib
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
+from threading import local
 
 import msgspec
 import orjson
+import zstandard
 
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
@@ -59,23 +60,32 @@ def read_line(value: bytes | None) -> EvidenceLine | None:
         return None
 
 
-def deflated(value: bytes) -> bytes:
+class _Codec(local):
+    """Compressor and decompressor of a thread: neither may be shared."""
+
+    def __init__(self) -> None:
+        usual = zstandard.ZstdCompressionDict(_USUAL, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+        self.compress = zstandard.ZstdCompressor(_LEVEL, dict_data=usual, write_checksum=True).compress
+        self.decompress = zstandard.ZstdDecompressor(dict_data=usual).decompress
+
+
+_codec = _Codec()
+
+
+def compressed(value: bytes) -> bytes:
     """Return a record, compressed and with a checksum."""
-    stream = zlib.compressobj(_LEVEL, zdict=_USUAL)
-    return stream.compress(value) + stream.flush()
+    return _codec.compress(value)
 
 
-def inflated(body: bytes) -> bytes:
-    """Return a record of the store, decompressed.
+def decompressed(body: bytes) -> bytes:
+    """Return a record of the store.
 
     Raises:
-        zlib.error: where it is damaged, or longer than a record can be.
+        zstandard.ZstdError: where it is damaged, or longer than a record can be.
     """
-    stream = zlib.decompressobj(zdict=_USUAL)
-    value = stream.decompress(body, _RECORD_BYTES_MAX + 1)
-    if not stream.eof:
-        raise zlib.error("no whole record")
-    return value
+    if not 0 <= zstandard.frame_content_size(body) <= _RECORD_BYTES_MAX:
+        raise zstandard.ZstdError("no record")
+    return _codec.decompress(body)
 
 
 def _time_us(line: EvidenceLine) -> int | None:
@@ -139,7 +149,7 @@ class Calls:
                     *(data.server_id, data.tool, data.observer_id),
                     None if data.actor is None else data.actor.agent_id,
                     *(data.decision, data.binding.scope, data.unbound_reason, data.ok),
-                    deflated(record.value or b""),
+                    compressed(record.value or b""),
                 )
             )
             own = own_values(line)
@@ -211,7 +221,7 @@ def drop_marks(connection: sqlite3.Connection, secret: bytes, rows: Iterable[tup
     marks = [
         (number // STORE_ERA_RECORDS, each, time_us, number)
         for number, time_us, body in rows
-        if (line := read_line(inflated(body))) is not None
+        if (line := read_line(decompressed(body))) is not None
         for each in hashes(own_values(line))
     ]
     connection.executemany("DELETE FROM mark WHERE era = ? AND hash = ? AND time_us = ? AND evidence = ?", marks)

@@ -13,7 +13,7 @@ from assay_stream.alerts.context import CALLS_NAMED_MAX, CallsSince, CallSummary
 from assay_stream.limits.store import STORE_ERA_RECORDS, STORE_SUBJECTS_MERGED_MAX
 from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.record import Origin
-from assay_stream.readmodel.calls import inflated, read_line
+from assay_stream.readmodel.calls import decompressed, read_line
 from assay_stream.readmodel.digests import (
     EvidenceLine,
     Marks,
@@ -109,7 +109,7 @@ class CallQueries(Tables):
             "AND (? IS NULL OR s.full = ?) ORDER BY e.time_us DESC, e.id DESC LIMIT ?",
             (*given, full_digest, full_digest, CALLS_NAMED_MAX),
         )
-        lines = [line for (body,) in bodies if (line := read_line(inflated(body))) is not None]
+        lines = [line for (body,) in bodies if (line := read_line(decompressed(body))) is not None]
         return CallsSince(
             full_digest=full_digest,
             since_ms=since_ms,
@@ -132,7 +132,7 @@ class CallQueries(Tables):
         found = self._connection.execute(statement, given).fetchone()
         if found is None:
             return None
-        value = inflated(found[-1])
+        value = decompressed(found[-1])
         line = read_line(value)
         digests = () if line is None else values_of(shared_digests(line.data) + own_digests(line))
         return EvidenceRecord(row=self._rows([found[:-1]])[0], value=value, digests=digests)
@@ -255,6 +255,6 @@ class CallQueries(Tables):
         """Yield rows of several orders in one, those whose record has a digest indeed."""
         for row in heapq.merge(*found, key=_newest_first):
             body = self._connection.execute("SELECT body FROM evidence WHERE id = ?", row[:1]).fetchone()
-            line = read_line(inflated(body[0]))
+            line = read_line(decompressed(body[0]))
             if line is not None and any(digest_key(value) == key for value in own_values(line)):
                 yield row

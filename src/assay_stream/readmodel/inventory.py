@@ -24,7 +24,7 @@ from assay_stream.model.finding_topic import NameClaim, Resolution, Suppression,
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.model.run_facts import RunCut, SeenRun
 from assay_stream.readmodel import lists
-from assay_stream.readmodel.calls import deflated, write_digests
+from assay_stream.readmodel.calls import compressed, write_digests
 from assay_stream.readmodel.digests import Digests
 
 _TABLES = {"tool": "tool_fact", "catalogue": "catalogue"}
@@ -169,7 +169,7 @@ class Inventory:
             "INSERT INTO definition (full, body) VALUES (?, ?) "
             "ON CONFLICT DO UPDATE SET body = excluded.body RETURNING id",
             full,
-            deflated(record.value),
+            compressed(record.value),
         )
         write_digests(self._connection, "definition", row, [("definition", "full", full)])
 
@@ -201,7 +201,7 @@ class Inventory:
         )
         self._connection.execute(
             "INSERT INTO alert_record (alert, time_ms, body) VALUES (?, ?, ?)",
-            (number, min(max(view.time_ms, 0), _INT64_MAX), deflated(record.value or b"")),
+            (number, min(max(view.time_ms, 0), _INT64_MAX), compressed(record.value or b"")),
         )
         # What a history shows is kept, and no more: an alert may go on for long.
         self._connection.execute(
@@ -227,7 +227,7 @@ class Inventory:
         if isinstance(entry, Finding | NameClaim | Resolution | Suppression):
             self._connection.execute(
                 "INSERT INTO finding (server, time_us, body) VALUES (?, ?, ?)",
-                ((record.key or b"").decode(), entry.time_us, deflated(record.value or b"")),
+                ((record.key or b"").decode(), entry.time_us, compressed(record.value or b"")),
             )
 
     def _decision(self, record: Record) -> None:

@@ -18,7 +18,7 @@ from assay_stream.limits.store import STORE_FINDINGS_PER_SERVER_MAX, STORE_PAGE_
 from assay_stream.model.finding_topic import Entry, decode_entry
 from assay_stream.model.glob import compile_glob
 from assay_stream.model.record import Origin
-from assay_stream.readmodel.calls import inflated
+from assay_stream.readmodel.calls import decompressed
 from assay_stream.readmodel.digests import digest_key, values_of
 from assay_stream.readmodel.paging import Tables, at_one_moment, page_of, place_of, rows_max
 from assay_stream.readmodel.rows import AlertFilter, AlertHistory, DecisionRow, DefinitionRow, Page, Paging
@@ -113,7 +113,7 @@ class ReviewQueries(Tables):
         bodies = self._connection.execute("SELECT body FROM alert_record WHERE alert = ? ORDER BY id", (number,))
         return AlertHistory(
             row=row,
-            records=tuple(read_alert(inflated(body)) for (body,) in bodies),
+            records=tuple(read_alert(decompressed(body)) for (body,) in bodies),
             count=count,
             decisions=self.decisions(alert_uid=row.uid).rows,
         )
@@ -126,7 +126,7 @@ class ReviewQueries(Tables):
             f"SELECT body FROM finding WHERE server IN ({places}) ORDER BY id DESC LIMIT ?",  # noqa: S608
             (*sorted(set(keys)), STORE_FINDINGS_PER_SERVER_MAX),
         )
-        return [decode_entry(inflated(body)) for (body,) in reversed(found.fetchall())]
+        return [decode_entry(decompressed(body)) for (body,) in reversed(found.fetchall())]
 
     @at_one_moment
     def definitions(self, digest: str) -> tuple[DefinitionRow, ...]:
@@ -165,7 +165,7 @@ class ReviewQueries(Tables):
             ("definition", "full", full_digest),
             *(("tool_definition", scheme, value) for scheme, value in named),
         ]
-        content = orjson.loads(inflated(row[0]))
+        content = orjson.loads(decompressed(row[0]))
         body = content.get("definition") if isinstance(content, dict) else None
         if not isinstance(body, dict):
             raise InputError("store_unreadable", f"the store holds {full_digest} without its definition: {REBUILD}")

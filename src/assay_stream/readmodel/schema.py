@@ -8,13 +8,13 @@ from __future__ import annotations
 import os
 import secrets
 import sqlite3
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 
 import orjson
+import zstandard
 
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.files.aside import locked_folder
@@ -41,7 +41,7 @@ def failures(path: object) -> Iterator[None]:
     """
     try:
         yield
-    except (zlib.error, orjson.JSONDecodeError) as error:
+    except (zstandard.ZstdError, orjson.JSONDecodeError) as error:
         raise InputError("store_unreadable", f"{path} is damaged: {REBUILD}") from error
     except sqlite3.OperationalError as error:
         if _name_of(error) is None:

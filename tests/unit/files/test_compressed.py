@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import zstandard
 
-from assay_stream.errors import AssayStreamError, ConfigurationError
+from assay_stream.errors import AssayStreamError
 from assay_stream.files.archive import read_files
 from assay_stream.files.compressed import opened
 
@@ -73,15 +72,6 @@ def test_a_bomb_ends_at_the_limit(form: str, tmp_path: Path) -> None:
 def test_a_missing_file_and_a_folder_are_unreadable(tmp_path: Path) -> None:
     """The message names the path."""
     assert refused(tmp_path / "none") == refused(tmp_path) == "unreadable_file"
-
-
-def test_zstd_without_its_library_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What to install is said."""
-    path = tmp_path / "any"
-    path.write_bytes(FORMS["zstd"])
-    monkeypatch.setitem(sys.modules, "zstandard", None)
-    with pytest.raises(ConfigurationError, match=r"assay-stream\[zstd\]"), opened(path):
-        pass
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -13,7 +13,7 @@ from assay_stream.limits.store import STORE_ALERT_DIGESTS_MAX
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel import bounds, schema
 from assay_stream.readmodel.bounds import Bounds
-from assay_stream.readmodel.calls import inflated
+from assay_stream.readmodel.calls import decompressed
 from assay_stream.readmodel.filling import Filler, fill
 from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import AlertFilter, EvidenceFilter, Paging
@@ -376,7 +376,7 @@ def test_an_alert_that_goes_on_keeps_its_first_and_latest_records() -> None:
         [record._replace(origin=place._replace(offset=number), value=body) for number, body in enumerate(bodies)],
     )
     kept = connection.execute("SELECT body FROM alert_record ORDER BY id").fetchall()
-    assert [inflated(body) for (body,) in kept] == [*bodies[:5], *bodies[-15:]]
+    assert [decompressed(body) for (body,) in kept] == [*bodies[:5], *bodies[-15:]]
     assert STORE_ALERT_DIGESTS_MAX <= _count(connection, "digest") <= STORE_ALERT_DIGESTS_MAX + 5
     assert connection.execute("SELECT records FROM alert").fetchall() == [(300,)]
 

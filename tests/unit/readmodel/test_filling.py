@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
-import zlib
 from pathlib import Path
 
 import orjson
 import pytest
+import zstandard
 
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.limits.core import DEFAULT_LIMITS
@@ -217,10 +217,10 @@ def test_a_store_that_was_deleted_stops_filling(tmp_path: Path) -> None:
 def test_a_record_is_inflated_to_its_longest_only(cut: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A few bytes that somebody else stored must not fill memory; a damaged record is an error too."""
     monkeypatch.setattr(calls, "_RECORD_BYTES_MAX", 1_000)
-    body = calls.deflated(b"\0" * (1_000 if cut else 1_002))
-    with pytest.raises(zlib.error):
-        calls.inflated(body[: len(body) - cut])
-    assert len(calls.inflated(calls.deflated(b"\0" * 1_000))) == 1_000
+    body = calls.compressed(b"\0" * (1_000 if cut else 1_002))
+    with pytest.raises(zstandard.ZstdError):
+        calls.decompressed(body[: len(body) - cut])
+    assert len(calls.decompressed(calls.compressed(b"\0" * 1_000))) == 1_000
 
 
 def test_evidence_longer_than_a_record_is_none() -> None:

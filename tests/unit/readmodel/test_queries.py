@@ -16,7 +16,7 @@ from assay_stream.alerts.selection import AlertSelection, SeverityLevel
 from assay_stream.errors import InputError
 from assay_stream.limits.store import STORE_CANDIDATES_MAX, STORE_PAGE_ROWS_MAX
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.readmodel.calls import deflated
+from assay_stream.readmodel.calls import compressed
 from assay_stream.readmodel.paging import cursor_of
 from assay_stream.readmodel.queries import Store, load
 from assay_stream.readmodel.rows import AlertFilter, EvidenceFilter, EvidenceRow, Paging
@@ -253,7 +253,7 @@ def test_a_record_in_a_definitions_place_is_an_error(content: object) -> None:
     """Whoever made the store, it is an error of ours that says what to do."""
     store = load(history())
     full = store.tools(now_us=NOW_US).rows[0].full_digests[0]
-    store._connection.execute("UPDATE definition SET body = ?", (deflated(orjson.dumps(content)),))
+    store._connection.execute("UPDATE definition SET body = ?", (compressed(orjson.dumps(content)),))
     with pytest.raises(InputError, match=r"store_unreadable.*store run --rebuild --store"):
         store.definition(full)
 
