@@ -29,9 +29,11 @@ def written(records: list[Record]) -> list[bytes]:
     return [output.value or b"" for output in outputs if output.role is Role.EVIDENCE]
 
 
-def verified(values: list[bytes], records: list[Record], *, waiting_max: int = 50_000) -> list[Judgement]:
+def verified(
+    values: list[bytes], records: list[Record], *, waiting_max: int = 50_000, partitions: int = 2
+) -> list[Judgement]:
     """The judgement on each of some records of evidence, by the logs."""
-    verifier = Verifier(history_of(lambda: records, snapshot_partitions=2))
+    verifier = Verifier(history_of(lambda: records, snapshot_partitions=partitions))
     evidence = [Recorded(f"line {number}", value) for number, value in enumerate(values)]
     return list(judgements(verifier, evidence, lambda: records, pairing=Pairing(CALLS, waiting_max=waiting_max)))
 

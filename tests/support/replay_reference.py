@@ -34,6 +34,7 @@ from assay_stream.model.envelope import Producer
 from assay_stream.model.finding_topic import Tick
 from assay_stream.model.observation import CallEvent, CallProfile, SnapshotEvent
 from assay_stream.model.record import Headers, Origin, Output, Record, Role
+from assay_stream.registry.state import Bindings
 
 _RANK = {Role.CONTROL: 0, Role.SNAPSHOTS: 1, Role.CALLS: 2}
 _FINDING_TOPIC = "replay"
@@ -73,6 +74,7 @@ def replay(
         call_profile: what every call must satisfy, whatever profile it names itself.
     """
     state = EngineState(producer=producer, limits=limits, redaction=redaction, call_profile=call_profile)
+    state.join.view = Bindings(home_partitions=snapshot_partitions)
     registries: dict[int, EngineState] = {}
     findings = 0
     ticked_us = time_us = 0

@@ -17,7 +17,7 @@ def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     return run_command_text(*arguments, stdin=b"", **env)
 
 
-EXTRAS = ("argon2", "faust", "grpc", "jinja2", "joserfc", "prometheus_client", "pyarrow", "zstandard")
+EXTRAS = ("argon2", "faust", "grpc", "jinja2", "joserfc", "prometheus_client", "pyarrow")
 """Modules that `cli` doesn't install."""
 
 

@@ -15,7 +15,7 @@ from tests.unit.replay.test_log_cut import explained, lists
 def judged(talk: Dialogue) -> list[RecordStatus]:
     """What verify says of each record of evidence that a join wrote in the order of the logs."""
     written = talk.joined_in_order().of(Role.EVIDENCE)
-    return statuses(verified([output.value or b"" for output in written], talk.records))
+    return statuses(verified([output.value or b"" for output in written], talk.records, partitions=1))
 
 
 def test_what_was_written_between_an_announcement_and_a_list_holds() -> None:
