@@ -22,6 +22,7 @@ import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from assay_stream.errors import InputError
@@ -367,7 +368,7 @@ class HidingGate(Gate):
 
     def _withheld(self, code: str, line: Line, exchange: int, observations: list[Observation]) -> Shown:
         named = [answerable(message.get("id")) for message in line.messages if "method" not in message]
-        ids = [each for each in named if each is not None] or self._observer.awaited_lists(exchange)[:1]
+        ids = [each for each in named if each is not None] or list(islice(self._observer.awaited_lists(exchange), 1))
         error = error_of(BLOCKED_CODE, f"assay-stream: {_WITHHELD[code]}", code, {})
         answers = [{"jsonrpc": "2.0", "id": each, "error": error} for each in ids or (None,)]
         text = json.dumps(answers if line.batch else answers[0], allow_nan=False).encode()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
+from assay_stream.observe.jsonrpc import RequestKey
 from assay_stream.observe.observation import Observation, Vantage
 
 _NAMES_LOGGED = 5
@@ -65,6 +67,59 @@ class WireConnection:
     filtered: bool = False
     retrospective: bool = False
     stats: WireStats = field(default_factory=WireStats)
+
+
+class Awaited:
+    """Requests that wait for an answer, by the exchange that gives it; 0 stands for any. None is searched for."""
+
+    def __init__(self) -> None:
+        self._keys: dict[int, dict[RequestKey, None]] = {}
+        self._ids: Counter[RequestKey] = Counter()
+        """How many there are of each id, in whatever exchange."""
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, key: RequestKey) -> None:
+        """Add a request that is not among them."""
+        self._keys.setdefault(_exchange_of(key), {})[key] = None
+        self._ids[key[:2]] += 1
+        self._count += 1
+
+    def discard(self, key: RequestKey) -> bool:
+        """Remove a request, and tell whether it was among them."""
+        exchange, same_id = _exchange_of(key), key[:2]
+        others = self._keys.get(exchange, {})
+        if key not in others:
+            return False
+        del others[key]
+        if not others:
+            del self._keys[exchange]
+        self._count -= 1
+        self._ids[same_id] -= 1
+        if not self._ids[same_id]:
+            del self._ids[same_id]
+        return True
+
+    def has_id(self, key: RequestKey) -> bool:
+        return key[:2] in self._ids
+
+    def of(self, exchange: int) -> Iterator[RequestKey]:
+        """Yield those that a message in an exchange may answer, its own last."""
+        for number in (0, exchange) if exchange else self._keys:
+            yield from self._keys.get(number, ())
+
+    def latest(self, exchange: int) -> RequestKey | None:
+        """Return the last of them."""
+        for number in (exchange, 0) if exchange else reversed(self._keys):
+            if number in self._keys:
+                return next(reversed(self._keys[number]))
+        return None
+
+
+def _exchange_of(key: RequestKey) -> int:
+    return key[2] if len(key) == 3 else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from assay_stream.observe.observation import (
     snapshot_event,
 )
 from assay_stream.observe.offered import Assembly, HiddenTool, Lister, Offered, Snapshot
-from assay_stream.observe.wire import WireConnection
+from assay_stream.observe.wire import Awaited, WireConnection
 
 TOOLS = "tools/list"
 
@@ -45,6 +45,7 @@ class _Asked:
 
     Args:
         doubts: how many there were when the list was begun.
+        changes: how many changes of the tools the server had announced when it was made.
         answered: whether a response came that only some clients accept as the answer.
     """
 
@@ -52,6 +53,7 @@ class _Asked:
     base: Assembly
     traceparent: str | None
     doubts: int
+    changes: int
     answered: bool = False
 
 
@@ -79,8 +81,8 @@ class ListObserver:
         self._listers = {method: Lister(member, wire.limits) for method, member in _MEMBERS.items()}
         self._asked: OrderedDict[RequestKey, _Asked] = OrderedDict()
         """Requests that are not answered yet, oldest first."""
-        self._tools_asked: dict[int, dict[RequestKey, None]] = {}
-        """Those for tools among them, by exchange; 0 for those that any exchange may answer."""
+        self._tools_asked, self._unanswered = Awaited(), Awaited()
+        """Those for tools among them; and of these, those without a response that some clients accept."""
         self._protocol_version: str | None = None
         self._reported: Assembly | None = None
         """The tools of the latest snapshot that can be accepted."""
@@ -126,7 +128,8 @@ class ListObserver:
         base = self._listers[method].request(params)
         # A list is as doubtful as its beginning: what came before the client asked for it may be obsolete.
         doubts = self._latest_doubts if params.get("cursor") is not None else self.offered.doubts
-        self._put(key, _Asked(method, base, None if trace is None else trace[0], doubts))
+        changes = self._wire.stats.list_changes
+        self._put(key, _Asked(method, base, None if trace is None else trace[0], doubts, changes))
         if len(self._asked) > self._wire.pending_max:
             self.forget(next(iter(self._asked)))
             self._wire.stats.evicted_requests += 1
@@ -159,10 +162,12 @@ class ListObserver:
         if "result" not in message:
             return []
         result = message["result"]
-        lister = self._listers[request.method]
+        lister, base = self._listers[request.method], request.base
+        if request.method == TOOLS and request.changes < self._wire.stats.list_changes:
+            base = base.outdated()
         sound = exact and isinstance(result, dict)
         if sound:
-            assembly = lister.result(request.base, result, size_bytes=len(raw), hidden=hidden)
+            assembly = lister.result(base, result, size_bytes=len(raw), hidden=hidden)
         else:
             assembly = lister.unreadable(result)
         if request.method != TOOLS:
@@ -180,22 +185,17 @@ class ListObserver:
         return [observation]
 
     def for_tools(self, exchange: int) -> Iterator[RequestKey]:
-        """Yield the requests for tools that a message in an exchange may answer, its own last; 0 stands for any."""
-        for number in (0, exchange) if exchange else self._tools_asked:
-            yield from self._tools_asked.get(number, ())
+        """Return the requests for tools that a message in an exchange may answer, its own last; 0 stands for any."""
+        return self._tools_asked.of(exchange)
 
     def awaited(self, key: RequestKey) -> str | None:
         """Return the method of a request that is not answered yet, if it is one."""
         return self._asked[key].method if key in self._asked else None
 
     def forget(self, key: RequestKey) -> _Asked | None:
-        request = self._asked.pop(key, None)
-        if request is not None and request.method == TOOLS:
-            others = self._tools_asked[_exchange_of(key)]
-            del others[key]
-            if not others:
-                del self._tools_asked[_exchange_of(key)]
-        return request
+        self._tools_asked.discard(key)
+        self._unanswered.discard(key)
+        return self._asked.pop(key, None)
 
     def orphan(self, key: RequestKey) -> None:
         """Let another exchange answer the request with this id."""
@@ -207,9 +207,9 @@ class ListObserver:
         """Note that nothing will answer a request, and return what waited for it."""
         return [] if self.forget(key) is None else self._with_companions(None, at)
 
-    def strayed(self, keys: Collection[RequestKey]) -> None:
+    def strayed(self, keys: Iterable[RequestKey]) -> None:
         """Note a list that came in another exchange than its request: a client goes by the id."""
-        if any(key[:2] in keys for key in self.for_tools(0)):
+        if any(map(self._tools_asked.has_id, keys)):
             self.offered.doubt()
 
     def changed(self, at: datetime) -> list[Observation]:
@@ -221,9 +221,6 @@ class ListObserver:
         self._wire.stats.list_changes += 1
         self._reported = None
         self._listers[TOOLS].outdate()
-        for key in self.for_tools(0):
-            request = self._asked[key]
-            self._asked[key] = replace(request, base=request.base.outdated())
         self.offered.outdate()
         if self._announced_at is not None and at - self._announced_at < _REPEATED_AFTER:
             return []
@@ -240,24 +237,25 @@ class ListObserver:
         It may have been a pending list of tools. The registry then gets a snapshot it will reject, because a list
         too long to be seen must not leave the previous one in force. The next list recovers from that.
         """
-        asked = [self._asked[key] for key in self.for_tools(exchange)]
-        if asked or self._tools_asked:
+        if self._tools_asked:
             self.offered.doubt()
-        asked = [request for request in asked if not request.answered]
+        asked = self._unanswered.latest(exchange)
         # A few bytes can be such a line, and many of them come at once: one snapshot says it of all.
-        if not asked or self._missed == (at, exchange):
+        if asked is None or self._missed == (at, exchange):
             return []
         self._wire.stats.snapshots += 1
         self._reported = None
         self._listers[TOOLS].unreadable(None)
-        observation = self._refused(_MISSED, asked[-1].traceparent, at)
+        observation = self._refused(_MISSED, self._asked[asked].traceparent, at)
         self._missed = at, exchange
         return [observation]
 
     def _put(self, key: RequestKey, request: _Asked) -> None:
         self._asked[key] = request
         if request.method == TOOLS:
-            self._tools_asked.setdefault(_exchange_of(key), {})[key] = None
+            self._tools_asked.add(key)
+            if not request.answered:
+                self._unanswered.add(key)
 
     def _note_offered(
         self, assembly: Assembly, readable: bool, doubts: int, exchange: int, snapshot: Snapshot | None
@@ -343,7 +341,3 @@ class ListObserver:
             return None
         items = list(assembly.items)
         return items if all(isinstance(item, dict) for item in items) else None
-
-
-def _exchange_of(key: RequestKey) -> int:
-    return key[2] if len(key) == 3 else 0
