@@ -21,6 +21,7 @@ from assay_stream.readmodel.paging import cursor_of
 from assay_stream.readmodel.queries import Store, load
 from assay_stream.readmodel.rows import AlertFilter, EvidenceFilter, EvidenceRow, Paging
 from tests.support.readmodel import NOW_US, data_of, history, of_role
+from tests.support.stories import changed_alert
 
 STORE = load(history())
 EVIDENCE = of_role(history(), Role.EVIDENCE)
@@ -234,6 +235,19 @@ def test_an_alert_that_is_not_there_is_an_error(prefix: str, code: str) -> None:
     """With the code that ``alerts show`` gives."""
     with pytest.raises(InputError, match=code):
         STORE.alert(prefix)
+
+
+def test_the_beginning_that_two_uids_have_decides_nothing() -> None:
+    """A decision on the wrong alert would be worse than none: both are named."""
+    alerts = [changed_alert(), changed_alert()]
+    uids = [f"abcdef{end * 58}" for end in "12"]
+    for alert, uid in zip(alerts, uids, strict=True):
+        alert["finding_info"]["uid"] = uid
+    store = load(Record(Role.ALERTS, Origin("alerts", 0, n), b"", orjson.dumps(each)) for n, each in enumerate(alerts))
+    with pytest.raises(InputError, match="abcdef1111111111, abcdef2222222222") as caught:
+        store.alert("ABCDEF")
+    assert caught.value.code == "ambiguous_uid"
+    assert store.alert("abcdef2").row.uid == uids[1]
 
 
 def test_definitions_are_found_by_any_digest() -> None:

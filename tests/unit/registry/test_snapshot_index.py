@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tracemalloc
+from array import array
+from bisect import insort
 
 import pytest
 from hypothesis import given
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from assay_stream.registry import snapshot_index
 from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.snapshot_index import SnapshotIndex
+from tests.support.counting import counted_calls
 from tests.support.facts import seen
 
 _COUNT = 3_000
@@ -76,6 +79,28 @@ def test_an_id_takes_some_twelve_bytes() -> None:
         assert tracemalloc.get_traced_memory()[0] < 32 * len(index)
     finally:
         tracemalloc.stop()
+
+
+def test_adding_an_entry_moves_few_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that the whole fleet uses has as many observers as there are proxies."""
+    moved = 0
+
+    def counted(part: array[int], entry: int) -> None:
+        nonlocal moved
+        moved += len(part)
+        insort(part, entry)
+
+    monkeypatch.setattr(snapshot_index, "insort", counted)
+    index = SnapshotIndex()
+    for observer in range(500):
+        index.add([f"{observer}-{number}" for number in range(64)], observer)
+    assert 0 < moved < 1_100 * len(index)
+    calls = counted_calls(lambda: index.add(["another"], 0))
+    for observer in range(500, 5_000):
+        index.add([f"{observer}-{number}" for number in range(64)], observer)
+    assert len(index) > 300_000
+    assert moved < 1_100 * len(index)
+    assert counted_calls(lambda: index.add(["one more"], 0)) < calls + 10
 
 
 def test_more_observers_than_an_entry_can_tell_apart_are_all_candidates(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from assay_stream.errors import OperatingError
 from assay_stream.worker.channel import AgentApp, AgentFunction, Batches, TransactionalChannel
+from tests.support.counting import counting_calls
 
 PARTITIONS = 3
 
@@ -141,3 +143,28 @@ async def test_an_agent_that_is_cancelled_fails_the_batch_in_hand() -> None:
     await asyncio.wait([working], timeout=5)
     assert working.done()
     assert working.exception() is not None
+
+
+async def test_faust_makes_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of value would stand there."""
+    monkeypatch.chdir(tmp_path)
+    async with running(takes_each) as channel:
+        await process(channel)
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_batch_costs_little() -> None:
+    """Some 230 calls, a small part of those of its transaction (``docs/adr/0022``)."""
+    count = 200
+    async with running(takes_each) as channel:
+        await process(channel)
+        with counting_calls() as counted:
+            for number in range(count):
+                await process(channel, number)
+    assert counted.calls / count < 1_200
+
+
+async def takes_each(batches: Batches) -> None:
+    """An agent."""
+    async for _ in batches:
+        pass
