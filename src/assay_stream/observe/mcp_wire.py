@@ -39,7 +39,7 @@ from assay_stream.observe.jsonrpc import (
 from assay_stream.observe.observation import Observation, Vantage, loss_event
 from assay_stream.observe.offered import HiddenTool, Offered
 from assay_stream.observe.open_calls import TASK_METHODS
-from assay_stream.observe.wire import Awaited, WireConnection, WireStats
+from assay_stream.observe.wire import Pending, WireConnection, WireStats
 from assay_stream.observe.wire_calls import CallObserver
 from assay_stream.observe.wire_lists import LIST_CHANGED, METHODS, TOOLS, ListObserver
 
@@ -81,7 +81,7 @@ class WireObserver:
             retrospective=retrospective,
         )
         self._lists, self._calls = ListObserver(self._wire), CallObserver(self._wire)
-        self._greetings = Awaited()
+        self._greetings = Pending[bool]()
         """Requests of ``_GREETINGS`` that are not answered yet."""
         self._refused: set[int] = set()
         """Exchanges that the server refused: anyone can have one refused."""
@@ -208,7 +208,7 @@ class WireObserver:
         self._wire.stats.missed_lines += 1
         if direction == "client->server":
             return [] if exchange else self._lost(observed_at)
-        asked = self._greetings.latest(exchange) is not None
+        asked = self._greetings.latest_in(exchange) is not None
         unread = self._lists.greeting_missed(observed_at) if asked else []
         return [*self._lists.missed(observed_at, exchange), *unread]
 
@@ -224,7 +224,7 @@ class WireObserver:
         self, key: RequestKey, code: str, observed_at: datetime, *, ok: bool | None = None
     ) -> list[Observation]:
         """Note that nothing will answer a request, and return its call, if it is one; ``code`` says why."""
-        self._greetings.discard(key)
+        self._greetings.take(key)
         return self._calls.give_up(key, code, observed_at, ok=ok) + self._lists.give_up(key, observed_at)
 
     def refused(self, exchange: int, keys: Iterable[RequestKey], observed_at: datetime) -> list[Observation]:
@@ -239,9 +239,9 @@ class WireObserver:
     def orphaned(self, key: RequestKey, observed_at: datetime) -> list[Observation]:
         """Note that an exchange ended before it answered a request, which a later exchange may answer."""
         self._lists.orphan(key)
-        if self._greetings.discard(key):
-            self._greetings.discard(key[:2])
-            self._greetings.add(key[:2])
+        if self._greetings.take(key):
+            self._greetings.take(key[:2])
+            self._greetings.put(key[:2], True)
         return self._calls.orphan(key, observed_at)
 
     def expire(self, observed_at: datetime) -> list[Observation]:
@@ -281,7 +281,7 @@ class WireObserver:
         observations: list[Observation] = []
         if key is not None:
             self._lists.forget(key)
-            self._greetings.discard(key)
+            self._greetings.take(key)
             observations += self._calls.give_up(key, "id_reused", at)
         if not exchange:  # over HTTP it is in the header, and counts once the server has accepted the request
             self._lists.note_version(meta_of(params).get(_VERSION_KEY))
@@ -293,9 +293,9 @@ class WireObserver:
         elif key is not None and isinstance(method, str) and method in TASK_METHODS:
             self._calls.task_request(method, key, params)
         elif key is not None and method in _GREETINGS:
-            self._greetings.add(key)
-            if len(self._greetings) > self._wire.pending_max:
-                self._greetings.discard(next(self._greetings.of(0)))
+            self._greetings.put(key, True)
+            if len(self._greetings) > self._wire.pending_max and (oldest := self._greetings.oldest()) is not None:
+                self._greetings.take(oldest[0])
                 self._wire.stats.evicted_requests += 1
         return observations
 
@@ -314,7 +314,7 @@ class WireObserver:
             # Some clients take whatever comes in an exchange for the answer to its request.
             missed = self._lists.missed(at, exchange) if not is_refused and self.awaits_list_in(exchange) else []
         for key in self._answered(message, exchange):
-            if self._greetings.discard(key):
+            if self._greetings.take(key):
                 return self._lists.greeted(message.get("result"), exact, at)
             observations = self._calls.response(key, message, exact, at)
             if observations is None:

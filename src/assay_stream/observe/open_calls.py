@@ -205,56 +205,6 @@ def text_hash(text: str) -> bytes:
     return sha256(text.encode("utf-8", "backslashreplace")).digest()
 
 
-class PendingCalls:
-    """Calls that wait for an answer, by request, oldest first."""
-
-    def __init__(self) -> None:
-        self._calls: OrderedDict[RequestKey, OpenCall] = OrderedDict()
-        self._in_exchange: dict[int, dict[RequestKey, OpenCall]] = {}
-        self._of_id: dict[RequestKey, set[RequestKey]] = {}
-        """The keys of calls in exchanges, by the key without its exchange."""
-
-    def __len__(self) -> int:
-        return len(self._calls)
-
-    def put(self, key: RequestKey, call: OpenCall) -> None:
-        """Add a call; there must be none under its key."""
-        self._calls[key] = call
-        if len(key) == 3:
-            self._in_exchange.setdefault(key[2], {})[key] = call
-            self._of_id.setdefault(key[:2], set()).add(key)
-
-    def get(self, key: RequestKey) -> OpenCall | None:
-        return self._calls.get(key)
-
-    def take(self, key: RequestKey) -> OpenCall | None:
-        call = self._calls.pop(key, None)
-        if call is not None and len(key) == 3:
-            others, namesakes = self._in_exchange[key[2]], self._of_id[key[:2]]
-            del others[key]
-            if not others:
-                del self._in_exchange[key[2]]
-            namesakes.remove(key)
-            if not namesakes:
-                del self._of_id[key[:2]]
-        return call
-
-    def oldest(self) -> tuple[RequestKey, OpenCall] | None:
-        return next(iter(self._calls.items()), None)
-
-    def only_one(self, exchange: int) -> OpenCall | None:
-        """Return the only call of an exchange; where it has none, the only one of the connection."""
-        calls: Mapping[RequestKey, OpenCall] = self._in_exchange.get(exchange, self._calls)
-        return next(iter(calls.values())) if len(calls) == 1 else None
-
-    def with_id(self, key: RequestKey) -> RequestKey:
-        """Return the key of the only call with an id, in whatever exchange; ``key`` itself if that is not clear."""
-        if key in self._calls:
-            return key
-        namesakes = self._of_id.get(key, ())
-        return next(iter(namesakes)) if len(namesakes) == 1 else key
-
-
 class HeldCalls:
     """Calls that an answer left open, by what the next request for them names; of equal ones the oldest comes first."""
 

@@ -1,16 +1,18 @@
-"""One connection between a client and a server: who observes it, and what was counted on it."""
+"""One connection of a client with a server: who observes it, what waits for an answer, and what was counted on it."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from typing import Generic, TypeVar
 
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.observe.jsonrpc import RequestKey
 from assay_stream.observe.observation import Observation, Vantage
 
 _NAMES_LOGGED = 5
+T = TypeVar("T")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,53 +71,67 @@ class WireConnection:
     stats: WireStats = field(default_factory=WireStats)
 
 
-class Awaited:
-    """Requests that wait for an answer, by the exchange that gives it; 0 stands for any. None is searched for."""
+class Pending(Generic[T]):
+    """Requests that wait for an answer, oldest first, by exchange and by id: none is searched for among all."""
 
     def __init__(self) -> None:
-        self._keys: dict[int, dict[RequestKey, None]] = {}
-        self._ids: Counter[RequestKey] = Counter()
-        """How many there are of each id, in whatever exchange."""
-        self._count = 0
+        self._all: OrderedDict[RequestKey, T] = OrderedDict()
+        self._of_exchange: dict[int, dict[RequestKey, T]] = {}
+        """By the exchange that answers them; 0 for those that any may answer."""
+        self._of_id: dict[RequestKey, set[RequestKey]] = {}
+        """Their keys by the key without its exchange."""
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._all)
 
-    def add(self, key: RequestKey) -> None:
-        """Add a request that is not among them."""
-        self._keys.setdefault(_exchange_of(key), {})[key] = None
-        self._ids[key[:2]] += 1
-        self._count += 1
+    def put(self, key: RequestKey, request: T) -> None:
+        """Add a request; there must be none under its key."""
+        self._all[key] = request
+        self._of_exchange.setdefault(_exchange_of(key), {})[key] = request
+        self._of_id.setdefault(key[:2], set()).add(key)
 
-    def discard(self, key: RequestKey) -> bool:
-        """Remove a request, and tell whether it was among them."""
-        exchange, same_id = _exchange_of(key), key[:2]
-        others = self._keys.get(exchange, {})
-        if key not in others:
-            return False
-        del others[key]
-        if not others:
-            del self._keys[exchange]
-        self._count -= 1
-        self._ids[same_id] -= 1
-        if not self._ids[same_id]:
-            del self._ids[same_id]
-        return True
+    def get(self, key: RequestKey) -> T | None:
+        return self._all.get(key)
+
+    def take(self, key: RequestKey) -> T | None:
+        request = self._all.pop(key, None)
+        if request is not None:
+            others, namesakes = self._of_exchange[_exchange_of(key)], self._of_id[key[:2]]
+            del others[key]
+            if not others:
+                del self._of_exchange[_exchange_of(key)]
+            namesakes.remove(key)
+            if not namesakes:
+                del self._of_id[key[:2]]
+        return request
+
+    def oldest(self) -> tuple[RequestKey, T] | None:
+        return next(iter(self._all.items()), None)
+
+    def answered_in(self, exchange: int) -> Iterator[RequestKey]:
+        """Yield the requests that a message in an exchange may answer, its own last; 0 stands for any."""
+        for number in (0, exchange) if exchange else self._of_exchange:
+            yield from self._of_exchange.get(number, ())
+
+    def latest_in(self, exchange: int) -> T | None:
+        """Return the last of them."""
+        for number in (exchange, 0) if exchange else reversed(self._of_exchange):
+            if number in self._of_exchange:
+                return next(reversed(self._of_exchange[number].values()))
+        return None
+
+    def only_one(self, exchange: int) -> T | None:
+        """Return the only request of an exchange; where it has none, the only one of the connection."""
+        requests: Mapping[RequestKey, T] = (self._of_exchange.get(exchange) if exchange else None) or self._all
+        return next(iter(requests.values())) if len(requests) == 1 else None
 
     def has_id(self, key: RequestKey) -> bool:
-        return key[:2] in self._ids
+        return key[:2] in self._of_id
 
-    def of(self, exchange: int) -> Iterator[RequestKey]:
-        """Yield those that a message in an exchange may answer, its own last."""
-        for number in (0, exchange) if exchange else self._keys:
-            yield from self._keys.get(number, ())
-
-    def latest(self, exchange: int) -> RequestKey | None:
-        """Return the last of them."""
-        for number in (exchange, 0) if exchange else reversed(self._keys):
-            if number in self._keys:
-                return next(reversed(self._keys[number]))
-        return None
+    def with_id(self, key: RequestKey) -> RequestKey:
+        """Return the key of the only request with an id, in whatever exchange; ``key`` itself if that is not clear."""
+        namesakes = () if key in self._all else self._of_id.get(key, ())
+        return next(iter(namesakes)) if len(namesakes) == 1 else key
 
 
 def _exchange_of(key: RequestKey) -> int:

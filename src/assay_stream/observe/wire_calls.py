@@ -32,7 +32,6 @@ from assay_stream.observe.open_calls import (
     HeldCalls,
     OpenCall,
     Outcome,
-    PendingCalls,
     digest_of,
     final_in,
     is_retry,
@@ -45,7 +44,7 @@ from assay_stream.observe.open_calls import (
     task_of,
     text_hash,
 )
-from assay_stream.observe.wire import WireConnection
+from assay_stream.observe.wire import Pending, WireConnection
 
 _TOKEN_CHARS_MAX = 256
 """Longer progress tokens are not followed; clients count, or take UUIDs."""
@@ -56,7 +55,7 @@ _PROGRESS = "notifications/progress"
 class InputObserver:
     """Follows what the server asks and reports during the calls of one connection."""
 
-    def __init__(self, wire: WireConnection, pending: PendingCalls, held: HeldCalls) -> None:
+    def __init__(self, wire: WireConnection, pending: Pending[OpenCall], held: HeldCalls) -> None:
         self._wire = wire
         self._pending = pending
         self._held = held
@@ -129,7 +128,7 @@ class CallObserver:
     def __init__(self, wire: WireConnection) -> None:
         self._wire = wire
         self._open_limit = timedelta(seconds=wire.limits.open_call_limit_s)
-        self._pending = PendingCalls()
+        self._pending = Pending[OpenCall]()
         self._held = HeldCalls()
         self._inputs = InputObserver(wire, self._pending, self._held)
         self._task_requests: OrderedDict[RequestKey, tuple[str, bytes]] = OrderedDict()

@@ -17,7 +17,7 @@ from assay_stream.observe.observation import (
     snapshot_event,
 )
 from assay_stream.observe.offered import Assembly, HiddenTool, Lister, Offered, Snapshot
-from assay_stream.observe.wire import Awaited, WireConnection
+from assay_stream.observe.wire import Pending, WireConnection
 
 TOOLS = "tools/list"
 
@@ -81,7 +81,7 @@ class ListObserver:
         self._listers = {method: Lister(member, wire.limits) for method, member in _MEMBERS.items()}
         self._asked: OrderedDict[RequestKey, _Asked] = OrderedDict()
         """Requests that are not answered yet, oldest first."""
-        self._tools_asked, self._unanswered = Awaited(), Awaited()
+        self._tools_asked, self._unanswered = Pending[_Asked](), Pending[_Asked]()
         """Those for tools among them; and of these, those without a response that some clients accept."""
         self._protocol_version: str | None = None
         self._reported: Assembly | None = None
@@ -186,15 +186,15 @@ class ListObserver:
 
     def for_tools(self, exchange: int) -> Iterator[RequestKey]:
         """Return the requests for tools that a message in an exchange may answer, its own last; 0 stands for any."""
-        return self._tools_asked.of(exchange)
+        return self._tools_asked.answered_in(exchange)
 
     def awaited(self, key: RequestKey) -> str | None:
         """Return the method of a request that is not answered yet, if it is one."""
         return self._asked[key].method if key in self._asked else None
 
     def forget(self, key: RequestKey) -> _Asked | None:
-        self._tools_asked.discard(key)
-        self._unanswered.discard(key)
+        self._tools_asked.take(key)
+        self._unanswered.take(key)
         return self._asked.pop(key, None)
 
     def orphan(self, key: RequestKey) -> None:
@@ -239,23 +239,23 @@ class ListObserver:
         """
         if self._tools_asked:
             self.offered.doubt()
-        asked = self._unanswered.latest(exchange)
+        asked = self._unanswered.latest_in(exchange)
         # A few bytes can be such a line, and many of them come at once: one snapshot says it of all.
         if asked is None or self._missed == (at, exchange):
             return []
         self._wire.stats.snapshots += 1
         self._reported = None
         self._listers[TOOLS].unreadable(None)
-        observation = self._refused(_MISSED, self._asked[asked].traceparent, at)
+        observation = self._refused(_MISSED, asked.traceparent, at)
         self._missed = at, exchange
         return [observation]
 
     def _put(self, key: RequestKey, request: _Asked) -> None:
         self._asked[key] = request
         if request.method == TOOLS:
-            self._tools_asked.add(key)
+            self._tools_asked.put(key, request)
             if not request.answered:
-                self._unanswered.add(key)
+                self._unanswered.put(key, request)
 
     def _note_offered(
         self, assembly: Assembly, readable: bool, doubts: int, exchange: int, snapshot: Snapshot | None

@@ -6,7 +6,8 @@ from typing import get_type_hints
 
 from assay_stream.model.observation import CallTask, Inputs
 from assay_stream.observe.jsonrpc import RequestKey
-from assay_stream.observe.open_calls import HeldCalls, InputCounter, OpenCall, OpenTask, PendingCalls, text_hash
+from assay_stream.observe.open_calls import HeldCalls, InputCounter, OpenCall, OpenTask, text_hash
+from assay_stream.observe.wire import Pending
 from tests.support.mcp_dialogue import START
 
 
@@ -31,7 +32,7 @@ def test_of_equal_held_calls_the_oldest_comes_first() -> None:
 
 def test_the_only_call_of_an_exchange_is_clear_and_so_is_the_only_one_of_all() -> None:
     """Anything else is not."""
-    pending = PendingCalls()
+    pending = Pending[OpenCall]()
     one, two, three = (a_call(name) for name in "abc")
     keys: list[RequestKey] = [(False, 1, 7), (False, 1, 8), (False, 2, 8)]
     for key, call in zip(keys, (one, two, three), strict=True):
