@@ -240,7 +240,7 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
         """Note which partition numbers are ours now; the main loop opens them, and closes what is not.
 
         Those count of which every input topic's partition is assigned, and added ones. While some members of a group
-        read more topics than others, as when the mode changes, two of them may share the partitions of one number:
+        read more topics than others, as while they are upgraded, two of them may share the partitions of one number:
         neither opens it then.
         """
         roles, known = self.stage.input_roles, self.partition_counts
