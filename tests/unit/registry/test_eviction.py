@@ -142,6 +142,18 @@ def test_a_restart_knows_what_is_left_of_a_flood_of_observers() -> None:
     assert before.fleet.catalogues_in_force() == after.fleet.catalogues_in_force()
 
 
+def test_a_new_observer_after_a_restart_has_no_other_server_read() -> None:
+    """Reading all of them would hold the first new observer up for seconds."""
+    fleet = Fleet()
+    fleet.floods(10)
+    restarted = Fleet()
+    for key, value in fleet.facts.items():
+        restarted.state.registry.bindings.take(Record(Role.BINDINGS, Origin("bindings", 0, 0), key, value))
+    restarted.lists = fleet.lists
+    restarted.lists_tools("made-up-0", TOOL, observer_id="new")
+    assert len(restarted.state.registry.bindings._unread) == 9
+
+
 def test_a_join_that_restarts_forgets_the_same_history_of_an_observer_that_is_gone() -> None:
     """An observer whose history was folded is evicted: a call before that is bound as by a join that never knew it."""
     fleet = Fleet(observers_max=OBSERVERS_MAX, timeline_entries_max=2)
