@@ -124,7 +124,7 @@ def _current(records: Sequence[Record]) -> Iterator[AlertRow]:
 def show(
     uid: Uid,
     sources: AlertOptions,
-    full: Annotated[bool, typer.Option("--full", help="Show all differences, however long.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Show differences whole, up to 10,000 of them.")] = False,
     color: ColourOption = Colour.AUTO,
 ) -> None:
     """Show one alert: what changed, word by word, why it matters, who saw it, and which calls used the tool.

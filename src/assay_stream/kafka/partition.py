@@ -27,7 +27,7 @@ from aiokafka.errors import KafkaError
 
 from assay_stream.errors import AssayStreamError, ConfigurationError, IntegrityError, OperatingError
 from assay_stream.kafka.attempts import Plan, Suspicion, SuspicionLevel
-from assay_stream.kafka.connection import Consumer
+from assay_stream.kafka.connection import Consumer, FetchedRecord
 from assay_stream.kafka.transport import Gathered, TransactionalWriter, record_of
 from assay_stream.model.record import Origin, Output, Record
 
@@ -343,16 +343,20 @@ class PartitionTask:
 
     async def _fetch(self) -> None:
         places = sorted(self.committed, key=self._input_order)
-        fetched = await self._consumer.getmany(
-            *places, timeout_ms=self.runner.settings.poll_timeout_ms, max_records=self._records_max
-        )
+        fetched: dict[TopicPartition, list[FetchedRecord]] = {}
+        # A client gives what it fetched first, up to the limit, so a backlog of calls would hold up re-routed ones.
+        for place in places[:-1]:
+            share = max(self._records_max // 2, 1)
+            fetched |= await self._consumer.getmany(place, timeout_ms=0, max_records=share)
+        left = max(self._records_max - sum(map(len, fetched.values())), 1)
+        last = places[-1:] if fetched else places
+        timeout_ms = 0 if fetched else self.runner.settings.poll_timeout_ms
+        fetched |= await self._consumer.getmany(*last, timeout_ms=timeout_ms, max_records=left)
         # Control records go before snapshots: a pin set first is in force first.
         self._records = [record_of(self._roles[tp.topic], message) for tp in places for message in fetched.get(tp, ())]
         if self._records:
             self._fetched_s = time.monotonic()
             self._ends = await self.stage.note_ends()
-        else:
-            await self.stage.note_quiet(self.partition)
 
     def _input_order(self, place: TopicPartition) -> tuple[bool, int]:
         suspect = self.suspicion.record

@@ -290,7 +290,7 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
                 # A rebalance took the partition meanwhile, and a client swallowed that the task was cancelled.
                 with suppress(BatchDropped):
                     ended.result()
-        self.metrics.buffered(sum(task.buffered for task in tasks) + self.stage.waiting)
+        self.metrics.buffered(sum(task.buffered for task in tasks))
         self._stop_if_stuck([*tasks, *self._dropped])
 
     def _stop_if_stuck(self, tasks: Iterable[PartitionTask]) -> None:

@@ -99,11 +99,6 @@ class Stage(Generic[State]):
         return list(self._states.values())
 
     @property
-    def waiting(self) -> int:
-        """How many records the states keep because they cannot be processed yet."""
-        return 0
-
-    @property
     def changes(self) -> int:
         """Grows whenever more records may have become ready."""
         return 0
@@ -147,9 +142,6 @@ class Stage(Generic[State]):
     async def note_ends(self) -> Mapping[TopicPartition, int]:
         """Return upstream positions that must be applied before the records fetched now are ready."""
         return {}
-
-    async def note_quiet(self, partition: int) -> None:
-        """Look up what ``punctuate`` needs after a poll without records."""
 
     def admit(self, records: Sequence[Record], ends: Mapping[TopicPartition, int]) -> int:
         """Return how many leading records are ready."""

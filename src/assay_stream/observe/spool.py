@@ -213,21 +213,45 @@ class Spool:
     def _salvage(self) -> None:
         """Copy to a new file what can be read of a damaged one: the rows before the damage and those behind it."""
         aside = self._path.with_name("damaged.db")
-        for suffix in ("", "-wal"):
-            Path(f"{aside}{suffix}").unlink(missing_ok=True)
-            with suppress(FileNotFoundError):
-                Path(f"{self._path}{suffix}").replace(f"{aside}{suffix}")
+        _move(self._path, aside)
         self._open()
-        with closing(sqlite3.connect(aside, timeout=0)) as damaged, self._db:
-            for order in ("ASC", "DESC"):
-                with suppress(sqlite3.DatabaseError):
-                    for row in damaged.execute(f"{_READ} {order}"):
+        try:
+            with closing(sqlite3.connect(aside, timeout=0)) as damaged, self._db:
+                for order in ("ASC", "DESC"):
+                    for row in _readable(damaged, f"{_READ} {order}"):
                         if _observation(*row) is not None:
                             self._db.execute("INSERT OR IGNORE INTO waiting VALUES (?, ?, ?)", row)
+        except BaseException:
+            # Such as a full disk: the next start tries again.
+            self._db.close()
+            _move(aside, self._path)
+            raise
         [self.records] = self._db.execute("SELECT count(*) FROM waiting").fetchone()
         [missing] = self._db.execute("SELECT ifnull(max(place) - min(place) + 1, 0) - count(*) FROM waiting").fetchone()
         self.lost += max(missing, 1)
         _log.error("%s was damaged; it is now %s, and what could be read was copied", self._path, aside)
+
+
+def _move(source: Path, target: Path) -> None:
+    """Move a file of SQLite with its log, in place of another."""
+    for suffix in ("", "-wal"):
+        Path(f"{target}{suffix}").unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            Path(f"{source}{suffix}").replace(f"{target}{suffix}")
+
+
+def _readable(damaged: sqlite3.Connection, statement: str) -> Iterator[tuple[int, int, bytes]]:
+    """Yield rows up to the first that cannot be read."""
+    rows = None
+    while True:
+        try:
+            rows = damaged.execute(statement) if rows is None else rows
+            row = rows.fetchone()
+        except sqlite3.DatabaseError:
+            return
+        if row is None:
+            return
+        yield row
 
 
 def spool_in(folder: Path | None, *, mib_max: int) -> Spool | None:

@@ -54,7 +54,11 @@ def evict(registry: Registry, record: Record, server_id: str, time_us: int) -> l
 
 def evict_observers(registry: Registry, record: Record, time_us: int) -> list[Output]:
     """Evict observers that are too many once a record has brought a new one."""
-    servers, observers_max = registry.bindings.servers, registry.limits.observers_max
+    observers_max = registry.limits.observers_max
+    # To read all servers takes seconds after a restart.
+    if registry.bindings.observers_at_most <= observers_max:
+        return []
+    servers = registry.bindings.servers
     surplus = sum(len(server.observers) for server in servers.values()) - observers_max
     if surplus <= 0:
         return []

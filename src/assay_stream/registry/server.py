@@ -196,10 +196,15 @@ class ServerBindings:
         self._drop_if_bare(observer_id)
 
     def forget_horizon(self, observer_id: str) -> None:
+        """Forget that history of an observer is gone, as a process that never read so."""
         timeline = self.observers.get(observer_id)
-        if timeline is not None:
-            timeline.horizon_us = None
-            self._drop_if_bare(observer_id)
+        if timeline is None:
+            return
+        gone_us, timeline.horizon_us = timeline.horizon_us, None
+        if gone_us == self.horizon_us:
+            left_us = (each.horizon_us for each in self.observers.values())
+            self.horizon_us = max((each for each in left_us if each is not None), default=None)
+        self._drop_if_bare(observer_id)
 
     def _drop_if_bare(self, observer_id: str) -> None:
         """Forget an observer that no fact names any more: made-up ones must not leave their names behind."""

@@ -80,6 +80,12 @@ class Bindings:
         return len(self._servers) + len(self._unread)
 
     @property
+    def observers_at_most(self) -> int:
+        """How many observers all servers have together at most: a server that is not read has one for each fact."""
+        read = sum(len(server.observers) for server in self._servers.values())
+        return read + sum(map(len, self._unread.values()))
+
+    @property
     def servers(self) -> dict[str, ServerBindings]:
         """All servers, each of them read.
 

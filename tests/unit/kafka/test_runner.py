@@ -20,7 +20,7 @@ from assay_stream.kafka.runner import Runner
 from assay_stream.kafka.stage import NoState, Stage
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Output, Record, Role
-from tests.support.memory_cluster import MemoryCluster, until
+from tests.support.memory_cluster import MemoryCluster, MemoryConsumer, until
 
 TOPICS = topic_names(Settings())
 INPUT, OUTPUT = TOPICS[Role.CALLS], TOPICS[Role.EVIDENCE]
@@ -72,6 +72,7 @@ def a_runner(
     cluster: MemoryCluster,
     step: Callable[[NoState, Record], list[Output]] = pass_on,
     gives_way_to: tuple[Runner, ...] = (),
+    roles: tuple[Role, ...] = (Role.CALLS,),
     **settings: Any,
 ) -> Runner:
     """One whose stage keeps no state."""
@@ -81,7 +82,7 @@ def a_runner(
 
     return Runner(
         Settings(poll_timeout_ms=5, **settings),
-        Stage("pass", (Role.CALLS,), clients=cluster, topics=TOPICS, new_state=lambda _: NoState()),
+        Stage("pass", roles, clients=cluster, topics=TOPICS, new_state=lambda _: NoState()),
         agent,
         topics=TOPICS,
         partition_counts=dict.fromkeys(Role, 2),
@@ -247,3 +248,19 @@ async def test_a_partition_is_not_opened_while_an_old_thread_is_at_its_state(
         release.set()
         await until(lambda: written(cluster, 0) == 1)
         assert cluster.epochs[f"{GROUP}-0"] == 2
+
+
+async def test_records_of_an_earlier_input_do_not_wait_behind_a_backlog_of_a_later_one(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client gives what it has fetched first, up to the limit: here always the calls."""
+    give = MemoryConsumer._fetch
+    monkeypatch.setattr(MemoryConsumer, "_fetch", lambda self, places, most: give(self, [*places][::-1], most))
+    for _ in range(50):
+        cluster.append(INPUT, 0, b"key", b"record")
+    for _ in range(3):
+        cluster.append(TOPICS[Role.REROUTED], 0, b"key", b"first")
+    async with running(a_runner(cluster, roles=(Role.REROUTED, Role.CALLS), batch_records_max=8)), asyncio.timeout(10):
+        await until(lambda: written(cluster, 0) == 54)
+    values = [each.value for each in cluster.read(OUTPUT) if each.partition == 0]
+    assert values[:8].count(b"first") == 3

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from assay_stream.errors import ConfigurationError
 from assay_stream.limits.files import SpoolLimits
+from assay_stream.observe import spool as module
 from assay_stream.observe.observation import Observation
 from assay_stream.observe.spool import Spool, spool_in
 
@@ -166,6 +167,28 @@ def test_what_no_spool_wrote_stops_no_process(tmp_path: Path) -> None:
     assert (tmp_path / "damaged.db").read_bytes().startswith(b"no database")
     assert spool.append([item(2)]) == 1
     assert drained(spool) == [item(2)]
+    spool.close()
+
+
+def test_a_damaged_file_is_tried_again_where_the_disk_does_not_take_what_is_left_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of it is forgotten meanwhile."""
+    spool = a_spool(tmp_path)
+    items = [replace(item(number), value=b"x" * 2_000) for number in range(80)]
+    spool.append(items)
+    spool.close()
+    raw = bytearray((tmp_path / "queue.db").read_bytes())
+    found = next(start for start in range(3 * 16_384, len(raw), 16_384) if raw[start] == 13)
+    raw[found : found + 200] = b"\xff" * 200
+    (tmp_path / "queue.db").write_bytes(raw)
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "_SETTINGS", module._SETTINGS + "PRAGMA max_page_count = 4;")
+        with pytest.raises(ConfigurationError) as caught:
+            a_spool(tmp_path)
+    assert caught.value.code == "unwritable_file"
+    spool = a_spool(tmp_path)
+    assert 60 < len(drained(spool)) < 80
     spool.close()
 
 

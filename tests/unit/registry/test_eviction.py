@@ -142,6 +142,36 @@ def test_a_restart_knows_what_is_left_of_a_flood_of_observers() -> None:
     assert before.fleet.catalogues_in_force() == after.fleet.catalogues_in_force()
 
 
+def test_a_new_observer_after_a_restart_has_no_other_server_read() -> None:
+    """Reading all of them would hold the first new observer up for seconds."""
+    fleet = Fleet()
+    fleet.floods(10)
+    restarted = Fleet()
+    for key, value in fleet.facts.items():
+        restarted.state.registry.bindings.take(Record(Role.BINDINGS, Origin("bindings", 0, 0), key, value))
+    restarted.lists = fleet.lists
+    restarted.lists_tools("made-up-0", TOOL, observer_id="new")
+    assert len(restarted.state.registry.bindings._unread) == 9
+
+
+def test_a_join_that_restarts_forgets_the_same_history_of_an_observer_that_is_gone() -> None:
+    """An observer whose history was folded is evicted: a call before that is bound as by a join that never knew it."""
+    fleet = Fleet(observers_max=OBSERVERS_MAX, timeline_entries_max=2)
+    for number in range(4):
+        fleet.lists_tools("shared", TOOL | {"description": f"Reads {number}."}, observer_id="folded")
+    for number in range(2 * OBSERVERS_MAX):
+        for _ in range(2):
+            fleet.lists_tools("shared", TOOL, observer_id=f"observer-{number}")
+    restored = Bindings()
+    for key, value in fleet.facts.items():
+        restored.take(Record(Role.BINDINGS, Origin("bindings", 0, 0), key, value))
+    before, after = fleet.state.join.view.find("shared"), restored.find("shared")
+    assert before is not None
+    assert after is not None
+    assert "folded" not in before.observers
+    assert before.horizon_us == after.horizon_us
+
+
 def test_a_server_of_made_up_observers_goes_with_the_last_of_them() -> None:
     """What would be left of it names nothing that anybody sees."""
     fleet = Fleet(observers_max=OBSERVERS_MAX)

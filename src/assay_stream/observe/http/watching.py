@@ -22,6 +22,9 @@ from assay_stream.observe.observation import Observation
 _NOTED_BYTES_MAX = 64 * 1_024
 """What an exchange notes before it passes it on."""
 
+_NOTE_BYTES = 512
+"""What a note of bytes counts for beside them: a server may send its answer byte by byte."""
+
 _FINISH_LIMIT_S = 30.0
 
 _log = logging.getLogger(__name__)
@@ -170,8 +173,8 @@ class Watched(Eyes):
             if direction is None or direction not in self._losing:
                 self._notes.append(Note(step, what, self._watch.clock(), direction))
                 if direction is not None:
-                    self._noted_bytes += len(what[0] or b"")
-            if is_last or self._noted_bytes > _NOTED_BYTES_MAX:
+                    self._noted_bytes += _NOTE_BYTES + len(what[0] or b"")
+            if self._notes and (is_last or self._noted_bytes > _NOTED_BYTES_MAX):
                 self._pass_on()
         except Exception:  # noqa: BLE001 - no failure of the observer may reach the connection
             self._watch.note_failure()

@@ -7,6 +7,8 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
 from assay_stream.observe import Observation
 from assay_stream.observe.http.credentials import Contexts
@@ -61,15 +63,38 @@ async def test_what_waits_is_inspected_in_order() -> None:
 
 async def test_a_list_that_the_backlog_has_no_room_for_is_published_as_unreadable() -> None:
     """It must not leave the previous one in force."""
-    watching = Watching(backlog_bytes_max=4_096 + 100)
+    watching = Watching(backlog_bytes_max=4_096 + 1_100)
     await watching.list_passes(TOOLS + b" " * 100)
+    [snapshot] = watching.finish()
+    assert snapshot["tools"] == {"unreadable": "line missed"}
+
+
+async def test_an_answer_that_comes_byte_by_byte_waits_within_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A note of one byte takes hundreds; of what is lost nothing more waits."""
+    watching = Watching(backlog_bytes_max=100_000)
+    exchange, add, added = watching.watch.opened("/", "POST", JSON), watching.watch.add, 0
+
+    def counted(*of: Any) -> bool:
+        nonlocal added
+        added += 1
+        return add(*of)
+
+    monkeypatch.setattr(watching.watch, "add", counted)
+    exchange.from_client(LIST)
+    exchange.from_client(None)
+    exchange.answered(200, JSON)
+    for byte in TOOLS + b" " * 1_000:
+        await exchange.from_server(bytes([byte]))
+    await exchange.from_server(None)
+    exchange.closed("complete")
+    assert added < 200
     [snapshot] = watching.finish()
     assert snapshot["tools"] == {"unreadable": "line missed"}
 
 
 async def test_an_exchange_that_the_backlog_has_no_room_for_is_counted() -> None:
     """It passes unobserved, and what is published says so."""
-    watching = Watching(backlog_bytes_max=4_096 + 200)
+    watching = Watching(backlog_bytes_max=4_096 + 2_400)
     await watching.list_passes()
     await watching.list_passes()
     assert watching.watch.missed_exchanges == 1
