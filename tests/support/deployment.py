@@ -256,7 +256,7 @@ class Deployment:
     async def wait_until_written(self, role: Role, count: int, *, limit_s: float = 60.0) -> None:
         """Wait until a role's topic has grown to some offsets, without reading it: quick, and exact enough."""
         settings = self.settings
-        many = role in (Role.CALLS, Role.EVIDENCE)
+        many = role in (Role.CALLS, Role.EVIDENCE, Role.CHECKPOINTS)
         numbers = range(settings.call_partitions if many else settings.input_partitions)
         partitions = [TopicPartition(self.topics[role], number) for number in numbers]
         consumer = reading_consumer(settings)

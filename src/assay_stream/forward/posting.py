@@ -37,6 +37,7 @@ class Poster:
 
     def __init__(self, *, headers: dict[str, str], timeout_s: float, tls: ssl.SSLContext | bool) -> None:
         self._headers = {"User-Agent": f"assay-stream/{__version__}", "Accept-Encoding": "identity"} | headers
+        self._is_authorized = any(name.lower() == "authorization" for name in headers)
         self._timeout = aiohttp.ClientTimeout(total=timeout_s)
         self._tls = tls
         self._session: aiohttp.ClientSession | None = None
@@ -55,6 +56,8 @@ class Poster:
         if self._session is None:  # it needs a running loop
             self._session = open_session(self._tls, self._timeout, headers=self._headers)
         address = URL(url, encoded=url.isascii())  # one that is signed must arrive as it was given
+        if self._is_authorized:  # aiohttp sends a header or a user in the address, and raises where there are both
+            address = address.with_user(None)
         async with self._session.post(address, data=content, headers=headers, allow_redirects=False) as response:
             result = http_answer(response.status, retry_after=response.headers.get("retry-after"), now_s=time.time())
             # A short answer is read to its end, so that the connection can be used again.

@@ -35,7 +35,7 @@ async def test_a_host_that_no_encoding_takes_ends_nothing() -> None:
     await poster.close()
 
 
-async def answered(answer: bytes, path: str = "/hook", *, user: str = "") -> tuple[HttpAnswer, bytes]:
+async def answered(answer: bytes, path: str = "/hook", *, user: str = "", **headers: str) -> tuple[HttpAnswer, bytes]:
     """What an answer comes to, and the head of the request."""
     heads: list[bytes] = []
 
@@ -45,7 +45,7 @@ async def answered(answer: bytes, path: str = "/hook", *, user: str = "") -> tup
         writer.write(answer)
 
     async with raw_server(serve) as url:
-        poster = Poster(headers={}, timeout_s=5.0, tls=True)
+        poster = Poster(headers=headers, timeout_s=5.0, tls=True)
         address = url.replace("://", f"://{user}").removesuffix("/mcp") + path
         found = await poster.post(address, b"{}")
         await poster.close()
@@ -65,6 +65,13 @@ async def test_a_user_in_the_address_goes_as_a_header() -> None:
     """Basic authentication (RFC 7617)."""
     _, head = await answered(a_response(b""), user="u:p%40@")
     assert b"\r\nAuthorization: Basic dTpwQA==\r\n" in head
+
+
+async def test_a_header_of_its_own_goes_before_a_user_in_the_address() -> None:
+    """One of them can be sent; an alert must not wait for ever because there are both."""
+    found, head = await answered(a_response(b""), user="u:p%40@", Authorization="Bearer t")
+    assert found.result == DELIVERED
+    assert b"\r\nAuthorization: Bearer t\r\n" in head
 
 
 async def test_a_long_answer_is_cut_and_its_header_may_be_long() -> None:
