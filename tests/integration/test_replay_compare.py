@@ -134,6 +134,7 @@ async def at_rest(deployment: Deployment) -> None:
     """Wait until all is joined, and let time come as far as the last record: alerts follow."""
     await caught_up(deployment, "registry", Role.SNAPSHOTS, Role.CONTROL)
     await caught_up(deployment, "join", Role.CALLS)
+    await caught_up(deployment, "join", Role.REROUTED)
     times_us = [
         event_time_us(read_event(record))
         for role in (Role.CONTROL, Role.SNAPSHOTS, Role.CALLS)
