@@ -134,15 +134,16 @@ async def test_a_list_that_kills_its_worker_is_set_aside(deployment: Deployment,
         role, key, value = a_listing(server, 0, number, number, START + timedelta(seconds=number))
         await deployment.send(role, [(key, value)])
         if number == 20:
-            hostile = value.replace(server_name(server).encode(), b"dies")
-            await put(deployment, Role.SNAPSHOTS, b"dies", hostile, 0)
+            # Its lists belong in partition 0: one in another would bind no call, set aside or not.
+            hostile = value.replace(server_name(server).encode(), b"ends")
+            await put(deployment, Role.SNAPSHOTS, b"ends", hostile, 0)
     record, codes = await until_set_aside(faulty(deployment))
     assert set(codes) == {-9}
     headers = dict(record.headers)
     assert (headers["error.topic"], headers["error.partition"]) == (deployment.topics[Role.SNAPSHOTS].encode(), b"0")
     assert await is_served(deployment, server, 100) < EVIDENCE_LIMIT_S
     findings = [orjson.loads(found.value or b"{}") for found in await deployment.read(Role.FINDINGS)]
-    assert [found["server_id"] for found in findings if found.get("reason") == "record_kills_worker"] == ["dies"]
+    assert [found["server_id"] for found in findings if found.get("reason") == "record_kills_worker"] == ["ends"]
     seen = [orjson.loads(fact.key or b"") for fact in await deployment.read(Role.BINDINGS)]
     assert sum(key[0] == "seen" for key in seen) == 41
     assert len(await deployment.read(Role.REJECTED)) == 1
@@ -155,7 +156,7 @@ async def test_a_list_that_kills_its_worker_is_set_aside(deployment: Deployment,
 async def check_replays(deployment: Deployment, folder: Path) -> None:
     """From topics and archive: no difference; from an archive that does not know, one with its cause."""
     _, _, call = a_call_by(0, 0, 500, datetime.now(UTC), None)
-    await put(deployment, Role.CALLS, b"any", call.replace(b"server-0", b"dies"), 0)
+    await put(deployment, Role.CALLS, b"any", call.replace(b"server-0", b"ends"), 0)
     await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 2)
     copies = folder / "copies"
     evidence = folder / "evidence.ndjson"

@@ -64,7 +64,7 @@ def exhaust() -> None:
         _KEPT.append(bytes(1_000))
 
 
-FAULTS: dict[bytes, Callable[[], None]] = {b"dies": die, b"hangs": hang, b"takes-long": take_long, b"exhausts": exhaust}
+FAULTS: dict[bytes, Callable[[], None]] = {b"ends": die, b"hangs": hang, b"takes-long": take_long, b"exhausts": exhaust}
 
 
 def meet_fault(record: Record) -> None:
