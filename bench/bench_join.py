@@ -24,13 +24,14 @@ from assay_stream import __version__
 from assay_stream.config import Settings, load_settings
 from assay_stream.join.processor import Join
 from assay_stream.join.routing import Routing
-from assay_stream.kafka.connection import Clients, KafkaClients, start_admin
+from assay_stream.kafka.connection import Clients, KafkaClients, start_admin, writing_producer
 from assay_stream.kafka.partition import BatchHandler, Step
 from assay_stream.kafka.runner import Runner
 from assay_stream.kafka.stage import NoState, Stage
 from assay_stream.kafka.state_thread import StateThread
 from assay_stream.kafka.topics import apply_topics, check_topics, inspect_topics, topic_names
 from assay_stream.model.envelope import Producer
+from assay_stream.model.join_progress import KEY, JoinProgress, write_progress
 from assay_stream.model.record import TOPICS, Output, Record, Role
 from assay_stream.registry import processor
 from assay_stream.worker.channel import AgentApp, Batches, TransactionalChannel
@@ -169,8 +170,12 @@ async def run_raw(
 
 
 async def run_join(settings: Settings, counts: dict[Role, int], calls: int) -> Measure:
-    """Run the join over all calls with a fresh consumer group."""
+    """Run the join over all calls with a fresh consumer group, as if none had run before."""
     topics = topic_names(settings)
+    async with writing_producer(settings) as producer:
+        nothing = write_progress(JoinProgress(calls=0, rerouted=0))
+        for number in range(counts[Role.CALLS]):
+            await producer.send_and_wait(topics[Role.JOIN_PROGRESS], nothing, key=KEY, partition=number)
     inputs = [
         TopicPartition(topics[role], number)
         for role in (Role.SNAPSHOTS, Role.CONTROL)

@@ -165,13 +165,13 @@ class Bench:
         return dict(os.environ) | ours | environment.variables()
 
     async def _empty_evidence(self, admin: AIOKafkaAdminClient) -> None:
-        """Make the evidence topic anew: our join goes on behind the last call that has evidence."""
-        topic = self._topics[Role.EVIDENCE]
-        await admin.delete_topics([topic])
+        """Make the topics of evidence and of progress anew: our join goes on behind the last call that it joined."""
+        topics = {self._topics[Role.EVIDENCE], self._topics[Role.JOIN_PROGRESS]}
+        await admin.delete_topics(sorted(topics))
         deadline_s = time.monotonic() + _TOPICS_LIMIT_S
-        while topic in await admin.list_topics():
+        while topics.intersection(await admin.list_topics()):
             if time.monotonic() > deadline_s:
-                raise AssertionError(f"the broker does not delete {topic}")
+                raise AssertionError(f"the broker does not delete {' and '.join(sorted(topics))}")
             await asyncio.sleep(0.2)
         await apply_topics(admin, self._settings)
         await self._partition_counts(admin)
