@@ -209,7 +209,7 @@ class ServerBindings:
     def _drop_if_bare(self, observer_id: str) -> None:
         """Forget an observer that no fact names any more: made-up ones must not leave their names behind."""
         timeline = self.observers[observer_id]
-        if not any(timeline.keys("", observer_id)):
+        if not timeline and not any(timeline.keys("", observer_id)):
             del self.observers[observer_id]
             self._numbered[timeline.number] = None
             self._free_numbers.append(timeline.number)
