@@ -46,6 +46,9 @@ class Recorded:
         self._content: Mapping[str, Any] | None = None
         self.call = self._call()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Recorded, (self.where, self.value, self.record)
+
     @property
     def content(self) -> Mapping[str, Any]:
         """What a lenient reader makes of it, ``{}`` where that is not an object."""

@@ -14,17 +14,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
-from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 from assay_stream.files.archive_manifest import PartitionPlace
 from assay_stream.limits.files import CALLS_TOGETHER_BYTES_MAX, CALLS_TOGETHER_MAX
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.verify.evidence import EvidenceSelection, Recorded
-from assay_stream.verify.pairing import CALLS, Offsets, Pairing, paired
+from assay_stream.verify.pairing import Offsets, Pairing
 from assay_stream.verify.verification import Judgement, RecordStatus, Verifier
 
 Read = Callable[[], Iterable[Record]]
+origin_of: Callable[[Record], Origin] = attrgetter("origin")
+"""Of a call, as ``Pairing`` asks for it."""
 
 
 class Expect(StrEnum):
@@ -134,9 +136,8 @@ def judged(
         pairing: holds what waits, and tells which evidence names one of the calls.
         gone_before: tells before which offset calls may have lost their evidence.
     """
-    pairing = Pairing(CALLS) if pairing is None else pairing
-    found = paired(evidence, calls, pairing, keep=coverage.asks)
-    for pairs, given, call in _some_at_a_time(chain(found, pairing.rest())):
+    pairing = Pairing(origin_of) if pairing is None else pairing
+    for pairs, given, call in _some_at_a_time(pairing.pairs(evidence, calls, keep=coverage.asks)):
         yield from verifier.check(pairs)
         judgement = None
         if given is not None:
