@@ -10,7 +10,6 @@ import orjson
 
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.model.observation import CallEvent
-from assay_stream.model.plain_call import PlainCall
 from assay_stream.model.record import Headers
 
 EVIDENCE_TYPE = "assay.tool.decision"
@@ -47,7 +46,7 @@ class Producer:
         object.__setattr__(self, "fragment", fragment)
 
 
-def envelope(data: bytes, event: CallEvent | PlainCall, producer: Producer) -> bytes:
+def envelope(data: bytes, event: CallEvent, producer: Producer) -> bytes:
     """Return the evidence record's bytes: JCS of the Assay envelope around a payload.
 
     Run id and sequence are a bundle's notions and are assigned at export. The parts are canonicalised one by one
