@@ -14,9 +14,8 @@ from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.cloudevents import Call, read_call, read_calls
-from assay_stream.model.envelope import STRUCTURED, Producer, envelope
+from assay_stream.model.envelope import STRUCTURED, InForcePart, Producer, envelope, fields_of, write_payload
 from assay_stream.model.evidence import BindingField, Scope, ToolIdentity, Unbound
-from assay_stream.model.evidence_writer import InForcePart, fields_of, write_payload
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.native import NativeCall, Writing, is_native, native_part, quoted, write_native

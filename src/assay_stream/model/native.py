@@ -16,7 +16,7 @@ from typing_extensions import TypeIs
 
 from assay_stream import __version__
 from assay_stream.limits.core import Limits
-from assay_stream.model.evidence_writer import CONSTANTS, DecisionFields, InForcePart, PlainTime
+from assay_stream.model.envelope import CONSTANTS, DecisionFields, InForcePart, PlainTime
 from assay_stream.model.observation import CallEvent
 from assay_stream.model.plain_call import PlainEvent, may_be_plain, plain_bytes_max
 from assay_stream.schemes.assay import tool as assay

@@ -267,5 +267,5 @@ class CallEvent(Struct, frozen=True, gc=False):
     observer_id: str
     snapshot_id: str | None
     decision: str
-    data: CallData = {}  # type: ignore[typeddict-item]  # noqa: RUF012 - copied by msgspec
+    data: CallData = {}  # type: ignore[typeddict-item]
     fields: Any = None

@@ -20,7 +20,7 @@ from msgspec import UNSET, UnsetType, defstruct
 from assay_stream.canonical.decode import is_faithful
 from assay_stream.errors import InputError
 from assay_stream.limits.core import Limits
-from assay_stream.model.evidence_writer import DecisionFields, plain_form
+from assay_stream.model.envelope import DecisionFields, plain_form
 from assay_stream.model.observation import CallEvent, CallModel
 from assay_stream.schemes.assay import tool as assay
 

@@ -13,6 +13,7 @@ applied again.
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 from assay_stream import engine
@@ -20,8 +21,12 @@ from assay_stream.alerts.remembered import state_json, state_of
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.engine import EngineState
+from assay_stream.errors import InputError
 from assay_stream.files.log_spool import Log, LogSpool
+from assay_stream.join.processor import Join, process_calls
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
+from assay_stream.limits.files import CALLS_TOGETHER_BYTES_MAX, CALLS_TOGETHER_MAX
+from assay_stream.model.cloudevents import Call
 from assay_stream.model.envelope import Producer
 from assay_stream.model.finding_topic import Tick
 from assay_stream.model.observation import CallProfile
@@ -29,8 +34,54 @@ from assay_stream.model.record import Origin, Output, Record, Role, made_of
 from assay_stream.registry import processor
 from assay_stream.registry.processor import Registry
 from assay_stream.registry.state import Bindings
-from assay_stream.replay.calls import joined_calls
-from assay_stream.replay.order import LogPosition, Merge
+from assay_stream.replay.order import LogPosition, Merge, Placed
+
+_Calls = list[tuple[Placed, Call | InputError]]
+
+
+def joined_calls(
+    join: Join, merged: Iterable[Placed], server_ids: Collection[str] | None
+) -> Iterator[tuple[Placed, list[Output] | None]]:
+    """Yield records in their places: a call with what the join writes for it, any other with ``None``.
+
+    Args:
+        merged: records in order. Of these the caller applies each that is no call before it asks for the next.
+        server_ids: calls of other servers lead to nothing; ``None`` for all.
+    """
+    calls: _Calls = []
+    size_bytes = 0
+    for placed in merged:
+        event = placed.read
+        if event is None:
+            yield from _written(join, calls, server_ids)
+            calls, size_bytes = [], 0
+            yield placed, None
+            continue
+        calls.append((placed, event))
+        size_bytes += len(placed.record.value or b"")
+        if len(calls) >= CALLS_TOGETHER_MAX or size_bytes >= CALLS_TOGETHER_BYTES_MAX:
+            yield from _written(join, calls, server_ids)
+            calls, size_bytes = [], 0
+    yield from _written(join, calls, server_ids)
+
+
+def _written(join: Join, calls: _Calls, server_ids: Collection[str] | None) -> Iterator[tuple[Placed, list[Output]]]:
+    if server_ids is None:
+        found = process_calls(join, [(placed.record, event) for placed, event in calls])
+        return zip((placed for placed, _ in calls), found, strict=True)
+    wanted = [_is_of(placed, event, server_ids) for placed, event in calls]
+    read = [(placed.record, event) for placed, event in compress(calls, wanted)]
+    others = iter(process_calls(join, read))
+    return ((placed, next(others) if is_wanted else []) for (placed, _), is_wanted in zip(calls, wanted, strict=True))
+
+
+def _is_of(placed: Placed, event: Call | InputError, server_ids: Collection[str]) -> bool:
+    """Tell whether a call is to one of some servers, by its key where it is refused."""
+    if isinstance(event, InputError):
+        key = placed.record.key
+        return key is not None and key.decode("utf-8", "replace") in server_ids
+    return event.server_id in server_ids
+
 
 _FINDING_TOPIC = "replay"
 _TICK_US = 60_000_000

@@ -42,8 +42,7 @@ from assay_stream.verify.alert_ledger import (
     UNEXPECTED,
     AlertLedger,
 )
-from assay_stream.verify.differences import codes_of, differing_paths, rests_on_logs
-from assay_stream.verify.evidence import Producers, Recorded, intact_content
+from assay_stream.verify.evidence import Producers, Recorded, codes_of, differing_paths, intact_content, rests_on_logs
 from assay_stream.verify.pairing import Pairing
 
 LATE_CALL = "late_call"

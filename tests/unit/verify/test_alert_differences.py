@@ -8,7 +8,7 @@ import pytest
 
 from assay_stream.model.alert import Activity
 from assay_stream.model.kinds import Kind
-from assay_stream.verify.alert_differences import (
+from assay_stream.verify.alert_ledger import (
     FROM_SEVERAL_PARTITIONS,
     differing_members,
     follows_order,

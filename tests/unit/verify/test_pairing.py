@@ -12,7 +12,6 @@ from assay_stream.verify.evidence import Recorded
 from assay_stream.verify.pairing import Offsets, Pairing
 from tests.support.events import TOOL, Story
 
-
 ORIGIN = attrgetter("origin")
 
 

@@ -12,8 +12,16 @@ from assay_stream.model.record import Origin, Record, Role
 from assay_stream.replay.history import history_of
 from assay_stream.schemes.assay import tool as assay
 from assay_stream.verify.evidence import EvidenceSelection, Recorded, of_record
-from assay_stream.verify.judging import Coverage, Expect, Summary, judgements
-from assay_stream.verify.verification import Judgement, RecordStatus, Verifier, late_only
+from assay_stream.verify.verification import (
+    Coverage,
+    Expect,
+    Judgement,
+    RecordStatus,
+    Summary,
+    Verifier,
+    judgements,
+    late_only,
+)
 from tests.support.controls import a_control
 from tests.support.events import TOOL, Story
 
