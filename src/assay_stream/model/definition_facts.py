@@ -80,7 +80,7 @@ class Catalogue(BaseFact):
         Wire(
             list[tuple[str, list[DigestText]]],
             lambda named: sorted([name, list(fulls)] for name, fulls in named.items()),
-            lambda given: {name: tuple(fulls) for name, fulls in given},
+            dict,
         ),
     ] = field(default_factory=dict)
 

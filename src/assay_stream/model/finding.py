@@ -36,7 +36,7 @@ from assay_stream.model.wire import ALWAYS, Wire, nested, read_record, rows, wri
 _ORIGINS = Wire(
     Annotated[list[OriginField], Field(max_length=DEFAULT_LIMITS.agent_references_max)],
     lambda origins: [origin.as_json() for origin in origins],
-    lambda given: tuple(Origin(**origin) for origin in given),
+    lambda given: [Origin(**origin) for origin in given],
 )
 
 
@@ -140,7 +140,7 @@ class Finding:
     late_ms: Natural | None = None
     approved: bool = False
     offered_elsewhere: bool = False
-    left_out: Annotated[tuple[str, ...], Wire(list[LeftOut], list, tuple)] = ()
+    left_out: Annotated[tuple[str, ...], Wire(list[LeftOut], list)] = ()
     counted: Annotated[tuple[tuple[str, int], ...], rows(tuple[Kind, Positive])] = ()
     detection: Annotated[Detected | None, nested(Detected)] = None
     inventory: Annotated[tuple[tuple[str, int], ...], rows(tuple[Counted, Natural])] = ()
