@@ -12,9 +12,10 @@ applied again.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import compress
 from typing import Any
+
+from msgspec import Struct
 
 from assay_stream import engine
 from assay_stream.alerts.remembered import state_json, state_of
@@ -90,12 +91,14 @@ _STEPS_MAX = 400
 """Steps in which time advances after the last record: more than a year of days."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResumePoint:
-    """Where a replay stands between two records."""
+class ResumePoint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a replay stands between two records.
 
-    positions: dict[Log, LogPosition]
-    done: dict[Log, int]
+    Args:
+        logs: how far each log was replayed, and how many of its records were.
+    """
+
+    logs: list[tuple[Log, LogPosition, int]]
     alerts: dict[str, dict[str, Any]]
     findings: int
     ticked_us: int
@@ -157,27 +160,27 @@ class Replay:
     def resume_point(self) -> ResumePoint:
         """Return where the replay stands, between two lists of ``steps``."""
         return ResumePoint(
-            positions=dict(zip(self._merge.logs, self._positions, strict=True)),
-            done=dict(zip(self._merge.logs, self._done, strict=True)),
+            logs=list(zip(self._merge.logs, self._positions, self._done, strict=True)),
             alerts={key: state_json(value) for key, value in self._state.alerts.states.items()},
             findings=self._findings,
             ticked_us=self._ticked_us,
             time_us=self._time_us,
         )
 
-    def resume_from(self, checkpoint: ResumePoint) -> list[Output]:
+    def resume_from(self, point: ResumePoint) -> list[Output]:
         """Bring the state to a resume point of another replay of the same records.
 
         Return what snapshots and control records wrote up to there, without alerts.
         """
         outputs: list[Output] = []
-        for placed in self._merge.read_applied(checkpoint.positions):
+        for placed in self._merge.read_applied({log: position for log, position, _ in point.logs}):
             outputs += self._register(placed.record)
-        self._positions = [checkpoint.positions.get(log, LogPosition()) for log in self._merge.logs]
-        self._done = [checkpoint.done.get(log, 0) for log in self._merge.logs]
-        self._state.alerts.keep({key: state_of(key, content) for key, content in checkpoint.alerts.items()})
-        self._findings = checkpoint.findings
-        self._ticked_us, self._time_us = checkpoint.ticked_us, checkpoint.time_us
+        before = {log: (position, done) for log, position, done in point.logs}
+        found = [before.get(log, (LogPosition(), 0)) for log in self._merge.logs]
+        self._positions, self._done = [position for position, _ in found], [done for _, done in found]
+        self._state.alerts.keep({key: state_of(key, content) for key, content in point.alerts.items()})
+        self._findings = point.findings
+        self._ticked_us, self._time_us = point.ticked_us, point.time_us
         return outputs
 
     def steps(self) -> Iterator[list[Output]]:
