@@ -27,7 +27,7 @@ from assay_stream.kafka.topics import topic_names, topic_table
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.kinds import KINDS, Kind
 from assay_stream.model.record import Role
-from assay_stream.model.schemas.asyncapi import asyncapi
+from assay_stream.model.schemas.apis import asyncapi
 from assay_stream.worker.metrics import Metrics
 
 ROOT = Path(__file__).resolve().parent.parent

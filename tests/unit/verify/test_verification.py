@@ -61,13 +61,6 @@ def changed(value: bytes, path: str, new: Any, *, hashed: bool = True) -> bytes:
     return canonicalize(content)
 
 
-def test_what_the_engine_wrote_holds() -> None:
-    """No code, nothing missing."""
-    story = a_story()
-    [judgement] = judged(evidence_of(story), story.records)
-    assert (judgement.status, judgement.codes, judgement.missing) == (RecordStatus.HOLDS, (), ())
-
-
 def test_white_space_and_order_of_members_do_not_matter() -> None:
     """A tool that printed the record anew has changed nothing that is covered."""
     story = a_story()
@@ -293,10 +286,3 @@ def test_evidence_altered_to_be_passed_over_is_missing(selection: EvidenceSelect
         (RecordStatus.HOLDS, ()),
         (RecordStatus.MISSING, ("evidence_missing",)),
     ]
-
-
-def test_a_judgement_as_json_leaves_out_what_is_absent() -> None:
-    """One flat object with stable names."""
-    story = a_story()
-    [judgement] = judged(evidence_of(story), story.records)
-    assert judgement.as_json().keys() == {"status", "where", "id", "call", "server_id", "tool", "tool_call_id"}
