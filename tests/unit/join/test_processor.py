@@ -241,22 +241,6 @@ def test_an_unscoped_list_leaves_the_server_out() -> None:
     assert data["binding"]["server_scoped"] is False
 
 
-@pytest.mark.parametrize(
-    ("tools", "reason"),
-    [
-        ((), "tool_not_listed"),
-        (({"name": "tool", "inputSchema": 3},), "definition_not_digestible"),
-        ((TOOL, {"name": "tool"}), "definition_ambiguous"),
-    ],
-)
-def test_an_unbound_call_has_no_part_of_the_cluster(tools: tuple[dict[str, Any], ...], reason: str) -> None:
-    """Where there is no digest there is none of its companions either, but a reason."""
-    data = data_of(a_call(), a_snapshot(*tools))
-    assert data["unbound_reason"] == reason
-    assert assay.check_definition_cluster(data) is None
-    assert data.keys().isdisjoint({"tool_definition_digest", *assay.CLUSTER_CONSTANTS})
-
-
 def test_what_the_caller_claims_of_the_definition_is_not_evidence() -> None:
     """A definition cluster in the call is checked, and replaced by what was observed."""
     claimed = assay.CLUSTER_CONSTANTS | {"tool_definition_digest": "sha256:" + "1" * 64}
