@@ -139,7 +139,6 @@ def _message(kind: Dataset, row: dict[str, Value]) -> Value:
 
 
 def as_jsonl(items: Iterable[ExportRecord]) -> Iterator[bytes]:
-    """Yield the lines of a JSON lines file of evidence and alerts."""
     for item in items:
         yield json_bytes(orjson.dumps(event_of(item))) + b"\n"
 

@@ -367,7 +367,6 @@ def _message(finding: Finding, folded: Mapping[str, Any] | None, reasons: Iterab
 
 
 def _title(finding: Finding) -> str:
-    """Return the title of a user's detection, or that of the kind."""
     own = finding.detection if finding.kind is Kind.DETECTION else None
     return KINDS[finding.kind].title if own is None else own.title
 

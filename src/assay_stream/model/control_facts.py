@@ -112,7 +112,6 @@ class Discovery(ControlFact):
     revoked: Annotated[tuple[str, ...], ALWAYS] = ()
 
     def says_the_same(self, other: Discovery) -> bool:
-        """Tell whether another discovery found the same."""
         return (self.status, self.public_key_pem, self.revoked) == (other.status, other.public_key_pem, other.revoked)
 
 

@@ -66,7 +66,6 @@ class Detected:
 
     @property
     def key_text(self) -> str:
-        """The key as one text: a JSON array."""
         return orjson.dumps(self.key).decode()
 
 
@@ -212,7 +211,6 @@ def uid_of(
 
 
 def finding_fields(finding: Finding) -> dict[str, Any]:
-    """Return a finding as a JSON object, without what is absent."""
     return write_record(finding) | {"uid": finding.uid()}
 
 

@@ -53,7 +53,6 @@ class Declared(msgspec.Struct, frozen=True):
 
 
 def declared(struct: type[Struct], dropped: frozenset[str] = frozenset()) -> list[Declared]:
-    """Return the fields of a declaration in order."""
     return sorted(
         (_field(field, is_dropped=field.name in dropped) for field in msgspec.structs.fields(struct)),
         key=lambda each: each.name,
@@ -167,5 +166,4 @@ def quoted(topic: str) -> bytes:
 
 
 def is_native(call: object) -> TypeIs[NativeCall]:
-    """Tell whether the extension read a call."""
     return isinstance(call, NATIVE_CALLS)

@@ -97,7 +97,6 @@ class Tally:
         return True
 
     def taken(self, steps: Iterable[list[Output]]) -> Iterator[Output]:
-        """Yield what is to be written of all steps."""
         for outputs in steps:
             yield from filter(self.takes, outputs)
         yield from self.left_out()
@@ -219,7 +218,6 @@ class Results:
 
     @property
     def replaces(self) -> bool:
-        """Whether the folder holds results of an earlier replay."""
         return any((self._folder / name).exists() for name in FILES.values())
 
     def end(self) -> None:

@@ -158,7 +158,6 @@ class Replay:
         ]
 
     def resume_point(self) -> ResumePoint:
-        """Return where the replay stands, between two lists of ``steps``."""
         return ResumePoint(
             logs=list(zip(self._merge.logs, self._positions, self._done, strict=True)),
             alerts={key: state_json(value) for key, value in self._state.alerts.states.items()},
@@ -242,7 +241,6 @@ class Replay:
         return outputs
 
     def _follow(self, written: Iterable[Output], outputs: list[Output]) -> None:
-        """Add what was written, and behind each finding its alerts."""
         for output in written:
             outputs.append(output)
             if output.role is Role.FINDINGS:

@@ -175,7 +175,6 @@ class Producers:
 
 
 def headers_equal(record: Record, expected: Output) -> bool:
-    """Tell whether a record of the evidence topic has the key, headers, time and partition that the join writes."""
     headers: Headers = tuple(map(tuple, record.headers))  # type: ignore[arg-type]
     return (record.key, headers, record.timestamp_ms, record.origin.partition) == (
         expected.key,

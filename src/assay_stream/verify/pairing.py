@@ -108,7 +108,6 @@ class Pairing(Generic[Other]):
         self._numbers = count()
 
     def takes(self, given: Recorded) -> bool:
-        """Tell whether a record of evidence names a call that can be paired."""
         return given.call is not None and (self._places is None or given.call[:2] in self._places)
 
     def is_paired(self, call: Origin | None) -> bool:

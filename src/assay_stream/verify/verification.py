@@ -148,11 +148,9 @@ class Verifier:
 
     @property
     def must_settle(self) -> bool:
-        """Whether as many records wait as may."""
         return len(self._doubts) >= DOUBTS_MAX or self._doubts_bytes >= HELD_BYTES_MAX
 
     def servers_in_doubt(self) -> set[str]:
-        """Return the servers whose records ``settle`` needs."""
         return {doubt.question.event.server_id for doubt in self._doubts}
 
     def check(self, pairs: Sequence[tuple[Recorded, Record]]) -> Iterator[Judgement]:
@@ -259,7 +257,6 @@ class Verifier:
         return None
 
     def _unsound(self, evidence: Recorded) -> Judgement | None:
-        """Return what is wrong with a record by itself."""
         try:
             content = strict_content(evidence.value)
             intact = is_intact(content)

@@ -32,7 +32,6 @@ _NO_VALUES = (".headers", ".key", ".payload")
 
 
 def asyncapi() -> dict[str, Any]:
-    """Return the AsyncAPI 3.0 document: every topic without its prefix, and what stands in it."""
     channels: dict[str, Any] = {}
     messages: dict[str, Any] = {}
     operations: dict[str, Any] = {}
@@ -113,7 +112,6 @@ _RETRIED = (207, 429, 503)
 
 
 def openapi() -> dict[str, Any]:
-    """Return the OpenAPI document."""
     models: list[Any] = [(INPUTS[name], "validation") for name in _TAKEN]
     models += [(IngestAnswer, "validation"), (RequestRefusal, "validation")]
     names, schemas = models_json_schema(models, ref_template="#/components/schemas/{model}")
