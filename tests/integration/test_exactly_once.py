@@ -16,7 +16,7 @@ from assay_stream.model.cloudevents import event_time_us, read_event
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Record, Role
 from assay_stream.replay.run import Replay, spooled
-from assay_stream.verify.alert_differences import is_name_fold
+from assay_stream.verify.alert_ledger import is_name_fold
 from tests.support.deployment import Deployment
 from tests.support.fleet import Fleet
 
