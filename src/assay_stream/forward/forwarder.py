@@ -31,9 +31,9 @@ from assay_stream.kafka.connection import (
     reading_consumer,
     writing_producer,
 )
+from assay_stream.kafka.log import record_of
 from assay_stream.kafka.refusals import explained
 from assay_stream.kafka.topics import topic_names
-from assay_stream.kafka.transport import record_of
 from assay_stream.model.record import Record, Role
 
 _log = structlog.get_logger(__name__)

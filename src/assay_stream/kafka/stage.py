@@ -9,8 +9,8 @@ from typing import Generic, Protocol, TypeVar
 from aiokafka import TopicPartition
 
 from assay_stream.kafka.connection import Clients
+from assay_stream.kafka.log import read_partition
 from assay_stream.kafka.state_thread import StateThread
-from assay_stream.kafka.transport import read_partition
 from assay_stream.model.record import Output, Record, Role
 
 
