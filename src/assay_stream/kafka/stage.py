@@ -168,6 +168,9 @@ class StageMetrics:
     def batch(self, records: int, labels: Mapping[str, int], *, seconds: float) -> None:
         """Count a committed batch: records read, outputs by label, time."""
 
+    def done(self, records: int, labels: Mapping[str, int]) -> None:
+        """Count records read, and outputs by label."""
+
     def transaction(self, seconds: float) -> None:
         """Time a committed transaction."""
 
