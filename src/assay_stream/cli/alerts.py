@@ -19,7 +19,7 @@ from assay_stream.cli.shared import Refusals, on_kafka, show_refused
 from assay_stream.cli.store_sources import every_row, opened_store
 from assay_stream.config import Settings, command_settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError, needing_extra
-from assay_stream.forward.receivers import Receiver, Subscription, parse_target, secret_from, tls_context
+from assay_stream.forward.receivers import Receiver, Subscription, is_address, parse_target, secret_from, tls_context
 from assay_stream.kafka.lookup import read_records
 from assay_stream.model.record import Role
 from assay_stream.readmodel.rows import AlertFilter
@@ -109,7 +109,7 @@ def forward(
     from assay_stream.forward.configured import read_receivers
 
     with needing_extra("worker"):
-        from assay_stream.forward.process import run_forwarders
+        from assay_stream.forward.forwarder import run_forwarders
     settings = load_settings(bootstrap_servers=bootstrap_servers)
     if config is not None:
         if any(given is not None for given in (to, target, group, header, hmac_variable, ca_file)):
@@ -149,10 +149,10 @@ def _subscription(
     from assay_stream.forward.webhook import Webhook
 
     header, hmac_variable, ca_file = named
-    place = parse_target(to)
+    kind, _, place = to.partition(":")
     receiver: Receiver
-    if isinstance(place, str):
-        kind, target = "webhook", target or AlertFormat.OCSF
+    if kind == "webhook" and is_address(place):
+        target = target or AlertFormat.OCSF
         receiver = Webhook(
             place,
             content_type=CONTENT_TYPES[target],
@@ -161,12 +161,16 @@ def _subscription(
             header=None if header is None else _header(header),
             secret=None if hmac_variable is None else secret_from(hmac_variable, os.environ).encode(),
         )
-    else:
-        kind, target = "syslog", target or AlertFormat.CEF
+    elif kind == "syslog" and (found := parse_target(place)) is not None:
+        target = target or AlertFormat.CEF
         if header is not None or hmac_variable is not None:
             raise ConfigurationError("bad_option", "--header and --hmac-variable are for webhooks")
         receiver = Syslog(
-            place, host=socket.gethostname(), timeout_s=timeout_s, tls=tls_context(ca_file), enterprise=enterprise
+            found, host=socket.gethostname(), timeout_s=timeout_s, tls=tls_context(ca_file), enterprise=enterprise
+        )
+    else:
+        raise ConfigurationError(
+            "bad_receiver", "--to is webhook:http(s)://HOST/PATH or syslog:HOST:PORT[,udp|tcp|tls] ([::1] for IPv6)"
         )
     return Subscription(
         name="forward",

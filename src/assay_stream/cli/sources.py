@@ -16,8 +16,8 @@ from assay_stream.errors import ConfigurationError
 from assay_stream.files.archive import TooLong, read_files
 from assay_stream.files.failures import reading
 from assay_stream.files.log_spool import LogSpool
-from assay_stream.kafka import ends as log_ends
 from assay_stream.kafka import lookup
+from assay_stream.kafka import ranges as log_ends
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.replay.run import Replay
 from assay_stream.replay.selection import OFFSETS_METAVAR, Selection, offsets_of

@@ -19,7 +19,6 @@ from assay_stream.errors import ConfigurationError, needing_extra
 from assay_stream.files.archive import lines_of, open_archive
 from assay_stream.files.failures import reading
 from assay_stream.files.record_line import record_line_parts
-from assay_stream.kafka.store_filling import bounds_of
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import ROLES, Filler, fill
@@ -29,6 +28,7 @@ from assay_stream.replay.results import FILES
 from assay_stream.replay.selection import Selection
 from assay_stream.text.counting import counted
 from assay_stream.text.escaping import visible
+from assay_stream.worker.storing import bounds_of
 
 store_app = typer.Typer(help="Keep a store of inventory, evidence, alerts and decisions.", no_args_is_help=True)
 

@@ -21,8 +21,8 @@ from assay_stream.cli.shared import Refusals, collecting_seldom, on_kafka, say
 from assay_stream.cli.sources import make_source
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import InputError
-from assay_stream.kafka.ends import note_ends
 from assay_stream.kafka.lookup import read_records
+from assay_stream.kafka.ranges import note_ends
 from assay_stream.limits.store import STORE_BATCH_RECORDS, STORE_PAGE_ROWS_MAX
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.model.suppression import ANY_SERVER

@@ -7,8 +7,7 @@ from contextlib import suppress
 from assay_stream.config import Settings
 from assay_stream.errors import InputError
 from assay_stream.join.routing import call_in
-from assay_stream.kafka.ends import READ, committed_offsets, note_ends
-from assay_stream.kafka.ranges import Ends, LogRanges
+from assay_stream.kafka.ranges import READ, Ends, LogRanges, committed_offsets, note_ends
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.registry.state import Bindings

@@ -9,7 +9,7 @@ from assay_stream.config import load_settings
 from assay_stream.engine import EngineState
 from assay_stream.errors import InputError, IntegrityError
 from assay_stream.join.routing import Routing, reroute
-from assay_stream.kafka import ends, lookup
+from assay_stream.kafka import lookup, ranges
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.envelope import Producer
 from assay_stream.model.facts import encode_key, encode_value
@@ -151,6 +151,6 @@ async def test_the_join_has_come_as_far_as_the_first_copy_that_waits(monkeypatch
 
     monkeypatch.setattr(lookup, "committed_offsets", committed)
     logs = stand_in(monkeypatch, lookup, LogsInMemory(placed))
-    stand_in(monkeypatch, ends, logs)
+    stand_in(monkeypatch, ranges, logs)
     assert await lookup.joined_offsets(SETTINGS) == {(names[Role.CALLS], 0): 4, (names[Role.CALLS], 1): 5}
     assert logs.opened
