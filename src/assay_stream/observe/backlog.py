@@ -77,7 +77,7 @@ class Backlog(threading.Thread):
                 break
         self.guard(self._last)
 
-    def guard(self, step: Callable[[], None]) -> None:
+    def guard(self, step: Callable[[], object]) -> None:
         try:
             step()
         except Exception:  # noqa: BLE001 - no failure of the observer may reach the connection

@@ -92,6 +92,10 @@ class WireObserver:
         return replace(self._wire.stats)
 
     @property
+    def vantage(self) -> Vantage:
+        return self._wire.vantage
+
+    @property
     def offered(self) -> Offered:
         return self._lists.offered
 
@@ -130,7 +134,7 @@ class WireObserver:
         line = self.read(raw)
         is_lost = direction == "client->server" and may_be_misread(line, raw)
         observations = self.take(direction, line, raw, observed_at)
-        return [*observations, *self._lost(observed_at)] if is_lost else observations
+        return [*observations, *self.lost(observed_at)] if is_lost else observations
 
     def read(self, raw: bytes) -> Line:
         """Parse a line for ``take`` and ``refuse``."""
@@ -207,10 +211,18 @@ class WireObserver:
         """
         self._wire.stats.missed_lines += 1
         if direction == "client->server":
-            return [] if exchange else self._lost(observed_at)
+            return [] if exchange else self.lost(observed_at)
         asked = self._greetings.latest_in(exchange) is not None
         unread = self._lists.greeting_missed(observed_at) if asked else []
         return [*self._lists.missed(observed_at, exchange), *unread]
+
+    def lost(self, at: datetime) -> list[Observation]:
+        """Return what says that a line of the client may have been a call that is not on record."""
+        # A few bytes can be such a line, and many of them come at once: one record says it of all.
+        if self._lost_at == at:
+            return []
+        self._lost_at = at
+        return [loss_event(self._wire.vantage, event_id=self._wire.new_id(), observed_at=at, lists=0, calls=1)]
 
     def shown_as(self, prefix: str) -> None:
         """Note what a gateway puts before the names of the tools from now on."""
@@ -255,14 +267,6 @@ class WireObserver:
         """Return the requests that a response may answer: in an exchange that was refused, only its own."""
         keys = answer_keys(message.get("id"), exchange)
         return [key for key in keys if len(key) == 3] if exchange in self._refused else keys
-
-    def _lost(self, at: datetime) -> list[Observation]:
-        """Return what says that a line of the client may have been a call that is not on record."""
-        # A few bytes can be such a line, and many of them come at once: one record says it of all.
-        if self._lost_at == at:
-            return []
-        self._lost_at = at
-        return [loss_event(self._wire.vantage, event_id=self._wire.new_id(), observed_at=at, lists=0, calls=1)]
 
     def _count(self, line: Line) -> None:
         stats = self._wire.stats

@@ -11,7 +11,6 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from dataclasses import dataclass
 
 from aiohttp import web
 from multidict import CIMultiDict
@@ -28,9 +27,11 @@ from assay_stream.observe.http.headers import (
     is_plain,
     passed_on,
 )
+from assay_stream.observe.http.traffic import Answered, Asked, Closed, HttpEvent, Passed, Replied
 from assay_stream.observe.http.upstreams import Upstream
 from assay_stream.observe.jsonrpc import BLOCKED_CODE
 from assay_stream.observe.mcp_wire import LINE_BYTES_MAX
+from assay_stream.observe.session import Commands
 
 _PROBLEMS = {
     "host_not_served": (421, "this tap serves no such host; see --allow-host"),
@@ -165,14 +166,6 @@ class Upload:
             yield chunk
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """What a client gets in place of a server's answer."""
-
-    status: int
-    body: bytes
-
-
 class Eyes:
     """What sees an exchange, and may refuse or hide; nothing here may raise. This one is for what is no MCP."""
 
@@ -182,28 +175,15 @@ class Eyes:
     hides = False
     """Whether a response passes only once it is known what the client gets of it."""
 
-    async def rule(self, body: bytes) -> Refusal | None:
-        """Return what the client gets instead if a request must not pass."""
+    def note(self, event: HttpEvent) -> None:
+        """Take what happened, whatever comes of it."""
 
-    def from_client(self, data: bytes | None) -> None:
-        """Take bytes of the request's body, ``None`` for its end."""
+    async def inspect(self, event: HttpEvent) -> Commands | None:
+        """Take what happened, and return what may pass now; ``None`` for a request that nothing can be said of."""
+        return Commands(event.data if isinstance(event, Passed) else None)
 
-    def answered(self, status: int, fields: HeaderFields) -> None:
-        """Take the head of the response."""
-
-    async def from_server(self, data: bytes | None) -> bytes:
-        """Take bytes of the response's body before they pass, ``None`` for its end; return what may pass now."""
-        return data or b""
-
-    async def whole(self, body: bytes) -> bytes:
-        """Return what passes in place of a whole body of a response, nothing if it cannot be inspected."""
-        return body
-
-    def passed(self) -> None:
+    def delivered(self) -> None:
         """Note that what was returned so far has passed."""
-
-    def closed(self, ending: Ending) -> None:
-        """Note the end of the exchange."""
 
 
 class _Passed(web.StreamResponse):
@@ -312,19 +292,18 @@ class Proxy:
         asked = passed_on(fields)
         eyes: Eyes = self._eyes(upstream, request.method, asked) if url == upstream.url else Eyes()
         ending: Ending = "upstream_failed"
-        upload, held_bytes = Upload(request, eyes.from_client, self._limits), 0
+        upload, held_bytes = Upload(request, lambda data: eyes.note(Passed("client->server", data)), self._limits), 0
         try:
             if eyes.rules and request.body_exists:
                 body = await upload.hold(self._holding)
                 held_bytes = len(body)
-                refusal = await eyes.rule(body)
-                if refusal is not None:
-                    kind = "application/json" if refusal.body else None
-                    return web.Response(status=refusal.status, body=refusal.body, content_type=kind)
+                ruled = await eyes.inspect(Asked(body, asked))
+                if ruled is None or ruled.forward is None:
+                    return _refusal(ruled)
             sent = forwarded(asked, plain=eyes.hides)
             answer = await self._send(request, f"{url}?{query}" if query else url, sent, upload)
             answered = passed_on(answer.fields)
-            eyes.answered(answer.status, answered)
+            eyes.note(Answered(answer.status, answered))
             self._note_reached(url, None)
             if answer.status in _REDIRECTS:
                 await answer.release()
@@ -341,7 +320,7 @@ class Proxy:
             raise
         finally:
             self._holding.give(held_bytes)
-            eyes.closed(ending)
+            eyes.note(Closed(ending))
 
     async def _send(self, request: web.Request, url: str, fields: HeaderFields, upload: Upload) -> ResponseHead:
         try:
@@ -380,29 +359,29 @@ class Proxy:
         if eyes.hides and not is_plain(fields):
             raise HttpProblem("answer_unreadable")
         if not eyes.hides and (body := answer.here()):
-            passing = await eyes.from_server(body)
-            at_once = _PassedAtOnce(answer, fields, passing + await eyes.from_server(None))
+            passing = await _passing(eyes, body)
+            at_once = _PassedAtOnce(answer, fields, passing + await _passing(eyes, None))
             await at_once.prepare(request)
             await at_once.write_eof()
-            eyes.passed()
+            eyes.delivered()
             return at_once, True
         response = _Passed(answer, fields, without=_OF_LENGTH if eyes.hides else ())
         await response.prepare(request)
         try:
             async for chunk in answer.chunks():
-                if passing := await eyes.from_server(chunk):
+                if passing := await _passing(eyes, chunk):
                     await response.write(passing)
-                    eyes.passed()
+                    eyes.delivered()
         except UpstreamError:
             # No end of the body is written: the client must see that something is missing.
             response.force_close()
             if request.transport is not None:
                 request.transport.close()
             return response, False
-        if passing := await eyes.from_server(None):
+        if passing := await _passing(eyes, None):
             await response.write(passing)
         await response.write_eof()
-        eyes.passed()
+        eyes.delivered()
         return response, True
 
     async def _pass_whole(
@@ -413,7 +392,8 @@ class Proxy:
         except UpstreamError:
             raise HttpProblem("upstream_unreachable") from None
         try:
-            shown = await eyes.whole(body)
+            commands = await eyes.inspect(Replied(body))
+            shown = b"" if commands is None else commands.forward or b""
             if body and not shown:
                 raise HttpProblem("answer_unreadable")
             response = _Passed(answer, fields, without=() if shown == body else _OF_CONTENT)
@@ -423,10 +403,23 @@ class Proxy:
             if shown:
                 await response.write(shown)
             await response.write_eof()
-            eyes.passed()
+            eyes.delivered()
             return response
         finally:
             self._holding.give(len(body))
+
+
+async def _passing(eyes: Eyes, data: bytes | None) -> bytes:
+    commands = await eyes.inspect(Passed("server->client", data))
+    return b"" if commands is None else commands.forward or b""
+
+
+def _refusal(ruled: Commands | None) -> web.Response:
+    """Return the answer to a request that does not pass: by its id, or, if nothing in it asks for one, as accepted."""
+    if ruled is None:
+        return web.Response(status=500)
+    status = 400 if ruled.is_bad_request else 200 if ruled.reply else 202
+    return web.Response(status=status, body=ruled.reply, content_type="application/json" if ruled.reply else None)
 
 
 def _is_client_gone(request: web.Request, error: Exception) -> bool:
