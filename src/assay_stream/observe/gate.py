@@ -4,7 +4,7 @@ Rules:
 
 1. A ``tools/call`` whose ruling is ``block`` never reaches the server. Its caller gets a JSON-RPC error that says
    why, and the call is published as denied.
-2. The definitions that count are the latest this client was given under the name (``observe.offered``), and those on
+2. The definitions that count are the latest this client was given under the name (``observe.lists``), and those on
    their way to it; of several, the one with the worst ruling. While a list is in doubt, every pinned tool counts as
    unreadable. So does a pinned tool missing from the list that follows an announced change; until that list nothing
    changes.
@@ -42,9 +42,9 @@ from assay_stream.observe.jsonrpc import (
     params_of,
     request_key,
 )
+from assay_stream.observe.lists import HiddenTool
 from assay_stream.observe.mcp_wire import WireObserver
 from assay_stream.observe.observation import Observation
-from assay_stream.observe.offered import HiddenTool
 from assay_stream.observe.session import Commands, Failed, Session
 from assay_stream.registry.offers import content_key
 from assay_stream.registry.rulings import NO_VERDICT, UNREADABLE, WITHDRAWN, Ruling, gravity
@@ -146,10 +146,10 @@ class Gate(Session):
         hidden: Mapping[int, Sequence[HiddenTool]] | None = None,
     ) -> list[Observation]:
         # On another stream it answers no list, but a client that goes by the id may take it for one.
-        is_awaited = self.observer.awaits_list_in(exchange) or (self.observer.awaits_list and may_list(raw))
+        is_awaited = self.observer.awaits_list(exchange) or (self.observer.awaits_list() and may_list(raw))
         is_doubtful = is_awaited and (not line.exact or is_ambiguous(line, raw, self._breaks))
         observations = self.observer.take("server->client", line, raw, at, exchange=exchange, hidden=hidden or {})
-        if is_doubtful and self.observer.awaits_list_in(exchange):
+        if is_doubtful and self.observer.awaits_list(exchange):
             observations += self.observer.missed("server->client", at, exchange=exchange)
         elif is_doubtful and self._over_http:
             self.doubt()  # the list may have another one inside

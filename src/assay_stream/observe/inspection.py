@@ -14,7 +14,6 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Protocol
 
 from assay_stream.observe.backlog import Backlog
 from assay_stream.observe.jsonrpc import BLOCKED_CODE, NOT_RULED_ON, Direction
@@ -81,25 +80,6 @@ class Lines:
         return commands
 
 
-class Host(Protocol):
-    """What the pumps of a tap give their bytes to."""
-
-    failures: int
-
-    def receive(self, direction: Direction, data: bytes) -> None:
-        """Take bytes from one side, and pass on to the other what may pass.
-
-        Raises:
-            OSError: if the other side is gone.
-        """
-
-    def ended(self, direction: Direction) -> None:
-        """Take what one side said last."""
-
-    def close(self, limit_s: float) -> None:
-        """Publish what is still open; nothing passes any more."""
-
-
 class Watch(Backlog):
     """Passes bytes on at once, and inspects them in a thread.
 
@@ -127,6 +107,11 @@ class Watch(Backlog):
         self._losing: set[Direction] = set()
 
     def receive(self, direction: Direction, data: bytes) -> None:
+        """Pass bytes on.
+
+        Raises:
+            OSError: if the other side is gone.
+        """
         self.guard(lambda: self._note(direction, data))  # before any reaction of the other side
         self._write(direction, data)
 
@@ -220,6 +205,7 @@ class Enforcer:
         self._closed = False
 
     def receive(self, direction: Direction, data: bytes | None) -> None:
+        """Pass on what may pass; as ``Watch.receive``."""
         with self._lock:
             if self._closed and direction == "client->server":
                 return

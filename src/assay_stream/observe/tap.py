@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from typing import IO, TYPE_CHECKING
 
 from assay_stream.errors import ConfigurationError
-from assay_stream.observe.inspection import ClientOutput, Enforcer, Host, Watch
+from assay_stream.observe.inspection import ClientOutput, Enforcer, Watch
 from assay_stream.observe.jsonrpc import Direction
 from assay_stream.observe.mcp_wire import WireObserver
 from assay_stream.observe.observation import Observation, Vantage
@@ -75,7 +75,8 @@ async def run_tap(
         loop.call_soon_threadsafe(sink.publish, observation)
 
     observer = WireObserver(vantage, session_id=new_id(), new_id=new_id)
-    server_input = _descriptor(process.stdin)
+    assert process.stdin is not None  # noqa: S101 - it was started with pipes
+    server_input = process.stdin.fileno()
     host: Watch | Enforcer
     if rule is None:
         target = {"client->server": server_input, "server->client": stdout}
@@ -134,7 +135,7 @@ def _start(command: Sequence[str], environment: Mapping[str, str] | None) -> sub
 
 
 def _pumps(
-    process: subprocess.Popen[bytes], host: Host, stdin: int, stdout: int, ended: Callable[[], None]
+    process: subprocess.Popen[bytes], host: Watch | Enforcer, stdin: int, stdout: int, ended: Callable[[], None]
 ) -> tuple[Pump, Pump]:
     def inward_done() -> None:
         host.ended("client->server")
@@ -150,16 +151,8 @@ def _pumps(
     def pump(source: int, direction: Direction, done: Callable[[], None]) -> Pump:
         return Pump(source, lambda data: host.receive(direction, data), done=done, name=f"assay-stream {direction}")
 
-    return (
-        pump(stdin, "client->server", inward_done),
-        pump(_descriptor(process.stdout), "server->client", outward_done),
-    )
-
-
-def _descriptor(pipe: IO[bytes] | None) -> int:
-    if pipe is None:
-        raise RuntimeError("the server was started with pipes")
-    return pipe.fileno()
+    assert process.stdout is not None  # noqa: S101 - it was started with pipes
+    return (pump(stdin, "client->server", inward_done), pump(process.stdout.fileno(), "server->client", outward_done))
 
 
 def _close(pipe: IO[bytes] | None) -> None:

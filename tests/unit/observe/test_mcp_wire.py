@@ -148,7 +148,7 @@ def test_what_was_offered_is_known_by_name() -> None:
     """From the lists that the client asked for."""
     talk = Dialogue()
     talk.request("tools/list", 1)
-    assert talk.observer.awaits_list
+    assert talk.observer.awaits_list()
     talk.result(1, {"tools": [tool("a")]})
-    assert not talk.observer.awaits_list
+    assert not talk.observer.awaits_list()
     assert talk.observer.offered.of("a") == (tool("a"),)

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.observe import offered
-from assay_stream.observe.offered import Assembly, HiddenTool, Lister, Offered
+from assay_stream.observe import lists
+from assay_stream.observe.lists import Assembly, HiddenTool, Lister, Offered
 from tests.support.mcp_dialogue import START
 
 
@@ -137,7 +137,7 @@ def test_a_doubt_ends_only_by_a_list_asked_for_after_it() -> None:
 
 def test_names_are_bounded_and_the_one_told_longest_ago_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A name told again is young."""
-    monkeypatch.setattr(offered, "NAMES_MAX", 2)
+    monkeypatch.setattr(lists, "NAMES_MAX", 2)
     told = Offered()
     told.take([{"name": "a"}, {"name": "b"}])
     told.take([{"name": "a"}])

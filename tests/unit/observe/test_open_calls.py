@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import get_type_hints
 
 from assay_stream.model.observation import CallTask, Inputs
+from assay_stream.observe.calls import HeldCalls, InputCounter, OpenCall, OpenTask, text_hash
 from assay_stream.observe.jsonrpc import RequestKey
-from assay_stream.observe.open_calls import HeldCalls, InputCounter, OpenCall, OpenTask, text_hash
 from assay_stream.observe.wire import Pending
 from tests.support.mcp_dialogue import START
 

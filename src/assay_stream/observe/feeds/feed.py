@@ -42,12 +42,12 @@ from assay_stream.observe.jsonrpc import (
     is_ambiguous,
     request_key,
 )
+from assay_stream.observe.lists import LIST_CHANGED
 from assay_stream.observe.mcp_wire import LINE_BYTES_MAX, WireObserver
 from assay_stream.observe.observation import Observation, Vantage
 from assay_stream.observe.session import Failed, Missed, ServerSaid, Session
 from assay_stream.observe.sinks import Sink
 from assay_stream.observe.wire import WireStats
-from assay_stream.observe.wire_lists import LIST_CHANGED
 
 if TYPE_CHECKING:
     from assay_stream.observe.gate import Rule
@@ -337,7 +337,7 @@ class Feed:
         if raw:
             found += session.receive(ServerSaid(raw), at).observations
             session.delivered()
-        elif session.observer.awaits_list:
+        elif session.observer.awaits_list():
             found += session.receive(Missed("server->client"), at).observations
         else:
             found += self._take(session, "server->client", message, raw, at)

@@ -102,8 +102,8 @@ class Connections:
             used_at, connection = next(iter(self._used.values()))
             if at - used_at <= _OPEN_LIMIT:
                 break
-            expired += connection.observer.expire(at)
-            if connection.observer.open_calls:
+            expired += connection.observer.calls.expire(at)
+            if connection.observer.calls.open_calls:
                 self._use(connection, at)
             else:
                 del self._used[connection.key]

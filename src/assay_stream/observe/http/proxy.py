@@ -11,6 +11,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from typing import Any
 
 from aiohttp import web
 from multidict import CIMultiDict
@@ -54,6 +55,9 @@ _READING = frozenset(("GET", "HEAD", "OPTIONS"))
 _OF_LENGTH = frozenset(("content-length",))
 _OF_CONTENT = _OF_LENGTH.union(("content-encoding", "content-digest", "repr-digest", "digest", "content-md5", "etag"))
 """What says something of a body's bytes."""
+
+_ADDED = "added"
+"""Where a response keeps the names of headers that aiohttp adds and the server did not send."""
 
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 _log = logging.getLogger(__name__)
@@ -186,30 +190,18 @@ class Eyes:
         """Note that what was returned so far has passed."""
 
 
-class _Passed(web.StreamResponse):
-    """A response with the server's headers only.
-
-    Args:
-        without: those that say something of a body that is not passed on as it came.
-    """
-
-    def __init__(self, answer: ResponseHead, fields: HeaderFields, without: Collection[str] = ()) -> None:
-        headers = CIMultiDict((name, value) for name, value in fields if not without or name.lower() not in without)
-        super().__init__(status=answer.status, reason=answer.reason or None, headers=headers)
-        self.added = _added_to(headers)
+def _answering(answer: ResponseHead, fields: HeaderFields, body: bytes | None = None) -> web.StreamResponse:
+    """Return a response with the server's headers only, in one write with its body if that is given."""
+    headers = CIMultiDict(fields)
+    options: dict[str, Any] = {"status": answer.status, "reason": answer.reason or None, "headers": headers}
+    response = web.StreamResponse(**options) if body is None else web.Response(**options, body=body)
+    response[_ADDED] = {"Server", "Content-Type"} - {name.title() for name in headers}
+    return response
 
 
-class _PassedAtOnce(web.Response):
-    """The same with its body, in one write."""
-
-    def __init__(self, answer: ResponseHead, fields: HeaderFields, body: bytes) -> None:
-        headers = CIMultiDict(fields)
-        super().__init__(status=answer.status, reason=answer.reason or None, headers=headers, body=body)
-        self.added = _added_to(headers)
-
-
-def _added_to(headers: Mapping[str, str]) -> Collection[str]:
-    return {"Server", "Content-Type"} - {name.title() for name in headers}
+async def _only_theirs(_: web.Request, response: web.StreamResponse) -> None:
+    for name in response.get(_ADDED, ()):
+        response.headers.pop(name, None)
 
 
 class Proxy:
@@ -360,12 +352,12 @@ class Proxy:
             raise HttpProblem("answer_unreadable")
         if not eyes.hides and (body := answer.here()):
             passing = await _passing(eyes, body)
-            at_once = _PassedAtOnce(answer, fields, passing + await _passing(eyes, None))
+            at_once = _answering(answer, fields, passing + await _passing(eyes, None))
             await at_once.prepare(request)
             await at_once.write_eof()
             eyes.delivered()
             return at_once, True
-        response = _Passed(answer, fields, without=_OF_LENGTH if eyes.hides else ())
+        response = _answering(answer, _without(fields, _OF_LENGTH) if eyes.hides else fields)
         await response.prepare(request)
         try:
             async for chunk in answer.chunks():
@@ -396,7 +388,7 @@ class Proxy:
             shown = b"" if commands is None else commands.forward or b""
             if body and not shown:
                 raise HttpProblem("answer_unreadable")
-            response = _Passed(answer, fields, without=() if shown == body else _OF_CONTENT)
+            response = _answering(answer, fields if shown == body else _without(fields, _OF_CONTENT))
             if shown != body:
                 response.content_length = len(shown)
             await response.prepare(request)
@@ -407,6 +399,10 @@ class Proxy:
             return response
         finally:
             self._holding.give(len(body))
+
+
+def _without(fields: HeaderFields, names: Collection[str]) -> HeaderFields:
+    return [field for field in fields if field[0].lower() not in names]
 
 
 async def _passing(eyes: Eyes, data: bytes | None) -> bytes:
@@ -425,9 +421,3 @@ def _refusal(ruled: Commands | None) -> web.Response:
 def _is_client_gone(request: web.Request, error: Exception) -> bool:
     """Tell whether a request failed because its client left, at whatever step: what a server does is no such error."""
     return isinstance(error, ConnectionError) and (request.transport is None or request.transport.is_closing())
-
-
-async def _only_theirs(_: web.Request, response: web.StreamResponse) -> None:
-    if isinstance(response, _Passed | _PassedAtOnce):
-        for name in response.added:
-            response.headers.pop(name, None)

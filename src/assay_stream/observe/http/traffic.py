@@ -213,7 +213,7 @@ class Traffic:
             exchange.connection, observations = self.connections.of(exchange.context, session_id, at)
         observations += self.connections.confirm(exchange.connection, at)
         if exchange.version is not None:
-            exchange.observer.note_version(exchange.version)
+            exchange.observer.lists.note_version(exchange.version)
         if exchange.waiting is not None:
             observations += self._take_part(exchange, *exchange.waiting, of_others=True)
             self._kept_bytes -= len(exchange.waiting[0])

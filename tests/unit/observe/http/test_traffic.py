@@ -747,5 +747,5 @@ def test_a_refusal_that_echoes_what_it_was_sent_leaves_nobodys_list_in_doubt(num
         wire.passes(exchange, b"data: " + event + b"\n\n")
         if exchange is forged:
             assert not mine.connection.observer.offered.in_doubt
-            assert mine.connection.observer.awaits_list_in(mine.number)
+            assert mine.connection.observer.awaits_list(mine.number)
     assert len(wire.observed) == 1
