@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import timedelta
+from itertools import repeat
 from typing import Any
 
 import pytest
@@ -152,9 +153,9 @@ def heard(talk: Sequence[Said], size: int | None = None) -> tuple[list[Observati
         if size is None:
             observations += dialogue.raw(direction, line(message))
         else:
-            at = dialogue.tick()
+            clock = repeat(dialogue.tick()).__next__
             for piece in pieces(line(message) + b"\n", size):
-                for commands in lines.receive(direction, piece, lambda at=at: at):
+                for commands in lines.receive(direction, piece, clock):
                     assert commands.forward == line(message) + b"\n"
                     observations += commands.observations
         assert dialogue.observer.calls.open_calls <= PENDING_MAX + LIMITS.held_calls_max

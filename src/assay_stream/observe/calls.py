@@ -317,7 +317,7 @@ def status_of(state: Mapping[str, Any]) -> str:
 
 
 def is_retry(params: Mapping[str, Any]) -> bool:
-    """Tell whether a call goes on with another one that the server asked input for."""
+    """Return True if a call goes on with another one that the server asked input for."""
     return params.get("requestState") is not None or params.get("inputResponses") is not None
 
 
@@ -448,7 +448,7 @@ class CallObserver:
         return [self._result(call, message, exact, at)]
 
     def awaits(self, key: RequestKey) -> bool:
-        """Tell whether a call, or a request about a task, waits for the answer to this request."""
+        """Return True if a call, or a request about a task, waits for the answer to this request."""
         return self._pending.get(key) is not None or key in self._task_requests
 
     def undo(self, key: RequestKey, at: datetime) -> list[Observation]:

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterable
 from datetime import datetime
 
-from assay_stream.observe.backlog import Backlog
+from assay_stream.observe.backlog import Backlog, Guard
 from assay_stream.observe.jsonrpc import BLOCKED_CODE, NOT_RULED_ON, Direction
 from assay_stream.observe.mcp_wire import LINE_BYTES_MAX
 from assay_stream.observe.observation import Observation
@@ -176,7 +176,7 @@ class ClientOutput:
                 write_all(self._descriptor, line)
 
 
-class Enforcer:
+class Enforcer(Guard):
     """Inspects each line before it passes.
 
     Args:
@@ -192,12 +192,11 @@ class Enforcer:
         publish: Callable[[Observation], object],
         clock: Callable[[], datetime],
     ) -> None:
-        self.failures = 0
         self.blocked = 0
         self.withheld = 0
         self.client = client
         self._session = session
-        self._lines = Lines(session, self._note_failure)
+        self._lines = Lines(session, self.note_failure)
         self._server_input = server_input
         self._publish = publish
         self._clock = clock
@@ -247,15 +246,7 @@ class Enforcer:
 
     def _hand_on(self, observations: Iterable[Observation]) -> None:
         for observation in observations:
-            try:
-                self._publish(observation)
-            except Exception:  # noqa: BLE001 - no failure to publish may be felt, enforcing or not
-                self._note_failure()
-
-    def _note_failure(self) -> None:
-        self.failures += 1
-        if self.failures == 1:
-            _log.exception("inspecting a line failed; further failures are only counted")
+            self.guard(functools.partial(self._publish, observation))
 
 
 def _failure(text: str) -> bytes:

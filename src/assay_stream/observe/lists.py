@@ -247,7 +247,7 @@ class Offered:
         self.snapshot = None
 
     def is_withdrawn(self, name: str) -> bool:
-        """Tell whether a tool was listed and the server has since changed its list to one without it."""
+        """Return True if a tool was listed and the server has since changed its list to one without it."""
         return self._listed.get(name, self._whole) < self._whole
 
     def doubt(self) -> None:

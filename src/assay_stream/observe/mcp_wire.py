@@ -106,7 +106,7 @@ class WireObserver:
         return any(True for _ in self.lists.for_tools(exchange))
 
     def answers_call(self, message: Mapping[str, Any], exchange: int = 0) -> bool:
-        """Tell whether a response answers a call, and no client that reads ids otherwise takes it for a list's."""
+        """Return True if a response answers a call, and no client that reads ids otherwise takes it for a list's."""
         own, keys = request_key(message.get("id")), answer_keys(message.get("id"), exchange)
         # Some clients take whatever comes in an exchange for the answer to its request.
         is_for_list = exchange and self.awaits_list(exchange)

@@ -205,7 +205,7 @@ def _forwarded_signals(
 
 
 def _in_foreground() -> bool:
-    """Tell whether the terminal interrupts our whole process group, so that the server has the signal already."""
+    """Return True if the terminal interrupts our whole process group, so that the server has the signal already."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
     except OSError:

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.observe.jsonrpc import BLOCKED_CODE, INVALID_REQUEST_CODE
-from assay_stream.observe.session import Failed, Missed
-from assay_stream.registry.rulings import UNREADABLE
+from assay_stream.observe.session import Missed
 from tests.support.gates import Connection, a_call, a_table, a_tool, a_verdict, answer, denied, pinned, value_of
 from tests.support.mcp_dialogue import START
 
@@ -478,26 +477,6 @@ class TestNames:
         assert talk.observer.offered.of("t4-0") != ()
 
 
-class TestFailure:
-    """Looking at a line fails."""
-
-    def test_a_line_that_could_not_be_ruled_on_is_answered_and_recorded(self, talk: Connection) -> None:
-        """By its id."""
-        passage = talk.gate.receive(Failed(json.dumps([a_call("read", 5)]).encode()), START)
-        [said] = answer(passage)
-        assert (said["id"], said["error"]["data"]) == (5, {"code": "not_ruled_on"})
-        assert denied(passage) == [("read", "not_ruled_on")]
-
-    def test_a_failure_on_the_servers_side_leaves_lists_in_doubt(self, talk: Connection) -> None:
-        """Until the next one."""
-        talk.lists(GOOD)
-        talk.gate.doubt()
-        assert not talk.calls().forward
-        assert talk.asked[-1] == ("read", UNREADABLE)
-        talk.lists(GOOD)
-        assert talk.calls().forward
-
-
 LINES = st.one_of(
     st.binary(max_size=40),
     st.recursive(
@@ -526,11 +505,3 @@ def test_whatever_the_client_says_no_blocked_call_passes(lines: list[bytes]) -> 
             content = json.loads(line)
             for message in content if isinstance(content, list) else [content]:
                 assert message.get("method") != "tools/call" or message["params"]["name"] != "read"
-
-
-def test_a_client_fills_no_log_with_the_name_of_a_tool() -> None:
-    """A name may be as long as a line."""
-    talk = Connection(a_table(everything=a_verdict(general=True, enforcement="warn", unknown="warn")))
-    passage = talk.client(a_call("x" * 10**5))
-    assert passage.forward
-    assert [len(name) for name in passage.warnings] == [DEFAULT_LIMITS.identifier_chars_max]

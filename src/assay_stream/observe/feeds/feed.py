@@ -424,7 +424,7 @@ def shared_members(result: Mapping[str, Any], limits: FeedLimits = FEED_LIMITS) 
 
 
 def _fits(value: Any, bytes_max: int) -> bool:
-    """Tell whether a value has at most so many characters and values, with a look at no more than those."""
+    """Return True if a value has at most so many characters and values, with a look at no more than those."""
     waiting, left = [value], bytes_max
     while waiting and left >= 0:
         each = waiting.pop()

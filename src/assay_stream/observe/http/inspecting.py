@@ -17,9 +17,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 
 from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
-from assay_stream.observe.backlog import Backlog
+from assay_stream.observe.backlog import Backlog, Guard
 from assay_stream.observe.http.headers import HeaderFields, is_event_stream
-from assay_stream.observe.http.proxy import Eyes
+from assay_stream.observe.http.proxy import ExchangeObserver
 from assay_stream.observe.http.traffic import (
     READ_FIELDS,
     Answered,
@@ -136,7 +136,7 @@ class HttpWatch:
             self._backlog.guard(lambda: self._publish_all(traffic.close(at)))  # noqa: B023 - runs at once
 
 
-class Watched(Eyes):
+class Watched(ExchangeObserver):
     """One exchange, noted as it passes. Its methods return at once and never raise.
 
     Notes are handed over together where a request ends, where a part of a response passes, and at the end: each time
@@ -205,7 +205,7 @@ def _read(fields: HeaderFields) -> list[tuple[str, str]]:
     return [(lower, value) for name, value in fields if (lower := name.lower()) in READ_FIELDS]
 
 
-class HttpEnforcer:
+class HttpEnforcer(Guard):
     """Rules on the exchanges of all servers of a tap, and publishes what they yield.
 
     Args:
@@ -222,7 +222,6 @@ class HttpEnforcer:
         clock: Callable[[], datetime],
         hides: bool = False,
     ) -> None:
-        self.failures = 0
         self.blocked = 0
         self.withheld = 0
         self.hides = hides
@@ -252,7 +251,7 @@ class HttpEnforcer:
                     return self._hand_on(receive(number, event, self._clock()))
                 except Exception:  # noqa: BLE001 - what the server says must reach its client all the same
                     if receive == traffic.receive:
-                        self._note_failure()
+                        self.note_failure()
             return None
 
         return self._threads[traffic].submit(step)
@@ -273,13 +272,8 @@ class HttpEnforcer:
             self._publish(observation)
         return commands
 
-    def _note_failure(self) -> None:
-        self.failures += 1
-        if self.failures == 1:
-            _log.exception("inspecting a message failed; further failures are only counted")
 
-
-class Ruled(Eyes):
+class Ruled(ExchangeObserver):
     """One exchange that is ruled on."""
 
     rules = True
@@ -304,7 +298,7 @@ class Ruled(Eyes):
     async def inspect(self, event: HttpEvent) -> Commands | None:
         commands = await asyncio.wrap_future(self._enforcer.inspect(self._traffic, self._number, event))
         if commands is not None:
-            self._gives_list = commands.gives_list
+            self._gives_list |= commands.gives_list
             self._enforcer.withheld += commands.withheld
             for notice in commands.notices:
                 _log.warning("%s", notice)

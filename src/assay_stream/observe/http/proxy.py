@@ -56,9 +56,6 @@ _OF_LENGTH = frozenset(("content-length",))
 _OF_CONTENT = _OF_LENGTH.union(("content-encoding", "content-digest", "repr-digest", "digest", "content-md5", "etag"))
 """What says something of a body's bytes."""
 
-_ADDED = "added"
-"""Where a response keeps the names of headers that aiohttp adds and the server did not send."""
-
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 _log = logging.getLogger(__name__)
 
@@ -170,7 +167,7 @@ class Upload:
             yield chunk
 
 
-class Eyes:
+class ExchangeObserver:
     """What sees an exchange, and may refuse or hide; nothing here may raise. This one is for what is no MCP."""
 
     rules = False
@@ -190,18 +187,31 @@ class Eyes:
         """Note that what was returned so far has passed."""
 
 
+class _Streamed(web.StreamResponse):
+    """A response with the server's headers only."""
+
+    theirs: CIMultiDict[str]
+
+
+class _AtOnce(web.Response):
+    """The same with its body, in one write."""
+
+    theirs: CIMultiDict[str]
+
+
 def _answering(answer: ResponseHead, fields: HeaderFields, body: bytes | None = None) -> web.StreamResponse:
-    """Return a response with the server's headers only, in one write with its body if that is given."""
     headers = CIMultiDict(fields)
     options: dict[str, Any] = {"status": answer.status, "reason": answer.reason or None, "headers": headers}
-    response = web.StreamResponse(**options) if body is None else web.Response(**options, body=body)
-    response[_ADDED] = {"Server", "Content-Type"} - {name.title() for name in headers}
+    response = _Streamed(**options) if body is None else _AtOnce(**options, body=body)
+    response.theirs = headers.copy()
     return response
 
 
 async def _only_theirs(_: web.Request, response: web.StreamResponse) -> None:
-    for name in response.get(_ADDED, ()):
-        response.headers.pop(name, None)
+    if isinstance(response, _Streamed | _AtOnce):
+        for name in ("Server", "Content-Type"):
+            if name not in response.theirs:
+                response.headers.pop(name, None)
 
 
 class Proxy:
@@ -209,7 +219,7 @@ class Proxy:
 
     Args:
         routes: server and URL by path of the tap.
-        eyes: what sees an exchange with a server.
+        observe: makes the observer of an exchange with a server.
         hosts: what ``Host`` may name; everything if empty.
         origins: what ``Origin`` may be, beside the tap's own.
         is_loopback: whether only programs of this machine can connect.
@@ -219,7 +229,7 @@ class Proxy:
         self,
         routes: Mapping[str, tuple[Upstream, str]],
         client: Client,
-        eyes: Callable[[Upstream, str, HeaderFields], Eyes],
+        observe: Callable[[Upstream, str, HeaderFields], ExchangeObserver],
         *,
         hosts: Collection[str] = (),
         origins: Collection[str] = (),
@@ -228,7 +238,7 @@ class Proxy:
     ) -> None:
         self._routes = routes
         self._client = client
-        self._eyes = eyes
+        self._observe = observe
         self._hosts = hosts
         self._origins = origins
         self._is_loopback = is_loopback
@@ -282,26 +292,31 @@ class Proxy:
         fields = list(request.headers.items())
         # What counts is what the server gets: a client can have any field taken out on the way.
         asked = passed_on(fields)
-        eyes: Eyes = self._eyes(upstream, request.method, asked) if url == upstream.url else Eyes()
+        observer: ExchangeObserver = (
+            self._observe(upstream, request.method, asked) if url == upstream.url else ExchangeObserver()
+        )
         ending: Ending = "upstream_failed"
-        upload, held_bytes = Upload(request, lambda data: eyes.note(Passed("client->server", data)), self._limits), 0
+        upload, held_bytes = (
+            Upload(request, lambda data: observer.note(Passed("client->server", data)), self._limits),
+            0,
+        )
         try:
-            if eyes.rules and request.body_exists:
+            if observer.rules and request.body_exists:
                 body = await upload.hold(self._holding)
                 held_bytes = len(body)
-                ruled = await eyes.inspect(Asked(body, asked))
+                ruled = await observer.inspect(Asked(body, asked))
                 if ruled is None or ruled.forward is None:
                     return _refusal(ruled)
-            sent = forwarded(asked, plain=eyes.hides)
+            sent = forwarded(asked, plain=observer.hides)
             answer = await self._send(request, f"{url}?{query}" if query else url, sent, upload)
             answered = passed_on(answer.fields)
-            eyes.note(Answered(answer.status, answered))
+            observer.note(Answered(answer.status, answered))
             self._note_reached(url, None)
             if answer.status in _REDIRECTS:
                 await answer.release()
                 raise HttpProblem("upstream_redirects")
             try:
-                response, is_whole = await self._pass_back(request, answer, answered, eyes)
+                response, is_whole = await self._pass_back(request, answer, answered, observer)
                 ending = "complete" if is_whole else "upstream_failed"
                 return response
             finally:
@@ -312,7 +327,7 @@ class Proxy:
             raise
         finally:
             self._holding.give(held_bytes)
-            eyes.note(Closed(ending))
+            observer.note(Closed(ending))
 
     async def _send(self, request: web.Request, url: str, fields: HeaderFields, upload: Upload) -> ResponseHead:
         try:
@@ -333,7 +348,7 @@ class Proxy:
             raise HttpProblem("upstream_unreachable") from None
 
     def _note_reached(self, url: str, failure: str | None) -> None:
-        """Log only what changes: an absent server must not fill the log. The query is nobody's business."""
+        """Log only what changes: an absent server must not fill the log. Leave out the query: it may hold secrets."""
         url = url.partition("?")[0]
         if failure is None:
             self._unreached.discard(url)
@@ -342,49 +357,49 @@ class Proxy:
             _log.warning("a server cannot be reached: %s: %s", url, failure)
 
     async def _pass_back(
-        self, request: web.Request, answer: ResponseHead, fields: HeaderFields, eyes: Eyes
+        self, request: web.Request, answer: ResponseHead, fields: HeaderFields, observer: ExchangeObserver
     ) -> tuple[web.StreamResponse, bool]:
         """Pass a response on, and return it with whether it came whole."""
         # Whatever the status: not every client looks at it.
-        if eyes.hides and not is_event_stream(fields):
-            return await self._pass_whole(request, answer, fields, eyes), True
-        if eyes.hides and not is_plain(fields):
+        if observer.hides and not is_event_stream(fields):
+            return await self._pass_whole(request, answer, fields, observer), True
+        if observer.hides and not is_plain(fields):
             raise HttpProblem("answer_unreadable")
-        if not eyes.hides and (body := answer.here()):
-            passing = await _passing(eyes, body)
-            at_once = _answering(answer, fields, passing + await _passing(eyes, None))
+        if not observer.hides and (body := answer.here()):
+            passing = await _passing(observer, body)
+            at_once = _answering(answer, fields, passing + await _passing(observer, None))
             await at_once.prepare(request)
             await at_once.write_eof()
-            eyes.delivered()
+            observer.delivered()
             return at_once, True
-        response = _answering(answer, _without(fields, _OF_LENGTH) if eyes.hides else fields)
+        response = _answering(answer, _without(fields, _OF_LENGTH) if observer.hides else fields)
         await response.prepare(request)
         try:
             async for chunk in answer.chunks():
-                if passing := await _passing(eyes, chunk):
+                if passing := await _passing(observer, chunk):
                     await response.write(passing)
-                    eyes.delivered()
+                    observer.delivered()
         except UpstreamError:
             # No end of the body is written: the client must see that something is missing.
             response.force_close()
             if request.transport is not None:
                 request.transport.close()
             return response, False
-        if passing := await _passing(eyes, None):
+        if passing := await _passing(observer, None):
             await response.write(passing)
         await response.write_eof()
-        eyes.delivered()
+        observer.delivered()
         return response, True
 
     async def _pass_whole(
-        self, request: web.Request, answer: ResponseHead, fields: HeaderFields, eyes: Eyes
+        self, request: web.Request, answer: ResponseHead, fields: HeaderFields, observer: ExchangeObserver
     ) -> web.StreamResponse:
         try:
             body = await self._holding.read(answer.chunks(), "answer_too_long")
         except UpstreamError:
             raise HttpProblem("upstream_unreachable") from None
         try:
-            commands = await eyes.inspect(Replied(body))
+            commands = await observer.inspect(Replied(body))
             shown = b"" if commands is None else commands.forward or b""
             if body and not shown:
                 raise HttpProblem("answer_unreadable")
@@ -395,7 +410,7 @@ class Proxy:
             if shown:
                 await response.write(shown)
             await response.write_eof()
-            eyes.delivered()
+            observer.delivered()
             return response
         finally:
             self._holding.give(len(body))
@@ -405,8 +420,8 @@ def _without(fields: HeaderFields, names: Collection[str]) -> HeaderFields:
     return [field for field in fields if field[0].lower() not in names]
 
 
-async def _passing(eyes: Eyes, data: bytes | None) -> bytes:
-    commands = await eyes.inspect(Passed("server->client", data))
+async def _passing(observer: ExchangeObserver, data: bytes | None) -> bytes:
+    commands = await observer.inspect(Passed("server->client", data))
     return b"" if commands is None else commands.forward or b""
 
 
@@ -419,5 +434,5 @@ def _refusal(ruled: Commands | None) -> web.Response:
 
 
 def _is_client_gone(request: web.Request, error: Exception) -> bool:
-    """Tell whether a request failed because its client left, at whatever step: what a server does is no such error."""
+    """Return True if a request failed because its client left: what a server does is no such error."""
     return isinstance(error, ConnectionError) and (request.transport is None or request.transport.is_closing())

@@ -19,7 +19,7 @@ from assay_stream.observe.http.client import Client
 from assay_stream.observe.http.credentials import Contexts
 from assay_stream.observe.http.headers import LOOPBACK, HeaderFields, is_loopback
 from assay_stream.observe.http.inspecting import HttpEnforcer, HttpWatch
-from assay_stream.observe.http.proxy import Eyes, Proxy
+from assay_stream.observe.http.proxy import ExchangeObserver, Proxy
 from assay_stream.observe.http.serving import serve
 from assay_stream.observe.http.traffic import Traffic
 from assay_stream.observe.http.upstreams import Upstream, routes
@@ -110,14 +110,14 @@ async def run_http_tap(
     else:
         inspector = HttpEnforcer(traffic, publish=sink.publish, clock=clock, hides=hide)
 
-    def eyes(upstream: Upstream, method: str, fields: HeaderFields) -> Eyes:
+    def observe(upstream: Upstream, method: str, fields: HeaderFields) -> ExchangeObserver:
         return inspector.opened(upstream.path, method, fields)
 
     client = Client(limits, listener.upstream_tls or ssl.create_default_context())
     proxy = Proxy(
         by_path,
         client,
-        eyes,
+        observe,
         hosts=listener.hosts_served,
         origins=frozenset(origin.lower() for origin in listener.origins),
         is_loopback=listener.is_loopback,

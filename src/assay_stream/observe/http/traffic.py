@@ -240,7 +240,7 @@ class Traffic:
 
     @staticmethod
     def _says_nothing(exchange: Exchange, message: bytes | None) -> bool:
-        """Tell whether a message is an unclear part of a refusal, as anyone can have a request refused."""
+        """Return True if a message is an unclear part of a refusal, as anyone can have a request refused."""
         if not exchange.is_refused or message is None:
             return exchange.is_refused
         line = exchange.observer.read(message)
@@ -257,9 +257,11 @@ class Traffic:
         events = exchange.events
         if events is None:
             return Commands(data or b"", self._from_server(exchange, data, at))
+        if data is None:
+            return Commands()  # an event that the end cuts off is none
         given, total = bytearray(), Commands()
         self._kept_bytes -= events.kept_bytes
-        for event in events.feed(data) if data is not None else ():
+        for event in events.feed(data):
             message = event.messages[0] if event.messages else b""
             if event.messages and self._says_nothing(exchange, message):
                 passes = None not in event.messages and not may_list(event.raw)
@@ -394,7 +396,7 @@ class Traffic:
 
 
 def _concerns_others(message: Mapping[str, Any]) -> bool:
-    """Tell whether a client's message is about more than its own exchange: what a server asked, a task, a session."""
+    """Return True if a client's message is about more than its own exchange: what a server asked, a task, a session."""
     method = message.get("method")
     is_notice = ("method" not in message or "id" not in message) and method != "tools/call"
     return is_notice or method in ("initialize", "tasks/update")

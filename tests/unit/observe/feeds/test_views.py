@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from assay_stream.limits.serving import FeedLimits
 from assay_stream.observe import MemorySink
 from assay_stream.observe.decisions import check_observation
-from assay_stream.observe.feeds.feed import UNSOUND, Asked, ClientView, Feed, encoded, encoded_within, shared_members
+from assay_stream.observe.feeds.feed import Asked, ClientView, Feed
 from assay_stream.observe.jsonrpc import BLOCKED_CODE, Line
 from assay_stream.observe.mcp_wire import WireObserver
 from assay_stream.observe.observation import Observation
@@ -265,16 +265,6 @@ class TestRuling:
         assert gateway.calls(arguments={"x": object()})["reason_code"] == "forwarded_inexact_json"
 
 
-def test_a_call_that_nothing_answers_says_why() -> None:
-    """And is reported once."""
-    gateway = Gateway()
-    gateway.feed.unanswered(gateway.asks(), "cancelled")
-    [call] = data_of(gateway.new())
-    assert call["error"] == {"code": "cancelled"}
-    gateway.feed.close()
-    assert gateway.new() == []
-
-
 def test_an_announced_change_is_reported() -> None:
     """Calls after it refer to no list."""
     gateway = Gateway()
@@ -283,34 +273,3 @@ def test_an_announced_change_is_reported() -> None:
     [changed] = gateway.new()
     assert json.loads(changed.value)["type"] == "mcp.tools.list_changed.observed"
     assert "snapshot_id" not in gateway.calls()
-
-
-def test_what_strict_decoding_refuses_stays_in_the_text() -> None:
-    """NaN and a lone surrogate reach the decoder, which says why it refuses them."""
-    assert encoded({"a": float("nan"), "b": "\ud800"}) == b'{"a":NaN,"b":"\xed\xa0\x80"}'
-
-
-@pytest.mark.parametrize("value", [object(), {1, 2}, b"bytes"])
-def test_what_is_no_json_is_nothing(value: Any) -> None:
-    """A hook may hand over whatever Python has."""
-    assert encoded({"a": value}) == b""
-
-
-def test_what_is_too_large_is_not_written() -> None:
-    """Characters and values count, names too."""
-    assert encoded_within({"a": "x" * 90}, 100) == b'{"a":"' + b"x" * 90 + b'"}'
-    assert encoded_within({"a": "x" * 100}, 100) == b""
-    assert encoded_within({"a": [0] * 100}, 100) == b""
-
-
-def test_each_part_of_a_list_gets_what_is_small() -> None:
-    """The cursor and the time to live; a long cursor only says that there is one."""
-    result = {"tools": [{}], "nextCursor": "c" * 9, "ttlMs": 5, "other": "x"}
-    assert shared_members(result) == {"nextCursor": "c" * 9, "ttlMs": 5}
-    assert shared_members(result, FeedLimits(cursor_chars_max=8))["nextCursor"] is True
-
-
-@pytest.mark.parametrize("beside", [{"a": float("nan")}, {"a": object()}])
-def test_what_cannot_be_read_beside_the_tools_makes_every_part_unsound(beside: dict[str, Any]) -> None:
-    """Each part is on record, and none is hashed."""
-    assert shared_members({"tools": [], **beside}).keys() == UNSOUND.keys()
