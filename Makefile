@@ -42,7 +42,8 @@ run: $(VENV)/.ready ## The same, and keep Kafka, the worker and a console runnin
 
 test: check unit integration ## Set everything up, run the whole test suite.
 
-check: lint types layers size ## Style, types, layers and budgets of lines.
+check: lint types layers size ## Style, types, layers, budgets of lines, generated pages.
+	$(BIN)/python docs/generate.py --check
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .
