@@ -224,10 +224,16 @@ class Inventory:
 
     def _finding(self, record: Record) -> None:
         entry = decode_entry(record.value)
-        if isinstance(entry, Finding | NameClaim | Resolution | Suppression):
+        body = compressed(record.value or b"")
+        if isinstance(entry, Suppression):
+            place = entry.rule.server_id, entry.rule.id
+            self._connection.execute("DELETE FROM suppression WHERE server = ? AND rule = ?", place)
+            if entry.is_set:
+                self._connection.execute("INSERT INTO suppression VALUES (?, ?, ?)", (*place, body))
+        elif isinstance(entry, Finding | NameClaim | Resolution):
             self._connection.execute(
                 "INSERT INTO finding (server, time_us, body) VALUES (?, ?, ?)",
-                ((record.key or b"").decode(), entry.time_us, compressed(record.value or b"")),
+                ((record.key or b"").decode(), entry.time_us, body),
             )
 
     def _decision(self, record: Record) -> None:

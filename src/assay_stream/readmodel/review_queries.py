@@ -120,13 +120,14 @@ class ReviewQueries(Tables):
 
     @at_one_moment
     def findings(self, *keys: str) -> list[Entry]:
-        """Return the latest entries of the finding topic under some keys, in the order in which they came."""
-        places = ",".join("?" * len(set(keys)))
-        found = self._connection.execute(
-            f"SELECT body FROM finding WHERE server IN ({places}) ORDER BY id DESC LIMIT ?",  # noqa: S608
-            (*sorted(set(keys)), STORE_FINDINGS_PER_SERVER_MAX),
-        )
-        return [decode_entry(decompressed(body)) for (body,) in reversed(found.fetchall())]
+        """Return the suppression rules in force and the latest findings under some keys, each key's in their order."""
+        bodies: list[tuple[bytes]] = []
+        for key in sorted(set(keys)):
+            bodies += self._connection.execute("SELECT body FROM suppression WHERE server = ? ORDER BY rule", (key,))
+            latest = "SELECT id, body FROM finding WHERE server = ? ORDER BY id DESC LIMIT ?"
+            statement = f"SELECT body FROM ({latest}) ORDER BY id"  # noqa: S608
+            bodies += self._connection.execute(statement, (key, STORE_FINDINGS_PER_SERVER_MAX))
+        return [decode_entry(decompressed(body)) for (body,) in bodies]
 
     @at_one_moment
     def definitions(self, digest: str) -> tuple[DefinitionRow, ...]:

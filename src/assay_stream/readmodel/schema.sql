@@ -102,12 +102,16 @@ CREATE TABLE alert_record (
 ) STRICT;
 CREATE INDEX alert_record_alert ON alert_record (alert);
 
--- What was found, what ended it and which rules suppress it, under the key that it has in its topic.
+-- What was found and what ended it, under the key that it has in its topic.
 CREATE TABLE finding (
   id INTEGER PRIMARY KEY, server TEXT NOT NULL, time_us INTEGER NOT NULL, body BLOB NOT NULL
 ) STRICT;
 CREATE INDEX finding_server ON finding (server, time_us);
 CREATE INDEX finding_time ON finding (time_us);
+-- Suppression rules in force. Operators set them, so no bound drops them.
+CREATE TABLE suppression (
+  server TEXT NOT NULL, rule TEXT NOT NULL, body BLOB NOT NULL, PRIMARY KEY (server, rule)
+) WITHOUT ROWID, STRICT;
 
 CREATE TABLE decision (
   id INTEGER PRIMARY KEY, time_us INTEGER NOT NULL, change TEXT NOT NULL, server TEXT NOT NULL, tool TEXT,
