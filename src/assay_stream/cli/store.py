@@ -130,6 +130,7 @@ _NOUNS = {
     "verdict": ("verdict", "verdicts"),
     "catalogue": ("tool list", "tool lists"),
     "seen": ("sighting of a list", "sightings of lists"),
+    "fact": ("fact of the registry", "facts of the registry"),
 }
 
 

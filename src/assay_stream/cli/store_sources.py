@@ -18,12 +18,15 @@ from assay_stream.canonical.digest import jcs_digest
 from assay_stream.cli.files import STANDARD_INPUT, archive_lines, files_option, input_lines
 from assay_stream.cli.options import AlertFile, AlertStore, Bootstrap, EvidenceFiles, Inputs, time_option
 from assay_stream.cli.shared import Refusals, collecting_seldom, on_kafka, say
-from assay_stream.cli.sources import make_source
+from assay_stream.cli.sources import Source, Wanted, make_source
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import InputError
 from assay_stream.kafka.ends import note_ends
 from assay_stream.kafka.lookup import read_records
+from assay_stream.kafka.topics import topic_names
 from assay_stream.limits.store import STORE_BATCH_RECORDS, STORE_PAGE_ROWS_MAX
+from assay_stream.model.facts import decode_key
+from assay_stream.model.observation import CallEvent
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.model.suppression import ANY_SERVER
 from assay_stream.readmodel import schema
@@ -32,7 +35,10 @@ from assay_stream.readmodel.filling import Filler, fill
 from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import AlertHistory, Page, Paging
 from assay_stream.readmodel.stories import calls_of, first_ms, key_of, known_definitions, story
+from assay_stream.registry.state import Bindings
+from assay_stream.replay.history import unbounded
 from assay_stream.replay.selection import Selection
+from assay_stream.report.trace import TRACED_MAX, Sought
 from assay_stream.text.counting import counted
 from assay_stream.verify.evidence import of_lines
 
@@ -42,11 +48,10 @@ EXIT_INCOMPLETE = 3
 _PROGRESS_EVERY_S = 5.0
 _DEFINITIONS = "definitions.ndjson"
 _Row = TypeVar("_Row")
-_Wanted = Callable[[Record], bool]
 
 
 @dataclass(slots=True)
-class Looked:
+class OpenedStore:
     """A store to ask, and whether it has all that there is.
 
     Args:
@@ -69,11 +74,39 @@ class Looked:
         if not self.is_complete:
             raise typer.Exit(EXIT_INCOMPLETE)
 
-    def read(self, *roles: Role, since_ms: int | None = None, wanted: _Wanted | None = None) -> None:
-        """Read more into the store, where it is filled from topics."""
+    def read(self, *roles: Role, since_ms: int | None = None, wanted: Wanted | None = None) -> None:
+        """Read topics to their end, or to the end of the time, where the store is filled from topics.
+
+        Args:
+            since_ms: skip everything before the first record of this timestamp or later.
+            wanted: which records are taken in; by default all.
+        """
+
+    def pending_calls(self, sought: Sought) -> list[tuple[Origin, CallEvent]]:  # noqa: ARG002 -- only topics hold any
+        """Return calls that have no evidence yet."""
+        return []
 
 
-class _Topics(Looked):
+def about(*server_ids: str) -> Wanted:
+    """Return which records of any topic can be about some servers, by their keys; any without servers."""
+    keys = {server_id.encode("utf-8", "surrogatepass") for server_id in server_ids}
+
+    def wanted(record: Record) -> bool:
+        if record.role is Role.BINDINGS:
+            return decode_key(record.key)[1] in server_ids
+        # What is found about a name on several servers stands under the group of the name.
+        return record.key in keys or (record.role is Role.ALERTS and (record.key or b"").startswith(b"names-"))
+
+    return wanted if server_ids else lambda _: True
+
+
+def not_calls(*server_ids: str) -> Wanted:
+    """Return which observations to replay for what follows from the lists and decisions about some servers, or any."""
+    wanted = about(*server_ids)
+    return lambda record: record.role is not Role.CALLS and wanted(record)
+
+
+class _Topics(OpenedStore):
     """A store in memory, filled from the topics that an answer rests on.
 
     Args:
@@ -84,22 +117,20 @@ class _Topics(Looked):
 
     def __init__(self, settings: Settings, within_s: float | None = None) -> None:
         connection = schema.in_memory()
-        Looked.__init__(self, Store(connection), is_live=True)
+        OpenedStore.__init__(self, Store(connection), is_live=True)
         self._filler, self._settings, self._within_s = Filler(connection), settings, within_s
         self._until = time.monotonic() + (float("inf") if within_s is None else within_s)
 
-    def read(self, *roles: Role, since_ms: int | None = None, wanted: _Wanted | None = None) -> None:
-        """Read topics once, to their end or the end of the time.
-
-        Args:
-            since_ms: skip everything before the first record of this timestamp or later.
-            wanted: which records are taken in; by default all.
-        """
+    def read(self, *roles: Role, since_ms: int | None = None, wanted: Wanted | None = None) -> None:
         read = known = 0
 
         async def fill(settings: Settings) -> None:
             nonlocal read, known
-            known = sum(end for of_role in (await note_ends(settings, roles)).values() for end in of_role.values())
+            ends = await note_ends(settings, roles)
+            for role, of_role in ends.items():
+                for number, end in of_role.items():
+                    self._filler.note(role, topic_names(settings)[role], number, end=end)
+            known = sum(end for of_role in ends.values() for end in of_role.values())
             said_s, batch = time.monotonic(), list[Record]()
             for role in roles:
                 async for record in read_records(settings, role, since_ms=since_ms):
@@ -129,6 +160,18 @@ class _Topics(Looked):
                 "time (--within), or keep a store (assay-stream store run) and name it with --store"
             )
 
+    def pending_calls(self, sought: Sought) -> list[tuple[Origin, CallEvent]]:
+        found: list[tuple[Origin, CallEvent]] = []
+
+        async def read(settings: Settings) -> None:
+            async for record in read_records(settings, Role.CALLS):
+                event = sought.call_in(record, settings.call_profile) if len(found) < TRACED_MAX else None
+                if event is not None:
+                    found.append((record.origin, event))
+
+        on_kafka(self._settings, read)
+        return found
+
     def _is_sound(self, record: Record) -> bool:
         if record.role is not Role.ALERTS:
             return True
@@ -140,66 +183,90 @@ class _Topics(Looked):
         return True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreOptions:
-    """Where to look."""
+StoreOption = Annotated[
+    Path | None,
+    typer.Option(
+        envvar="ASSAY_STREAM_STORE", help="Folder of a store. Default: files if given, else the topics, read once."
+    ),
+]
 
-    store: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="ASSAY_STREAM_STORE", help="Folder of a store. Default: files if given, else the topics, read once."
-        ),
-    ] = None
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryOptions:
+    """Where to look: recorded observations, a store, or the topics."""
+
+    store: StoreOption = None
     inputs: Inputs = None
+    bootstrap_servers: Bootstrap = None
+
+    def settings(self) -> Settings:
+        return command_settings(bootstrap_servers=self.bootstrap_servers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceOptions(HistoryOptions):
+    """The same, or files of evidence; topics are read for some time only."""
+
     evidence: EvidenceFiles = None
     within_s: Annotated[
         float, typer.Option("--within", min=1, metavar="SECONDS", help="How long to read topics at most.")
     ] = 60
-    bootstrap_servers: Bootstrap = None
-
-    @contextmanager
-    def looked(self, *roles: Role) -> Iterator[Looked]:
-        """Open the store, or fill one in memory.
-
-        Args:
-            roles: what the answer rests on.
-
-        Raises:
-            InputError: ``bad_option``, ``store_unreadable``; as ``make_source``.
-            ConfigurationError: ``store_missing``, ``store_version``, ``topic_missing``.
-            OperatingError: ``store_failing``, ``broker_unreachable``.
-        """
-        if self.inputs and self.evidence:
-            raise InputError("bad_option", "give --input (observations) or --evidence, not both")
-        if self.inputs or self.evidence:
-            with _in_memory() as looked, collecting_seldom():
-                self._fill(looked)
-                yield looked
-        elif self.store is not None:
-            with opened_store(self.store) as store:
-                yield Looked(store, is_live=True)
-        else:
-            with _closing(_Topics(command_settings(bootstrap_servers=self.bootstrap_servers), self.within_s)) as looked:
-                looked.read(*roles)
-                yield looked
-
-    def _fill(self, looked: Looked) -> None:
-        if self.inputs:
-            settings = command_settings(bootstrap_servers=None)
-            fill(looked.store.connection, make_source(self.inputs, False, Selection(), settings).derived())
-        for path in self.evidence or ():
-            lines = (line for _, line in archive_lines(path))
-            fill(
-                looked.store.connection,
-                (
-                    recorded.record or Record(Role.EVIDENCE, Origin(str(path), 0, number), None, recorded.value)
-                    for number, recorded in enumerate(of_lines(lines, name=str(path)))
-                ),
-            )
 
 
 @contextmanager
-def _closing(looked: Looked) -> Iterator[Looked]:
+def open_store(options: HistoryOptions, *roles: Role, replayed: Wanted | None = None) -> Iterator[OpenedStore]:
+    """Open the store that options name, or fill one in memory from files or topics.
+
+    Args:
+        roles: topics that the answer rests on. Without any, the caller reads them (``OpenedStore.read``).
+        replayed: which records of files to replay, by default all; nothing is folded away then, so that the answer
+            reaches back as far as the files.
+
+    Raises:
+        InputError: ``bad_option``, ``store_unreadable``; as ``make_source``.
+        ConfigurationError: ``store_missing``, ``store_version``, ``topic_missing``.
+        OperatingError: ``store_failing``, ``broker_unreachable``.
+    """
+    evidence = options.evidence if isinstance(options, EvidenceOptions) else None
+    if options.inputs and evidence:
+        raise InputError("bad_option", "give --input (observations) or --evidence, not both")
+    if options.inputs:
+        source = make_source(options.inputs, False, Selection(), options.settings())
+        with replayed_store(source, replayed) as opened:
+            yield opened
+    elif evidence:
+        with _in_memory() as opened, collecting_seldom():
+            for path in evidence:
+                fill(opened.store.connection, _evidence_in(path))
+            yield opened
+    elif options.store is not None:
+        with opened_store(options.store) as store:
+            yield OpenedStore(store, is_live=True)
+    else:
+        within_s = options.within_s if isinstance(options, EvidenceOptions) else None
+        with _closing(_Topics(options.settings(), within_s)) as opened:
+            if roles:
+                opened.read(*roles)
+            yield opened
+
+
+@contextmanager
+def replayed_store(source: Source, wanted: Wanted | None = None) -> Iterator[OpenedStore]:
+    """Fill a store in memory with all that follows from recorded observations; ``wanted`` as in ``open_store``."""
+    with _in_memory() as opened, collecting_seldom():
+        limits = None if wanted is None else unbounded()
+        fill(opened.store.connection, source.derived(wanted, limits=limits))
+        yield opened
+
+
+def _evidence_in(path: Path) -> Iterator[Record]:
+    lines = (line for _, line in archive_lines(path))
+    for number, recorded in enumerate(of_lines(lines, name=str(path))):
+        yield recorded.record or Record(Role.EVIDENCE, Origin(str(path), 0, number), None, recorded.value)
+
+
+@contextmanager
+def _closing(looked: OpenedStore) -> Iterator[OpenedStore]:
     try:
         with schema.failures("in memory"):
             yield looked
@@ -208,7 +275,7 @@ def _closing(looked: Looked) -> Iterator[Looked]:
 
 
 def _in_memory() -> Any:
-    return _closing(Looked(Store(schema.in_memory()), is_live=False))
+    return _closing(OpenedStore(Store(schema.in_memory()), is_live=False))
 
 
 @contextmanager
@@ -248,14 +315,14 @@ def every_row(ask: Callable[[Paging], Page[_Row]], limit: int | None = None) -> 
 
 
 @contextmanager
-def alerts_in(file: Path | None, store: Path | None, bootstrap: str | None) -> Iterator[Looked]:
+def alerts_in(file: Path | None, store: Path | None, bootstrap: str | None) -> Iterator[OpenedStore]:
     """Open the store that has the alerts of a file, of a store's folder, or of the topics, in this order.
 
     Args:
         file: file of alerts, ``-`` for standard input.
 
     Raises:
-        AssayStreamError: as ``StoreOptions.looked``; ``unreadable_file``.
+        AssayStreamError: as ``open_store``; ``unreadable_file``.
     """
     if file is not None:
         with _in_memory() as looked:
@@ -263,7 +330,7 @@ def alerts_in(file: Path | None, store: Path | None, bootstrap: str | None) -> I
             yield looked
     elif store is not None:
         with opened_store(store) as found:
-            yield Looked(found, is_live=True)
+            yield OpenedStore(found, is_live=True)
     else:
         with _closing(_Topics(command_settings(bootstrap_servers=bootstrap))) as looked:
             looked.read(Role.ALERTS)
@@ -280,15 +347,26 @@ def published_alert(uid: str, bootstrap: str | None) -> AlertView:
         return view_of(looked.store.alert(uid).records[-1])
 
 
-def published_definitions(settings: Settings, digests: Collection[str]) -> dict[str, dict[str, Any]]:
-    """Return the definitions with these full digests, as far as the topic holds them."""
-    with _closing(_Topics(settings)) as looked:
-        looked.read(Role.DEFINITIONS, wanted=lambda record: (record.key or b"").decode() in digests)
-        found = {each: looked.store.definition(each) for each in digests}
+def published_definitions(options: HistoryOptions, digests: Collection[str]) -> dict[str, dict[str, Any]]:
+    """Return the definitions with these full digests, as far as they are there."""
+    with open_store(options, replayed=not_calls()) as opened:
+        opened.read(Role.DEFINITIONS, wanted=lambda record: (record.key or b"").decode() in digests)
+        found = {each: opened.store.definition(each) for each in digests}
     return {each: row.definition for each, row in found.items() if row is not None}
 
 
-def _take_lines(looked: Looked, role: Role, path: Path) -> None:
+def named(server_id: str | None) -> tuple[str, ...]:
+    return () if server_id is None else (server_id,)
+
+
+def known_bindings(options: HistoryOptions, *server_ids: str) -> Bindings:
+    """Return what the registry published about some servers, or about all of them."""
+    with open_store(options, replayed=not_calls(*server_ids)) as opened:
+        opened.read(Role.BINDINGS, wanted=about(*server_ids))
+        return opened.store.bindings(*server_ids)
+
+
+def _take_lines(looked: OpenedStore, role: Role, path: Path) -> None:
     """Fill a store from lines, and note those that are none."""
 
     def records() -> Iterator[Record]:
@@ -377,7 +455,7 @@ class AlertOptions:
         beside = self.file.with_name(_DEFINITIONS)
         return beside if beside.is_file() else None
 
-    def _read(self, looked: Looked, history: AlertHistory, since_ms: int) -> None:
+    def _read(self, looked: OpenedStore, history: AlertHistory, since_ms: int) -> None:
         """Read of the topics what the story needs, and no more."""
         view = view_of(history.records[-1])
         server = view.fact("mcp_server_id").encode()

@@ -130,6 +130,21 @@ class ReviewQueries(Tables):
         return [decode_entry(decompressed(body)) for (body,) in bodies]
 
     @at_one_moment
+    def alert_records(self, server_id: str) -> list[dict[str, Any]]:
+        """Return the records of all alerts about a server that are here: the first and the latest ones of each."""
+        found = self._connection.execute(
+            "SELECT r.body FROM alert a JOIN alert_record r ON r.alert = a.id WHERE a.server = ? ORDER BY r.id",
+            (server_id,),
+        )
+        return [read_alert(decompressed(body)) for (body,) in found]
+
+    @at_one_moment
+    def changes(self, server_id: str) -> list[dict[str, Any]]:
+        """Return the records of all that was decided on a server, or observed of its keys, oldest first."""
+        statement = "SELECT body FROM decision WHERE server = ? ORDER BY time_us, id"
+        return [orjson.loads(decompressed(body)) for (body,) in self._connection.execute(statement, (server_id,))]
+
+    @at_one_moment
     def definitions(self, digest: str) -> tuple[DefinitionRow, ...]:
         """Return the definitions that have a digest, under any scheme, as far as they are here."""
         fulls = [
@@ -240,7 +255,7 @@ def _alert_row(text: str) -> AlertRow:
 
 def _decision(row: Sequence[Any]) -> DecisionRow:
     number, time_us, change, server, tool, author, alert, body = row
-    content = orjson.loads(body)
+    content = orjson.loads(decompressed(body))["data"]
     return DecisionRow(
         reference=str(number),
         time_us=time_us,

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 import orjson
 import pytest
 
+from assay_stream.errors import InputError
 from assay_stream.limits.store import STORE_ALERT_DIGESTS_MAX
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import Suppression
@@ -341,7 +342,12 @@ def test_definitions_of_one_server_drive_no_evidence_out() -> None:
     assert used_bytes(connection) <= 2 * before
     assert _others(connection) == others
     assert Store(connection).status().counts["evidence"] == 60
-    assert _dropped(connection) == {("seen", "server")}
+    assert _dropped(connection) == {("seen", "server"), ("fact", "server")}
+    with pytest.raises(InputError, match="facts_dropped"):
+        Store(connection).bindings("hostile")
+    assert Store(connection).bindings("server-0").find("server-0") is not None
+    fill(connection, [_relisted(1)[3]._replace(origin=Origin("assay.tool.binding", 7, 10_000))])
+    assert Store(connection).bindings().find("hostile") is None
 
 
 def test_alerts_of_one_server_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -422,7 +428,7 @@ def test_changes_that_nobody_decided_are_bounded(monkeypatch: pytest.MonkeyPatch
     decided = _count(connection, "decision")
     for number in range(10):
         connection.execute(
-            "INSERT INTO decision (time_us, change, server, body) VALUES (?, 'key', 'hostile', '{}')", (number,)
+            "INSERT INTO decision (time_us, change, server, body) VALUES (?, 'key', 'hostile', x'')", (number,)
         )
     _keep_within(connection)
     assert connection.execute("SELECT min(time_us) FROM decision WHERE server = 'hostile'").fetchone() == (6,)
