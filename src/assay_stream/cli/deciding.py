@@ -14,7 +14,7 @@ from assay_stream.cli.options import Bootstrap
 from assay_stream.cli.output import RowFormat, print_rows
 from assay_stream.cli.publishing import deliver
 from assay_stream.cli.shared import say
-from assay_stream.cli.store_sources import HistoryOptions, known_bindings
+from assay_stream.cli.store_sources import StoreOptions, known_bindings
 from assay_stream.errors import InputError
 from assay_stream.model.control import KEY_ACCEPT_TYPE, PIN_REMOVE_TYPE, POLICY_REMOVE_TYPE, POLICY_SET_TYPE
 from assay_stream.model.suppression import ANY_SERVER
@@ -69,7 +69,7 @@ class DecidingOnServer(Deciding):
         """
         if self.output is None and not self.new:
             named = {data["server_id"] for _, data in decisions} - {ANY_SERVER}
-            bindings = known_bindings(HistoryOptions(bootstrap_servers=self.bootstrap_servers), *named)
+            bindings = known_bindings(StoreOptions(bootstrap_servers=self.bootstrap_servers), *named)
             for server_id in sorted(named - bindings.servers.keys()):
                 raise InputError(
                     "server_not_known", f"no list and no decision names {server_id}: check it, or give --new"

@@ -18,7 +18,14 @@ from assay_stream.cli.files import read_input
 from assay_stream.cli.options import AnyServerId, AnyTool, AsJson, ServerId, grouped
 from assay_stream.cli.output import print_line
 from assay_stream.cli.shared import named_in_errors, say
-from assay_stream.cli.store_sources import HistoryOptions, known_bindings, named, published_alert, published_definitions
+from assay_stream.cli.store_sources import (
+    HistoryOptions,
+    StoreOptions,
+    known_bindings,
+    named,
+    published_alert,
+    published_definitions,
+)
 from assay_stream.errors import InputError
 from assay_stream.limits.core import PIN_FILE_LIMITS
 from assay_stream.model.control import PIN_REMOVE_TYPE, PIN_SET_TYPE
@@ -213,7 +220,7 @@ def _decide_on(act: DefinitionAct, by: Deciding, chosen: Chosen, *, every: bool 
                 "no_definition_in_alert", "the alert with this uid is about no definition: use --server-id and --tool"
             )
         server_id, (tool, digest) = view.fact("mcp_server_id"), subject
-    bindings = known_bindings(HistoryOptions(bootstrap_servers=by.bootstrap_servers), server_id or "")
+    bindings = known_bindings(StoreOptions(bootstrap_servers=by.bootstrap_servers), server_id or "")
     server = server_of(bindings, server_id or "")
     names = tools_offered_now(server) if tool is None else [tool]
     rejected = [name for name in names if every and offers_rejected(server, name)]
