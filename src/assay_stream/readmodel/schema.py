@@ -20,7 +20,7 @@ from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.files.aside import locked_folder
 from assay_stream.limits.store import STORE_CACHE_KIB, STORE_LOG_PAGES, STORE_WAIT_MS
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 """Raised with every change of ``schema.sql`` or of what is written to its tables."""
 FILE = "store.sqlite3"
 
