@@ -22,6 +22,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from assay_stream.canonical.decode import decode_json
@@ -289,10 +290,13 @@ class ObjectObserver:
         self._followed[view] = followed = _Followed(wire, self._gate(vantage, wire))
         if len(self._followed) <= self._limits.views_max:
             return followed, []
-        _, oldest = self._followed.popitem(last=False)
-        self._past += oldest.wire.stats
+        # Made-up clients must not end the open calls of others.
+        others = islice(self._followed, self._limits.views_max)
+        resting = next((each for each in others if not self._followed[each].wire.open_calls), None)
+        forgotten = self._followed.pop(resting or next(iter(self._followed)))
+        self._past += forgotten.wire.stats
         self.forgotten_views += 1
-        return followed, oldest.wire.close(at)
+        return followed, forgotten.wire.close(at)
 
     def _gate(self, vantage: Vantage, wire: WireObserver) -> Gate | None:
         if self._rule is None:
