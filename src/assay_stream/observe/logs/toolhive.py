@@ -43,9 +43,10 @@ def read_unsound(raw: bytes, whose: Whose) -> Iterator[Observation]:
         except InputError:
             result = (_response(_object(line, "data").get("response")) or {}).get("result")
             tools = result.get("tools") if isinstance(result, dict) else None
-            parts = dict.fromkeys(whose.prefixes.split(tools if isinstance(tools, list) else ()), _UNSOUND)
+            named = whose.prefixes.split(tools if isinstance(tools, list) else ())
+            parts: dict[tuple[str | None, str], Any] = dict.fromkeys(named or {(None, ""): []}, _UNSOUND)
             at = parse_rfc3339(line.get("logged_at"), path="$.logged_at")
-            found = list(_snapshots(required_text(line, "audit_id"), at, parts or {(None, ""): _UNSOUND}, whose))
+            found = list(_snapshots(required_text(line, "audit_id"), at, parts, whose))
         yield from (each for each in found if isinstance(each, Observation))
 
 
