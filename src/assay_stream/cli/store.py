@@ -92,7 +92,7 @@ def load(
     for path in paths:
         with reading(path):
             path.stat()
-    with schema.writing(folder, rebuild=rebuild) as connection:
+    with schema.replacing(folder) as connection:
         filler = Filler(connection)
         filler.begin(FILES_DEPLOYMENT)
         fill(connection, _records(paths))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 import sqlite3
 import time
 from collections.abc import Callable
@@ -94,6 +95,22 @@ def test_a_record_at_the_end_of_all_offsets_hides_none(tmp_path: Path) -> None:
     done = run_command_text("store", "load", forged, other, "--store", str(tmp_path / "store"))
     assert done.returncode == 0, done.stderr
     assert "t: 2 records read" in done.stdout
+
+
+@pytest.mark.parametrize("rebuild", [(), ("--rebuild",)])
+def test_an_archive_that_is_cut_short_leaves_the_store_as_it_was(rebuild: tuple[str, ...], tmp_path: Path) -> None:
+    """Half a store would look like a whole one, and the one before it would be gone."""
+    store = tmp_path / "store"
+    if rebuild:
+        whole = archived(tmp_path / "a", (0, "x"))
+        assert run_command_text("store", "load", whole, "--store", str(store)).returncode == 0
+    before = [(path.name, path.read_bytes()) for path in store.glob("*")]
+    cut = tmp_path / "evidence.ndjson.gz"
+    cut.write_bytes(gzip.compress(b"x" * 1_000 + b"\n" + random.Random(1).randbytes(9_000))[:-50])
+    done = run_command_text("store", "load", str(cut), "--store", str(store), *rebuild)
+    assert done.returncode == 2
+    assert "archive_truncated" in done.stderr
+    assert [(path.name, path.read_bytes()) for path in store.glob("*")] == before
 
 
 def test_a_store_is_replaced_on_request_only(observed: Path, tmp_path: Path) -> None:
