@@ -130,8 +130,8 @@ class Syslog:
         return DELIVERED
 
     async def _send_frame(self, frame: bytes) -> None:
-        loop, before = asyncio.get_running_loop(), self._connection
-        if before is None or before.ended_s is not None:
+        loop, before, made = asyncio.get_running_loop(), self._connection, self._connection
+        if made is None or made.ended_s is not None:
             _, made = await loop.create_connection(_Connection, self._target.host, self._target.port, ssl=self._tls)
             self._connection = made
             if before is not None:
@@ -140,7 +140,7 @@ class Syslog:
                 for sent_s, earlier in self._recent:
                     if (before.ended_s or loop.time()) - sent_s <= _KEPT_S:
                         made.transport.write(earlier)
-        await self._connection.write(frame)
+        await made.write(frame)
         self._recent.append((loop.time(), frame))
 
     async def _send_datagram(self, message: bytes) -> AttemptResult:

@@ -44,7 +44,10 @@ _OF_ONE_SERVER = frozenset(("initialize", "server/discover", "prompts/list", "re
 """What is shown of a server beside its tools, if the gateway serves no other."""
 _HASH_CHARS = 32
 _MERGED = replace(
-    DEFAULT_LIMITS, record_bytes_max=FEED_LIMITS.request_bytes_max, containers_max=FEED_LIMITS.request_bytes_max
+    DEFAULT_LIMITS,
+    record_bytes_max=FEED_LIMITS.request_bytes_max,
+    containers_max=FEED_LIMITS.request_bytes_max,
+    depth_max=512,
 )
 """Limits of a merged list: each server's part is held to the usual ones, so that none takes the others' lists along."""
 _TOLD = ("name", "_meta", "isError", "resultType")

@@ -27,6 +27,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from assay_stream.canonical.decode import decode_json
@@ -311,10 +312,13 @@ class Feed:
             session = Gate(observer, self._rule, over_http=True)
         self._sessions[view] = session
         if len(self._sessions) > self._limits.views_max:
-            oldest = self._sessions.popitem(last=False)[1].observer
-            self._past += oldest.stats
+            # Made-up clients must not end the open calls of others.
+            others = islice(self._sessions, self._limits.views_max)
+            resting = next((each for each in others if not self._sessions[each].observer.calls.open_calls), None)
+            forgotten = self._sessions.pop(resting or next(iter(self._sessions))).observer
+            self._past += forgotten.stats
             self.forgotten_views += 1
-            found += oldest.close(at)
+            found += forgotten.close(at)
         return session
 
     def _by_server(self, view: ClientView, reply: dict[str, Any]) -> Iterator[tuple[ClientView, dict[str, Any]]]:

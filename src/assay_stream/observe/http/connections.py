@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Literal
 
 from assay_stream.limits.core import DEFAULT_LIMITS
@@ -130,7 +131,10 @@ class Connections:
         if len(connections) <= self._limits.connections_max:
             return []
         self.evicted += 1
-        return self.end(next(iter(connections.values())), at)
+        # Made-up sessions must not end the open calls of others.
+        others = islice(connections.values(), self._limits.connections_max)
+        resting = next((each for each in others if not each.observer.calls.open_calls), None)
+        return self.end(resting or next(iter(connections.values())), at)
 
 
 @dataclass(slots=True)

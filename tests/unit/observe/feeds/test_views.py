@@ -140,18 +140,29 @@ class TestHonesty:
         assert json.loads(snapshot.value)["data"]["tools"] == {"unreadable": "line missed"}
 
     def test_clients_are_kept_apart_and_the_longest_idle_is_forgotten_first(self) -> None:
-        """Its unanswered call is reported then."""
+        """Its unanswered call is reported then, if all have one."""
         gateway = Gateway(limits=FeedLimits(views_max=2))
         one, two, three = (ClientView(server_id="s", client=name) for name in ("one", "two", "three"))
         pending = gateway.asks(view=one)
         gateway.lists(GOOD, view=two)
         assert "snapshot_id" not in gateway.calls(view=one), "what another client was shown"
-        gateway.lists(GOOD, view=two)
+        gateway.asks(view=two)
         gateway.asks(view=three)
         assert [call["error"] for call in data_of(gateway.new())] == [{"code": "no_response"}]
-        assert gateway.answers(pending) == []
+        assert [call["error"] for call in gateway.answers(pending)] == [{"code": "no_response"}], "makes room itself"
         assert gateway.feed.forgotten_views > 0
-        assert gateway.feed.stats.calls == 3
+        assert gateway.feed.stats.calls == 4
+
+    def test_made_up_clients_do_not_end_anothers_open_call(self) -> None:
+        """Those that rest make room; the call has its list and its outcome, however many come meanwhile."""
+        gateway = Gateway(limits=FeedLimits(views_max=2))
+        mine = ClientView(server_id="s", client="mine")
+        [listed] = gateway.lists(GOOD, view=mine)
+        pending = gateway.asks(view=mine)
+        for number in range(5):
+            gateway.lists(GOOD, view=ClientView(server_id="s", client=f"made-up-{number}"))
+        [call] = gateway.answers(pending)
+        assert (call["snapshot_id"], call["ok"]) == (listed["snapshot_id"], True)
 
 
 class TestNames:

@@ -409,6 +409,17 @@ def test_the_connection_that_rested_longest_is_forgotten_and_made_up_ones_displa
     assert wire.traffic.connections.stats.calls == 7, "counts of forgotten connections stay"
 
 
+def test_made_up_sessions_do_not_end_anothers_open_call() -> None:
+    """Not even those that a server confirms to whoever asks: connections at rest make room."""
+    wire = Wire(connections_max=2)
+    wire.round(ask("tools/list"), {"tools": [TOOL]}, Mcp_Session_Id="mine")
+    mine = wire.posts(call(2), Mcp_Session_Id="mine")
+    for number in range(5):
+        wire.round(ask("tools/list"), {"tools": [TOOL]}, Mcp_Session_Id=f"made-up-{number}")
+    wire.answers(mine, result(2))
+    assert (wire.observed[-1]["ok"], wire.observed[-1]["snapshot_id"]) == (True, wire.observed[0]["snapshot_id"])
+
+
 def test_the_end_of_the_tap_leaves_no_call_without_a_record() -> None:
     """Those of sessions that are still open."""
     wire = Wire()
