@@ -16,7 +16,7 @@ from assay_stream.export.bundle_file import is_bundle, read_bundle
 from assay_stream.files.archive import lines_of, read_lines
 from assay_stream.files.compressed import opened
 from assay_stream.limits.files import BUNDLE_LIMITS, SHORT_LINE_BYTES
-from assay_stream.model import cloudevents
+from assay_stream.model.cloudevents import time_us_in
 from assay_stream.model.record import Role
 from assay_stream.replay.selection import OffsetRange
 from assay_stream.schemes.assay.bundle import check_event, decode_limits
@@ -117,14 +117,6 @@ def _server_id(item: ExportRecord) -> object:
     return part.get(name) if isinstance(part, dict) else None
 
 
-def time_us_of(text: object) -> int | None:
-    """Return an RFC 3339 time in microseconds since the epoch, finer digits cut off; ``None`` if it is not one."""
-    try:
-        return cloudevents.time_us_of(text) if isinstance(text, str) else None
-    except (InputError, TypeError):
-        return None
-
-
 def stored_in(paths: Iterable[Path]) -> Iterator[Stored]:
     """Yield what some files hold: bundles, archives and plain lines; of a folder, the files that a replay writes.
 
@@ -206,7 +198,7 @@ def _kind_of(content: Any) -> Dataset | None:
 
 
 def _evidence_place(content: dict[str, Any]) -> ExportPlace:
-    time_us = time_us_of(content["time"])
+    time_us = time_us_in(content["time"])
     if time_us is None:
         raise InputError("not_evidence", "the time is RFC 3339 with its offset from UTC", path="$.time")
     data = content["data"]

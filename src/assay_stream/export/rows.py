@@ -18,9 +18,10 @@ import orjson
 
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.errors import needing_extra
-from assay_stream.export.input import Dataset, ExportRecord, time_us_of
+from assay_stream.export.input import Dataset, ExportRecord
 from assay_stream.files.aside import Aside
 from assay_stream.files.failures import writing
+from assay_stream.model.cloudevents import time_us_in
 from assay_stream.text.escaping import csv_line, json_bytes
 
 INT64_MAX = 2**63 - 1
@@ -88,7 +89,7 @@ def _int64(value: Any) -> int | None:
 _READ: dict[ColumnType, Callable[[Any], Value]] = {
     ColumnType.TEXT: lambda value: value if type(value) is str else None,
     # Alerts have milliseconds since the epoch, envelopes a text.
-    ColumnType.TIME: lambda value: _int64(value * 1_000 if type(value) is int else time_us_of(value)),
+    ColumnType.TIME: lambda value: _int64(value * 1_000 if type(value) is int else time_us_in(value)),
     ColumnType.INTEGER: _int64,
     ColumnType.NUMBER: lambda value: float(value) if type(value) in (int, float) else None,
     ColumnType.FLAG: lambda value: value if type(value) is bool else None,

@@ -234,6 +234,14 @@ def time_us_of(text: str) -> int:
         raise InputError("bad_time", "the time does not exist: use RFC 3339", path="$.time") from None
 
 
+def time_us_in(value: object) -> int | None:
+    """Return an RFC 3339 time in microseconds since the epoch, finer digits cut off; ``None`` where it is none."""
+    try:
+        return time_us_of(value) if isinstance(value, str) else None
+    except (InputError, TypeError):
+        return None
+
+
 def _attributes_and_data(record: Record, limits: Limits) -> dict[str, Any]:
     if record.value is None:
         raise InputError("tombstone", "a record without a value says nothing: publish the event as the value")

@@ -18,7 +18,7 @@ import orjson
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError
 from assay_stream.files.record_line import record_line_parts
-from assay_stream.model.cloudevents import time_us_of
+from assay_stream.model.cloudevents import time_us_in
 from assay_stream.model.envelope import EVIDENCE_TYPE, Producer
 from assay_stream.model.record import Headers, Origin, Output, Record
 from assay_stream.schemes.assay import tool as assay
@@ -213,11 +213,7 @@ class EvidenceSelection:
     def _wants_time(self, evidence: Recorded) -> bool:
         if self.since_us is None and self.until_us is None:
             return True
-        time = evidence.content.get("time")
-        try:
-            time_us = time_us_of(time) if isinstance(time, str) else None
-        except (InputError, TypeError):
-            time_us = None
+        time_us = time_us_in(evidence.content.get("time"))
         if time_us is None:
             return True
         return (self.since_us or 0) <= time_us and (self.until_us is None or time_us <= self.until_us)

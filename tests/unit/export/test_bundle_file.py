@@ -50,22 +50,6 @@ def resealed(content: Members, lines: list[bytes]) -> None:
     content["events.ndjson"] = events
 
 
-def test_what_was_written_is_read_back(bundle: Path) -> None:
-    """The events, with their run, their place in it, and the id of both."""
-    expected = [
-        event | {"assayrunid": "run-1", "assayseq": seq, "id": f"run-1:{seq}"} for seq, event in enumerate(EVENTS)
-    ]
-    assert [json.loads(line) for line in read_bundle(bundle)] == expected
-    assert verify_bundle(bundle).event_count == 3
-
-
-def test_equal_events_give_equal_bytes(bundle: Path, tmp_path: Path) -> None:
-    """No clock, no name and no owner enters the file."""
-    again = tmp_path / "again.tar.gz"
-    write_bundle(again, EVENTS, run_id="run-1")
-    assert again.read_bytes() == bundle.read_bytes()
-
-
 def test_nothing_is_left_beside_a_bundle(bundle: Path) -> None:
     """The files that it was made in are gone."""
     assert os.listdir(bundle.parent) == ["bundle.tar.gz"]

@@ -10,7 +10,8 @@ import pytest
 
 from assay_stream.errors import InputError
 from assay_stream.export.bundle_file import write_bundle
-from assay_stream.export.input import Dataset, ExportRecord, ExportSelection, Stored, items, stored_in, time_us_of
+from assay_stream.export.input import Dataset, ExportRecord, ExportSelection, Stored, items, stored_in
+from assay_stream.model.cloudevents import time_us_in
 from assay_stream.model.record import Role
 from assay_stream.replay.selection import offset_ranges
 from tests.support.alerts import alert_records, finding_of
@@ -131,7 +132,7 @@ def test_blank_lines_count(tmp_path: Path) -> None:
 )
 def test_times_are_read_to_the_microsecond(text: object, expected: int | None) -> None:
     """Finer digits are cut off, never rounded."""
-    assert time_us_of(text) == expected
+    assert time_us_in(text) == expected
 
 
 CALLS = "mcp.tools.call"
