@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,11 +132,7 @@ def _read(
     files: list[Path], source: CaptureFormat, server_id: str | None, vantage: VantageOptions, refused: Refusals
 ) -> Iterator[Observation]:
     for path in files:
-        name = "standard input" if path == STANDARD_INPUT else str(path)
-
-        def collect(error: InputError, name: str = name) -> None:
-            refused.append(f"{name}: {error}")
-
+        collect = _collector(refused, path)
         lines = every_line(path)
         if source == "observations" or server_id is None:
             yield from from_observations(lines, on_error=collect)
@@ -159,12 +155,8 @@ def _read_logs(
     files: list[Path], source: LogFormat, logs: LogOptions, whose: Whose, refused: Refusals, lacking: Counter[str]
 ) -> Iterator[Observation]:
     for path in files:
-        name = "standard input" if path == STANDARD_INPUT else str(path)
-
-        def collect(error: InputError, name: str = name) -> None:
-            refused.append(f"{name}: {error}")
-
         content = pieces(path) if source == "otlp-proto" else every_line(path)
+        collect = _collector(refused, path)
         yield from from_log(source, content, whose, lacking, span_kind=logs.span_kind, on_error=collect)
 
 
@@ -179,12 +171,14 @@ async def _read_topic(
 ) -> AsyncIterator[Observation]:
     async with aclosing(read_foreign(settings, topic)) as values:
         async for place, value in values:
-
-            def collect(error: InputError, place: str = place) -> None:
-                refused.append(f"{place}: {error}")
-
+            collect = _collector(refused, place)
             for each in from_log(source, [value], whose, lacking, span_kind=logs.span_kind, on_error=collect):
                 yield each
+
+
+def _collector(refused: Refusals, place: Path | str) -> Callable[[InputError], None]:
+    name = "standard input" if place == STANDARD_INPUT else place
+    return lambda error: refused.append(f"{name}: {error}")
 
 
 def deliver(

@@ -6,16 +6,17 @@ import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 
 from assay_stream.config import Settings
 from assay_stream.console.forms import Decision
 from assay_stream.errors import ConfigurationError, OperatingError
-from assay_stream.kafka.connection import connection_options, start_admin
+from assay_stream.kafka.connection import start_producer
+from assay_stream.kafka.publishing import AcknowledgedPublisher, KafkaProducer
 from assay_stream.kafka.refusals import explained
 from assay_stream.kafka.topics import topic_names
 from assay_stream.limits.console import CONSOLE_LIMITS, ConsoleLimits
 from assay_stream.observe.decisions import decision_event
-from assay_stream.observe.delivery import KafkaProducer, PublisherLimits, aiokafka_producer, disconnect, send_all
 from assay_stream.observe.observation import Observation
 
 
@@ -37,15 +38,14 @@ class KafkaPublish:
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
         limits: ConsoleLimits = CONSOLE_LIMITS,
     ) -> None:
-        self._settings = settings
-        self._connect = connect or _connected
+        self._publisher = AcknowledgedPublisher(
+            partial(connect or start_producer, settings), topic_names(settings), limit_s=limits.decision_limit_s
+        )
         self._clock = clock
         self._new_id = new_id
         self._limits = limits
-        self._topics = topic_names(settings)
         self._turn = asyncio.Lock()
         self._waiting = 0
-        self._producer: KafkaProducer | None = None
 
     async def __call__(self, decisions: Sequence[Decision], author: str) -> None:
         """Publish decisions of an author, and return once all replicas have all of them.
@@ -71,26 +71,12 @@ class KafkaPublish:
 
     async def aclose(self) -> None:
         """Disconnect."""
-        producer, self._producer = self._producer, None
-        if producer is not None:
-            await disconnect(producer)
+        await self._publisher.aclose()
 
     async def _send(self, events: Sequence[Observation]) -> None:
-        if self._producer is None:
-            self._producer = await self._connect(self._settings)
-        try:
-            async with asyncio.timeout(self._limits.decision_limit_s):
-                outcomes = await send_all(self._producer, self._topics, events)
-        except TimeoutError as error:
-            outcomes = [error] * len(events)
-        except BaseException:
-            await self.aclose()
-            raise
-        failed = [outcome for outcome in outcomes if outcome is not None]
+        failed = await self._publisher.publish(events)
         if not failed:
             return
-        # Closed: what is still under way must not arrive when nobody expects it any more.
-        await self.aclose()
         refusals = [known for each in failed if isinstance(known := explained(each), ConfigurationError)]
         if len(refusals) == len(events):
             raise refusals[0]
@@ -99,22 +85,3 @@ class KafkaPublish:
             f"{len(failed)} of {len(events)} decisions were not acknowledged by Kafka ({type(failed[0]).__name__}). "
             "Look what is recorded in a minute, then send it again: a decision that is there twice changes nothing",
         )
-
-
-async def _connected(settings: Settings) -> KafkaProducer:
-    """Return a started producer.
-
-    Raises:
-        AssayStreamError: why there is none, as ``start_admin``.
-    """
-    await (await start_admin(settings)).close()
-    producer = aiokafka_producer(connection_options(settings), PublisherLimits())
-    try:
-        await producer.start()
-    except Exception as error:
-        await disconnect(producer)
-        known = explained(error)
-        if known is not None:
-            raise known from None
-        raise
-    return producer

@@ -26,7 +26,6 @@ from assay_stream.forward.posting import RETRY_AFTER_MAX_MS
 from assay_stream.forward.receivers import AttemptResult, DeliveryOutcome, Subscription, waiting
 from assay_stream.kafka.access import STAGES
 from assay_stream.kafka.connection import (
-    AIOKafkaProducer,
     Consumer,
     ConsumerRebalanceListener,
     KafkaError,
@@ -35,6 +34,7 @@ from assay_stream.kafka.connection import (
     writing_producer,
 )
 from assay_stream.kafka.log import MAY_PASS, Patience, record_of
+from assay_stream.kafka.publishing import send_all
 from assay_stream.kafka.stage import StageMetrics
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Output, Record, Role, rejected
@@ -94,18 +94,7 @@ def _add(host: Host, name: str, forwarder: Forwarder) -> None:
     host.add(name, forwarder, still_s=lambda: forwarder.still_s, note_gauges=forwarder.note_gauges, is_alternative=True)
 
 
-class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-    def __init__(self, forwarder: Forwarder) -> None:
-        self._forwarder = forwarder
-
-    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        await self._forwarder.give_up()
-
-    async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        self._forwarder.take_over(set(assigned))
-
-
-class Forwarder:
+class Forwarder(ConsumerRebalanceListener):  # type: ignore[misc]
     """Delivers alerts to one receiver until told to stop.
 
     Args:
@@ -134,7 +123,7 @@ class Forwarder:
         self._committed_s = self._reported_s = time.monotonic()
         self._stopping = asyncio.Event()
         self._patience = Patience("forwarding", self._stopping)
-        self._producer: AIOKafkaProducer = writing_producer(settings)
+        self._producer = writing_producer(settings)
         self._consumer: Consumer = reading_consumer(
             settings,
             group_id=subscription.group,
@@ -186,7 +175,7 @@ class Forwarder:
         Raises:
             OperatingError: ``brokers_failing``.
         """
-        self._consumer.subscribe([self._topics[Role.ALERTS]], listener=_Listener(self))
+        self._consumer.subscribe([self._topics[Role.ALERTS]], listener=self)
         try:
             await self._producer.start()
             await self._consumer.start()
@@ -202,7 +191,7 @@ class Forwarder:
         finally:
             await self._close()
 
-    async def give_up(self) -> None:
+    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
         """Commit what was delivered: the partitions may be someone else's next."""
         self._generation += 1
         # Who comes next delivers again what this could not commit.
@@ -211,7 +200,7 @@ class Forwarder:
         self._delivered.clear()
         self._next.clear()
 
-    def take_over(self, assigned: set[TopicPartition]) -> None:
+    async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
         """Note that partitions are ours now; the main loop goes to where each was left."""
         self._generation += 1
         self._next.clear()
@@ -325,13 +314,9 @@ class Forwarder:
 
     async def _bury(self, record: Record, error: AssayStreamError, generation: int) -> bool:
         letter = dead_letter(record, error)
-        await self._producer.send_and_wait(
-            self._topics[letter.role],
-            key=letter.key,
-            value=letter.value,
-            headers=list(letter.headers),
-            timestamp_ms=letter.timestamp_ms,
-        )
+        [failure] = await send_all(self._producer, self._topics, [letter])
+        if failure is not None:
+            raise failure
         self._count("dead")
         origin = record.origin
         _log.error("alert_refused", code=error.code, why=error.message, **origin.as_json())

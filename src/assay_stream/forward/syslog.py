@@ -130,17 +130,20 @@ class Syslog:
         return DELIVERED
 
     async def _send_frame(self, frame: bytes) -> None:
-        loop, before, made = asyncio.get_running_loop(), self._connection, self._connection
-        if made is None or made.ended_s is not None:
-            _, made = await loop.create_connection(_Connection, self._target.host, self._target.port, ssl=self._tls)
-            self._connection = made
+        loop, connection = asyncio.get_running_loop(), self._connection
+        if connection is None or connection.ended_s is not None:
+            before = connection
+            _, connection = await loop.create_connection(
+                _Connection, self._target.host, self._target.port, ssl=self._tls
+            )
+            self._connection = connection
             if before is not None:
                 before.transport.abort()
                 # Of what went last over the connection before, nobody knows whether it was read.
                 for sent_s, earlier in self._recent:
                     if (before.ended_s or loop.time()) - sent_s <= _KEPT_S:
-                        made.transport.write(earlier)
-        await made.write(frame)
+                        connection.transport.write(earlier)
+        await connection.write(frame)
         self._recent.append((loop.time(), frame))
 
     async def _send_datagram(self, message: bytes) -> AttemptResult:

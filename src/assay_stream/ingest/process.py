@@ -14,16 +14,15 @@ from assay_stream.errors import ConfigurationError
 from assay_stream.ingest.clients import KnownClients, read_clients
 from assay_stream.ingest.events import EventJudge
 from assay_stream.ingest.service import IngestService
-from assay_stream.ingest.window import AcceptedWindow
-from assay_stream.ingest.writer import EventWriter
+from assay_stream.ingest.writer import AcceptedWindow, EventWriter
 from assay_stream.kafka.connection import Consumer, TopicPartition, connection_options, reading_consumer
 from assay_stream.kafka.log import FOLLOW_WAIT_MS, Follower
+from assay_stream.kafka.publishing import kafka_producer
 from assay_stream.kafka.topics import topic_names
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.limits.serving import INGEST_LIMITS
 from assay_stream.model.ingest import read_accepted
 from assay_stream.model.record import Record, Role
-from assay_stream.observe.delivery import PublisherLimits, aiokafka_producer
 from assay_stream.observe.http.tap import Listener
 from assay_stream.worker.host import Host, PartitionCounts, run_host
 from assay_stream.worker.metrics import PrometheusStage
@@ -95,10 +94,7 @@ def run_ingest(settings: Settings, clients: Path, listener: Listener, *, web_por
         window = AcceptedWindow()
         options = connection_options(settings)
         writer = EventWriter(
-            lambda: aiokafka_producer(options, PublisherLimits()),
-            topic_names(settings),
-            window,
-            call_spread=settings.call_spread,
+            lambda: kafka_producer(options), topic_names(settings), window, call_spread=settings.call_spread
         )
 
         def take(records: Sequence[Record]) -> None:

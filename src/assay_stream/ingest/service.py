@@ -15,10 +15,9 @@ import structlog
 from aiohttp import web
 
 from assay_stream.errors import InputError
-from assay_stream.ingest.answers import IngestOutcome, RequestRefused, answer, refusal, refusal_for
+from assay_stream.ingest.answers import HeldRoom, IngestOutcome, RequestRefused, Room, answer, refusal, refusal_for
 from assay_stream.ingest.clients import KnownClient, KnownClients, Unauthorized
 from assay_stream.ingest.events import BadRequest, EventJudge, JudgedEvent, split
-from assay_stream.ingest.room import HeldRoom, Room
 from assay_stream.ingest.writer import EventWriter, NotDelivered
 from assay_stream.limits.serving import HTTP_LIMITS, INGEST_LIMITS, IngestLimits
 from assay_stream.model.ingest import Mark

@@ -1,10 +1,12 @@
 """How every client of a deployment reaches the brokers."""
 
+from __future__ import annotations
+
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from aiokafka import AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
@@ -16,11 +18,15 @@ from aiokafka.errors import (
     ProducerFenced,
 )
 
-from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.kafka.aiokafka_private import Consumer, FetchedRecord, GroupMember
-from assay_stream.kafka.refusals import why_refused
+from assay_stream.kafka.publishing import KafkaProducer, disconnect, kafka_producer
+from assay_stream.kafka.refusals import explained, why_refused
 from assay_stream.limits.core import DEFAULT_LIMITS
+
+if TYPE_CHECKING:
+    # Proxies follow verdicts without the settings of a deployment, which need an extra.
+    from assay_stream.config import Settings
 
 __all__ = [
     "AIOKafkaAdminClient",
@@ -76,15 +82,28 @@ def connection_options(settings: Settings) -> dict[str, Any]:
     return options
 
 
-def writing_producer(settings: Settings, **options: Any) -> AIOKafkaProducer:
+def writing_producer(settings: Settings, **options: Any) -> Any:
     """Return a producer, not started, whose writes are acknowledged by all in-sync replicas, once and in order."""
-    return AIOKafkaProducer(
-        **connection_options(settings),
-        acks="all",
-        enable_idempotence=True,
-        max_request_size=REQUEST_BYTES_MAX,
-        **options,
-    )
+    return kafka_producer(connection_options(settings), record_bytes_max=REQUEST_BYTES_MAX, **options)
+
+
+async def start_producer(settings: Settings) -> KafkaProducer:
+    """Return a started producer.
+
+    Raises:
+        AssayStreamError: why there is none, as ``start_admin``.
+    """
+    await (await start_admin(settings)).close()
+    producer: KafkaProducer = writing_producer(settings)
+    try:
+        await producer.start()
+    except Exception as error:
+        await disconnect(producer)
+        known = explained(error)
+        if known is not None:
+            raise known from None
+        raise
+    return producer
 
 
 def _ssl_context(settings: Settings) -> ssl.SSLContext:

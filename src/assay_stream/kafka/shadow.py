@@ -1,15 +1,15 @@
 """Results of a replay in topics of their own, beside the live ones."""
 
-import asyncio
-from collections.abc import Awaitable, Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from itertools import islice
 
 from aiokafka.errors import KafkaError
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.kafka.connection import open_admin, writing_producer
+from assay_stream.kafka.publishing import send_all
 from assay_stream.kafka.topics import create_topics, topic_names, topic_table
 from assay_stream.kafka.transport import fitting
 from assay_stream.model.partition import murmur2_partition
@@ -49,32 +49,28 @@ async def write_shadow(
     producer = writing_producer(settings, linger_ms=20, max_batch_size=512 * 1_024)
     try:
         await producer.start()
-        pending: list[Awaitable[Any]] = []
-        for output in outputs:
-            fitted = fitting(output) if output.role is Role.REJECTED else output
-            partition = fitted.partition
-            if partition is None:
-                partition = murmur2_partition(fitted.key or b"", counts[fitted.role])
-            pending.append(
-                await producer.send(
-                    topics[fitted.role],
-                    key=fitted.key,
-                    value=fitted.value,
-                    headers=list(fitted.headers),
-                    timestamp_ms=fitted.timestamp_ms,
-                    partition=partition % counts[fitted.role],
-                )
-            )
-            if len(pending) >= _IN_FLIGHT_MAX:
-                await asyncio.gather(*pending)
-                pending.clear()
-        await asyncio.gather(*pending)
+        for some in _batched((_placed(output, counts) for output in outputs), _IN_FLIGHT_MAX):
+            for failure in await send_all(producer, topics, some):
+                if failure is not None:
+                    raise failure
     except KafkaError as error:
         raise OperatingError(
             "shadow_failed", f"the brokers refused a result ({type(error).__name__}): replay again, with a new prefix"
         ) from None
     finally:
         await producer.stop()
+
+
+def _batched(outputs: Iterable[Output], size: int) -> Iterator[list[Output]]:
+    left = iter(outputs)
+    while some := list(islice(left, size)):
+        yield some
+
+
+def _placed(output: Output, counts: Mapping[Role, int]) -> Output:
+    fitted, count = fitting(output) if output.role is Role.REJECTED else output, counts[output.role]
+    partition = murmur2_partition(fitted.key or b"", count) if fitted.partition is None else fitted.partition % count
+    return fitted._replace(partition=partition)
 
 
 async def _make_topics(settings: Settings, topics: dict[Role, str], call_partitions: int) -> dict[Role, int]:

@@ -1,4 +1,4 @@
-"""What the publisher needs of Kafka and of its process: producers, limits, and what happens at exit and at fork.
+"""What the publisher needs of its process: limits, look-ups of names, and what happens at exit and at fork.
 
 A publisher delivers in a daemon thread, which an exiting interpreter does not wait for. So every open publisher is
 closed first, all of them within one time limit.
@@ -19,15 +19,11 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
-from zlib import crc32
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.model.partition import murmur2_partition
-from assay_stream.model.record import Role
-from assay_stream.observe.observation import Observation
 
 if TYPE_CHECKING:
     from assay_stream.observe.publisher import ObservationPublisher
@@ -41,8 +37,6 @@ EXIT_FLUSH_MS = 5_000
 """Milliseconds that an exiting process gives all its publishers together: a reachable broker needs a fraction of it,
 and a program that was told to end should not seem to hang."""
 
-_REQUEST_MARGIN_BYTES = 1_024 * 1_024
-_STOP_LIMIT_S = 1.0
 _open: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
@@ -120,31 +114,6 @@ if hasattr(os, "register_at_fork"):
     )
 
 
-class KafkaProducer(Protocol):
-    """The part of ``aiokafka.AIOKafkaProducer`` that is used."""
-
-    async def start(self) -> None:
-        """Connect."""
-
-    async def stop(self) -> None:
-        """Disconnect."""
-
-    async def send(
-        self,
-        topic: str,
-        *,
-        value: bytes,
-        key: bytes,
-        headers: list[tuple[str, bytes]],
-        timestamp_ms: int,
-        partition: int | None = None,
-    ) -> Awaitable[Any]:
-        """Add a record to a batch; the result completes when it is delivered."""
-
-    async def partitions_for(self, topic: str, /) -> set[int]:
-        """Return the partitions of a topic."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublisherLimits:
     """Bounds of one publisher."""
@@ -178,94 +147,6 @@ class PublisherLimits:
 
     attempts_max: int = 5
     """Attempts at a record that Kafka refuses for a reason that a retry does not fix."""
-
-
-def is_too_large(error: BaseException) -> bool:
-    """Tell whether Kafka refuses a record for its size. Goes by the error's name, so that it needs no aiokafka."""
-    return type(error).__name__ in ("MessageSizeTooLargeError", "RecordListTooLargeError", "RecordTooLargeError")
-
-
-async def send_all(
-    producer: KafkaProducer, topics: Mapping[Role, str], batch: Sequence[Observation], *, call_spread: int = 1
-) -> list[BaseException | None]:
-    """Send observations in order with a started producer; return each one's error, ``None`` if it was delivered.
-
-    Args:
-        call_spread: over how many partitions the calls of a server are spread.
-    """
-    waits: list[Awaitable[Any]] = []
-    outcomes: list[BaseException | None] = [None] * len(batch)
-    sent: list[int] = []
-    for index, observation in enumerate(batch):
-        try:
-            waits.append(
-                await producer.send(
-                    topics[observation.role],
-                    value=observation.value,
-                    key=observation.key,
-                    headers=list(observation.headers),
-                    timestamp_ms=observation.timestamp_ms,
-                    **await _place(producer, topics, observation, call_spread),
-                )
-            )
-            sent.append(index)
-        except Exception as error:  # noqa: BLE001 - classified by the caller
-            outcomes[index] = error
-            if not is_too_large(error):
-                # Nothing overtakes a record that waits: snapshots and calls keep their order.
-                outcomes[index + 1 :] = [error] * (len(batch) - index - 1)
-                break
-    for index, result in zip(sent, await asyncio.gather(*waits, return_exceptions=True), strict=True):
-        outcomes[index] = result if isinstance(result, BaseException) else None
-    return outcomes
-
-
-async def _place(
-    producer: KafkaProducer, topics: Mapping[Role, str], observation: Observation, spread: int
-) -> dict[str, int]:
-    """Return the partition of a call that is spread; otherwise its key names it.
-
-    It is one of those that are equal to that of the key modulo the partitions of snapshots, by a hash of the event:
-    sent again it goes to the same.
-    """
-    if spread == 1 or observation.role is not Role.CALLS:
-        return {}
-    calls = len(await producer.partitions_for(topics[Role.CALLS]))
-    bindings = len(await producer.partitions_for(topics[Role.SNAPSHOTS]))
-    rows = calls // bindings
-    if calls % bindings or rows < 2:
-        return {}
-    home = murmur2_partition(observation.key, calls)
-    row = (home // bindings + crc32(observation.value) % min(spread, rows)) % rows
-    return {"partition": home % bindings + row * bindings}
-
-
-async def disconnect(producer: KafkaProducer) -> None:
-    """Disconnect within bounded time, whatever the state of the producer."""
-    try:
-        async with asyncio.timeout(_STOP_LIMIT_S):
-            await producer.stop()
-    except Exception:  # noqa: BLE001 - it is abandoned in any case
-        # It waits for deliveries that will never come. Close its connections; its tasks end with the loop.
-        client = getattr(producer, "client", None)
-        if client is not None:
-            with contextlib.suppress(Exception):
-                await client.close()
-
-
-def aiokafka_producer(connection: Mapping[str, Any], limits: PublisherLimits) -> KafkaProducer:
-    """Return an aiokafka producer, not started: idempotent, acknowledged by all replicas."""
-    # Imported here: a tap that writes to a file starts faster without it.
-    from aiokafka import AIOKafkaProducer
-
-    producer: KafkaProducer = AIOKafkaProducer(
-        **connection,
-        enable_idempotence=True,
-        acks="all",
-        linger_ms=5,
-        max_request_size=limits.record_bytes_max + _REQUEST_MARGIN_BYTES,
-    )
-    return producer
 
 
 def note_open(one: ObservationPublisher) -> None:

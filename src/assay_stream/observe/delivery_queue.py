@@ -1,10 +1,10 @@
-"""What waits for delivery: the queue, what is in hand, and the spool, in the order of its publication.
+"""What waits for delivery, in the order of its publication: first what is on disk, then what is in memory.
 
-The queue is first in, first out. Its last quarter is reserved for snapshots: there are many calls, and without a
-snapshot every call after it is bound wrongly or not at all, so calls alone cannot fill the queue.
-
-With a spool (``observe.spool``), what is queued goes to disk while the brokers are away, and what is left when the
-publisher is closed. Order is kept: what is in hand is older than the spool, and the spool older than the queue.
+1. A batch stays at the front, on disk or in memory, until its fate is known.
+2. With a spool (``observe.spool``), what is in memory goes to disk while the brokers are away or slow, and what is
+   left when the publisher is closed.
+3. The last quarter of the memory is reserved for snapshots: there are many calls, and without a snapshot every call
+   after it is bound wrongly or not at all, so calls alone cannot fill it.
 
 What is dropped is counted by server, and the counts are queued once the brokers are there.
 """
@@ -18,7 +18,7 @@ import threading
 import time
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from assay_stream.errors import ConfigurationError
@@ -83,13 +83,15 @@ class DeliveryQueue:
         self._lock = lock
         self._spool = spool
         self._queue: deque[Observation] = deque()
-        self.hand: list[Observation] = []  # what is being delivered: older than the spool and the queue
-        self.is_hand_spooled = False
-        self._hand_since_s = 0.0
+        self._queue_bytes = 0
+        self.batch: list[Observation] = []
+        """What is being delivered: the front of what waits."""
+        self.on_disk = 0
+        """How many of the batch are on disk."""
+        self._taken_s = 0.0
         self._is_disk_refused = False
         self.spooled = self._spooled_bytes = 0
         self._losses = Losses(limits.losses_max)
-        self._queue_bytes = 0
         self._accepted = self._delivered = 0
         self.dropped: Counter[DropReason] = Counter()
         self._note_spool()
@@ -105,7 +107,7 @@ class DeliveryQueue:
         return SinkStats(
             accepted=self._accepted,
             delivered=self._delivered,
-            queued=len(self._queue) + len(self._own_hand()),
+            queued=len(self._queue),
             queued_bytes=self._queue_bytes,
             spooled=self.spooled,
             spooled_bytes=self._spooled_bytes,
@@ -127,50 +129,54 @@ class DeliveryQueue:
         return reason
 
     def is_anything_left(self, *, connected: bool) -> bool:
-        """Tell whether anything waits; counts of what was dropped wait for a connection only."""
-        return bool(self._queue or self._own_hand() or self.spooled or (self._losses and connected))
+        """Return whether anything waits; counts of what was dropped wait for a connection only."""
+        return bool(self._queue or self.spooled or (self._losses and connected))
 
     def take(self) -> bool:
-        """Take the oldest observations in hand, if there are any."""
+        """Begin a batch of the oldest observations, if there are any."""
         if self._losses:
             self._queue_losses()
-        hand, is_spooled = self._own_hand(), False
-        if not hand and self._spool is not None and self._spool.records:
+        found: list[Observation] = []
+        if self._spool is not None and self._spool.records:
             try:
-                hand = self._spool.head(self._limits.batch_records_max)
+                found = self._spool.head(self._limits.batch_records_max)
             except OSError as error:
                 self._give_spool_up(error)
-            is_spooled = bool(hand)
             self._note_spool()
         with self._lock:
+            self.on_disk = len(found)
             if not self.spooled:
-                count = min(len(self._queue), self._limits.batch_records_max - len(hand))
-                hand = [*hand, *(self._queue.popleft() for _ in range(count))]
-            self.hand, self.is_hand_spooled = hand, is_spooled
-            self._hand_since_s = time.monotonic()
-            return bool(self.hand)
+                found = list(itertools.islice(self._queue, self._limits.batch_records_max))
+            self.batch = found
+            self._taken_s = time.monotonic()
+        return bool(self.batch)
 
-    def settle(
-        self, batch: Sequence[Observation], kept: list[Observation], lost: list[Observation], settled: Counter[str]
-    ) -> None:
-        """Note what became of a batch.
+    def settle(self, kept: list[Observation], lost: list[Observation], settled: Counter[str]) -> None:
+        """Note what became of the batch.
 
         Args:
-            kept: what is to be tried again; it stays in hand, or in the spool.
+            kept: what is to be tried again; of a batch that is on disk, its end.
             lost: what was dropped.
             settled: how many were delivered, and how many dropped by reason.
         """
-        was_spooled = self.is_hand_spooled
-        if was_spooled and self._spool is not None:
+        done = len(self.batch) - len(kept)
+        on_disk = min(done, self.on_disk)
+        if on_disk and self._spool is not None:
             try:
-                self._spool.drop(len(batch) - len(kept))
+                self._spool.drop(on_disk)
             except OSError as error:
                 self._give_spool_up(error)
             self._note_spool()
         with self._lock:
-            self.hand, self.is_hand_spooled = ([] if was_spooled else kept), False
-            if not was_spooled:
-                self._queue_bytes -= sum(each.size_bytes for each in batch) - sum(each.size_bytes for each in kept)
+            if not self.batch:
+                return  # given up meanwhile
+            if not self.on_disk:
+                self._pop(len(self.batch))
+                self._queue.extendleft(reversed(kept))
+                self._queue_bytes += sum(each.size_bytes for each in kept)
+            else:
+                self._pop(done - on_disk)
+            self.batch, self.on_disk = [], 0
             self._delivered += settled["delivered"]
             self.dropped["too_large"] += settled["too_large"]
             self.dropped["delivery_failed"] += settled["delivery_failed"]
@@ -179,24 +185,19 @@ class DeliveryQueue:
                 self._losses.note(observation)
 
     def to_spool(self) -> None:
-        """Take to the spool whatever is only in memory, as far as there is room: what is in hand before all others."""
+        """Take to the spool whatever is only in memory, as far as there is room."""
         spool = self._spool
         if spool is None:
             return
         try:
-            hand = self._own_hand()
-            if hand and spool.prepend(hand):
-                # It may still be under way; then it is dropped from the spool once it is delivered.
-                with self._lock:
-                    self.is_hand_spooled = True
-                    self._queue_bytes -= sum(each.size_bytes for each in hand)
             while True:
                 with self._lock:
                     chunk = list(itertools.islice(self._queue, self._limits.batch_records_max))
                 count = spool.append(chunk) if chunk else 0
                 with self._lock:
-                    for _ in range(count):
-                        self._queue_bytes -= self._queue.popleft().size_bytes
+                    self._pop(count)
+                    # It is still under way; once it is delivered, it is dropped from the spool.
+                    self.on_disk += min(count, len(self.batch) - self.on_disk)
                 if not count or count < len(chunk):
                     break
         except OSError as error:
@@ -206,9 +207,9 @@ class DeliveryQueue:
         self._note_spool()
 
     def is_pressing(self) -> bool:
-        """Tell whether something waits for long, or faster than it is delivered."""
+        """Return whether something waits for long, or faster than it is delivered."""
         with self._lock:
-            is_stuck = bool(self.hand) and time.monotonic() - self._hand_since_s > _STUCK_S
+            is_stuck = bool(self.batch) and time.monotonic() - self._taken_s > _STUCK_S
             is_full = self._queue_bytes * 2 > self._limits.queue_bytes_max
             return is_stuck or is_full or len(self._queue) * 2 > self._limits.queue_records_max
 
@@ -230,13 +231,16 @@ class DeliveryQueue:
             self._spool = None
 
     def drop_rest(self) -> int:
-        left = len(self._queue) + len(self._own_hand())
+        left = len(self._queue)
+        self.batch, self.on_disk = [], 0
         self.dropped["delivery_failed"] += left
         self.dropped += Counter()  # no entries of zero
-        self._queue.clear()
-        self.hand = []
-        self._queue_bytes = 0
+        self._pop(left)
         return left
+
+    def _pop(self, count: int) -> None:
+        for _ in range(count):
+            self._queue_bytes -= self._queue.popleft().size_bytes
 
     def _refusal(self, observation: Observation) -> DropReason | None:
         limits, size = self._limits, observation.size_bytes
@@ -245,7 +249,7 @@ class DeliveryQueue:
         share = 0.75 if observation.kind == "call" else 1.0
         if (
             self._queue_bytes + size > limits.queue_bytes_max * share
-            or len(self._queue) + len(self._own_hand()) + 1 > limits.queue_records_max * share
+            or len(self._queue) + 1 > limits.queue_records_max * share
         ):
             return "queue_full"
         return None
@@ -257,10 +261,6 @@ class DeliveryQueue:
             self._accepted += len(events)
             self._queue += events
             self._queue_bytes += sum(event.size_bytes for event in events)
-
-    def _own_hand(self) -> list[Observation]:
-        """Return what is in hand and nowhere else."""
-        return [] if self.is_hand_spooled else self.hand
 
     def _note_spool(self) -> None:
         spool = self._spool

@@ -27,20 +27,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 from assay_stream.errors import ConfigurationError
+from assay_stream.kafka.publishing import KafkaProducer, disconnect, is_too_large, kafka_producer, send_all
 from assay_stream.kafka.refusals import explained, why_refused
 from assay_stream.limits.files import SPOOL_LIMITS
 from assay_stream.model.record import TOPIC_NAMES, Role
-from assay_stream.observe.delivery import (
-    KafkaProducer,
-    PublisherLimits,
-    aiokafka_producer,
-    disconnect,
-    is_too_large,
-    note_closed,
-    note_open,
-    run_with_lookups,
-    send_all,
-)
+from assay_stream.observe.delivery import PublisherLimits, note_closed, note_open, run_with_lookups
 from assay_stream.observe.delivery_queue import DeliveryQueue
 from assay_stream.observe.observation import Observation
 from assay_stream.observe.sinks import DropReason, SinkStats
@@ -77,7 +68,9 @@ class ObservationPublisher:
         self._limits = limits or PublisherLimits()
         self._topics = dict(topics)
         self._connection_options = connection if producer_factory is None else None
-        self._factory = producer_factory or (lambda: aiokafka_producer(connection, self._limits))
+        self._factory = producer_factory or (
+            lambda: kafka_producer(connection, record_bytes_max=self._limits.record_bytes_max)
+        )
         self._begin_empty(spool)
         note_open(self)
 
@@ -269,12 +262,12 @@ class ObservationPublisher:
             await disconnect(producer)
 
     async def _deliver(self, producer: KafkaProducer) -> None:
-        """Deliver what is in hand. A record leaves it only when its fate is known.
+        """Deliver a batch. A record leaves the queue only when its fate is known.
 
         Raises:
             Exception: the first failure that a retry may fix; what came before it is delivered.
         """
-        batch = self._queue.hand
+        batch = self._queue.batch
         async with asyncio.timeout(self._limits.send_timeout_s):
             outcomes = await send_all(producer, self._topics, batch, call_spread=self._call_spread)
         kept: list[Observation] = []
@@ -282,7 +275,7 @@ class ObservationPublisher:
         failure: BaseException | None = None
         settled: Counter[str] = Counter()
         for index, (observation, outcome) in enumerate(zip(batch, outcomes, strict=True)):
-            if failure is not None and self._queue.is_hand_spooled:
+            if failure is not None and self._queue.on_disk:
                 kept = list(batch[index - len(kept) :])  # the spool gives up its records in order only
                 break
             if outcome is None:
@@ -297,7 +290,7 @@ class ObservationPublisher:
             else:
                 failure = failure or outcome
                 kept.append(observation)
-        self._queue.settle(batch, kept, lost, settled)
+        self._queue.settle(kept, lost, settled)
         if settled:
             self._pause_s = self._limits.backoff_min_s
         if failure is not None:

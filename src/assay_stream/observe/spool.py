@@ -90,24 +90,9 @@ class Spool:
         with self._transaction():
             [place] = self._db.execute("SELECT ifnull(max(place), 0) + 1 FROM waiting").fetchone()
             count = self._write(place, observations)
-        self.records += count
-        return count
-
-    def prepend(self, observations: Sequence[Observation]) -> int:
-        """Put observations before all others, if there is room for all of them, and return how many were put there.
-
-        They count as taken by ``head``: ``drop`` takes them out again.
-
-        Raises:
-            OSError: as ``append``.
-        """
-        with self._transaction():
-            [first] = self._db.execute("SELECT ifnull(min(place), 1) FROM waiting").fetchone()
-            count = self._write(first - len(observations), observations)
-            if count < len(observations):
-                self._db.execute("DELETE FROM waiting WHERE place < ?", (first,))
-                return 0
-        self._taken = list(range(first - count, first))
+        if len(self._taken) == self.records:
+            # What is at the front counts as taken by ``head``: ``drop`` takes it out again.
+            self._taken += range(place, place + count)
         self.records += count
         return count
 

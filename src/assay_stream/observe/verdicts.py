@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay_stream.errors import AssayStreamError, ConfigurationError, IntegrityError, OperatingError
 from assay_stream.kafka.refusals import explained, why_refused
@@ -20,11 +21,15 @@ from assay_stream.registry.rulings import Ruling, VerdictTable
 from assay_stream.schemes.fingerprint import Fingerprint
 from assay_stream.schemes.hangar import Action
 
+if TYPE_CHECKING:
+    from assay_stream.kafka.connection import Consumer, TopicPartition
+
 _log = logging.getLogger(__name__)
 _POLL_MS = 200
 _STOP_LIMIT_S = 5.0
 _BACKOFF_MIN_S = 0.2
 _BACKOFF_MAX_S = 5.0
+_LOOK_S = 0.05
 
 
 class VerdictClient:
@@ -90,54 +95,34 @@ class VerdictClient:
     # In the thread
 
     def _follow(self) -> None:
-        while not self._closing.is_set():
-            try:
-                asyncio.run(self._connect())
-            except Exception as error:  # noqa: BLE001 - whatever fails, the latest verdicts stand and we reconnect
-                if not self._complained or isinstance(error, IntegrityError):
-                    # Our own errors quote nothing; others may name hosts and users.
-                    cause = explained(error)
-                    if not isinstance(cause, AssayStreamError) or isinstance(cause, OperatingError):
-                        cause = asyncio.run(why_refused(self._connection))
-                    what = type(error).__name__ if cause is None else str(cause)
-                    _log.warning("cannot follow the verdicts, still trying: %s", what)
-                self._complained = True
-                self._closing.wait(self._pause_s)
-                self._pause_s = min(self._pause_s * 2, _BACKOFF_MAX_S)
-
-    async def _connect(self) -> None:
         # Imported here: a tap that does not enforce starts faster without it.
-        from aiokafka import AIOKafkaConsumer, TopicPartition
+        from assay_stream.kafka.log import follow
 
-        partitions = [TopicPartition(self._topic, number) for number in range(await self._partition_count())]
-        consumer = AIOKafkaConsumer(
+        asyncio.run(follow(self._consumer, self._begin, self._step, self._endure))
+
+    def _consumer(self) -> Consumer:
+        from assay_stream.kafka.connection import Consumer
+
+        return Consumer(
             **self._connection,
             enable_auto_commit=False,
             isolation_level="read_committed",
-            auto_offset_reset="earliest",
+            auto_offset_reset="none",
             fetch_max_wait_ms=_POLL_MS,
         )
-        consumer.assign(partitions)
-        try:
-            await consumer.start()
-            await consumer.seek_to_beginning(*partitions)
-            ends = await consumer.end_offsets(partitions)
-            fresh = VerdictTable()
-            while any([await consumer.position(tp) < end for tp, end in ends.items()]):
-                if self._closing.is_set():
-                    return
-                await self._read(consumer, fresh)
-            with self._lock:
-                self._table = fresh
-            self._heard_s = self._monotonic_s()
-            self._ready.set()
-            self._pause_s, self._complained = _BACKOFF_MIN_S, False
-            await self._stay(consumer, partitions, fresh)
-        finally:
-            await consumer.stop()
+
+    async def _begin(self, consumer: Consumer) -> None:
+        from assay_stream.kafka.connection import TopicPartition
+
+        places = [TopicPartition(self._topic, number) for number in range(await self._partition_count())]
+        consumer.assign(places)
+        await consumer.seek_to_beginning(*places)
+        self._ends = await consumer.end_offsets(places)
+        self._answered_ms: dict[TopicPartition, int | None] = {}
+        self._reading = VerdictTable()
 
     async def _partition_count(self) -> int:
-        from aiokafka.admin import AIOKafkaAdminClient
+        from assay_stream.kafka.connection import AIOKafkaAdminClient
 
         # A consumer knows only the partitions of topics that it reads, and asking for a topic may create it.
         admin = AIOKafkaAdminClient(**self._connection)
@@ -152,19 +137,37 @@ class VerdictClient:
         finally:
             await admin.close()
 
-    async def _stay(self, consumer: Any, partitions: list[Any], table: VerdictTable) -> None:
-        answered: dict[Any, int | None] = {}
-        while not self._closing.is_set():
-            await self._read(consumer, table)
-            # An empty read proves nothing: it looks the same while the brokers are away.
-            answers = {tp: consumer.last_poll_timestamp(tp) for tp in partitions}
-            if all(answer is not None and answer != answered.get(tp) for tp, answer in answers.items()):
-                self._heard_s = self._monotonic_s()
-                answered = answers
-
-    async def _read(self, consumer: Any, table: VerdictTable) -> None:
+    async def _step(self, consumer: Consumer) -> bool:
         fetched = await consumer.getmany(timeout_ms=_POLL_MS)
         with self._lock:
             for messages in fetched.values():
                 for message in messages:
-                    table.apply(message.key, message.value)
+                    self._reading.apply(message.key, message.value)
+        if self._table is self._reading:
+            # An empty read proves nothing: it looks the same while the brokers are away.
+            answered_ms = {place: consumer.last_poll_timestamp(place) for place in self._ends}
+            if all(each is not None and each != self._answered_ms.get(place) for place, each in answered_ms.items()):
+                self._heard_s = self._monotonic_s()
+                self._answered_ms = answered_ms
+        elif all([await consumer.position(place) >= end for place, end in self._ends.items()]):
+            with self._lock:
+                self._table = self._reading
+            self._heard_s = self._monotonic_s()
+            self._ready.set()
+            self._pause_s, self._complained = _BACKOFF_MIN_S, False
+        return self._closing.is_set()
+
+    async def _endure(self, error: Exception) -> bool:
+        """Whatever fails, the latest verdicts stand and we reconnect."""
+        if not self._complained or isinstance(error, IntegrityError):
+            # Our own errors quote nothing; others may name hosts and users.
+            cause = explained(error)
+            if not isinstance(cause, AssayStreamError) or isinstance(cause, OperatingError):
+                cause = await why_refused(self._connection)
+            what = type(error).__name__ if cause is None else str(cause)
+            _log.warning("cannot follow the verdicts, still trying: %s", what)
+        self._complained = True
+        until_s, self._pause_s = time.monotonic() + self._pause_s, min(self._pause_s * 2, _BACKOFF_MAX_S)
+        while not self._closing.is_set() and time.monotonic() < until_s:
+            await asyncio.sleep(_LOOK_S)
+        return not self._closing.is_set()

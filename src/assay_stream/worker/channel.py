@@ -6,14 +6,13 @@ which aborts and tries again; the agent goes on with the next batch. Faust holds
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from functools import wraps
 from typing import Any
 
 import faust
 from faust.app import BootStrategy
-from mode import Service
 
 from assay_stream.errors import OperatingError
 from assay_stream.kafka.partition import Batch, BatchDropped, place_of
@@ -107,23 +106,15 @@ class TransactionalChannel(faust.Channel):  # type: ignore[misc]
 
 
 class _WithoutKafka(BootStrategy):  # type: ignore[misc]
-    """Faust runs services, agents and pages; the services reach Kafka by themselves."""
+    """Faust runs agents; what gives them batches reaches Kafka by itself."""
 
     enable_kafka = False
 
 
 class AgentApp(faust.App):  # type: ignore[misc]
-    """A Faust application whose agents work on batches, beside services of ours."""
+    """A Faust application whose agents work on batches."""
 
     BootStrategy = _WithoutKafka
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        self.hosted: list[Service] = []
-        super().__init__(*args, **options)
-
-    def on_init_dependencies(self) -> Iterable[Service]:
-        """Start our services last, and so stop them first."""
-        return [*super().on_init_dependencies(), *self.hosted]
 
     async def on_first_start(self) -> None:
         """Open the flow, which else only Faust's own consumer does; tables are not used, and need no folder."""

@@ -1,8 +1,9 @@
-"""The process of a worker, a sealer or a forwarder: Faust runs its parts, and it ends within a bound.
+"""The process of a worker, a sealer or a forwarder: it runs parts side by side, and ends within a bound.
 
 1. Reach the brokers and check the topics. Where their partition counts do not fit, wait, alive and not ready, until
    they do: a restart changes nothing about them.
-2. Build the parts, serve the pages, start Faust: agents, then the parts, which reach Kafka by themselves.
+2. Build the parts, serve the pages, start Faust where there are agents, then the parts, which reach Kafka by
+   themselves.
 3. Stop on SIGTERM or SIGINT, when a part fails, or when one is done: parts first, then agents, then pages. Begin again
    where partitions were added.
 """
@@ -16,10 +17,9 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
-from mode import Service
 from prometheus_client import CollectorRegistry, ProcessCollector
 
 from assay_stream.config import Settings
@@ -33,10 +33,12 @@ from assay_stream.limits.serving import HTTP_LIMITS
 from assay_stream.model.record import Role
 from assay_stream.observe.http.serving import serve
 from assay_stream.observe.http.tap import Listener
-from assay_stream.worker.channel import AgentApp
 from assay_stream.worker.http import Health, health_pages
 from assay_stream.worker.logs import configure_logs, watching_memory
 from assay_stream.worker.metrics import Metrics
+
+if TYPE_CHECKING:
+    from assay_stream.worker.channel import AgentApp
 
 _log = structlog.get_logger(__name__)
 
@@ -82,7 +84,18 @@ class Host:
         self.metrics = Metrics(registry)
         producer = settings.producer()
         self.metrics.build_info.labels(producer.version, producer.git).set(1)
-        self.app = AgentApp(settings.group_prefix, store="memory://", web_enabled=False)
+        self._app: AgentApp | None = None
+        self._parts: list[tuple[str, Part]] = []
+        self.is_running = False
+
+    @property
+    def app(self) -> AgentApp:
+        """What runs agents: started with the host, if it was asked for."""
+        if self._app is None:
+            from assay_stream.worker.channel import AgentApp  # only stages need Faust
+
+            self._app = AgentApp(self._settings.group_prefix, store="memory://", web_enabled=False)
+        return self._app
 
     def add(
         self,
@@ -101,7 +114,7 @@ class Host:
             is_alternative: whether the process is ready as long as any such part is.
         """
         self.health.watch(name, lambda: part.ready, still_s=still_s, is_alternative=is_alternative)
-        self.app.hosted.append(_PartService(name, part, self._note_end))
+        self._parts.append((name, part))
         if note_gauges is not None:
             self.metrics.on_scrape(note_gauges)
 
@@ -117,12 +130,23 @@ class Host:
         with watching_memory(lambda: self._fail_for_memory(loop)):
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self._stopping.set)
+            running = []
             try:
-                await self.app.start()
+                if self._app is not None:
+                    await self._app.start()
+                for name, part in self._parts:
+                    running.append(asyncio.create_task(part.run(), name=name))
+                    running[-1].add_done_callback(self._note_end)
+                self.is_running = True
                 await self._stopping.wait()
             finally:
                 self._deadline.start()
-                await self.app.stop()
+                # The later ones may need the earlier.
+                for (_, part), task in reversed(list(zip(self._parts, running, strict=False))):
+                    part.stop()
+                    await asyncio.wait([task])
+                if self._app is not None:
+                    await self._app.stop()
                 end.set()
                 if serving is not None:
                     await asyncio.wait([serving])
@@ -142,7 +166,10 @@ class Host:
         self._deadline.start(str(OUT_OF_MEMORY))
         loop.call_soon_threadsafe(self.fail, OUT_OF_MEMORY)
 
-    def _note_end(self, error: BaseException | None) -> None:
+    def _note_end(self, running: asyncio.Task[None]) -> None:
+        if running.cancelled():
+            return
+        error = running.exception()
         if error is None:
             self._stopping.set()
         else:
@@ -256,30 +283,6 @@ class _TopicsAwaited:
 
     def stop(self) -> None:
         self._stopping.set()
-
-
-class _PartService(Service):  # type: ignore[misc]
-    """Runs one part under Faust's supervision, and reports its end."""
-
-    def __init__(self, name: str, part: Part, note_end: Callable[[BaseException | None], None]) -> None:
-        self._name = name
-        self._part = part
-        self._note_end = note_end
-        self._running: asyncio.Task[None] | None = None
-        super().__init__()
-
-    async def on_start(self) -> None:
-        self._running = asyncio.create_task(self._part.run(), name=self._name)
-        self._running.add_done_callback(self._ended)
-
-    def _ended(self, running: asyncio.Task[None]) -> None:
-        if not running.cancelled():
-            self._note_end(running.exception())
-
-    async def on_stop(self) -> None:
-        self._part.stop()
-        if self._running is not None:
-            await asyncio.wait([self._running])
 
 
 class Deadline:

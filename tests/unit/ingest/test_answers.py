@@ -8,7 +8,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from assay_stream.errors import InputError
-from assay_stream.ingest.answers import IngestOutcome, answer, refusal
+from assay_stream.ingest.answers import HeldRoom, IngestOutcome, RequestRefused, Room, answer, refusal
 from assay_stream.model.ingest import IngestAnswer, RequestRefusal
 
 ACCEPTED, DUPLICATE, AWAY = IngestOutcome("accepted"), IngestOutcome("duplicate"), IngestOutcome("unavailable")
@@ -49,3 +49,24 @@ def test_a_refusal_has_the_header_that_its_status_asks_for(status: int, header: 
     assert header in response.headers
     assert isinstance(response.body, bytes)
     TypeAdapter(RequestRefusal).validate_json(response.body)
+
+
+def test_a_request_takes_of_every_room_and_gives_it_back() -> None:
+    """Its client's and that of all."""
+    everybody, own = Room(10), Room(5)
+    held = HeldRoom((everybody, own))
+    held.take(2)
+    held.take(3)
+    assert (everybody.left_bytes, own.left_bytes) == (5, 0)
+    held.release()
+    held.release()
+    assert (everybody.left_bytes, own.left_bytes) == (10, 5), "once, however often it is released"
+
+
+def test_where_one_room_is_full_none_is_taken_of_the_others() -> None:
+    """The answer is 429, to be tried again."""
+    everybody, own = Room(10), Room(5)
+    with pytest.raises(RequestRefused) as refused:
+        HeldRoom((everybody, own)).take(6)
+    assert refused.value.answer.status == 429
+    assert (everybody.left_bytes, own.left_bytes) == (10, 5)

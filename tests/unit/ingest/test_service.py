@@ -18,8 +18,7 @@ import pytest
 from assay_stream.ingest.clients import KnownClient, hash_of, new_token, read_clients
 from assay_stream.ingest.events import EventJudge, JudgedEvent
 from assay_stream.ingest.service import STEP_BYTES, TURN_BYTES, IngestService, take_turn
-from assay_stream.ingest.window import AcceptedWindow
-from assay_stream.ingest.writer import EventWriter
+from assay_stream.ingest.writer import AcceptedWindow, EventWriter
 from assay_stream.limits.serving import INGEST_LIMITS, IngestLimits
 from assay_stream.model.record import TOPIC_NAMES, Role
 from assay_stream.observe.http.tap import Listener

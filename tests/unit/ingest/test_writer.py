@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from assay_stream.ingest.window import AcceptedWindow
-from assay_stream.ingest.writer import EventWriter, NotDelivered
+from assay_stream.ingest.writer import AcceptedWindow, EventWriter, NotDelivered
 from assay_stream.model.ingest import mark_of, read_accepted
 from assay_stream.model.record import TOPIC_NAMES, Role
 from assay_stream.observe.observation import Observation

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from aiokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 
+from assay_stream.kafka.publishing import disconnect, is_too_large, kafka_producer, send_all
 from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import TOPIC_NAMES, Role
-from assay_stream.observe.delivery import PublisherLimits, aiokafka_producer, disconnect, is_too_large, send_all
 from tests.unit.observe.test_events import a_call
 
 
@@ -27,9 +27,9 @@ def test_aiokafkas_errors_of_size_are_known_by_name() -> None:
 
 async def test_the_producer_partitions_as_the_worker_expects() -> None:
     """Kafka's murmur2 of the key."""
-    producer = aiokafka_producer({"bootstrap_servers": "127.0.0.1:9"}, PublisherLimits())
+    producer = kafka_producer({"bootstrap_servers": "127.0.0.1:9"})
     try:
-        partitioner = producer._partitioner  # type: ignore[attr-defined]
+        partitioner = producer._partitioner
         for key in (b"the-server", b"a", b"", "Zürich".encode()):
             assert partitioner(key, list(range(7)), list(range(7))) == murmur2_partition(key, 7)
     finally:

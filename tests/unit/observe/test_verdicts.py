@@ -12,7 +12,6 @@ import pytest
 from assay_stream.errors import IntegrityError
 from assay_stream.observe import VerdictClient
 from assay_stream.observe import verdicts as module
-from assay_stream.registry.rulings import VerdictTable
 from assay_stream.schemes.hangar import Action
 from tests.support.gates import SERVER, a_table, a_tool, a_verdict
 
@@ -80,24 +79,20 @@ def test_without_a_broker_it_complains_once_and_closes_in_time(caplog: pytest.Lo
     assert "KafkaConnectionError" in ours[0].getMessage()
 
 
-class Failing(VerdictClient):
-    """A client whose connections fail in a given way, and that has known something before."""
+class Broken:
+    """A consumer that cannot start, each time for another reason."""
 
     def __init__(self, *errors: Exception) -> None:
-        super().__init__(NOWHERE, monotonic_s=time.monotonic)
         self._errors = list(errors)
         self.done = threading.Event()
 
-    def know(self, table: VerdictTable) -> None:
-        """Know some verdicts."""
-        self._table = table
+    async def start(self) -> None:
+        if self._errors:
+            raise self._errors.pop(0)
+        self.done.set()
+        raise OSError
 
-    async def _connect(self) -> None:
-        if not self._errors:
-            self.done.set()
-            self._closing.wait(5)
-            return
-        raise self._errors.pop(0)
+    async def stop(self) -> None: ...
 
 
 def test_the_last_verdicts_stand_whatever_fails(
@@ -106,11 +101,12 @@ def test_the_last_verdicts_stand_whatever_fails(
     """Foreign records are named each time, other failures once."""
     monkeypatch.setattr(module, "_BACKOFF_MAX_S", 0.0)
     foreign = IntegrityError("foreign_verdict", "not ours")
-    client = Failing(OSError(), ValueError(), foreign, foreign)
+    client, broken = a_client(), Broken(OSError(), ValueError(), foreign, foreign)
+    monkeypatch.setattr(client, "_consumer", lambda: broken)
     client._pause_s = 0.0
-    client.know(a_table(t=a_verdict(unknown="block")))
+    client._table = a_table(t=a_verdict(unknown="block"))
     client.start()
-    assert client.done.wait(5)
+    assert broken.done.wait(5)
     assert client.rule(SERVER, "t").action is Action.BLOCK
     client.close()
     assert [record.getMessage().split(": ", 1)[1] for record in caplog.records] == [

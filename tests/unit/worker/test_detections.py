@@ -313,7 +313,7 @@ async def test_a_host_runs_every_stage() -> None:
         add_agents(Settings(), host, COUNTS, numbering(), NAME)
     finally:
         deadline.cancel()
-    names = [service._name for service in host.app.hosted]
+    names = [name for name, _ in host._parts]
     assert names == ["preceding", "agents-tests-evidence", "agents-tests-findings", "agents-tests"]
 
 

@@ -70,7 +70,7 @@ async def hosted(part: Part, *, web_port: int | None = None) -> AsyncIterator[Ho
     host.add("seal", part, still_s=lambda: part.still_s)
     running = asyncio.create_task(host.run())
     try:
-        while not (host.app.started and listens(web_port)) and not running.done():
+        while not (host.is_running and listens(web_port)) and not running.done():
             await asyncio.sleep(0.01)
         yield host
     finally:

@@ -1,0 +1,191 @@
+"""Records published outside transactions: once, in order, and acknowledged by all in-sync replicas.
+
+Proxies publish with it too: it needs no settings, and loads the client of Kafka only once there is something to reach.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol
+from zlib import crc32
+
+from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.model.partition import murmur2_partition
+from assay_stream.model.record import Headers, Role
+
+_REQUEST_MARGIN_BYTES = 1_024 * 1_024
+_STOP_LIMIT_S = 1.0
+
+
+class KafkaProducer(Protocol):
+    """The part of ``aiokafka.AIOKafkaProducer`` that is used."""
+
+    async def start(self) -> None:
+        """Connect."""
+
+    async def stop(self) -> None:
+        """Disconnect."""
+
+    async def send(
+        self,
+        topic: str,
+        *,
+        value: bytes,
+        key: bytes,
+        headers: list[tuple[str, bytes]],
+        timestamp_ms: int,
+        partition: int | None = None,
+    ) -> Awaitable[Any]:
+        """Add a record to a batch; the result completes when it is delivered."""
+
+    async def partitions_for(self, topic: str, /) -> set[int]:
+        """Return the partitions of a topic."""
+
+
+class Publishable(Protocol):
+    """An observation, or an output of the core."""
+
+    @property
+    def role(self) -> Role: ...
+    @property
+    def key(self) -> Any: ...
+    @property
+    def value(self) -> Any: ...
+    @property
+    def headers(self) -> Headers: ...
+    @property
+    def timestamp_ms(self) -> int: ...
+
+
+def kafka_producer(
+    connection: Mapping[str, Any], *, record_bytes_max: int = DEFAULT_LIMITS.record_bytes_max, **options: Any
+) -> Any:
+    """Return a producer of aiokafka, not started: idempotent, acknowledged by all replicas."""
+    from aiokafka import AIOKafkaProducer
+
+    return AIOKafkaProducer(
+        **connection,
+        enable_idempotence=True,
+        acks="all",
+        max_request_size=record_bytes_max + _REQUEST_MARGIN_BYTES,
+        **{"linger_ms": 5} | options,
+    )
+
+
+def is_too_large(error: BaseException) -> bool:
+    """Tell whether Kafka refuses a record for its size. Goes by the error's name, so that it needs no aiokafka."""
+    return type(error).__name__ in ("MessageSizeTooLargeError", "RecordListTooLargeError", "RecordTooLargeError")
+
+
+async def send_all(
+    producer: KafkaProducer, topics: Mapping[Role, str], batch: Sequence[Publishable], *, call_spread: int = 1
+) -> list[BaseException | None]:
+    """Send records in order with a started producer; return each one's error, ``None`` if it was delivered.
+
+    Args:
+        call_spread: over how many partitions the calls of a server are spread.
+    """
+    waits: list[Awaitable[Any]] = []
+    outcomes: list[BaseException | None] = [None] * len(batch)
+    sent: list[int] = []
+    for index, record in enumerate(batch):
+        try:
+            waits.append(
+                await producer.send(
+                    topics[record.role],
+                    value=record.value,
+                    key=record.key,
+                    headers=list(record.headers),
+                    timestamp_ms=record.timestamp_ms,
+                    **await _place(producer, topics, record, call_spread),
+                )
+            )
+            sent.append(index)
+        except Exception as error:  # noqa: BLE001 - classified by the caller
+            outcomes[index] = error
+            if not is_too_large(error):
+                # Nothing overtakes a record that waits: snapshots and calls keep their order.
+                outcomes[index + 1 :] = [error] * (len(batch) - index - 1)
+                break
+    for index, result in zip(sent, await asyncio.gather(*waits, return_exceptions=True), strict=True):
+        outcomes[index] = result if isinstance(result, BaseException) else None
+    return outcomes
+
+
+async def _place(
+    producer: KafkaProducer, topics: Mapping[Role, str], record: Publishable, spread: int
+) -> dict[str, int]:
+    """Return the partition that an output names, or that of a call that is spread; otherwise its key names it.
+
+    It is one of those that are equal to that of the key modulo the partitions of snapshots, by a hash of the event:
+    sent again it goes to the same.
+    """
+    named = getattr(record, "partition", None)
+    if named is not None:
+        return {"partition": named}
+    if spread == 1 or record.role is not Role.CALLS or record.key is None:
+        return {}
+    calls = len(await producer.partitions_for(topics[Role.CALLS]))
+    bindings = len(await producer.partitions_for(topics[Role.SNAPSHOTS]))
+    rows = calls // bindings
+    if calls % bindings or rows < 2:
+        return {}
+    home = murmur2_partition(record.key, calls)
+    row = (home // bindings + crc32(record.value or b"") % min(spread, rows)) % rows
+    return {"partition": home % bindings + row * bindings}
+
+
+async def disconnect(producer: KafkaProducer) -> None:
+    """Disconnect within bounded time, whatever the state of the producer."""
+    try:
+        async with asyncio.timeout(_STOP_LIMIT_S):
+            await producer.stop()
+    except Exception:  # noqa: BLE001 - it is abandoned in any case
+        # It waits for deliveries that will never come. Close its connections; its tasks end with the loop.
+        client = getattr(producer, "client", None)
+        if client is not None:
+            with contextlib.suppress(Exception):
+                await client.close()
+
+
+class AcknowledgedPublisher:
+    """Publishes a few records at a time and waits for each, over a connection that is kept while it works.
+
+    A connection that failed is closed: what is under way must not arrive when nobody expects it any more.
+
+    Args:
+        connect: returns a started producer.
+        limit_s: how long to wait for acknowledgements.
+    """
+
+    def __init__(
+        self, connect: Callable[[], Awaitable[KafkaProducer]], topics: Mapping[Role, str], *, limit_s: float
+    ) -> None:
+        self._connect = connect
+        self._topics = topics
+        self._limit_s = limit_s
+        self._producer: KafkaProducer | None = None
+
+    async def publish(self, records: Sequence[Publishable]) -> list[BaseException]:
+        """Return the errors of those that were not acknowledged."""
+        if self._producer is None:
+            self._producer = await self._connect()
+        try:
+            async with asyncio.timeout(self._limit_s):
+                outcomes = await send_all(self._producer, self._topics, records)
+        except TimeoutError as error:
+            outcomes = [error] * len(records)
+        except BaseException:
+            await self.aclose()
+            raise
+        failed = [outcome for outcome in outcomes if outcome is not None]
+        if failed:
+            await self.aclose()
+        return failed
+
+    async def aclose(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            await disconnect(producer)
