@@ -29,9 +29,9 @@ from assay_stream.agents.declaration import agent_set as agent_set
 from assay_stream.agents.declaration import trace_of as trace_of
 from assay_stream.agents.memory import Memory as Memory
 from assay_stream.agents.memory import Window as Window
-from assay_stream.agents.rekey import Rekeying as Rekeying
-from assay_stream.agents.runner import Runner as Runner
-from assay_stream.agents.step import AgentState as AgentState
+from assay_stream.agents.processing import AgentState as AgentState
+from assay_stream.agents.processing import Rekeying as Rekeying
+from assay_stream.agents.processing import Runner as Runner
 from assay_stream.model.alert import Alert as Alert
 from assay_stream.model.evidence import Evidence as Evidence
 from assay_stream.model.finding import Finding as Finding

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from assay_stream.agents.inputs import OF_AGENTS
+from assay_stream.agents.processing import OF_AGENTS
 from assay_stream.alerts.processor import apply_entry
 from assay_stream.alerts.remembered import Alerts
 from assay_stream.alerts.rules import AlertRules

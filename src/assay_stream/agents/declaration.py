@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_type_hints
 
-from assay_stream.agents.failures import about
 from assay_stream.agents.labels import NO_LABELS, Labels
 from assay_stream.agents.memory import Memory
 from assay_stream.canonical.digest import jcs_digest
@@ -19,6 +19,9 @@ from assay_stream.model.evidence import DecisionPayload, Evidence
 from assay_stream.model.fields import AGENT_NAME
 from assay_stream.model.finding import Finding
 from assay_stream.model.record import Origin, Role
+
+RAISED = (Exception, SystemExit, GeneratorExit)
+"""What user code may raise. ``SystemExit`` would end a worker in silence, with an exit code of the agent's choice."""
 
 Severity = Literal["informational", "low", "medium", "high", "critical"]
 Value = TypeVar("Value")
@@ -230,6 +233,17 @@ def agent_set(agents: Iterable[Agent], *, digest: str, labels: Labels = NO_LABEL
     if labels.rows:
         digest = str(jcs_digest({"code": digest, "labels": [[*row] for row in labels.rows.items()]}))
     return AgentSet(agents=dict(sorted(found.items())), digest=digest, labels=labels)
+
+
+def raised(agent: str, error: BaseException) -> ConfigurationError:
+    """Return the error for an agent that raised: class and line, without the text, which may quote a record."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" in {frames[-1].name}, line {frames[-1].lineno} of {frames[-1].filename}" if frames else ""
+    return ConfigurationError("agent_raised", about(agent, f"it raised {type(error).__name__}{where}"))
+
+
+def about(agent: str, why: str) -> str:
+    return f"agent {agent[:64]!r}: {why}"
 
 
 def _bad_declaration(name: str, why: str) -> ConfigurationError:

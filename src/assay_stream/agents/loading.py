@@ -8,8 +8,7 @@ import sys
 import traceback
 from types import ModuleType
 
-from assay_stream.agents.declaration import Agent, AgentSet, agent_set
-from assay_stream.agents.failures import RAISED
+from assay_stream.agents.declaration import RAISED, Agent, AgentSet, agent_set
 from assay_stream.agents.labels import NO_LABELS, Labels
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.errors import ConfigurationError

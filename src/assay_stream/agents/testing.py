@@ -15,7 +15,7 @@ from typing import Any, Literal
 import orjson
 
 from assay_stream.agents.declaration import Agent, AgentSet, Severity, agent_set
-from assay_stream.agents.runner import Runner
+from assay_stream.agents.processing import Runner
 from assay_stream.alerts.state import counted
 from assay_stream.drift.severity import Level
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits

@@ -11,7 +11,6 @@ from assay_stream.cli.showing import Uid
 from assay_stream.cli.store_sources import AlertOptions, open_store
 from assay_stream.model.record import Role
 from assay_stream.report.decisions import AlertAct, alert_decision
-from assay_stream.text.escaping import visible
 
 
 @grouped
@@ -52,4 +51,4 @@ def _do(act: AlertAct, uid: str, by: Deciding, file: AlertFile, assignee: str | 
             say(text)
         row = opened.store.alert(uid).row
     by.decide(alert_decision(act, server_id=row.server_id, uid=row.uid, assignee=assignee))
-    say(f"{act}: {row.uid[:12]} ({row.kind}, {visible('/'.join(filter(None, (row.server_id, row.tool_name))))})")
+    say(f"{act}: {row.uid[:12]} ({row.kind}, {'/'.join(filter(None, (row.server_id, row.tool_name)))})")

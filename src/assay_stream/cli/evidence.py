@@ -23,7 +23,7 @@ from assay_stream.readmodel.queries import Store, load
 from assay_stream.readmodel.rows import EvidenceFilter, EvidenceRecord, EvidenceRow, Paging
 from assay_stream.report.rows import time_text
 from assay_stream.text.counting import counted
-from assay_stream.text.escaping import visible
+from assay_stream.text.visible import shown
 
 evidence_app = typer.Typer(help="Find calls by server, tool, agent, time or any digest.", no_args_is_help=True)
 
@@ -172,7 +172,7 @@ def tail(which: Which, as_json: AsJson = False, bootstrap_servers: Bootstrap = N
             if as_json:
                 print_json(as_object(row))
             else:
-                print_line("  ".join(map(visible, _cells(row, wide=False))))
+                print_line("  ".join(map(shown, _cells(row, wide=False))))
 
     follow(command_settings(bootstrap_servers=bootstrap_servers), Role.EVIDENCE, take)
 
@@ -270,7 +270,7 @@ def _print_record(found: EvidenceRecord) -> None:
     width = max(len(name) for name, value in facts if value is not None)
     for name, value in facts:
         if value is not None:
-            print_line(f"{visible(name):<{width}}  {visible(str(value))}")
+            print_line(f"{shown(name):<{width}}  {shown(str(value))}")
 
 
 def _not_found(what: str | None) -> str:

@@ -15,7 +15,7 @@ from assay_stream.cli.options import Format
 from assay_stream.cli.output import RowFormat, print_json, print_line
 from assay_stream.cli.shared import named_in_errors
 from assay_stream.errors import InputError
-from assay_stream.text.escaping import visible
+from assay_stream.text.visible import shown
 
 if TYPE_CHECKING:
     from assay_stream.schemes.handshake.conformance import ToolReport
@@ -100,5 +100,5 @@ def _table(reports: list[ToolReport]) -> list[str]:
 def _shown(name: str | None) -> str:
     if name is None:
         return "(no name)"
-    plain = visible(name[: _NAME_CHARS_MAX + 1])
+    plain = shown(name[: _NAME_CHARS_MAX + 1])
     return plain if len(plain) <= _NAME_CHARS_MAX else f"{plain[:_NAME_CHARS_MAX]}..."

@@ -14,8 +14,8 @@ from assay_stream.model.record import Origin, Role
 from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import DigestValue, Page, Paging
 from assay_stream.report.rows import time_text
-from assay_stream.text.escaping import visible
 from assay_stream.text.lines import LineSpan
+from assay_stream.text.visible import shown
 
 servers_app = typer.Typer(help="List observed servers.", no_args_is_help=True)
 tools_app = typer.Typer(help="List tools with their definitions, pins and calls.", no_args_is_help=True)
@@ -68,7 +68,7 @@ def print_table(
 ) -> None:
     """Print rows of cells; what a server says in them cannot steer the terminal."""
     table = [[LineSpan(name, "dim") for name in head]]
-    table += [[LineSpan(visible(text) if wide else cell(text)) for text in row] for row in rows]
+    table += [[LineSpan(shown(text) if wide else cell(text)) for text in row] for row in rows]
     Painter(Colour.AUTO).table(
         table,
         flexible=[head.index(name) for name in flexible],

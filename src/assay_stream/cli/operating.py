@@ -18,7 +18,7 @@ from assay_stream.errors import ConfigurationError, needing_extra
 from assay_stream.kafka.access import ACCESS, AccessRole, acl_commands, grants_of
 from assay_stream.kafka.topics import TopicState, apply_topics, inspect_topics
 from assay_stream.model.fields import AGENT_NAME
-from assay_stream.text.escaping import visible
+from assay_stream.text.visible import shown
 
 topics_app = typer.Typer(help="Create and inspect the topics of a deployment.", no_args_is_help=True)
 
@@ -81,7 +81,7 @@ def topics_show(bootstrap_servers: Bootstrap = None, agents: Agents = None, as_j
             print_json(row)
         else:
             line = f"{row['state']:<8} {row['partitions']:>4} {row['name']}  {row['differing'] or ''}".rstrip()
-            print_line(visible(line))
+            print_line(shown(line))
     if any(row["state"] != "ok" for row in rows):
         raise typer.Exit(1)
 

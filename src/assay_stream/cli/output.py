@@ -14,8 +14,9 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-from assay_stream.text.escaping import csv_line, json_text, visible
+from assay_stream.text.escaping import csv_line, json_text
 from assay_stream.text.lines import LineSpan, PageLine, Style
+from assay_stream.text.visible import shown
 
 CELL_CHARACTERS_MAX = 44
 """Characters of one cell. A digest keeps its algorithm and twelve digits; JSON has it whole."""
@@ -67,7 +68,7 @@ def cell(value: object) -> str:
         value = f"{value['topic']}/{value['partition']}/{value['offset']}"
     elif isinstance(value, list | tuple):
         value = ", ".join(cell(item) for item in value)
-    text = visible(str(value))
+    text = shown(str(value))
     text = _SHA256.sub(rf"\1{_ELLIPSIS}", text)
     return text if len(text) <= CELL_CHARACTERS_MAX else text[: CELL_CHARACTERS_MAX - 1] + _ELLIPSIS
 
@@ -110,10 +111,10 @@ def print_rows(
         for row in rows:
             typer.echo(csv_line(row.get(name) for name in columns).encode(), nl=False)
         return
-    shown = cell if not whole else lambda value: "-" if value is None else visible(str(value))
+    written = cell if not whole else lambda value: "-" if value is None else shown(str(value))
     table = [
         [LineSpan(name) for name in columns],
-        *([LineSpan(shown(row.get(name))) for name in columns] for row in rows),
+        *([LineSpan(written(row.get(name))) for name in columns] for row in rows),
     ]
     flexible = [index for index, name in enumerate(columns) if name not in _UNCUT and not whole]
     Painter(Colour.NEVER).table(table, flexible=flexible, wide=wide)
@@ -214,8 +215,9 @@ class Painter:
             text = Text()
             for index in kept:
                 span, width = row[index], widths[index]
-                shown = span.text if cell_len(span.text) <= width else set_cell_size(span.text, width - 1) + _ELLIPSIS
-                text.append(set_cell_size(shown, width), _LOOKS[span.style]).append(" " * _GAP)
+                fits = cell_len(span.text) <= width
+                cut = span.text if fits else set_cell_size(span.text, width - 1) + _ELLIPSIS
+                text.append(set_cell_size(cut, width), _LOOKS[span.style]).append(" " * _GAP)
             text.rstrip()
             self._print(text)
         if left_out:

@@ -46,7 +46,7 @@ from assay_stream.report.pins import (
 )
 from assay_stream.schemes.pin_files import LockfileStamp, read_pins, write_pins
 from assay_stream.text.counting import counted
-from assay_stream.text.escaping import visible
+from assay_stream.text.visible import shown
 
 pins_app = typer.Typer(help="Review, approve and reject tool definitions.", no_args_is_help=True)
 
@@ -197,11 +197,11 @@ def diff(server_id: ServerId, looking: HistoryOptions, tool: AnyTool = None) -> 
     digests = {digest for _, _, *both in pairs for digest in both if digest is not None}
     bodies = published_definitions(looking, digests) if digests else {}
     for name, scheme, pinned, offered in pairs:
-        print_line(f"{visible(name)}: differs from its pin under {scheme}")
+        print_line(f"{shown(name)}: differs from its pin under {scheme}")
         for line in _body_diff(bodies, pinned, offered):
-            print_line(visible(line))
+            print_line(shown(line))
     for name in sorted(set(rejected)):
-        print_line(f"{visible(name)}: offers a definition that was rejected")
+        print_line(f"{shown(name)}: offers a definition that was rejected")
     if pairs or rejected:
         raise typer.Exit(1)
     say("no differences")
@@ -243,7 +243,7 @@ def _decide_on(act: DefinitionAct, by: Deciding, chosen: Chosen, *, every: bool 
     for _, data in decisions:
         _tell(act, data, server)
     for name in rejected:
-        say(f"left out: {visible(name)}, its definition was rejected (approve it by name, with --tool)")
+        say(f"left out: {name}, its definition was rejected (approve it by name, with --tool)")
 
 
 def _tell(act: DefinitionAct, data: Mapping[str, Any], server: ServerBindings) -> None:

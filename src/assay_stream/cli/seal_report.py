@@ -6,7 +6,7 @@ import typer
 
 from assay_stream.files.seal_files import FileLogs
 from assay_stream.seal.check import Fault, Report
-from assay_stream.text.escaping import visible
+from assay_stream.text.visible import shown
 from assay_stream.verify.seals import SealOutcome
 
 _ROW = "{:<40} {:>10} {:>8} {:>9} {:>9} {:>12} {:>10} {:>7}"
@@ -74,7 +74,7 @@ def print_table(outcome: SealOutcome, reports: list[Report], files: list[FileLog
             typer.echo(f"and {report.faults_count - len(report.faults)} more in {_name(report)}")
     for logs in files:
         for line in logs.bad_lines:
-            typer.echo(f"unreadable {visible(line.file)} line {line.line}")
+            typer.echo(f"unreadable {shown(line.file)} line {line.line}")
         if logs.bad_lines_count > len(logs.bad_lines):
             typer.echo(f"and {logs.bad_lines_count - len(logs.bad_lines)} more such lines")
     typer.echo(_SUMMARY[outcome])
@@ -82,9 +82,9 @@ def print_table(outcome: SealOutcome, reports: list[Report], files: list[FileLog
 
 def _place(fault: Fault) -> str:
     if fault.kind == "head":
-        return f"offset {fault.offset}: {fault.code}: {visible(fault.detail)}. {_FIXES[fault.code]}"
+        return f"offset {fault.offset}: {fault.code}: {shown(fault.detail)}. {_FIXES[fault.code]}"
     return f"checkpoint record {fault.offset}: {fault.code}" if fault.code else f"offset {fault.offset}"
 
 
 def _name(report: Report) -> str:
-    return f"{visible(report.topic) or '(unknown)'}/{report.partition}"
+    return f"{shown(report.topic) or '(unknown)'}/{report.partition}"

@@ -20,6 +20,7 @@ from assay_stream.limits.files import REFUSED_RECORDS_MAX
 from assay_stream.model.record import Record, Role
 from assay_stream.text.counting import counted
 from assay_stream.text.escaping import visible
+from assay_stream.text.visible import shown
 
 NOTHING_FOUND = 5
 """Exit code if nothing matches."""
@@ -34,7 +35,7 @@ def quiet_client_logs() -> None:
 
 def say(text: str) -> None:
     """Print a sentence for people to standard error."""
-    typer.echo(f"assay-stream: {visible(text)}", err=True)
+    typer.echo(f"assay-stream: {shown(text)}", err=True)
 
 
 class InertFormatter(logging.Formatter):

@@ -27,7 +27,7 @@ from assay_stream.readmodel.status import FILES_DEPLOYMENT, PositionRow, StoreSt
 from assay_stream.replay.results import FILES
 from assay_stream.replay.selection import Selection
 from assay_stream.text.counting import counted
-from assay_stream.text.escaping import visible
+from assay_stream.text.visible import shown
 from assay_stream.worker.storing import bounds_of
 
 store_app = typer.Typer(help="Keep a store of inventory, evidence, alerts and decisions.", no_args_is_help=True)
@@ -142,7 +142,7 @@ def _counted(count: int, kind: str) -> str:
 
 
 def _show(found: StoreStatus) -> None:
-    print_line(f"store version {found.schema_version}, filled from {visible(found.deployment)}")
+    print_line(f"store version {found.schema_version}, filled from {shown(found.deployment)}")
     held = ", ".join(_counted(found.counts[kind], kind) for kind in _NOUNS)
     print_line(f"{found.size_bytes / 1_048_576:,.1f} MiB: {held}")
     if found.oldest_us is not None and found.newest_us is not None:
@@ -183,7 +183,7 @@ def _topic_line(topic: str, logs: list[PositionRow], *, is_live: bool) -> str:
         said.append(f"{behind:,} behind" if behind else "up to date")
     said += [f"{refused:,} refused"] if refused else []
     said += [f"{lost:,} lost to retention"] if lost else []
-    return f"{visible(topic)}: {', '.join(said)}"
+    return f"{shown(topic)}: {', '.join(said)}"
 
 
 def _time(time_us: int) -> str:

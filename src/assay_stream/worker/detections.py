@@ -1,10 +1,10 @@
 """The process of users' agents: their stages, in consumer groups of their own.
 
 1. A stage for each input topic writes its records to the agents' input topic, under the keys that agents want them
-   under (``agents.rekey``). Evidence goes there after the definitions, findings and alerts that follow from the same
-   calls and from lists before them.
+   under (``Rekeying``). Evidence goes there after the definitions, findings and alerts that follow from the same calls
+   and from lists before them.
 2. The stage behind them lets the agents handle the records in the order of that topic, and writes findings and what
-   agents remember (``agents.step``).
+   agents remember (``AgentState``).
 
 An agent that raises, blocks or returns junk ends this process, with its name. What it has in hand is not committed.
 """

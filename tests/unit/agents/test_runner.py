@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import pytest
-
 from assay_stream.agents import Agent, Detection, Event, Evidence, Memory, actor_of
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin
@@ -45,17 +43,3 @@ def test_each_key_has_a_memory_of_its_own() -> None:
     """Two actors with two denied calls each are no burst of one."""
     actors = [{"kind": "agent", "agent_id": name} for name in ("a1", "a2", "a1", "a2")]
     assert found(burst(), [evidence(n, n, decision="deny", actor=actor) for n, actor in enumerate(actors)]) == []
-
-
-def test_a_record_without_a_key_is_not_wanted() -> None:
-    """The key function says so."""
-    agent = Agent("picky", title="Picky")
-    agent.evidence(key=lambda _event: None)(lambda _event, _memory: [Detection()])
-    assert found(agent, [evidence(0, 0)]) == []
-
-
-@pytest.mark.parametrize(("last", "findings"), [(9.999, 1), (10.0, 0)])
-def test_a_window_leaves_out_what_is_exactly_as_old_as_it_is_long(last: float, findings: int) -> None:
-    """(end - length, end]."""
-    times = (0.0, 5.0, last)
-    assert len(found(burst(), [evidence(n, second, decision="deny") for n, second in enumerate(times)])) == findings

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import tracemalloc
 from collections import OrderedDict
 from typing import Any
 
 import pytest
 
-from assay_stream.canonical.digest import (
-    Canonicalized,
-    Digest,
-    canonicalize,
-    compact_copy,
-    jcs_digest,
-    plain_form,
-    sha256_of,
-)
+from assay_stream.canonical.digest import Canonicalized, Digest, canonicalize, compact_copy, plain_form, sha256_of
 from assay_stream.errors import InputError
 
 # FIPS 180-4 examples.
@@ -58,10 +49,6 @@ class TestDigest:
     def test_sha256_of(self) -> None:
         """The digest of bytes is the standard's."""
         assert (sha256_of(b"").hex, sha256_of(b"abc").hex) == (OF_NOTHING, OF_ABC)
-
-    def test_jcs_digest(self) -> None:
-        """The digest of a value is that of its canonical bytes."""
-        assert jcs_digest({"b": 1, "a": 2}).hex == hashlib.sha256(b'{"a":2,"b":1}').hexdigest()
 
 
 class TestCanonicalize:

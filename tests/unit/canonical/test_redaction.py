@@ -163,18 +163,6 @@ class TestKeyNames:
 class TestValues:
     """The walk over a value."""
 
-    @pytest.mark.parametrize("value", [None, True, 0, -1.5, 2**70, [], {}, "plain"])
-    def test_other_values_stay(self, value: Any) -> None:
-        """A value without text to replace comes back equal."""
-        assert redact(value) == value
-
-    def test_nested(self) -> None:
-        """Text is found at any depth of lists and objects; order and shape stay."""
-        value = {"b": [1, {"c": "a@example.com"}, "x"], "a": None}
-        redacted = redact(value)
-        assert redacted == {"b": [1, {"c": "[REDACTED:pii:pii_email]"}, "x"], "a": None}
-        assert list(redacted) == ["b", "a"]
-
     def test_the_argument_is_not_changed(self) -> None:
         """The caller's value stays as it was."""
         value = {"password": "x", "list": ["a@example.com"]}
@@ -207,11 +195,6 @@ class TestValues:
 
 class TestDigest:
     """The digest after redaction."""
-
-    def test_secrets_do_not_enter(self) -> None:
-        """Two values that differ in a secret alone have one digest: that of the redacted value."""
-        left, right = ({"path": "/a", "password": secret} for secret in ("hunter2", "letmein"))
-        assert redacted_digest(left) == redacted_digest(right) == jcs_digest({"path": "/a", "password": KEY_NAME})
 
     def test_without_secrets_it_is_the_plain_digest(self) -> None:
         """A value without secrets has the digest of its canonical form, and other arguments another one."""

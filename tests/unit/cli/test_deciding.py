@@ -15,7 +15,6 @@ from assay_stream.cli.deciding import Deciding, DecidingOnServer, author_or_logi
 from assay_stream.errors import InputError, OperatingError
 from assay_stream.model.control import PIN_SET_TYPE, POLICY_SET_TYPE, SUPPRESSION_REMOVE_TYPE
 from assay_stream.observe import Observation, SinkStats
-from assay_stream.text.escaping import visible
 from tests.support import facts
 from tests.support.operators import a_state
 
@@ -124,18 +123,3 @@ def test_a_decision_on_an_unknown_tool_needs_to_be_meant(monkeypatch: pytest.Mon
     by.decide((PIN_SET_TYPE, pin))
     DecidingOnServer(reason="r", author="a", new=True).decide((POLICY_SET_TYPE, policy | {"tool_name": "typo"}))
     assert len(delivered) == 4
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("plain é 漢", "plain é 漢"),
-        ("a\nb\tc", "a\\nb\\tc"),
-        ("\x1b[31m", "\\u{1b}[31m"),
-        ("\u202e\u200b\ufeff", "\\u{202e}\\u{200b}\\u{feff}"),
-        ("\U000e0041", "\\u{e0041}"),
-    ],
-)
-def test_what_is_invisible_stands_as_an_escape(text: str, shown: str) -> None:
-    """Line breaks, colours, directions, tags."""
-    assert visible(text) == shown

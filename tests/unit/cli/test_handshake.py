@@ -80,14 +80,6 @@ def test_the_table_says_every_check_and_claims_nothing(capture: Path) -> None:
     assert not re.search(r"\b(safe|trusted|trustworthy|verified)\b", text, re.IGNORECASE)
 
 
-def test_a_hostile_name_does_not_reach_the_terminal() -> None:
-    """Control characters and long names are not printed as they are."""
-    name = "\x1b]0;owned\x07\u202e" + "n" * 500
-    text = run(stdin=json.dumps({"tools": [TOOL | {"name": name}]}).encode()).stdout.decode()
-    assert not set("\x1b\x07\u202e") & set(text)
-    assert max(map(len, text.splitlines())) < 200
-
-
 def test_an_empty_list_is_no_pass() -> None:
     """Where there is nothing to check the answer is no."""
     done = run(stdin=b'{"tools":[]}')

@@ -73,7 +73,7 @@ def test_a_name_of_a_server_cannot_steer_the_terminal(state: Bindings) -> None:
     """It stands as an escape."""
     state.apply(facts.a_pin(v1("x"), time_us=1, offset=90, tool_name="\x1b[2J\u202ename"))
     shown = run("list").stdout
-    assert "\\u{1b}[2J\\u{202e}name" in shown
+    assert "⟦U+001B ESCAPE⟧[2J⟦U+202E" in shown
     assert "\x1b" not in shown
 
 

@@ -73,12 +73,6 @@ def test_a_file_that_cannot_be_used_says_what_and_where(tmp_path: Path, text: st
     assert "planted" not in raised.value.message
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    """With its path."""
-    with pytest.raises(ConfigurationError, match=r"cannot read .*console\.toml"):
-        read_identity(tmp_path / "console.toml")
-
-
 @pytest.mark.parametrize(
     ("name", "groups", "may_decide"),
     [

@@ -40,19 +40,6 @@ def test_an_unknown_id_is_no_session(session_id: str) -> None:
     assert sessions.find(session_id) is None
 
 
-def test_a_session_that_is_not_used_is_over() -> None:
-    """Looking at a page keeps it alive; a page that keeps itself up to date does not."""
-    clock = Clock()
-    sessions = Sessions(clock)
-    kept, left = sessions.begin(ALICE), sessions.begin(ALICE)
-    for _ in range(3):
-        clock.now_us += (CONSOLE_LIMITS.session_idle_s - 1) * S // 2
-        assert sessions.find(kept) is not None
-        sessions.find(left, is_used=False)
-    assert sessions.find(left) is None
-    assert len(sessions) == 1
-
-
 def test_a_session_is_over_in_the_end_however_much_it_is_used() -> None:
     """After a shift."""
     clock = Clock()
@@ -63,16 +50,6 @@ def test_a_session_is_over_in_the_end_however_much_it_is_used() -> None:
         assert sessions.find(session_id) is not None
     clock.now_us += CONSOLE_LIMITS.session_idle_s * S // 2
     assert sessions.find(session_id) is None
-
-
-def test_a_session_that_was_ended_is_over() -> None:
-    """Once and for all; ending it again does nothing."""
-    sessions = Sessions(Clock())
-    session_id, other = sessions.begin(ALICE), sessions.begin(ALICE)
-    sessions.end(session_id)
-    sessions.end(session_id)
-    assert sessions.find(session_id) is None
-    assert sessions.find(other) is not None
 
 
 def test_nobody_can_end_the_sessions_of_others_by_signing_in() -> None:

@@ -6,10 +6,7 @@ import pytest
 
 from assay_stream.console.identity import network_of
 from assay_stream.console.throttle import Throttle
-from assay_stream.errors import AssayStreamError, InputError, OperatingError
-from assay_stream.limits.console import CONSOLE_LIMITS
-
-WINDOW_US = CONSOLE_LIMITS.sign_in_window_s * 1_000_000
+from assay_stream.errors import AssayStreamError, InputError
 
 
 def attempts(throttle: Throttle, name: str, most: int, *, error: type[AssayStreamError] = InputError) -> bool:
@@ -19,28 +16,6 @@ def attempts(throttle: Throttle, name: str, most: int, *, error: type[AssayStrea
             raise error("sign_in_refused", "")
     except AssayStreamError as raised:
         return raised.code != "sign_in_limited"
-
-
-def test_a_name_has_so_many_attempts_in_a_window() -> None:
-    """Then it has to wait for the next one."""
-    now = [0]
-    throttle = Throttle(lambda: now[0])
-    assert [attempts(throttle, "alice", 2) for _ in range(4)] == [True, True, False, False]
-    now[0] = WINDOW_US - 1
-    assert not attempts(throttle, "alice", 2)
-    now[0] = WINDOW_US
-    assert attempts(throttle, "alice", 2)
-
-
-def test_an_attempt_that_succeeded_or_was_not_made_does_not_count() -> None:
-    """Whoever failed before still has what was left."""
-    throttle = Throttle(lambda: 0)
-    assert attempts(throttle, "alice", 2)
-    for _ in range(10):
-        with throttle.attempt({"alice": 2}):
-            pass
-        assert attempts(throttle, "alice", 2, error=OperatingError)
-    assert [attempts(throttle, "alice", 2) for _ in range(2)] == [True, False]
 
 
 def test_a_flood_of_names_makes_no_counter_forgotten() -> None:

@@ -28,13 +28,6 @@ def test_keys_of_the_standards_say_nothing() -> None:
     assert [text.value for text in texts_of(definition)] == ["x-note", "object", "n"]
 
 
-def test_order_of_keys_changes_nothing() -> None:
-    """The texts come in the order of their paths."""
-    assert list(texts_of({"b": "1", "a": {"d": "2", "c": "3"}})) == list(
-        texts_of({"a": {"c": "3", "d": "2"}, "b": "1"})
-    )
-
-
 def test_name_words() -> None:
     """Names fall into the same words however they are written."""
     assert {name_words(name) for name in ("read_text_file", "read-text-file", "readTextFile", "Read Text File")} == {

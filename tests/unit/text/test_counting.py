@@ -9,8 +9,3 @@ from assay_stream.text.counting import counted
 def test_a_noun_agrees_with_its_count(count: int, text: str) -> None:
     """Only one is singular; thousands are separated."""
     assert counted(count, "call") == text
-
-
-def test_a_plural_may_be_given() -> None:
-    """Where it is more than an s."""
-    assert counted(2, "query", "queries") == "2 queries"
