@@ -32,9 +32,8 @@ from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.limits.serving import FEED_LIMITS
 from assay_stream.observe.feeds.ext_mcp import INVALID, MESSAGES, PERMISSION_DENIED
-from assay_stream.observe.feeds.feed import Feed
+from assay_stream.observe.feeds.feed import CALL, UNSOUND, Asked, ClientView, Feed, shared_members
 from assay_stream.observe.jsonrpc import NOT_RULED_ON
-from assay_stream.observe.objects import CALL, UNSOUND, Asked, ClientView, shared_members
 from assay_stream.observe.prefixes import Prefixes
 
 TOKEN, CLIENT, CONTEXT = "assay_call", "assay_client", "assay_context"

@@ -14,10 +14,10 @@ from typing import Any
 
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError
+from assay_stream.observe.calls import digest_of
 from assay_stream.observe.decisions import check_observation
 from assay_stream.observe.logs.calls import Logged, Whose, duration_of, required_text, safe_error_code
 from assay_stream.observe.observation import Observation, snapshot_event
-from assay_stream.observe.open_calls import digest_of
 from assay_stream.observe.recorded import parse_rfc3339, stable_id
 
 _CALL, _LIST = "mcp_tool_call", "mcp_tools_list"
