@@ -214,10 +214,10 @@ class Painter:
         for row in rows:
             text = Text()
             for index in kept:
-                span, width = row[index], widths[index]
-                fits = cell_len(span.text) <= width
-                cut = span.text if fits else set_cell_size(span.text, width - 1) + _ELLIPSIS
-                text.append(set_cell_size(cut, width), _LOOKS[span.style]).append(" " * _GAP)
+                span, cells = row[index], widths[index]
+                fits = cell_len(span.text) <= cells
+                content = span.text if fits else set_cell_size(span.text, cells - 1) + _ELLIPSIS
+                text.append(set_cell_size(content, cells), _LOOKS[span.style]).append(" " * _GAP)
             text.rstrip()
             self._print(text)
         if left_out:

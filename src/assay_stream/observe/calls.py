@@ -20,7 +20,7 @@ Until 2025-11-25 a client asks for a task (``params.task``), gets ``{"task": ...
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ from assay_stream.canonical.redaction import redacted_digest
 from assay_stream.errors import InputError
 from assay_stream.observe.jsonrpc import RequestKey, meta_of, params_of, request_key, trace_of
 from assay_stream.observe.observation import Decision, Observation, call_event, rfc3339
-from assay_stream.observe.wire import Pending, WireConnection
+from assay_stream.observe.wire import Held, Pending, WireConnection
 
 _KINDS = {"sampling/createMessage": "sampling", "roots/list": "roots"}
 _ELICITATION = "elicitation/create"
@@ -224,45 +224,6 @@ def text_hash(text: str) -> bytes:
     return sha256(text.encode("utf-8", "backslashreplace")).digest()
 
 
-class HeldCalls:
-    """Calls that an answer left open, by what the next request for them names; of equal ones the oldest comes first."""
-
-    def __init__(self) -> None:
-        self._calls: OrderedDict[int, tuple[Hashable, OpenCall]] = OrderedDict()
-        self._numbers: dict[Hashable, deque[int]] = {}
-        self._next = 0
-
-    def __len__(self) -> int:
-        return len(self._calls)
-
-    def put(self, key: Hashable, call: OpenCall) -> None:
-        self._next += 1
-        self._calls[self._next] = key, call
-        self._numbers.setdefault(key, deque()).append(self._next)
-
-    def get(self, key: Hashable) -> OpenCall | None:
-        numbers = self._numbers.get(key)
-        return None if numbers is None else self._calls[numbers[0]][1]
-
-    def take(self, key: Hashable) -> OpenCall | None:
-        numbers = self._numbers.get(key)
-        return None if numbers is None else self._remove(key, numbers[0])
-
-    def oldest(self) -> OpenCall | None:
-        return next((call for _, call in self._calls.values()), None)
-
-    def take_oldest(self) -> OpenCall:
-        number, (key, _) = next(iter(self._calls.items()))
-        return self._remove(key, number)
-
-    def _remove(self, key: Hashable, number: int) -> OpenCall:
-        numbers = self._numbers[key]
-        numbers.popleft()  # the oldest of its key in either case
-        if not numbers:
-            del self._numbers[key]
-        return self._calls.pop(number)[1]
-
-
 class Outcome(NamedTuple):
     """Whether a call succeeded, ``None`` if that is not known, and an error code of our own."""
 
@@ -367,7 +328,8 @@ class CallObserver:
         self._wire = wire
         self._open_limit = timedelta(seconds=wire.limits.open_call_limit_s)
         self._pending = Pending[OpenCall]()
-        self._held = HeldCalls()
+        self._held = Held[OpenCall]()
+        """Calls that an answer left open, by what the next request for them names."""
         self._asked: OrderedDict[RequestKey, OpenCall] = OrderedDict()
         """Requests of the server that the client has not answered."""
         self._tokens: dict[RequestKey, OpenCall] = {}
@@ -520,7 +482,8 @@ class CallObserver:
         while (pending := self._pending.oldest()) is not None and at - pending[1].since > self._open_limit:
             expired += self.give_up(pending[0], "timed_out", at)
         while (held := self._held.oldest()) is not None and at - held.since > self._open_limit:
-            expired.append(self._unfinished(self._held.take_oldest(), at))
+            self._held.take_oldest()
+            expired.append(self._unfinished(held, at))
         return expired
 
     def close(self, at: datetime) -> list[Observation]:
@@ -530,8 +493,8 @@ class CallObserver:
         ended = self.expire(at)
         while (pending := self._pending.oldest()) is not None:
             ended += self.give_up(pending[0], "no_response", at)
-        while len(self._held):
-            ended.append(self._unfinished(self._held.take_oldest(), at))
+        while (held := self._held.take_oldest()) is not None:
+            ended.append(self._unfinished(held, at))
         return ended
 
     def _begun(
@@ -635,9 +598,9 @@ class CallObserver:
         call.since = at
         self._share_progress(call)
         self._held.put(key, call)
-        if len(self._held) > self._wire.limits.held_calls_max:
+        if len(self._held) > self._wire.limits.held_calls_max and (oldest := self._held.take_oldest()) is not None:
             self._wire.stats.evicted_requests += 1
-            ended.append(self._unfinished(self._held.take_oldest(), at))
+            ended.append(self._unfinished(oldest, at))
         return ended
 
     def _task_answered(

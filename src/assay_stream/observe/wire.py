@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Generic, TypeVar
 
@@ -131,6 +131,52 @@ class Pending(Generic[T]):
         """Return the key of the only request with an id, in whatever exchange; ``key`` itself if that is not clear."""
         namesakes = () if key in self._all else self._of_id.get(key, ())
         return next(iter(namesakes)) if len(namesakes) == 1 else key
+
+
+class Held(Generic[T]):
+    """What waits under keys that need not differ, in order: nothing is searched for among all."""
+
+    def __init__(self) -> None:
+        self._all: OrderedDict[int, tuple[Hashable, T]] = OrderedDict()
+        self._numbers: dict[Hashable, OrderedDict[int, None]] = {}
+        self._next = 0
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def put(self, key: Hashable, value: T) -> int:
+        """Add a value, and return the number that it can be taken by."""
+        self._next += 1
+        self._all[self._next] = key, value
+        self._numbers.setdefault(key, OrderedDict())[self._next] = None
+        return self._next
+
+    def get(self, key: Hashable) -> T | None:
+        """Return the oldest value under a key."""
+        numbers = self._numbers.get(key)
+        return None if numbers is None else self._all[next(iter(numbers))][1]
+
+    def take(self, key: Hashable, *, latest: bool = False) -> T | None:
+        """Remove the oldest value under a key, or the latest."""
+        numbers = self._numbers.get(key)
+        if numbers is None:
+            return None
+        return self.take_number(next(reversed(numbers) if latest else iter(numbers)))
+
+    def take_number(self, number: int) -> T | None:
+        if number not in self._all:
+            return None
+        key, value = self._all.pop(number)
+        del self._numbers[key][number]
+        if not self._numbers[key]:
+            del self._numbers[key]
+        return value
+
+    def oldest(self) -> T | None:
+        return next((value for _, value in self._all.values()), None)
+
+    def take_oldest(self) -> T | None:
+        return self.take_number(next(iter(self._all), 0))
 
 
 def _exchange_of(key: RequestKey) -> int:

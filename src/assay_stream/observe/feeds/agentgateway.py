@@ -20,7 +20,7 @@ import json
 import logging
 import time
 import uuid
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from threading import Lock
@@ -35,6 +35,7 @@ from assay_stream.observe.feeds.ext_mcp import INVALID, MESSAGES, PERMISSION_DEN
 from assay_stream.observe.feeds.feed import CALL, UNSOUND, Asked, ClientView, Feed, shared_members
 from assay_stream.observe.jsonrpc import NOT_RULED_ON
 from assay_stream.observe.prefixes import Prefixes
+from assay_stream.observe.wire import Held
 
 TOKEN, CLIENT, CONTEXT = "assay_call", "assay_client", "assay_context"
 """Keys of the metadata that the gateway's configuration sends."""
@@ -83,7 +84,7 @@ class ExtMcp:
         self._context_key = context_key
         self._enforces = enforces
         self._monotonic_s = monotonic_s
-        self._waiting: OrderedDict[str, tuple[float, Asked]] = OrderedDict()
+        self._waiting = Held[tuple[float, Asked]]()
         self._lock = Lock()
 
     def check_request(self, request: Any) -> Any:
@@ -143,23 +144,24 @@ class ExtMcp:
 
     def _wait(self, token: str, asked: Asked) -> None:
         with self._lock:
-            self._waiting[token] = self._monotonic_s(), asked
-            oldest = self._waiting.popitem(last=False)[1][1] if len(self._waiting) > FEED_LIMITS.calls_max else None
-        self._feed.unanswered(oldest, "no_response")
+            self._waiting.put(token, (self._monotonic_s(), asked))
+            oldest = self._waiting.take_oldest() if len(self._waiting) > FEED_LIMITS.calls_max else None
+        if oldest is not None:
+            self._feed.unanswered(oldest[1], "no_response")
 
     def _give_up(self, asked_before_s: float) -> None:
         while True:
             with self._lock:
-                first = next(iter(self._waiting), None)
-                if first is None or self._waiting[first][0] > asked_before_s:
+                oldest = self._waiting.oldest()
+                if oldest is None or oldest[0] > asked_before_s:
                     return
-                asked = self._waiting.pop(first)[1]
-            self._feed.unanswered(asked, "no_response")
+                self._waiting.take_oldest()
+            self._feed.unanswered(oldest[1], "no_response")
 
     def _answered(self, response: Any) -> None:
         token = _text(response, TOKEN)
         with self._lock:
-            found = self._waiting.pop(token, None)
+            found = self._waiting.take(token)
         if found is not None:
             self._feed.answer(found[1], lambda: _result_of(response))
         elif token:

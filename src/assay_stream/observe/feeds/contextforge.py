@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections import OrderedDict
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -21,6 +20,7 @@ from assay_stream.errors import needing_extra
 from assay_stream.limits.serving import FEED_LIMITS
 from assay_stream.observe.feeds.feed import CALL, Asked, ClientView, Feed
 from assay_stream.observe.publisher import ObservationPublisher
+from assay_stream.observe.wire import Held
 
 with needing_extra("contextforge"):
     from cpex.framework import Plugin, ToolPostInvokeResult, ToolPreInvokeResult
@@ -67,42 +67,8 @@ class _Shared:
             await self._publisher.aclose()
 
 
-class _Begun:
-    """Calls that began, for plugins that did not see them begin."""
-
-    def __init__(self, calls_max: int) -> None:
-        self._calls_max = calls_max
-        self._calls: OrderedDict[int, tuple[Hashable, Feed, Asked]] = OrderedDict()
-        self._by_key: dict[Hashable, dict[int, None]] = {}
-        self._next = 0
-
-    def put(self, key: Hashable, feed: Feed, asked: Asked) -> int:
-        """Keep a call and return its number. Without room the oldest is forgotten: only its own plugin can end it."""
-        self._next += 1
-        self._calls[self._next] = key, feed, asked
-        self._by_key.setdefault(key, {})[self._next] = None
-        if len(self._calls) > self._calls_max:
-            self.take(next(iter(self._calls)))
-        return self._next
-
-    def take(self, number: int) -> None:
-        if number in self._calls:
-            key = self._calls.pop(number)[0]
-            del self._by_key[key][number]
-            if not self._by_key[key]:
-                del self._by_key[key]
-
-    def take_latest(self, key: Hashable) -> tuple[Feed, Asked] | None:
-        """Return the latest call with this key, and forget it. Earlier ones may be cancelled, which no hook says."""
-        if key not in self._by_key:
-            return None
-        number = next(reversed(self._by_key[key]))
-        _, feed, asked = self._calls[number]
-        self.take(number)
-        return feed, asked
-
-
-_begun = _Begun(FEED_LIMITS.calls_max)
+_begun = Held[tuple[Feed, Asked]]()
+"""Calls that began, for plugins that did not see them begin."""
 
 
 class ContextForgeFeed(Plugin):  # type: ignore[misc]  # the extra brings its types
@@ -152,7 +118,9 @@ class ContextForgeFeed(Plugin):  # type: ignore[misc]  # the extra brings its ty
         if asked is not None:
             # The gateway keeps the state, which needs no arguments.
             asked = replace(asked, message={**asked.message, "params": {}})
-            number = _begun.put(_key(payload, context), self.feed, asked)
+            number = _begun.put(_key(payload, context), (self.feed, asked))
+            if len(_begun) > FEED_LIMITS.calls_max:
+                _begun.take_oldest()  # only its own plugin can end it now
             context.state[_STATE] = number, self.feed, asked
 
     def _ended(self, payload: ToolPostInvokePayload, context: PluginContext) -> None:
@@ -161,9 +129,10 @@ class ContextForgeFeed(Plugin):  # type: ignore[misc]  # the extra brings its ty
             if begun is None:
                 return  # ended before: ContextForge runs this hook again where it fails after it
             number, feed, asked = begun
-            _begun.take(number)
+            _begun.take_number(number)
         else:
-            feed, asked = _begun.take_latest(_key(payload, context)) or (
+            # The latest: earlier ones may be cancelled, which no hook says.
+            feed, asked = _begun.take(_key(payload, context), latest=True) or (
                 self.feed,
                 self._ask(payload.name, dict, context),
             )

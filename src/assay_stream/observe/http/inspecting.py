@@ -101,7 +101,6 @@ class HttpWatch:
 
     def add(self, size_bytes: int, traffic: Traffic, number: int, notes: list[Note]) -> bool:
         """Have notes of an exchange inspected, and return whether there was room; for those of no size there is."""
-
         fits = self._backlog.add(size_bytes, functools.partial(self._inspect, traffic, number, notes), owner=traffic)
         if fits and size_bytes:
             self._report_missed()
@@ -121,6 +120,8 @@ class HttpWatch:
             self._publish(observation)
 
     def _report_missed(self) -> None:
+        if not self._unreported:
+            return
         missed, self._unreported = self._unreported, Counter()
         at = self.clock()
         for traffic, count in missed.items():

@@ -327,6 +327,14 @@ class Traffic:
 
     def _closed(self, exchange: Exchange, ending: Ending, at: datetime) -> list[Observation]:
         """End an exchange; what it leaves unanswered is answered elsewhere, or never."""
+        try:
+            return self._ended(exchange, ending, at)
+        except Exception:
+            if not exchange.is_refused:
+                exchange.session.doubt()
+            raise
+
+    def _ended(self, exchange: Exchange, ending: Ending, at: datetime) -> list[Observation]:
         observer, asked = exchange.observer, exchange.asked
         exchange.asked = []
         observer.ended(exchange.number)

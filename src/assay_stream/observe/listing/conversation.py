@@ -21,11 +21,10 @@ from typing import Any
 from assay_stream import __version__
 from assay_stream.limits.listing import LISTING_LIMITS, ListingLimits
 from assay_stream.observe.jsonrpc import BLANKS, request_key
-from assay_stream.observe.listing.transport import ListingError, ServerRefusedError, Transport
+from assay_stream.observe.listing.transport import LEGACY, MODERN, ListingError, ServerRefusedError, Transport
 from assay_stream.observe.mcp_wire import WireObserver
 from assay_stream.observe.observation import Observation
 
-MODERN, LEGACY = "2026-07-28", "2025-11-25"
 _THREAD_FROM_BYTES = 64 * 1024
 """Longer messages are read by a thread: one server's must not keep the others waiting."""
 _COMPANIONS = {"prompts": "prompts/list", "resources": "resources/templates/list"}

@@ -22,17 +22,14 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from assay_stream.limits.listing import LISTING_LIMITS, ListingLimits
+from assay_stream.observe.http.client import Client
 from assay_stream.observe.listing.conversation import Conversation
 from assay_stream.observe.listing.servers import ListedServer
-from assay_stream.observe.listing.transport import ListingError, StdioTransport, Transport
+from assay_stream.observe.listing.transport import HttpTransport, ListingError, StdioTransport, Transport
 from assay_stream.observe.mcp_wire import WireObserver
 from assay_stream.observe.observation import Observation
-
-if TYPE_CHECKING:
-    from assay_stream.observe.http.client import Client
 
 _log = logging.getLogger(__name__)
 
@@ -181,8 +178,6 @@ class ListWatch:
     async def _opened(self, server: ListedServer, conversation: Conversation) -> Transport:
         if server.url is None:
             return await StdioTransport.open(server, conversation)
-        from assay_stream.observe.listing.streamable import HttpTransport  # comes with an extra
-
         if self._client is None:
             raise AssertionError("a server with a URL needs a client")
         return await HttpTransport.open(server, self._client, conversation)

@@ -6,6 +6,7 @@ import importlib
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -202,16 +203,16 @@ async def test_what_is_kept_of_calls_is_bounded(
     module: ModuleType, published: list[Publisher], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The plugin that saw a call begin can end it all the same."""
-    monkeypatch.setattr(module, "_begun", begun := module._Begun(2))
+    monkeypatch.setattr(module, "FEED_LIMITS", replace(module.FEED_LIMITS, calls_max=2))
     plugin, contexts = a_plugin(module), [a_context(str(number)) for number in range(3)]
     for number, context in enumerate(contexts):
         await plugin.tool_pre_invoke(before(number), context)
-    assert (len(begun._calls), len(begun._by_key)) == (2, 2)
+    assert len(module._begun) == 2
     for context in contexts:
         await plugin.tool_post_invoke(after(), context)
     assert [call["ok"] for call in data_of(published)] == [True] * 3
-    assert not begun._calls
-    assert not begun._by_key
+    assert not module._begun
+    assert not module._begun._numbers
 
 
 async def test_other_configurations_have_publishers_of_their_own(

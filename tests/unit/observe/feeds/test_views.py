@@ -266,6 +266,10 @@ class TestRuling:
         gateway.feed.answer(gateway.feed.ask("tools/list", dict), lambda: {"result": result})
         assert gateway.asks("b-read").error is not None
 
+    def test_a_call_whose_name_is_no_json_does_not_pass(self) -> None:
+        """There is no tool that it could be ruled on as."""
+        assert self.gateway().asks(object()).error is not None  # type: ignore[arg-type]
+
     def test_arguments_of_any_kind_make_no_difference(self) -> None:
         """Too large to be read, or no JSON: the definition decides."""
         gateway = self.gateway()
