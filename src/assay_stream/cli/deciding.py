@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from assay_stream.bindings.state import Bindings
 from assay_stream.cli.options import Bootstrap
 from assay_stream.cli.output import RowFormat, print_rows
 from assay_stream.cli.publishing import deliver
@@ -20,7 +21,6 @@ from assay_stream.kafka.lookup import read_bindings
 from assay_stream.model.control import KEY_ACCEPT_TYPE, PIN_REMOVE_TYPE, POLICY_REMOVE_TYPE, POLICY_SET_TYPE
 from assay_stream.model.suppression import ANY_SERVER
 from assay_stream.observe.decisions import decision_event
-from assay_stream.registry.state import Bindings
 from assay_stream.report.pins import knows_tool
 
 _ON_TOOLS = frozenset({POLICY_SET_TYPE, POLICY_REMOVE_TYPE, PIN_REMOVE_TYPE, KEY_ACCEPT_TYPE})

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from assay_stream.bindings.state import Bindings
 from assay_stream.cli.files import files_option
 from assay_stream.cli.options import AnyTool, Bootstrap, Report, ServerId, check_span, grouped, time_option
 from assay_stream.cli.output import ReportFormat, cell, print_rows
@@ -19,7 +20,6 @@ from assay_stream.errors import InputError
 from assay_stream.files.archive import read_files
 from assay_stream.kafka.lookup import read_bindings, read_log_history, timeline_from_kafka, traces_from_kafka
 from assay_stream.model.kinds import Kind
-from assay_stream.registry.state import Bindings
 from assay_stream.replay.history import history_of
 from assay_stream.report.archived import Read, archived_timeline, archived_traces
 from assay_stream.report.as_of import asof_rows, check_tool

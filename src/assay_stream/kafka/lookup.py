@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
+from assay_stream.bindings.state import Bindings
 from assay_stream.config import Settings
 from assay_stream.errors import InputError
 from assay_stream.join.routing import call_in
@@ -11,7 +12,6 @@ from assay_stream.kafka.ends import READ, committed_offsets, note_ends
 from assay_stream.kafka.ranges import Ends, LogRanges
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.registry.state import Bindings
 from assay_stream.replay.history import History
 from assay_stream.replay.selection import Selection
 from assay_stream.report.pins import server_of

@@ -6,13 +6,13 @@ from typing import Any, Protocol
 import orjson
 
 from assay_stream.alerts.formats.view import AlertView, read_alert, view_of
+from assay_stream.bindings.server import ServerBindings
 from assay_stream.errors import AssayStreamError, InputError
 from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.facts import Rejection, Seen
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import decode_entry
 from assay_stream.model.record import Role
-from assay_stream.registry.server import ServerBindings
 from assay_stream.report.rows import Row, present, time_text
 from assay_stream.text.counting import counted
 

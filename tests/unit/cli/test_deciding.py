@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from assay_stream.bindings.state import Bindings
 from assay_stream.cli import deciding, publishing
 from assay_stream.cli.deciding import Deciding, DecidingOnServer, author_or_login, known_bindings
 from assay_stream.errors import InputError, OperatingError
 from assay_stream.model.control import PIN_SET_TYPE, POLICY_SET_TYPE, SUPPRESSION_REMOVE_TYPE
 from assay_stream.observe import Observation, SinkStats
-from assay_stream.registry.state import Bindings
 from assay_stream.text.escaping import visible
 from tests.support import facts
 from tests.support.operators import a_state

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay_stream.bindings.rulings import UNREADABLE
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.observe.jsonrpc import BLOCKED_CODE, INVALID_REQUEST_CODE
-from assay_stream.registry.rulings import UNREADABLE
 from tests.support.gates import Connection, a_call, a_table, a_tool, a_verdict, answer, denied, pinned, value_of
 from tests.support.mcp_dialogue import START
 

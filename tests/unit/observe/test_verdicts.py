@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from assay_stream.bindings.rulings import VerdictTable
 from assay_stream.errors import IntegrityError
 from assay_stream.observe import VerdictClient
 from assay_stream.observe import verdicts as module
-from assay_stream.registry.rulings import VerdictTable
 from assay_stream.schemes.hangar import Action
 from tests.support.gates import SERVER, a_table, a_tool, a_verdict
 

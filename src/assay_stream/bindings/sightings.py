@@ -71,6 +71,7 @@ class Sightings:
         "_shared",
         "_texts",
         "kinds",
+        "observers",
         "offsets",
         "times_us",
     )
@@ -88,6 +89,8 @@ class Sightings:
         self._numbers: dict[Seen, int] = {}
         self._counts = array("I")
         self._free = array("I")
+        self.observers = 0
+        """How many observers all servers have together."""
         self._free_kinds: list[int] = []
 
     def add(self, shared: Seen, rows: Sequence[Row]) -> array[int]:

@@ -15,10 +15,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
+from assay_stream.bindings.sightings import OrderedRows, Sightings
 from assay_stream.model.facts import Rejection, Seen
 from assay_stream.model.fields import ITEM_SUBJECTS, Subject
 from assay_stream.model.record import Position
-from assay_stream.registry.sightings import OrderedRows, Sightings
 
 _Key = TypeVar("_Key")
 
