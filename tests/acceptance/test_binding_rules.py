@@ -1,4 +1,4 @@
-"""The binding rules of the design, as dialogues: what proxies publish, and what evidence says of it."""
+"""The binding rules of the design where they meet other observers, folding and refused lists."""
 
 from __future__ import annotations
 
@@ -111,32 +111,6 @@ def test_rule_3_asks_who_agreed_at_the_time_of_the_call() -> None:
     ]
 
 
-def test_rule_4_before_any_list_nothing_was_observed() -> None:
-    """A call made before the first list is unbound, although the list is known when it is joined."""
-    story = Dialogue()
-    story.lists(ONE).lists(ONE)
-    assert answers(Dialogue().calls_at(1).live()) == [("none", "definition_not_observed")]
-    early = Dialogue()
-    early.calls().lists(ONE)
-    assert answers(early.live()) == answers(early.tell()) == [("none", "definition_not_observed")]
-
-
-def test_rule_4_a_complete_list_without_the_tool_says_so_and_alerts() -> None:
-    """A call of a tool that the complete list in force lacks is told from one that nobody observed."""
-    outcome = Story().lists(WRITE).calls().tell()
-    assert answers(outcome) == [("observer", "tool_not_listed")]
-    assert outcome.findings == [("call_to_unlisted_tool", "read_file")]
-    assert len(outcome.of(Role.ALERTS)) == 1
-
-
-@pytest.mark.parametrize("completeness", ["partial", "unknown"])
-def test_rule_4_an_incomplete_list_without_the_tool_says_nothing(completeness: str) -> None:
-    """A page that lacks the tool neither lists it nor denies it, and raises no alert."""
-    outcome = Story().lists(WRITE, completeness=completeness).calls().tell()
-    assert answers(outcome) == [("observer", "definition_not_observed")]
-    assert outcome.findings == []
-
-
 @pytest.mark.parametrize("completeness", ["partial", "unknown"])
 def test_pages_of_one_list_never_remove_and_add_what_nobody_was_shown(completeness: str) -> None:
     """What completes a partial first list adds the rest; a partial one after a complete one removes nothing."""
@@ -150,14 +124,6 @@ def test_a_complete_list_removes_and_adds() -> None:
     """Between two complete lists what is missing was removed and what is new was added."""
     story = Story().lists(ONE).lists(WRITE)
     assert story.tell().findings == [("tool_removed", "read_file"), ("tool_added", "write_file")]
-
-
-def test_a_list_dated_after_the_call_is_not_in_force() -> None:
-    """A list published before the call but observed after it does not bind it."""
-    story = Dialogue()
-    story.lists(ONE).lists(TWO)
-    story.calls_at(0.5)
-    assert answers(story.live()) == [("observer", DIGEST["one"])]
 
 
 REPEATS = (ONE, ONE, ONE, TWO, TWO, TWO, TWO, ONE)
