@@ -40,22 +40,24 @@ class Observations:
 
     def add(self, number: int) -> None:
         """Add a row of the table."""
-        shared, offset = self._table.shared(number), self._table.offsets[number]
-        self._all.insert(number)
+        shared, position = self._table.shared(number), self._table.position(number)
+        offset = position[1].offset
+        self._all.insert(number, position)
         for orders, key in self._orders_of(shared):
             if key not in orders:
                 orders[key] = OrderedRows(self._table)
-            orders[key].insert(number)
+            orders[key].insert(number, position)
         offsets = self._offsets.setdefault(shared.origin[:2], array("q"))
         offsets.insert(bisect_left(offsets, offset), offset)
         self._uses.update(_uses_of(shared))
 
     def remove(self, number: int) -> None:
         """Remove a row that is still in the table."""
-        shared, offset = self._table.shared(number), self._table.offsets[number]
-        self._all.discard(number)
+        shared, position = self._table.shared(number), self._table.position(number)
+        offset = position[1].offset
+        self._all.discard(number, position)
         for orders, key in self._orders_of(shared):
-            orders[key].discard(number)
+            orders[key].discard(number, position)
             drop_empty(orders, key)
         place = shared.origin[:2]
         del self._offsets[place][bisect_left(self._offsets[place], offset)]

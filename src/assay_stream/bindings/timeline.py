@@ -121,7 +121,7 @@ class Timeline(OrderedRows):
         return None
 
     def remove(self, number: int) -> None:
-        self.discard(number)
+        self.discard(number, self.table.position(number))
         self.table.remove(number)
         self._latest = None
 
