@@ -18,12 +18,12 @@ from typing import Any
 
 import orjson
 
+from assay_stream.bindings.rulings import VerdictTable
 from assay_stream.observe import Observation, Vantage, WireObserver
 from assay_stream.observe.gate import Gate
 from assay_stream.observe.inspection import ClientOutput, Enforcer, Watch
 from assay_stream.observe.pumps import Pump, write_all
 from assay_stream.observe.session import ClientSaid, ServerSaid, Session
-from assay_stream.registry.rulings import VerdictTable
 from assay_stream.registry.verdicts import verdict_key
 from assay_stream.schemes.fingerprint import fingerprint
 

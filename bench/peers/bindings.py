@@ -10,14 +10,14 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import NewTopic
 
 from assay_stream import __version__
+from assay_stream.bindings.as_of import bind
+from assay_stream.bindings.server import ServerBindings
 from assay_stream.config import Settings
 from assay_stream.engine import EngineState
 from assay_stream.kafka.connection import start_admin
 from assay_stream.kafka.ranges import LogRanges
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Role
-from assay_stream.registry.as_of import bind
-from assay_stream.registry.server import ServerBindings
 from assay_stream.schemes.assay import tool as assay
 from bench.peers.evidence import binding_key
 

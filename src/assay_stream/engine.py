@@ -9,6 +9,7 @@ from __future__ import annotations
 from assay_stream.alerts import processor as alerting
 from assay_stream.alerts.remembered import Alerts
 from assay_stream.alerts.rules import AlertRules
+from assay_stream.bindings.state import Bindings
 from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.errors import InputError
 from assay_stream.join import processor as joining
@@ -18,7 +19,6 @@ from assay_stream.model.envelope import Producer
 from assay_stream.model.observation import CallProfile
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.registry import processor as registering
-from assay_stream.registry.state import Bindings
 
 
 class EngineState:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay_stream.bindings.as_of import Binding, bind, span_of
 from assay_stream.model.evidence import Scope, Unbound
 from assay_stream.model.facts import Announcement, Rejection, Seen
-from assay_stream.registry.as_of import Binding, bind, span_of
 from tests.support.facts import SERVER, a_catalogue, announcement, bindings_with, rejection, seen
 
 CATALOGUES = {

@@ -11,6 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream import engine
+from assay_stream.bindings.as_of import start_of
+from assay_stream.bindings.pin_evaluation import evaluate_pins
+from assay_stream.bindings.pins import check_pins
+from assay_stream.bindings.signatures import first_uses_since
 from assay_stream.detect import RULES_DIGEST
 from assay_stream.engine import EngineState
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
@@ -18,10 +22,6 @@ from assay_stream.model.envelope import Producer
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import NameClaim, Resolution, decode_entry
 from assay_stream.model.record import Output, Record, Role
-from assay_stream.registry.change_points import start_of
-from assay_stream.registry.pin_evaluation import evaluate_pins
-from assay_stream.registry.pins import check_pins
-from assay_stream.registry.signatures import first_uses_since
 from assay_stream.registry.verdicts import verdict_key
 from assay_stream.schemes.assay import tool as assay
 from assay_stream.schemes.hangar import Action

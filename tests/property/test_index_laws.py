@@ -9,15 +9,15 @@ from unittest.mock import patch
 from hypothesis import given
 
 from assay_stream import engine
+from assay_stream.bindings.fleet import Fleet
+from assay_stream.bindings.observations import Observations
+from assay_stream.bindings.server import ServerBindings
+from assay_stream.bindings.sightings import OrderedRows, Sightings, shared_part
+from assay_stream.bindings.timeline import AFTER_ALL_US
 from assay_stream.limits.core import Limits
 from assay_stream.model.facts import Rejection, Seen
 from assay_stream.model.fields import Subject
 from assay_stream.model.record import Origin, Record
-from assay_stream.registry.fleet import Fleet
-from assay_stream.registry.observations import Observations
-from assay_stream.registry.server import ServerBindings
-from assay_stream.registry.sightings import OrderedRows, Sightings, shared_part
-from assay_stream.registry.timeline import AFTER_ALL_US
 from tests.property.test_registry_laws import LIMITS, SERVERS, a_state, histories
 
 
@@ -55,6 +55,7 @@ def states(history: list[Record], limits: Limits) -> Iterator[ServerBindings]:
         assert not server.fleet.catalogues_in_force()
     for record in history:
         engine.process(state, record)
+        assert state.registry.bindings.observers_at_most == sum(len(server.observers) for server in servers)
         yield from servers
 
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay_stream.bindings.offers import Offers, check_offer
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.observation import SnapshotData
-from assay_stream.registry.offers import Offers, check_offer
 
 LIMITS = replace(
     DEFAULT_LIMITS, identifier_chars_max=4, tool_fields_max=3, field_name_chars_max=5, definition_bytes_max=40

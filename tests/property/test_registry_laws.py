@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream import engine
+from assay_stream.bindings.as_of import Binding, bind
+from assay_stream.bindings.state import Bindings
 from assay_stream.engine import EngineState
 from assay_stream.limits.core import Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.evidence import Scope, Unbound
 from assay_stream.model.fields import ITEM_SUBJECTS
 from assay_stream.model.record import OBSERVER_HEADER, Origin, Output, Record, Role
-from assay_stream.registry.as_of import Binding, bind
-from assay_stream.registry.state import Bindings
 
 SERVERS = ("alpha", "beta")
 OBSERVERS = ("alice", "bob")

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay_stream.bindings import sightings
+from assay_stream.bindings.server import ServerBindings
+from assay_stream.bindings.sightings import Sightings
+from assay_stream.bindings.timeline import AFTER_ALL_US, BEFORE_ALL_US, Timeline, latest_of_equal
 from assay_stream.model.facts import Seen
-from assay_stream.registry import sightings
-from assay_stream.registry.server import ServerBindings
-from assay_stream.registry.sightings import Sightings
-from assay_stream.registry.timeline import AFTER_ALL_US, BEFORE_ALL_US, Timeline, latest_of_equal
 from tests.support.facts import seen
 
 OBSERVERS = ("alice", "bob")

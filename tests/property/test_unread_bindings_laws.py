@@ -8,13 +8,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay_stream.bindings.as_of import bind
+from assay_stream.bindings.server import ServerBindings
+from assay_stream.bindings.state import Bindings
 from assay_stream.errors import IntegrityError
 from assay_stream.model.facts import Fact, Progress
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.registry.as_of import bind
 from assay_stream.registry.ledger import fact_output
-from assay_stream.registry.server import ServerBindings
-from assay_stream.registry.state import Bindings
 from tests.property.test_binding_laws import CATALOGUES, histories
 from tests.support.facts import SERVER, a_pin
 

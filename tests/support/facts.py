@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from assay_stream.bindings.offers import pack
+from assay_stream.bindings.state import Bindings
 from assay_stream.model.control_facts import (
     Checked,
     Discovery,
@@ -18,8 +20,6 @@ from assay_stream.model.definition_facts import Catalogue, ToolFact
 from assay_stream.model.facts import Announcement, Rejection, Seen
 from assay_stream.model.fields import Completeness
 from assay_stream.model.record import Origin
-from assay_stream.registry.offers import pack
-from assay_stream.registry.state import Bindings
 from assay_stream.schemes.fingerprint import Fingerprint
 
 SERVER = "server"

@@ -9,11 +9,11 @@ from typing import Any
 import orjson
 import pytest
 
+from assay_stream.bindings.pins import PinsInForce, check_pins
+from assay_stream.bindings.rulings import Ruling, VerdictTable
 from assay_stream.observe import WireObserver
 from assay_stream.observe.gate import Rule, gate_class
 from assay_stream.observe.session import ClientSaid, Commands, ServerSaid
-from assay_stream.registry.pins import PinsInForce, check_pins
-from assay_stream.registry.rulings import Ruling, VerdictTable
 from assay_stream.registry.verdicts import verdict_key
 from assay_stream.schemes.fingerprint import Fingerprint, fingerprint
 from assay_stream.schemes.hangar import Action, DigestPolicy, MismatchAction, UnknownPolicy

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from hashlib import sha256
 
+from assay_stream.bindings.state import Bindings
 from assay_stream.model.definition_facts import ToolFact
-from assay_stream.registry.state import Bindings
 from tests.support import facts
 
 US = 1_000_000

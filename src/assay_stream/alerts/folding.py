@@ -12,201 +12,251 @@ Rules:
 5. Suppressed alerts are not folded, since they are written as suppressed.
 6. Shadowed names are folded by the newcomer's list and their group of names, which is in one partition however many
    there are: a fold of each group, and as many individual alerts in all groups as of other findings.
+
+What a finding of a part or a member is counted on is a table: ``_ROUTES``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from assay_stream.alerts.life_cycle import Suppressions, apply_finding, covering, tick, write_again
 from assay_stream.alerts.reasons import has_told, takes_part, with_carried_over, with_part
-from assay_stream.alerts.record_counts import RecordCounts
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.alerts.state import counted, is_acknowledged, is_closed_by_hand, was_applied, without
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.model.alert_state import AlertState
+from assay_stream.model.alert_state import AlertRecords, AlertState
 from assay_stream.model.finding import Finding
+from assay_stream.model.finding_topic import alone_max
 from assay_stream.model.kinds import KINDS, Kind
 from assay_stream.model.record import Output
-from assay_stream.model.suppression import covering_rule
+from assay_stream.model.suppression import SuppressionRule, covering_rule
+
+RECORDS, NAME_RECORDS = "records/", "name_records/"
+"""Key prefixes of the counts of alerts that the latest records of a server raised."""
 
 
-@dataclass(slots=True)
-class Folding:
-    """What a finding changes.
+def records_key(server_id: str, group: str | None) -> str:
+    """Return the key under which the latest records of a server are counted, or the names of a group in them."""
+    return f"{RECORDS}{server_id}" if group is None else f"{NAME_RECORDS}{group}/{server_id}"
+
+
+class RecordCounts:
+    """How many alerts the latest records of one server raised, and which folded alerts they changed.
 
     Args:
-        outputs: alerts to write, in order.
-        alerts: states of alerts, by uid.
-        counts: how many alerts the records of its server began, ``None`` where that is as it was.
+        stored: what ``as_json`` gave, ``None`` for nothing yet.
+        group: the group of names that they are about, if they are.
     """
 
-    outputs: list[Output] = field(default_factory=list)
-    alerts: dict[str, AlertState] = field(default_factory=dict)
-    counts: RecordCounts | None = None
+    def __init__(self, stored: dict[str, Any] | None, group: str | None) -> None:
+        self._alone_max = alone_max(group)
+        self._records: dict[str, dict[str, Any]] = {
+            entry["origin"]: {"raised": dict(entry["raised"]), "folded": list(entry["folded"])}
+            for entry in (stored or {}).get("records", ())
+        }
+
+    def as_json(self) -> AlertRecords:
+        return {
+            "records": [
+                {"origin": origin, "raised": counts["raised"], "folded": counts["folded"]}
+                for origin, counts in self._records.items()
+            ]
+        }
+
+    def has_room(self, place: str, severity_id: int) -> bool:
+        raised = self._records.get(place, {}).get("raised", {})
+        return bool(raised.get(str(severity_id), 0) < self._alone_max)
+
+    def count(self, place: str, severity_id: int) -> None:
+        raised = self._of(place)["raised"]
+        raised[str(severity_id)] = raised.get(str(severity_id), 0) + 1
+
+    def touch(self, place: str, uid: str) -> None:
+        """Note that a record changed a folded alert, to be written where the record ends."""
+        folded = self._of(place)["folded"]
+        if uid not in folded and len(folded) < DEFAULT_LIMITS.alerts_per_record_max:
+            folded.append(uid)
+
+    def touched(self) -> list[str]:
+        return sorted({uid for counts in self._records.values() for uid in counts["folded"]})
+
+    def _of(self, place: str) -> dict[str, Any]:
+        found = self._records.setdefault(place, {"raised": {}, "folded": []})
+        while len(self._records) > DEFAULT_LIMITS.alert_records_max:
+            del self._records[next(iter(self._records))]
+        return found
 
 
-def find(
-    state_of: Callable[[str], AlertState | None],
-    counts: RecordCounts,
-    finding: Finding,
-    rules: AlertRules,
-    suppressions: Suppressions,
-    *,
-    place: str,
-    lead: str | None = None,
-) -> Folding:
-    """Count a finding on its alert, or on the alert that speaks for it.
+class Found:
+    """What a finding changes.
 
     Args:
         state_of: the state of an alert, by uid.
         counts: what the latest records of its server began; changed in place.
+        rules: what the stage is told.
         suppressions: the suppression rules in force for the finding's server.
         place: what its alert is folded by.
         lead: the open alert about the same definition, if there is one.
     """
-    uid = finding.uid()
-    finding = with_carried_over(_without_suppressed(finding, suppressions), state_of)
-    known = state_of(uid)
-    if finding.known and (known is None or not known.raised):
-        # What else is wrong with a definition that returns speaks for itself, whichever was read first.
-        finding = replace(finding, also=())
-    step = Folding()
-    fold = None
-    if known is not None and was_applied(known, finding.origin):
-        return step
-    if known is not None and known.part_of is not None:
-        if _find_part(step, state_of, known, finding, rules, suppressions):
-            return step
-        known = released(known)
-    if known is not None:
-        known, step.outputs = tick(known, finding.time_us, rules, suppressions)
-        fold = None if known.fold is None else state_of(known.fold)
-    if known is not None and known.fold is not None and fold is None:
-        known = released(known)
-    if known is None or known.fold is None or fold is None:
-        _find_alone(step, state_of, counts, known, finding, rules, suppressions, place=place, lead=lead)
-        return step
-    fold_uid = known.fold
-    fold, closing = tick(fold, finding.time_us, rules, suppressions)
-    step.outputs += closing
-    step.alerts[fold_uid] = fold
-    own = released(known)
-    if fold.closed:
-        _find_alone(step, state_of, counts, own, finding, rules, suppressions, place=place, was=known)
-        return step
-    alone, written = apply_finding(own, finding, rules, suppressions)
-    graver = alone.severity_id > known.severity_id
-    if written and graver and _may_begin(counts, alone, finding, suppressions, place):
-        step.alerts[fold_uid] = without_member(fold, known, None, finding.time_us)
-        _find_alone(step, state_of, counts, own, finding, rules, suppressions, place=place)
-        return step
-    member = counted(known, finding, rules.severity(finding))
-    step.alerts[uid] = member
-    step.alerts[fold_uid] = with_member(fold, known, member, finding, place)
-    return step
+
+    def __init__(
+        self,
+        state_of: Callable[[str], AlertState | None],
+        counts: RecordCounts,
+        finding: Finding,
+        rules: AlertRules,
+        suppressions: Suppressions,
+        *,
+        place: str,
+        lead: str | None = None,
+    ) -> None:
+        self.outputs: list[Output] = []
+        """Alerts to write, in order."""
+        self.alerts: dict[str, AlertState] = {}
+        """States of alerts, by uid."""
+        self.counts_changed = False
+        self._state_of, self._counts, self._rules, self._suppressions = state_of, counts, rules, suppressions
+        self._place, self._lead, self._uid = place, lead, finding.uid()
+        known = state_of(self._uid)
+        finding = with_carried_over(_without_suppressed(finding, suppressions), state_of)
+        if finding.known and (known is None or not known.raised):
+            # What else is wrong with a definition that returns speaks for itself, whichever was read first.
+            finding = replace(finding, also=())
+        self._finding = finding
+        if known is None:
+            self._count_alone(None, joins=True)
+        elif not was_applied(known, finding.origin):
+            self._count_on(known)
+
+    def _count_on(self, known: AlertState) -> None:
+        speaker_uid = known.part_of or known.fold
+        if speaker_uid is None:
+            known, self.outputs = tick(known, self._finding.time_us, self._rules, self._suppressions)
+            self._count_alone(known, joins=True)
+            return
+        speaker = self._ticked(speaker_uid, self._state_of(speaker_uid))
+        role = "member" if known.part_of is None else "part"
+        _ROUTES[role, _standing_of(speaker)](self, known, speaker_uid, speaker)
+
+    def _ticked(self, uid: str, state: AlertState | None) -> AlertState | None:
+        """Return an alert once what is due on it is written."""
+        if state is not None:
+            state, outputs = tick(state, self._finding.time_us, self._rules, self._suppressions)
+            self.outputs += outputs
+            self.alerts[uid] = state
+        return state
+
+    def _on_its_own_again(self, known: AlertState, _uid: str, _speaker: AlertState | None) -> None:
+        self._count_alone(released(known), joins=True)
+
+    def _on_lead(self, known: AlertState, lead_uid: str, lead: AlertState) -> None:
+        self._join(lead_uid, lead, counted(known, self._finding, self._rules.severity(self._finding)))
+
+    def _on_lead_closed_by_hand(self, known: AlertState, _uid: str, lead: AlertState) -> None:
+        member = counted(known, self._finding, self._rules.severity(self._finding))
+        if member.severity_id <= lead.severity_id:
+            self.alerts[self._uid] = member
+        else:
+            self._count_alone(released(known), joins=True)
+
+    def _on_fold(self, known: AlertState, fold_uid: str, fold: AlertState) -> None:
+        finding, own = self._finding, released(known)
+        alone, written = apply_finding(own, finding, self._rules, self._suppressions)
+        has_room = not self._is_covered() and self._counts.has_room(self._place, alone.severity_id)
+        if written and alone.severity_id > known.severity_id and has_room:
+            self.alerts[fold_uid] = without_member(fold, known, None, finding.time_us)
+            self._count_alone(own)
+            return
+        member = counted(known, finding, self._rules.severity(finding))
+        self.alerts[self._uid] = member
+        self.alerts[fold_uid] = with_member(fold, known, member, finding, self._place)
+
+    def _on_closed_fold(self, known: AlertState, _uid: str, _fold: AlertState) -> None:
+        self._count_alone(released(known), was=known)
+
+    def _count_alone(self, known: AlertState | None, *, joins: bool = False, was: AlertState | None = None) -> None:
+        """Count a finding on an alert of its own, join that to one about the same definition, or fold it.
+
+        It is folded where its record has begun enough of them.
+
+        Args:
+            joins: whether it may join the lead.
+            was: the member that it was of a folded alert that has closed.
+        """
+        alone, written = apply_finding(known, self._finding, self._rules, self._suppressions)
+        begins = bool(written) and (known is None or not known.raised or known.closed)
+        if not begins or self._is_covered():
+            self.alerts[self._uid] = alone
+            self.outputs += written
+            return
+        silent = replace(alone, reported=False, written_count=0 if known is None else known.written_count)
+        lead_uid = self._lead
+        if joins and lead_uid is not None and lead_uid != self._uid:
+            lead, member = self._ticked(lead_uid, self._state_of(lead_uid)), replace(silent, part_of=lead_uid)
+            if lead is not None and takes_part(lead, member) and self._covering(lead) is None:
+                self._join(lead_uid, lead, member)
+                return
+        self.counts_changed = True
+        if self._counts.has_room(self._place, alone.severity_id):
+            self._counts.count(self._place, alone.severity_id)
+            self.alerts[self._uid] = alone
+            self.outputs += written
+            return
+        fold_uid = folded_finding(self._finding, self._place).uid() if was is None else str(was.fold)
+        member = replace(silent, fold=fold_uid)
+        fold = self.alerts.get(fold_uid) or self._state_of(fold_uid)
+        self.alerts[self._uid] = member
+        self.alerts[fold_uid] = with_member(fold, was, member, self._finding, self._place)
+        self._counts.touch(self._place, fold_uid)
+
+    def _join(self, lead_uid: str, lead: AlertState, member: AlertState) -> None:
+        """Make a finding a reason of another alert, and write that where it says more, or is graver, than before."""
+        new = with_part(lead, member)
+        is_graver = new.severity_id > lead.severity_id
+        if lead.fold is None and (is_graver or not (has_told(lead, member) or is_acknowledged(lead))):
+            said = without(new.triage, "acknowledged_by") if is_graver else new.triage
+            new = replace(new, triage=said)
+            new, written = write_again(new, member.last.time_us, self._rules, self._suppressions)
+            self.outputs += written
+        self.alerts[lead_uid] = new
+        self.alerts[self._uid] = member
+
+    def _is_covered(self) -> bool:
+        return covering_rule(self._suppressions, self._finding, self._finding.time_us) is not None
+
+    def _covering(self, state: AlertState) -> SuppressionRule | None:
+        return covering(state, self._suppressions, self._finding.time_us)
+
+
+_Route = Callable[[Found, AlertState, str, Any], None]
+_ROUTES: Mapping[tuple[str, str], _Route] = {
+    ("part", "open"): Found._on_lead,
+    ("part", "closed_by_hand"): Found._on_lead_closed_by_hand,
+    ("part", "closed"): Found._on_its_own_again,
+    ("part", "absent"): Found._on_its_own_again,
+    ("member", "open"): Found._on_fold,
+    ("member", "closed_by_hand"): Found._on_closed_fold,
+    ("member", "closed"): Found._on_closed_fold,
+    ("member", "absent"): Found._on_its_own_again,
+}
+"""By what an alert is to the one that speaks for it, and how that one stands: what a finding is counted on."""
+
+
+def _standing_of(speaker: AlertState | None) -> str:
+    if speaker is None:
+        return "absent"
+    if speaker.closed:
+        return "closed_by_hand" if is_closed_by_hand(speaker) else "closed"
+    return "open"
 
 
 def _without_suppressed(finding: Finding, suppressions: Suppressions) -> Finding:
     about = ((label, replace(finding, kind=Kind(label.partition(":")[0]), also=())) for label in finding.also)
     left = tuple(label for label, other in about if covering_rule(suppressions, other, finding.time_us) is None)
     return replace(finding, also=left) if left != finding.also else finding
-
-
-def _find_part(
-    step: Folding,
-    state_of: Callable[[str], AlertState | None],
-    known: AlertState,
-    finding: Finding,
-    rules: AlertRules,
-    suppressions: Suppressions,
-) -> bool:
-    """Count a finding on a part of an alert; ``False`` where that has closed and does not speak for it any more."""
-    lead_uid = str(known.part_of)
-    lead = state_of(lead_uid)
-    if lead is None:
-        return False
-    lead, closing = tick(lead, finding.time_us, rules, suppressions)
-    step.outputs += closing
-    step.alerts[lead_uid] = lead
-    member = counted(known, finding, rules.severity(finding))
-    if not lead.closed:
-        _join(step, lead_uid, lead, member, rules, suppressions)
-        return True
-    if is_closed_by_hand(lead) and member.severity_id <= lead.severity_id:
-        step.alerts[finding.uid()] = member
-        return True
-    return False
-
-
-def _join(
-    step: Folding, lead_uid: str, lead: AlertState, member: AlertState, rules: AlertRules, suppressions: Suppressions
-) -> None:
-    """Make a finding a reason of another alert, and write that where it says more, or is graver, than before."""
-    new = with_part(lead, member)
-    is_graver = new.severity_id > lead.severity_id
-    if lead.fold is None and (is_graver or not (has_told(lead, member) or is_acknowledged(lead))):
-        said = without(new.triage, "acknowledged_by") if is_graver else new.triage
-        new, written = write_again(replace(new, triage=said), member.last.time_us, rules, suppressions)
-        step.outputs += written
-    step.alerts[lead_uid] = new
-    step.alerts[member.last.uid()] = member
-
-
-def _may_begin(
-    counts: RecordCounts, alone: AlertState, finding: Finding, suppressions: Suppressions, place: str
-) -> bool:
-    is_covered = covering_rule(suppressions, finding, finding.time_us) is not None
-    return not is_covered and counts.has_room(place, alone.severity_id)
-
-
-def _find_alone(
-    step: Folding,
-    state_of: Callable[[str], AlertState | None],
-    counts: RecordCounts,
-    known: AlertState | None,
-    finding: Finding,
-    rules: AlertRules,
-    suppressions: Suppressions,
-    *,
-    place: str,
-    was: AlertState | None = None,
-    lead: str | None = None,
-) -> None:
-    """Count a finding on an alert of its own, join that to one about the same definition, or fold it.
-
-    It is folded where its record has begun enough of them.
-    """
-    uid = finding.uid()
-    alone, written = apply_finding(known, finding, rules, suppressions)
-    begins = bool(written) and (known is None or not known.raised or known.closed)
-    if not begins or covering_rule(suppressions, finding, finding.time_us) is not None:
-        step.alerts[uid] = alone
-        step.outputs += written
-        return
-    about_same = None if lead is None or lead == uid else state_of(lead)
-    if lead is not None and about_same is not None:
-        about_same, closing = tick(about_same, finding.time_us, rules, suppressions)
-        step.outputs += closing
-        step.alerts[lead] = about_same
-        member = replace(alone, part_of=lead, reported=False, written_count=0 if known is None else known.written_count)
-        if takes_part(about_same, member) and covering(about_same, suppressions, finding.time_us) is None:
-            _join(step, lead, about_same, member, rules, suppressions)
-            return
-    step.counts = counts
-    if counts.has_room(place, alone.severity_id):
-        counts.count(place, alone.severity_id)
-        step.alerts[uid] = alone
-        step.outputs += written
-        return
-    fold_uid = folded_finding(finding, place).uid() if was is None else str(was.fold)
-    member = replace(alone, fold=fold_uid, reported=False, written_count=0 if known is None else known.written_count)
-    fold = step.alerts.get(fold_uid) or state_of(fold_uid)
-    step.alerts[uid] = member
-    step.alerts[fold_uid] = with_member(fold, was, member, finding, place)
-    counts.touch(place, fold_uid)
 
 
 def folded_finding(finding: Finding, place: str) -> Finding:

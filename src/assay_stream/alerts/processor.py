@@ -10,10 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from assay_stream.alerts.folding import find, without_member
+from assay_stream.alerts.folding import Found, RecordCounts, records_key, without_member
 from assay_stream.alerts.life_cycle import apply_resolution, forgotten_us, settles_at_once, tick, write_folded
 from assay_stream.alerts.reasons import with_part
-from assay_stream.alerts.record_counts import RecordCounts, records_key
 from assay_stream.alerts.remembered import Alerts, Remembered, names_key, rules_key
 from assay_stream.alerts.shadowing import Shadow, is_claimed, shadows, shadows_beyond, with_claim
 from assay_stream.alerts.triage import apply_act
@@ -33,8 +32,8 @@ from assay_stream.model.finding_topic import (
 )
 from assay_stream.model.kinds import SHADOWING_REASONS, Kind
 from assay_stream.model.record import Origin, Output, Record, set_aside_error
+from assay_stream.model.refusal import refusal
 from assay_stream.model.suppression import ANY_SERVER, SuppressionRule
-from assay_stream.registry.refusal import refusal
 
 
 def process(alerts: Alerts, record: Record) -> list[Output]:
@@ -132,12 +131,12 @@ class _Step:
         counts = RecordCounts(self.states.get(key) or alerts.other(key), group)  # type: ignore[arg-type]
         place = str(finding.origin) if group is None else f"{group}{LIST_MARK}{since_us}"
         rules = self.rules_for(finding.server_id)
-        found = find(self.alert, counts, finding, alerts.rules, rules, place=place, lead=alerts.leads.of(finding))
+        found = Found(self.alert, counts, finding, alerts.rules, rules, place=place, lead=alerts.leads.of(finding))
         self.outputs += found.outputs
         for changed, new in found.alerts.items():
             self.note(changed, new)
-        if found.counts is not None:
-            self.states[key] = dict(found.counts.as_json())
+        if found.counts_changed:
+            self.states[key] = dict(counts.as_json())
 
     def end_flood(self, end: FloodEnd) -> None:
         """Write the folded alerts that the records of a server changed."""

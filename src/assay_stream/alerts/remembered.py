@@ -8,12 +8,11 @@ latest records raised, and under ``name_records/<group>/<server>``, how many abo
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
-from typing import Any
+from typing import Any, NamedTuple
 
+from assay_stream.alerts.folding import NAME_RECORDS, RECORDS
 from assay_stream.alerts.life_cycle import due_us, forgotten_us
-from assay_stream.alerts.open_alerts import OpenAlerts
 from assay_stream.alerts.reasons import Leads
-from assay_stream.alerts.record_counts import NAME_RECORDS, RECORDS
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.alert_state import AlertState
@@ -103,6 +102,55 @@ class DueTimes:
         """Return the keys of the alerts that are due, the longest overdue first, up to the limit of one tick."""
         due = sorted((time_us, key) for key, time_us in self._times_us.items() if time_us <= now_us)
         return [key for _, key in due[: DEFAULT_LIMITS.alerts_per_tick_max]]
+
+
+class OpenCount(NamedTuple):
+    """The open alerts of one severity.
+
+    Args:
+        alerts: how many there are.
+        unreviewed_since_us: event time of the earliest finding of those that nobody acknowledged or took,
+            microseconds since the epoch; ``None`` where there are none.
+    """
+
+    alerts: int
+    unreviewed_since_us: int | None
+
+
+class OpenAlerts:
+    """Follows the states of alerts, so that nobody has to go through all of them to count the open ones."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, dict[str, int | None]] = {severity_id: {} for severity_id in range(1, 6)}
+        """By severity, the uid of each open alert and, unless it was reviewed, since when it is open."""
+
+    def note(self, states: Mapping[str, Any]) -> None:
+        """Take note of states that are other than they were; ``None`` for one that is forgotten."""
+        for key, stored in states.items():
+            for uids in self._open.values():
+                uids.pop(key, None)
+            if isinstance(stored, AlertState) and _is_open(stored):
+                self._open[stored.severity_id][key] = None if _is_reviewed(stored) else stored.first_us
+
+    def counts(self) -> dict[int, OpenCount]:
+        """Return the count of each severity, whatever thread the states belong to."""
+        found: dict[int, OpenCount] = {}
+        for severity_id, uids in self._open.items():
+            since_us = list(uids.values())  # in one step: another thread may go on
+            unreviewed = [each for each in since_us if each is not None]
+            found[severity_id] = OpenCount(len(since_us), min(unreviewed, default=None))
+        return found
+
+
+def _is_open(state: AlertState) -> bool:
+    # What another alert speaks for is written nowhere, and what a rule suppresses waits for nobody.
+    speaks_itself = state.fold is None and state.part_of is None
+    return state.raised and state.reported and not state.closed and speaks_itself
+
+
+def _is_reviewed(state: AlertState) -> bool:
+    triage = state.triage or {}
+    return "acknowledged_by" in triage or "assigned_to" in triage
 
 
 def state_json(value: Remembered) -> dict[str, Any]:

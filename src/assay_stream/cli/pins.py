@@ -13,6 +13,9 @@ import typer
 
 from assay_stream import __version__
 from assay_stream.alerts.story import subject_of
+from assay_stream.bindings.server import ServerBindings
+from assay_stream.bindings.state import Bindings
+from assay_stream.bindings.timeline import AFTER_ALL_US
 from assay_stream.cli.deciding import Deciding, DecidingOnServer, print_state
 from assay_stream.cli.files import read_input
 from assay_stream.cli.options import AnyServerId, AnyTool, AsJson, ServerId, grouped
@@ -29,9 +32,6 @@ from assay_stream.cli.store_sources import (
 from assay_stream.errors import InputError
 from assay_stream.limits.core import PIN_FILE_LIMITS
 from assay_stream.model.control import PIN_REMOVE_TYPE, PIN_SET_TYPE
-from assay_stream.registry.server import ServerBindings
-from assay_stream.registry.state import Bindings
-from assay_stream.registry.timeline import AFTER_ALL_US
 from assay_stream.report.decisions import DefinitionAct, definition_decisions
 from assay_stream.report.pins import (
     approved_entries,

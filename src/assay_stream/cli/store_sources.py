@@ -13,6 +13,7 @@ import typer
 
 from assay_stream.alerts.formats.view import AlertView, read_alert, view_of
 from assay_stream.alerts.story import AlertStory, tool_names_of
+from assay_stream.bindings.state import Bindings
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.cli.files import STANDARD_INPUT, archive_lines, files_option
@@ -36,7 +37,6 @@ from assay_stream.readmodel.filling import Filler, fill
 from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import AlertHistory, Page, Paging
 from assay_stream.readmodel.stories import calls_of, first_ms, key_of, known_definitions, story
-from assay_stream.registry.state import Bindings
 from assay_stream.replay.history import unbounded
 from assay_stream.replay.selection import Selection
 from assay_stream.report.trace import TRACED_MAX, Sought

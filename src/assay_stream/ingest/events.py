@@ -18,6 +18,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 import orjson
 
+from assay_stream.bindings.offers import check_offer
 from assay_stream.errors import InputError
 from assay_stream.ingest.clients import KnownClient
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
@@ -40,7 +41,6 @@ from assay_stream.observe.http.bodies import media_type
 from assay_stream.observe.jsonrpc import trace_of
 from assay_stream.observe.observation import Observation, ObservationKind, observation_headers
 from assay_stream.observe.recorded import recorded_observation
-from assay_stream.registry.offers import check_offer
 
 STRUCTURED = "application/cloudevents+json"
 BATCH = "application/cloudevents-batch+json"

@@ -9,6 +9,11 @@ from typing import Any, NamedTuple
 
 from msgspec import UNSET, Raw, UnsetType
 
+from assay_stream.bindings.as_of import Binding, bind, is_overdue, span_of
+from assay_stream.bindings.pin_evaluation import PinEvaluation, pin_evaluation_of, pin_fields
+from assay_stream.bindings.pins import UNPINNED
+from assay_stream.bindings.server import ServerBindings
+from assay_stream.bindings.state import Bindings
 from assay_stream.canonical.digest import canonicalize, compact_copy
 from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.errors import InputError
@@ -21,12 +26,7 @@ from assay_stream.model.kinds import Kind
 from assay_stream.model.native import NativeCall, Writing, is_native, native_part, quoted, write_native
 from assay_stream.model.observation import CallEvent, CallProfile
 from assay_stream.model.record import Headers, Output, Record, Role, made_of
-from assay_stream.registry.as_of import Binding, bind, is_overdue, span_of
-from assay_stream.registry.pin_evaluation import PinEvaluation, pin_evaluation_of, pin_fields
-from assay_stream.registry.pins import UNPINNED
-from assay_stream.registry.refusal import refusal
-from assay_stream.registry.server import ServerBindings
-from assay_stream.registry.state import Bindings
+from assay_stream.model.refusal import refusal
 from assay_stream.schemes.hangar import Action
 
 _BINDINGS = Role.BINDINGS

@@ -200,7 +200,7 @@ class Limits(AnalysisLimits):
     """Longer names are worked out each time, so that made-up ones do not fill the memory."""
 
     timeline_entries_max: int = 512
-    """Observations kept per server and observer. Older repeats are folded first, see ``registry.timeline``."""
+    """Observations kept per server and observer. Older repeats are folded first, see ``bindings.timeline``."""
 
     seen_run_rows_min: int = 16
     """Repeated lists of an observer that one fact of the binding topic then stands for. What such a run says beside its

@@ -1,6 +1,6 @@
 """Facts about repeated lists: one stands for many observations of an observer that differ in nothing but their rows.
 
-A run takes the place of ``seen`` facts, which the registry takes back in the same transaction (``registry.packing``).
+A run takes the place of ``seen`` facts, which the registry takes back in the same transaction (``registry.folding``).
 """
 
 from __future__ import annotations

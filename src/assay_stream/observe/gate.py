@@ -25,6 +25,8 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
+from assay_stream.bindings.offers import content_key
+from assay_stream.bindings.rulings import NO_VERDICT, UNREADABLE, WITHDRAWN, Ruling, gravity
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.observe.jsonrpc import (
@@ -46,8 +48,6 @@ from assay_stream.observe.lists import HiddenTool
 from assay_stream.observe.mcp_wire import WireObserver
 from assay_stream.observe.observation import Observation
 from assay_stream.observe.session import Commands, Failed, Session
-from assay_stream.registry.offers import content_key
-from assay_stream.registry.rulings import NO_VERDICT, UNREADABLE, WITHDRAWN, Ruling, gravity
 from assay_stream.schemes.fingerprint import ContentCache, Fingerprint, fingerprint
 from assay_stream.schemes.hangar import Action
 

@@ -14,6 +14,7 @@ import orjson
 
 from assay_stream.alerts.formats.view import read_alert, view_of
 from assay_stream.alerts.index import row_of
+from assay_stream.bindings.state import OF_REGISTRIES
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import AssayStreamError
 from assay_stream.limits.store import STORE_ALERT_DIGESTS_MAX, STORE_ALERT_HEAD, STORE_ALERT_RECORDS_MAX
@@ -27,7 +28,6 @@ from assay_stream.model.run_facts import RunCut, SeenRun
 from assay_stream.readmodel import lists
 from assay_stream.readmodel.calls import compressed, write_digests
 from assay_stream.readmodel.digests import Digests
-from assay_stream.registry.state import OF_REGISTRIES
 
 _OF_REGISTRIES = OF_REGISTRIES | {Progress.fact_kind}
 """Kinds of facts that no question rests on."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from assay_stream.bindings.state import Bindings
 from assay_stream.errors import InputError
 from assay_stream.model.facts import foreign_fact
 from assay_stream.model.record import Origin, Record, Role
@@ -24,7 +25,6 @@ from assay_stream.readmodel.rows import (
     VerdictRow,
     VersionRow,
 )
-from assay_stream.registry.state import Bindings
 
 _DAY_US = 86_400 * 1_000_000
 _NAMES_AT_ONCE = 1_000

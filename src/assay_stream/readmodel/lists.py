@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import sqlite3
 
+from assay_stream.bindings.runs import rows_of
+from assay_stream.bindings.sightings import seen_at
 from assay_stream.model.facts import Seen, encode_key
 from assay_stream.model.record import Origin
 from assay_stream.model.run_facts import RunCut, SeenRun
 from assay_stream.model.wire import FactKey, origin_of_key
-from assay_stream.registry.runs import rows_of
-from assay_stream.registry.sightings import seen_at
 
 KINDS = (Seen.fact_kind, SeenRun.fact_kind, RunCut.fact_kind)
 _INT64_MAX = 2**63 - 1

@@ -18,6 +18,8 @@ from hashlib import sha256
 
 import orjson
 
+from assay_stream.bindings.offers import ItemOffer
+from assay_stream.bindings.server import ServerBindings
 from assay_stream.limits.core import Limits
 from assay_stream.model.definition_facts import Catalogue
 from assay_stream.model.facts import Allowance, Seen
@@ -26,8 +28,6 @@ from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.registry.analysis import Analysis, CutReason
 from assay_stream.registry.baselines import Baseline, latest_stating, repeats
-from assay_stream.registry.offers import ItemOffer
-from assay_stream.registry.server import ServerBindings
 
 
 def refilled(known: Allowance | None, server_id: str, time_ms: int, limits: Limits) -> Allowance:

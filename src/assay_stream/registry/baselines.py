@@ -13,14 +13,14 @@ from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from itertools import chain
 
+from assay_stream.bindings.offers import ItemOffer
+from assay_stream.bindings.server import ServerBindings
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.definition_facts import Catalogue, ItemList
 from assay_stream.model.facts import Seen
 from assay_stream.model.fields import LeftOut, Subject
 from assay_stream.model.record import Position
 from assay_stream.registry.analysis import Analysis
-from assay_stream.registry.offers import ItemOffer
-from assay_stream.registry.server import ServerBindings
 from assay_stream.schemes.fingerprint import Fingerprint
 from assay_stream.work import WorkExhaustedError
 

@@ -2,22 +2,33 @@
 
 Every answer is kept with what it cost, so that a hit spends the same and the cache changes nothing that is found. A
 roll-out shows the same change to every observer of a server, one after the other.
+
+A first list has no baseline, so nothing in it is a change. Its text is searched all the same: a definition with
+indicators of medium severity or higher is reported as an addition, and the others are part of the inventory. A low
+indicator, such as the name of another tool, means little where there is no text that it was added to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, TypeVar, cast
 
+from assay_stream.bindings.offers import ItemOffer
+from assay_stream.bindings.server import ServerBindings
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.detect import CUT_SHORT, ToolNames, detect_indicators
 from assay_stream.drift import Change, compare_definitions
 from assay_stream.drift.definition import not_compared
 from assay_stream.drift.severity import Level
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.model.fields import LeftOut
+from assay_stream.model.definition_facts import Catalogue
+from assay_stream.model.facts import Seen
+from assay_stream.model.fields import ITEM_SUBJECTS, LeftOut
+from assay_stream.model.finding import Finding
+from assay_stream.model.kinds import Kind
 from assay_stream.registry.analysis import Analysis
+from assay_stream.schemes.assay.manifest import action_class
 from assay_stream.schemes.fingerprint import ContentCache
 from assay_stream.work import WorkExhaustedError
 
@@ -123,3 +134,44 @@ def reported_changes(changes: Iterable[Change]) -> Changes:
 
 
 NOT_COMPARED = reported_changes([not_compared()])
+
+
+def first_look(
+    server: ServerBindings, catalogue: Catalogue, seen: Seen, lists: Iterable[ItemOffer]
+) -> Iterator[Finding]:
+    """Yield what is new about who lists the server: the server itself, or the observer."""
+    if seen.observer_id in server.observers:
+        return
+    if server.observers:
+        yield _found(Kind.OBSERVER_ADDED, seen)
+        return
+    privileged = sorted(name for name in catalogue.tools if action_class(name) is not None)
+    listed = {items.subject: len(items.items) for items in lists}
+    yield _found(
+        Kind.FIRST_LOOK,
+        seen,
+        after=catalogue.digest,
+        inventory=(
+            ("tools", len(catalogue.tools)),
+            *((subject.plural, listed[subject]) for subject in ITEM_SUBJECTS if subject in listed),
+            ("privileged", len(privileged)),
+        ),
+        privileged=tuple(privileged[: DEFAULT_LIMITS.privileged_named_max]),
+    )
+
+
+def stands_out(indicators: Signs) -> bool:
+    """Tell whether a definition of a first list is reported by itself."""
+    return any(level >= Level.MEDIUM for _, level, _ in indicators)
+
+
+def _found(kind: Kind, seen: Seen, **more: object) -> Finding:
+    return Finding(
+        kind=kind,
+        server_id=seen.server_id,
+        observer_id=seen.observer_id,
+        time_us=seen.time_us,
+        origin=seen.origin,
+        snapshot_id=seen.snapshot_id,
+        **more,  # type: ignore[arg-type]
+    )

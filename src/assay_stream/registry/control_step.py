@@ -12,6 +12,10 @@ from typing import Any, get_args
 
 import orjson
 
+from assay_stream.bindings.as_of import start_of
+from assay_stream.bindings.controls import Controls, digest_policy
+from assay_stream.bindings.pins import pins_in_force
+from assay_stream.bindings.signatures import pinned_key
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.model.cloudevents import event_time_us, time_us_of
 from assay_stream.model.control import (
@@ -37,14 +41,10 @@ from assay_stream.model.finding_topic import AlertAct, Suppression
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.model.suppression import SuppressionRule
 from assay_stream.registry.analysis import Analysis
-from assay_stream.registry.change_points import start_of
-from assay_stream.registry.controls import Controls, digest_policy
 from assay_stream.registry.folding import fold_discoveries
 from assay_stream.registry.ledger import Registry
-from assay_stream.registry.pins import pins_in_force
 from assay_stream.registry.received_signatures import read_document
 from assay_stream.registry.resolution import resolved_by_decision
-from assay_stream.registry.signatures import pinned_key
 from assay_stream.registry.transition import Transition
 from assay_stream.schemes.assay import tool as assay
 from assay_stream.schemes.hangar import UnknownPolicy

@@ -16,13 +16,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from heapq import nsmallest
 
+from assay_stream.bindings.server import ServerBindings
 from assay_stream.model.facts import encode_key
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.model.wire import FactKey
 from assay_stream.registry.folding import forget_observer
 from assay_stream.registry.ledger import Registry
 from assay_stream.registry.name_claims import claims_between
-from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.verdicts import changed_verdicts
 
 _OUTPUTS_MAX = 1_000
@@ -59,7 +59,7 @@ def evict_observers(registry: Registry, record: Record, time_us: int) -> list[Ou
     if registry.bindings.observers_at_most <= observers_max:
         return []
     servers = registry.bindings.servers
-    surplus = sum(len(server.observers) for server in servers.values()) - observers_max
+    surplus = registry.bindings.observers_at_most - observers_max
     if surplus <= 0:
         return []
     standings = (

@@ -1,7 +1,7 @@
 """Drift between two lists of prompts, or of resource templates, and of a server's instructions: a list of one.
 
 The comparison is with what the same observer last stated of them; where it never did, with what the rest of the fleet
-last stated. Of the first list ever stated only what stands out is an addition (``registry.first_look``). Nothing is
+last stated. Of the first list ever stated only what stands out is an addition (``stands_out``). Nothing is
 called removed on the word of an incomplete list. A name that was not stated is an addition after a complete list; after
 incomplete ones only if nobody ever stated it, else it is held against what was stated last under its name. The
 completeness that a snapshot states is that of all its lists.
@@ -15,19 +15,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from assay_stream.bindings.offers import ItemOffer, unpack
+from assay_stream.bindings.server import ServerBindings
+from assay_stream.bindings.timeline import finding_in
 from assay_stream.drift.definition import differing_fields
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.facts import Seen
 from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
-from assay_stream.registry import first_look
 from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.baselines import item_baseline, last_stated, repeats, stated
-from assay_stream.registry.comparison import NOT_COMPARED, NOT_SEARCHED, Comparison, Signs
-from assay_stream.registry.offers import ItemOffer, unpack
-from assay_stream.registry.server import ServerBindings
-from assay_stream.registry.timeline import finding_in
+from assay_stream.registry.comparison import NOT_COMPARED, NOT_SEARCHED, Comparison, Signs, stands_out
 from assay_stream.work import WorkExhaustedError
 
 
@@ -54,7 +53,7 @@ def compare_items(
     new = now.keys() - was.names.keys()
     known = {name for name in new if server.fleet.is_item_known(offer.subject, name)}
     come = {name for name in new if was.complete or (was.stated and name not in known)}
-    first = set() if was.stated else first_look.names_at_first_sight(new)
+    first = set() if was.stated else new
     shown = last_stated(server, offer.subject, seen, known - come - first, analysis)
     for name in sorted(now.keys() | was.names.keys()):
         if name not in now:
@@ -63,7 +62,7 @@ def compare_items(
         elif name in come or name in first:
             for full in now[name]:
                 signs = drift.signs(None, full)
-                if name in come or first_look.stands_out(signs):
+                if name in come or stands_out(signs):
                     yield drift.found("added", name, after=full, indicators=signs)
         else:
             older = was.names.get(name) or shown.get(name, ())

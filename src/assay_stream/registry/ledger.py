@@ -5,14 +5,14 @@ State changes by ``publish`` and ``retract`` alone: a restart restores what was 
 
 from __future__ import annotations
 
+from assay_stream.bindings.offers import Offers
+from assay_stream.bindings.server import ServerBindings
+from assay_stream.bindings.state import Bindings
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.facts import Fact, Progress, encode_key, encode_value
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.model.wire import FactKey
-from assay_stream.registry.offers import Offers
-from assay_stream.registry.server import ServerBindings
-from assay_stream.registry.state import Bindings
 from assay_stream.registry.verdicts import Verdicts, verdicts_of
 
 

@@ -1,7 +1,7 @@
 """Drift between two lists of tools: what was added, removed, renamed and changed.
 
 The comparison is with what the same observer last saw; an observer's first list is compared with what the rest of the
-fleet last saw. Of a server's first list only definitions that stand out are additions (``registry.first_look``).
+fleet last saw. Of a server's first list only definitions that stand out are additions (``stands_out``).
 Nothing is called removed on the word of an incomplete list. A name that its observer was not shown is
 an addition after a complete list; after incomplete ones only if nobody was ever shown it.
 
@@ -20,6 +20,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
+from assay_stream.bindings.offers import Offer
+from assay_stream.bindings.server import ServerBindings
+from assay_stream.bindings.timeline import finding_in
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.drift.lists import renames
 from assay_stream.limits.core import DEFAULT_LIMITS
@@ -28,13 +31,9 @@ from assay_stream.model.facts import Seen
 from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
-from assay_stream.registry import first_look
 from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.baselines import Baseline, last_shown
-from assay_stream.registry.comparison import NOT_SEARCHED, Comparison, Signs
-from assay_stream.registry.offers import Offer
-from assay_stream.registry.server import ServerBindings
-from assay_stream.registry.timeline import finding_in
+from assay_stream.registry.comparison import NOT_SEARCHED, Comparison, Signs, stands_out
 from assay_stream.schemes.fingerprint import Fingerprint, changed_fields
 from assay_stream.schemes.handshake.contract import contract, contract_drift
 from assay_stream.schemes.mcptrust.hashes import RISK_LEVELS
@@ -62,7 +61,7 @@ def compare(
     before = baseline or Baseline()
     gone: set[str] = set()
     if baseline is None:
-        new = come = first_look.names_at_first_sight(catalogue.tools.keys())
+        new = come = set(catalogue.tools)
     else:
         new = catalogue.tools.keys() - before.tools.keys()
         come = {name for name in new if before.complete or not server.knows(name)}
@@ -75,7 +74,7 @@ def compare(
     drift.search((None if step.old is None else step.old.full, step.full) for step in steps if step.full is not None)
     for step in steps:
         for finding in drift.findings(step):
-            if baseline is not None or finding.kind is not Kind.TOOL_ADDED or first_look.stands_out(finding.indicators):
+            if baseline is not None or finding.kind is not Kind.TOOL_ADDED or stands_out(finding.indicators):
                 yield finding
 
 

@@ -24,17 +24,17 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
 
+from assay_stream.bindings.as_of import is_overdue
+from assay_stream.bindings.server import ServerBindings
+from assay_stream.bindings.timeline import finding_in
 from assay_stream.limits.core import Limits
 from assay_stream.model.facts import Announcement, Seen
 from assay_stream.model.finding import Finding, uid_of
 from assay_stream.model.finding_topic import Resolution
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Output, Position, Record
-from assay_stream.registry.as_of import is_overdue
 from assay_stream.registry.folding import fold_unlisted
 from assay_stream.registry.ledger import Ledger
-from assay_stream.registry.server import ServerBindings
-from assay_stream.registry.timeline import finding_in
 
 
 def never_complete(server: ServerBindings, seen: Seen, limits: Limits) -> Iterator[Finding]:

@@ -10,13 +10,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from assay_stream.bindings.offers import Offer
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.errors import InputError
 from assay_stream.limits.core import Limits
 from assay_stream.model.control import DOMAIN_PATTERN
 from assay_stream.model.control_facts import Checked, Discovery, DiscoveryStatus, Signatures, Signed, signature_rows
 from assay_stream.model.observation import SnapshotData
-from assay_stream.registry.offers import Offer
 from assay_stream.schemes.schemapin.claims import claims_of
 from assay_stream.schemes.schemapin.discovery import parse_revocations, parse_well_known
 from assay_stream.schemes.schemapin.keys import PublicKey, verify_digest

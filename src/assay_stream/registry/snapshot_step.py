@@ -6,6 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 
+from assay_stream.bindings.as_of import start_of
+from assay_stream.bindings.offers import ItemOffer, Offer, pack
+from assay_stream.bindings.pin_evaluation import with_reasons
+from assay_stream.bindings.server import ServerBindings
+from assay_stream.bindings.timeline import finding_in
 from assay_stream.canonical.digest import Canonicalized, jcs_digest
 from assay_stream.errors import InputError
 from assay_stream.model.cloudevents import check_observer, event_time_us
@@ -21,9 +26,8 @@ from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Output, Position, Record
 from assay_stream.registry.allowance import Ration, change_of
 from assay_stream.registry.baselines import Baseline, baselines_for
-from assay_stream.registry.change_points import start_of
-from assay_stream.registry.first_look import first_look
-from assay_stream.registry.folding import fold
+from assay_stream.registry.comparison import first_look
+from assay_stream.registry.folding import fold, pack_repeats
 from assay_stream.registry.item_drift import compare_items
 from assay_stream.registry.ledger import Registry
 from assay_stream.registry.list_drift import compare
@@ -35,13 +39,8 @@ from assay_stream.registry.list_health import (
     resolved_by_complete_list,
 )
 from assay_stream.registry.name_claims import offers_the_same
-from assay_stream.registry.offers import ItemOffer, Offer, pack
-from assay_stream.registry.packing import pack_repeats
-from assay_stream.registry.pin_evaluation import with_reasons
 from assay_stream.registry.received_signatures import signatures_of
 from assay_stream.registry.resolution import decided_before, resolved_by_signature, resolved_by_snapshot
-from assay_stream.registry.server import ServerBindings
-from assay_stream.registry.timeline import finding_in
 from assay_stream.registry.transition import Transition
 
 

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from assay_stream.bindings.pin_evaluation import evaluate_one, evaluate_pins, new_findings
+from assay_stream.bindings.server import ServerBindings
+from assay_stream.bindings.signatures import revised_first_uses
 from assay_stream.model.control_facts import ControlDecision, Pin, Policy, Signatures
 from assay_stream.model.facts import Seen
 from assay_stream.model.fields import LeftOut
@@ -16,10 +19,7 @@ from assay_stream.model.record import Output, Position, Record
 from assay_stream.registry.analysis import Analysis, CutReason
 from assay_stream.registry.ledger import Registry
 from assay_stream.registry.name_claims import claims_between, claims_by_snapshot, offered
-from assay_stream.registry.pin_evaluation import evaluate_one, evaluate_pins, new_findings
 from assay_stream.registry.received_signatures import check_against
-from assay_stream.registry.server import ServerBindings
-from assay_stream.registry.signatures import revised_first_uses
 from assay_stream.registry.verdicts import changed_verdicts
 from assay_stream.work import WorkExhaustedError
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import orjson
 
+from assay_stream.bindings.pins import PinsInForce, check_pins
+from assay_stream.bindings.server import ServerBindings
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.model.evidence import PinResult, PinStatus
 from assay_stream.model.record import Output, Record, Role
-from assay_stream.registry.pins import PinsInForce, check_pins
-from assay_stream.registry.server import ServerBindings
 from assay_stream.schemes.fingerprint import Fingerprint
 from assay_stream.schemes.hangar import Action, DigestPolicy
 

@@ -1,6 +1,6 @@
 """Everything that the snapshot and control logs say, kept whole, for checks of old evidence.
 
-A live registry bounds its memory by folding old observations away (``registry.timeline``). Here nothing is folded
+A live registry bounds its memory by folding old observations away (``bindings.timeline``). Here nothing is folded
 unless asked for, so that a call of last year finds what was in force then. Memory grows with the observations and
 decisions in the logs, never with the calls.
 """
@@ -9,12 +9,12 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from assay_stream.bindings.state import Bindings
 from assay_stream.files.archive_manifest import PartitionPlace
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.registry.processor import Registry, process
-from assay_stream.registry.state import Bindings
 
 _NOBODY = Producer(version="0")
 _BINDING_TOPIC = "history"

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import NamedTuple, TypeVar
 
+from assay_stream.bindings.state import Bindings
 from assay_stream.canonical.lenient import read_leniently
 from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.join.processor import Join, process
@@ -30,7 +31,6 @@ from assay_stream.model.cloudevents import Call
 from assay_stream.model.envelope import Producer
 from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.registry.state import Bindings
 from assay_stream.replay.history import History, in_log_order
 
 Doubt = TypeVar("Doubt")

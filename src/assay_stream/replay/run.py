@@ -20,6 +20,7 @@ from msgspec import Struct
 from assay_stream import engine
 from assay_stream.alerts.remembered import state_json, state_of
 from assay_stream.alerts.rules import AlertRules
+from assay_stream.bindings.state import Bindings
 from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.engine import EngineState
 from assay_stream.errors import InputError
@@ -34,7 +35,6 @@ from assay_stream.model.observation import CallProfile
 from assay_stream.model.record import Origin, Output, Record, Role, made_of
 from assay_stream.registry import processor
 from assay_stream.registry.processor import Registry
-from assay_stream.registry.state import Bindings
 from assay_stream.replay.order import LogPosition, Merge, Placed
 
 _Calls = list[tuple[Placed, Call | InputError]]

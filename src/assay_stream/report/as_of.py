@@ -6,12 +6,12 @@ bounded history; where it does not reach back to the time in question, the answe
 
 from collections.abc import Iterator
 
+from assay_stream.bindings.pin_evaluation import pin_evaluation_of
+from assay_stream.bindings.server import ServerBindings
+from assay_stream.bindings.signatures import pinned_key
 from assay_stream.errors import InputError
 from assay_stream.model.facts import Seen
 from assay_stream.model.record import Origin
-from assay_stream.registry.pin_evaluation import pin_evaluation_of
-from assay_stream.registry.server import ServerBindings
-from assay_stream.registry.signatures import pinned_key
 from assay_stream.report.pins import pins_in_force
 from assay_stream.report.rows import OperatorDecision, Row, decision_row, present, time_text
 

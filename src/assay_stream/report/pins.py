@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from assay_stream.bindings.pins import PinState, check_pins, pin_states
+from assay_stream.bindings.server import ServerBindings
+from assay_stream.bindings.state import Bindings
+from assay_stream.bindings.timeline import AFTER_ALL_US
 from assay_stream.errors import InputError
 from assay_stream.model.control_facts import KeyDecision, Pin, Policy
 from assay_stream.model.facts import Seen
-from assay_stream.registry.pins import PinState, check_pins, pin_states
-from assay_stream.registry.server import ServerBindings
-from assay_stream.registry.state import Bindings
-from assay_stream.registry.timeline import AFTER_ALL_US
 from assay_stream.report import decisions
 from assay_stream.report.rows import OperatorDecision, Row, decision_row, present, time_text
 from assay_stream.schemes.fingerprint import Fingerprint

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from assay_stream.bindings.rulings import Ruling, VerdictTable
+from assay_stream.bindings.server import ServerBindings
 from assay_stream.model.control_facts import Policy
 from assay_stream.model.record import Origin
-from assay_stream.registry.rulings import Ruling, VerdictTable
-from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.verdicts import verdict_key, verdicts_of
 from assay_stream.report.pins import tools_offered_now
 from assay_stream.report.rows import Row

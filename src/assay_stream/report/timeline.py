@@ -6,11 +6,11 @@ from typing import Any
 import orjson
 
 from assay_stream.alerts.formats.view import AlertView, view_of
+from assay_stream.bindings.server import ServerBindings
 from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.facts import Rejection, Seen
 from assay_stream.model.finding import Finding
 from assay_stream.readmodel.queries import Store
-from assay_stream.registry.server import ServerBindings
 from assay_stream.report.pins import server_of
 from assay_stream.report.rows import Row, present, time_text
 from assay_stream.text.counting import counted

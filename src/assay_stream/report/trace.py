@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from assay_stream.alerts.formats.view import view_of
+from assay_stream.bindings.server import ServerBindings
 from assay_stream.errors import InputError
 from assay_stream.limits.store import STORE_PAGE_ROWS_MAX
 from assay_stream.model.cloudevents import event_time_us, read_whole_call
@@ -18,7 +19,6 @@ from assay_stream.model.observation import CallEvent, CallProfile
 from assay_stream.model.record import Origin, Record
 from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import EvidenceFilter, EvidenceRecord, Paging
-from assay_stream.registry.server import ServerBindings
 from assay_stream.report.rows import Row, time_text
 from assay_stream.report.timeline import alert_row, finding_row, is_about
 from assay_stream.text.counting import counted

@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 import pytest
 
+from assay_stream.alerts.folding import RecordCounts
 from assay_stream.alerts.processor import process
-from assay_stream.alerts.record_counts import RecordCounts
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.alerts.table import AlertTable
 from assay_stream.limits.core import DEFAULT_LIMITS

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from assay_stream.alerts.open_alerts import OpenAlerts, OpenCount
 from assay_stream.alerts.processor import apply_entry
-from assay_stream.alerts.remembered import Alerts
+from assay_stream.alerts.remembered import Alerts, OpenAlerts, OpenCount
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.model.alert_state import AlertState, Triage
 from assay_stream.model.record import Origin

@@ -11,11 +11,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from assay_stream.alerts.formats.view import AlertView, view_of
+from assay_stream.bindings.state import Bindings
 from assay_stream.cli import pins
 from assay_stream.cli.app import app
 from assay_stream.errors import AssayStreamError
 from assay_stream.model.kinds import Kind
-from assay_stream.registry.state import Bindings
 from tests.support import facts
 from tests.support.alerts import alert_of
 from tests.support.operators import OTHER, US, a_state, v1

@@ -7,6 +7,8 @@ from dataclasses import replace
 import orjson
 import pytest
 
+from assay_stream.bindings.runs import run_fact
+from assay_stream.bindings.state import Bindings
 from assay_stream.errors import IntegrityError
 from assay_stream.model.control_facts import FirstUse
 from assay_stream.model.definition_facts import ToolFact
@@ -14,8 +16,6 @@ from assay_stream.model.facts import Fact, Horizon, Progress, decode_fact, decod
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.model.run_facts import RunCut
 from assay_stream.registry.ledger import progress
-from assay_stream.registry.runs import run_fact
-from assay_stream.registry.state import Bindings
 from tests.support.facts import (
     PACKED,
     SERVER,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from assay_stream.bindings.state import Bindings
 from assay_stream.errors import IntegrityError
 from assay_stream.model.definition_facts import ItemFact, ItemList
 from assay_stream.model.facts import Fact, decode_fact, decode_key, encode_key, encode_value
 from assay_stream.model.fields import Subject
-from assay_stream.registry.state import Bindings
 from tests.support.facts import SERVER
 
 A, B = "sha256:" + "a" * 64, "sha256:" + "b" * 64

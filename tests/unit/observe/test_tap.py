@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from assay_stream.bindings.rulings import Ruling
 from assay_stream.errors import ConfigurationError
 from assay_stream.model.record import LOSS_TYPE
 from assay_stream.observe import MemorySink, Observation, run_tap
 from assay_stream.observe.gate import Rule
-from assay_stream.registry.rulings import Ruling
 from assay_stream.schemes.hangar import Action
 from tests.support.mcp_dialogue import THE_VANTAGE
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import rfc8785
 
+from assay_stream.bindings.controls import Controls
 from assay_stream.errors import InputError
 from assay_stream.model.cloudevents import read_event
 from assay_stream.model.control import ControlEvent
@@ -16,7 +17,6 @@ from assay_stream.model.control_facts import AnyControlFact, ControlDecision, Di
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.registry.control_step import change_record, fact_of, says_nothing_new
-from assay_stream.registry.controls import Controls
 from assay_stream.schemes.assay import tool as assay
 from tests.support.controls import a_control, a_document, fingerprint_of
 from tests.support.events import SERVER, TEN_O_CLOCK_MS, record_of

@@ -6,13 +6,13 @@ import json
 
 import pytest
 
+from assay_stream.bindings.controls import Controls
 from assay_stream.limits.core import Limits
 from assay_stream.model.control_facts import Checked, Discovery
 from assay_stream.model.definition_facts import ItemFact, ItemList
 from assay_stream.model.facts import Fact, decode_fact, decode_key
 from assay_stream.model.fields import Subject
 from assay_stream.model.record import Origin, Output, Record, Role
-from assay_stream.registry.controls import Controls
 from assay_stream.registry.folding import fold, fold_discoveries, is_redundant, merge_rejections
 from assay_stream.registry.ledger import Ledger, fact_output
 from tests.support.facts import (

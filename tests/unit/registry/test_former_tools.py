@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from assay_stream import engine
+from assay_stream.bindings.fleet import FormerTools
+from assay_stream.bindings.state import Bindings
 from assay_stream.engine import EngineState
 from assay_stream.limits.core import Limits
 from assay_stream.model.definition_facts import FormerTool
@@ -12,8 +14,6 @@ from assay_stream.model.envelope import Producer
 from assay_stream.model.facts import decode_fact, decode_key
 from assay_stream.model.record import Output, Role
 from assay_stream.model.wire import record_model
-from assay_stream.registry.former_tools import FormerTools
-from assay_stream.registry.state import Bindings
 from tests.support.events import SERVER, TOOL, a_snapshot, record_of
 
 OTHER = {"name": "list_files", "inputSchema": {"type": "object"}}
@@ -119,17 +119,6 @@ def test_the_earliest_go_first_until_both_bounds_hold() -> None:
     assert [tool.tool_name for tool in formers.surplus(2, 100)] == ["a"]
     assert [tool.tool_name for tool in formers.surplus(9, 55)] == ["a", "b"]
     assert list(formers.surplus(3, 70)) == []
-
-
-def test_a_definition_is_used_until_the_last_name_that_holds_it_is_dropped() -> None:
-    """Keeping a name again replaces what was kept of it."""
-    formers = kept(a_former("a", 1), a_former("a", 2))
-    assert formers.uses((False, "full:a"))
-    assert "a" in formers
-    formers.drop("a")
-    formers.drop("a")
-    assert not formers.uses((False, "full:a"))
-    assert formers.get("a") is None
 
 
 def test_the_fact_is_valid_under_its_schema() -> None:

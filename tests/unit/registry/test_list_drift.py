@@ -86,11 +86,6 @@ def told(findings: list[Finding]) -> list[tuple[Kind, str | None, bool]]:
     return [(finding.kind, finding.tool_name, finding.known) for finding in findings]
 
 
-def test_the_first_list_of_a_server_is_no_drift(fleet: Fleet) -> None:
-    """Where nothing was known before, nothing has changed."""
-    assert fleet.show(T1, U) == []
-
-
 def test_a_changed_definition_is_found_with_what_changed(fleet: Fleet) -> None:
     """A change names the tool, both digests, the fields and the snapshot."""
     fleet.show(T1)
@@ -105,21 +100,6 @@ def test_a_tool_added_to_a_complete_list_is_found(fleet: Fleet) -> None:
     """A new tool after a complete list was added, whether or not the new list is complete."""
     fleet.show(T1)
     assert told(fleet.show(T1, U, complete=False)) == [(Kind.TOOL_ADDED, "u", False)]
-
-
-def test_a_tool_missing_from_a_complete_list_was_removed(fleet: Fleet) -> None:
-    """A complete list that lacks a tool says that it is gone."""
-    fleet.show(T1, U)
-    (finding,) = fleet.show(U)
-    assert told([finding]) == [(Kind.TOOL_REMOVED, "t", False)]
-    assert (finding.before is None, finding.after) == (False, None)
-
-
-@pytest.mark.parametrize("complete", [False, None])
-def test_nothing_is_removed_on_the_word_of_an_incomplete_list(fleet: Fleet, complete: bool | None) -> None:
-    """A partial or unknown list that lacks a tool says nothing of it."""
-    fleet.show(T1, U)
-    assert fleet.show(U, complete=complete) == []
 
 
 def test_what_nobody_was_ever_shown_is_added_though_no_complete_list_came_before(fleet: Fleet) -> None:

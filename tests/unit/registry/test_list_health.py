@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from assay_stream.bindings.server import ServerBindings
+from assay_stream.bindings.state import Bindings
 from assay_stream.limits.core import Limits
 from assay_stream.model.fields import Completeness
 from assay_stream.registry.list_health import cached_long, never_complete, resolved_by_complete_list
-from assay_stream.registry.server import ServerBindings
-from assay_stream.registry.state import Bindings
 from tests.support.facts import SERVER, a_catalogue, seen
 
 LIMITS = Limits(incomplete_lists_max=3)

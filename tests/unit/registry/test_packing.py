@@ -7,8 +7,8 @@ from dataclasses import replace
 from assay_stream.limits.core import Limits
 from assay_stream.model.facts import Seen, decode_key
 from assay_stream.model.record import Output, Record, Role
+from assay_stream.registry.folding import pack_repeats, take_away
 from assay_stream.registry.ledger import Ledger
-from assay_stream.registry.packing import pack_repeats, take_away
 from tests.support.facts import SERVER, seen
 
 LIMITS = Limits(seen_run_rows_min=3, seen_run_rows_max=6)

@@ -80,21 +80,6 @@ def test_what_is_known_is_not_published_again() -> None:
     assert labels(process(registry, a_snapshot(TOOL, offset=1))) == ["fact:seen"]
 
 
-def test_a_list_is_the_same_in_any_order() -> None:
-    """The digest of a catalogue does not depend on the order of its tools, or on equal repeats."""
-    registry = Registry(producer=PRODUCER)
-    process(registry, a_snapshot(TOOL, {"name": "u"}, offset=0))
-    assert labels(process(registry, a_snapshot({"name": "u"}, TOOL, TOOL, offset=1))) == ["fact:seen"]
-
-
-def test_a_snapshot_published_twice_is_one() -> None:
-    """The same observation later in the log, as after a retry of its producer, emits nothing."""
-    registry = Registry(producer=PRODUCER)
-    process(registry, a_snapshot(TOOL, offset=0))
-    again = a_snapshot(TOOL, offset=0)
-    assert process(registry, again._replace(origin=again.origin._replace(offset=9))) == []
-
-
 @pytest.mark.parametrize("change", [{"observer_id": "bob"}, {"completeness": "partial"}, {"second": 5}])
 def test_the_same_id_of_another_observation_is_no_repetition(change: dict[str, Any]) -> None:
     """A snapshot id that comes again with another observer, time or completeness is an observation of its own."""

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from assay_stream.bindings.pin_evaluation import evaluate_pins
 from assay_stream.registry import transition
-from assay_stream.registry.pin_evaluation import evaluate_pins
 from assay_stream.registry.processor import Registry, process
 from tests.unit.registry.test_processor import PRODUCER, TOOL, a_snapshot
 

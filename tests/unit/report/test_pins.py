@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from assay_stream.bindings.state import Bindings
 from assay_stream.errors import InputError
 from assay_stream.model.facts import decode_fact, encode_value
-from assay_stream.registry.state import Bindings
 from assay_stream.report import decisions, pins
 from assay_stream.report.pins import (
     approved_entries,

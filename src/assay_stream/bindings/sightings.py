@@ -71,6 +71,7 @@ class Sightings:
         "_shared",
         "_texts",
         "kinds",
+        "observers",
         "offsets",
         "times_us",
     )
@@ -88,6 +89,8 @@ class Sightings:
         self._numbers: dict[Seen, int] = {}
         self._counts = array("I")
         self._free = array("I")
+        self.observers = 0
+        """How many observers all servers have together."""
         self._free_kinds: list[int] = []
 
     def add(self, shared: Seen, rows: Sequence[Row]) -> array[int]:
@@ -197,21 +200,21 @@ class OrderedRows:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def insert(self, number: int) -> None:
-        self.numbers.insert(self.count_until(self.table.position(number)), number)
+    def insert(self, number: int, position: Position) -> None:
+        self.numbers.insert(self.count_until(position), number)
 
-    def discard(self, number: int) -> None:
-        del self.numbers[self.numbers.index(number, self.count_before(self.table.position(number)))]
+    def discard(self, number: int, position: Position) -> None:
+        del self.numbers[self.numbers.index(number, self.count_before(position))]
 
     def count_before(self, position: Position) -> int:
         """Return how many stand before a position."""
-        if not self.numbers or self.table.position(self.numbers[-1]) < position:
+        if not self.numbers or self.table.times_us[self.numbers[-1]] < position[0]:
             return len(self.numbers)
         return bisect_left(self.numbers, position, key=self.table.position)
 
     def count_until(self, position: Position) -> int:
         """Return how many stand before a position or at it."""
-        if not self.numbers or self.table.position(self.numbers[-1]) <= position:
+        if not self.numbers or self.table.times_us[self.numbers[-1]] < position[0]:
             return len(self.numbers)
         return bisect_right(self.numbers, position, key=self.table.position)
 

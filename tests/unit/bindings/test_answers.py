@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay_stream.registry.answers import AnswerBound, Answers
+from assay_stream.bindings.server import AnswerBound, Answers
 
 
 def test_the_bound_is_shared() -> None:

@@ -6,8 +6,8 @@ from hashlib import sha256
 
 import pytest
 
+from assay_stream.bindings.pins import NO_PINS, PinsInForce, check_pins
 from assay_stream.model.evidence import PinStatus
-from assay_stream.registry.pins import NO_PINS, PinsInForce, check_pins
 from assay_stream.schemes.fingerprint import fingerprint
 from assay_stream.schemes.hangar import DigestPolicy, MismatchAction, UnknownPolicy
 from tests.support.facts import a_fingerprint

@@ -23,13 +23,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from assay_stream.bindings.as_of import change_points
+from assay_stream.bindings.controls import Controls, When, position_of
+from assay_stream.bindings.server import ServerBindings
 from assay_stream.model.control_facts import Discovery, FirstUse
 from assay_stream.model.facts import Seen
 from assay_stream.model.record import Position
 from assay_stream.model.wire import FactKey
-from assay_stream.registry.change_points import change_points
-from assay_stream.registry.controls import Controls, When, position_of
-from assay_stream.registry.server import ServerBindings
 from assay_stream.schemes.schemapin.claims import expiry_warning
 from assay_stream.schemes.schemapin.verification import SchemaPinErrorCode
 from assay_stream.work import Work

@@ -11,6 +11,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple, TypedDict
 
+from assay_stream.bindings.as_of import change_points
+from assay_stream.bindings.controls import When
+from assay_stream.bindings.pins import check_pins
+from assay_stream.bindings.server import ServerBindings
+from assay_stream.bindings.signatures import MISSING, SignatureResult, check_signature, warning_at
 from assay_stream.canonical.digest import canonicalize, compact_copy
 from assay_stream.detect import RULES_DIGEST
 from assay_stream.model.evidence import PinResult, PinStatus
@@ -18,11 +23,6 @@ from assay_stream.model.facts import Seen
 from assay_stream.model.finding import PIN_FIELDS, Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Output, Position
-from assay_stream.registry.change_points import change_points
-from assay_stream.registry.controls import When
-from assay_stream.registry.pins import check_pins
-from assay_stream.registry.server import ServerBindings
-from assay_stream.registry.signatures import MISSING, SignatureResult, check_signature, warning_at
 from assay_stream.schemes.fingerprint import Fingerprint
 from assay_stream.schemes.hangar import Action
 from assay_stream.schemes.schemapin.verification import SchemaPinErrorCode

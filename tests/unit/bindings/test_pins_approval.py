@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from assay_stream.bindings.server import ServerBindings
 from assay_stream.model.control_facts import Pin, PinAct
 from assay_stream.model.record import Origin
-from assay_stream.registry.server import ServerBindings
 from assay_stream.schemes.fingerprint import fingerprint
 from tests.support.events import SERVER, TOOL
 

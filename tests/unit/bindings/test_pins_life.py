@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
+from assay_stream.bindings.controls import Controls
+from assay_stream.bindings.pins import NO_PINS, TRANSITIONS, PinState, PinStep, pin_states, pins_in_force
 from assay_stream.model.control_facts import Pin, PinAct
-from assay_stream.registry.controls import Controls
-from assay_stream.registry.pins import NO_PINS, TRANSITIONS, PinState, PinStep, pin_states, pins_in_force
 from tests.support.facts import a_pin
 
 Act = tuple[PinAct, str | None]

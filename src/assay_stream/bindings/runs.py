@@ -1,6 +1,6 @@
 """Facts of lists, single and in runs, applied to a server.
 
-The registry packs repeated lists (``registry.packing``): a run, then tombstones of the single facts that it stands for.
+The registry packs repeated lists (``registry.folding``): a run, then tombstones of the single facts that it stands for.
 
 1. Every observation of its observer with an offset between the first and the last of a run is a row of it, or is gone.
    So a single fact or its tombstone with such an offset changes nothing, whether it comes before or after its run.
@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from assay_stream.bindings.server import ServerBindings
+from assay_stream.bindings.sightings import SHARED_FIELDS, Row, shared_part
+from assay_stream.bindings.timeline import Run, Timeline
 from assay_stream.model.facts import Seen
 from assay_stream.model.record import Origin
 from assay_stream.model.run_facts import RunCut, SeenRun
-from assay_stream.registry.server import ServerBindings
-from assay_stream.registry.sightings import SHARED_FIELDS, Row, shared_part
-from assay_stream.registry.timeline import Run, Timeline
 
 
 def rows_of(run: SeenRun) -> list[Row]:

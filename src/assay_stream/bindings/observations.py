@@ -15,10 +15,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
+from assay_stream.bindings.sightings import OrderedRows, Sightings
 from assay_stream.model.facts import Rejection, Seen
 from assay_stream.model.fields import ITEM_SUBJECTS, Subject
 from assay_stream.model.record import Position
-from assay_stream.registry.sightings import OrderedRows, Sightings
 
 _Key = TypeVar("_Key")
 
@@ -40,22 +40,24 @@ class Observations:
 
     def add(self, number: int) -> None:
         """Add a row of the table."""
-        shared, offset = self._table.shared(number), self._table.offsets[number]
-        self._all.insert(number)
+        shared, position = self._table.shared(number), self._table.position(number)
+        offset = position[1].offset
+        self._all.insert(number, position)
         for orders, key in self._orders_of(shared):
             if key not in orders:
                 orders[key] = OrderedRows(self._table)
-            orders[key].insert(number)
+            orders[key].insert(number, position)
         offsets = self._offsets.setdefault(shared.origin[:2], array("q"))
         offsets.insert(bisect_left(offsets, offset), offset)
         self._uses.update(_uses_of(shared))
 
     def remove(self, number: int) -> None:
         """Remove a row that is still in the table."""
-        shared, offset = self._table.shared(number), self._table.offsets[number]
-        self._all.discard(number)
+        shared, position = self._table.shared(number), self._table.position(number)
+        offset = position[1].offset
+        self._all.discard(number, position)
         for orders, key in self._orders_of(shared):
-            orders[key].discard(number)
+            orders[key].discard(number, position)
             drop_empty(orders, key)
         place = shared.origin[:2]
         del self._offsets[place][bisect_left(self._offsets[place], offset)]

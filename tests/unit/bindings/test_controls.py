@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
+from assay_stream.bindings.controls import Controls, digest_policy, position_of
 from assay_stream.model.control_facts import AnyControlFact, FirstUse
 from assay_stream.model.record import Origin
-from assay_stream.registry.controls import Controls, digest_policy, position_of
 from assay_stream.schemes.hangar import DigestPolicy, MismatchAction, UnknownPolicy
 from tests.support.facts import SERVER, a_discovery, a_key_decision, a_pin, a_policy, signed_by
 

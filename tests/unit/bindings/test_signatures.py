@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from assay_stream.model.control_facts import AnyControlFact, Checked, FirstUse, Signatures, Signed
-from assay_stream.model.facts import Fact
-from assay_stream.model.record import Origin
-from assay_stream.registry.change_points import start_of
-from assay_stream.registry.server import ServerBindings
-from assay_stream.registry.signatures import (
+from assay_stream.bindings.as_of import start_of
+from assay_stream.bindings.server import ServerBindings
+from assay_stream.bindings.signatures import (
     MISSING,
     UNCHECKED,
     SignatureResult,
@@ -21,6 +18,9 @@ from assay_stream.registry.signatures import (
     pinned_key,
     revised_first_uses,
 )
+from assay_stream.model.control_facts import AnyControlFact, Checked, FirstUse, Signatures, Signed
+from assay_stream.model.facts import Fact
+from assay_stream.model.record import Origin
 from assay_stream.schemes.schemapin.verification import SchemaPinErrorCode
 from tests.support.facts import (
     SERVER,

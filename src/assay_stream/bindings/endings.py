@@ -16,9 +16,9 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Container, Iterator
 from itertools import chain
 
+from assay_stream.bindings.timeline import Timeline
 from assay_stream.model.facts import Announcement, Rejection, Seen
 from assay_stream.model.record import Origin, Position
-from assay_stream.registry.timeline import Timeline
 
 
 class OwnEnds:

@@ -12,9 +12,9 @@ from typing import Any
 
 import orjson
 
+from assay_stream.bindings.pins import PinsInForce, check_pins
 from assay_stream.errors import InputError, IntegrityError
 from assay_stream.model.evidence import PinResult, PinStatus
-from assay_stream.registry.pins import PinsInForce, check_pins
 from assay_stream.schemes.fingerprint import SCHEMES, Fingerprint
 from assay_stream.schemes.hangar import Action, DigestPolicy, MismatchAction, UnknownPolicy
 

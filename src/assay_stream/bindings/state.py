@@ -8,8 +8,14 @@ process reads when it starts is not needed for its first calls.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from hashlib import blake2b
+from typing import TypeVar
 from zlib import compress, decompress
 
+from assay_stream.bindings.runs import apply_list, forget_list
+from assay_stream.bindings.server import AnswerBound, ServerBindings
+from assay_stream.bindings.sightings import Sightings
 from assay_stream.errors import IntegrityError
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.control_facts import Signatures
@@ -31,11 +37,71 @@ from assay_stream.model.partition import home_of
 from assay_stream.model.record import Record
 from assay_stream.model.run_facts import RunCut, SeenRun
 from assay_stream.model.wire import FactKey, origin_of_key
-from assay_stream.registry.answers import AnswerBound
-from assay_stream.registry.runs import apply_list, forget_list
-from assay_stream.registry.server import ServerBindings
-from assay_stream.registry.shared_facts import SharedFacts, SharedValues
-from assay_stream.registry.sightings import Sightings
+
+_Value = TypeVar("_Value")
+_DIGEST_BYTES = 16
+_SHARED = ("tool", "catalogue")
+
+
+class SharedValues(dict[bytes, _Value]):
+    """Values by their content: equal ones are kept once, whichever servers they stand on.
+
+    Args:
+        bytes_max: length of what is remembered together. Where there is no room, all is forgotten.
+    """
+
+    __slots__ = ("_bytes", "_bytes_max")
+
+    def __init__(self, bytes_max: int = DEFAULT_LIMITS.shared_facts_bytes_max) -> None:
+        super().__init__()
+        self._bytes = 0
+        self._bytes_max = bytes_max
+
+    def keep(self, content: bytes, value: _Value, size: int) -> _Value:
+        if self._bytes + size > self._bytes_max:
+            self.clear()
+            self._bytes = 0
+        self[content] = value
+        self._bytes += size
+        return value
+
+
+class SharedFacts:
+    """Definitions, without their text, and catalogues as they were last read.
+
+    What a record says beside its server follows from its key and its value: a digest of both names it. What is kept
+    here saves reading and memory and changes nothing that is read.
+    """
+
+    __slots__ = ("_known",)
+
+    def __init__(self, bytes_max: int = DEFAULT_LIMITS.shared_facts_bytes_max) -> None:
+        self._known = SharedValues[ToolFact | Catalogue](bytes_max)
+
+    def read(self, key: FactKey, value: bytes) -> Fact:
+        """Return the fact that a record holds; a definition comes without its text.
+
+        Raises:
+            IntegrityError: as ``decode_fact``.
+        """
+        if key[0] not in _SHARED:
+            return decode_fact(key, value)
+        content = blake2b(repr((key[0], *key[2:])).encode(), digest_size=_DIGEST_BYTES)
+        content.update(value)
+        known = self._known.get(content.digest())
+        if known is not None:
+            return _of_server(known, str(key[1]))
+        fact = decode_fact(key, value)
+        if isinstance(fact, ToolFact):
+            fact = replace(fact, packed="")
+        if isinstance(fact, ToolFact | Catalogue):
+            self._known.keep(content.digest(), fact, len(value))
+        return fact
+
+
+def _of_server(known: ToolFact | Catalogue, server_id: str) -> Fact:
+    return replace(known, server_id=server_id)
+
 
 _FASTEST = 1
 """Level of compression."""
@@ -69,7 +135,7 @@ class Bindings:
         self._servers: dict[str, ServerBindings] = {}
         self._unread: dict[str, dict[tuple[int, bytes], bytes]] = {}
         """Records about servers that nobody has asked for: by partition and key, the value, of a run compressed."""
-        self._values = SharedValues()
+        self._values = SharedValues[bytes]()
         self.progress: dict[tuple[str, int], int] = {}
         self._answers, self._table = AnswerBound(), Sightings()
         self._shared_facts = SharedFacts()
@@ -84,8 +150,7 @@ class Bindings:
     @property
     def observers_at_most(self) -> int:
         """How many observers all servers have together at most: a server that is not read has one for each fact."""
-        read = sum(len(server.observers) for server in self._servers.values())
-        return read + sum(map(len, self._unread.values()))
+        return self._table.observers + sum(map(len, self._unread.values()))
 
     @property
     def servers(self) -> dict[str, ServerBindings]:
@@ -138,12 +203,15 @@ class Bindings:
         unread.pop(place, None)
         if record.value is not None:
             # A list equals no other one: to remember it would only keep it.
-            value = record.value if key[0] in OF_LISTS else self._values.shared(record.value)
+            value = record.value if key[0] in OF_LISTS else self._shared_value(record.value)
             unread[place] = compress(value, _FASTEST) if key[0] == SeenRun.fact_kind else value
             if len(unread) > DEFAULT_LIMITS.unread_facts_max:
                 self._read(server_id)
         elif not unread:
             del self._unread[server_id]
+
+    def _shared_value(self, value: bytes) -> bytes:
+        return self._values.get(value) or self._values.keep(value, value, len(value))
 
     def _read(self, server_id: str) -> ServerBindings:
         found = self._servers[server_id] = self._new_server()

@@ -6,27 +6,71 @@ a fact: an ``IntegrityError``, never a guess.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any, NoReturn
 
+from assay_stream.bindings.controls import Controls
+from assay_stream.bindings.endings import Endings
+from assay_stream.bindings.fleet import Fleet, FormerTools
+from assay_stream.bindings.observations import Observations
+from assay_stream.bindings.offers import unpack
+from assay_stream.bindings.pins import check_pins
+from assay_stream.bindings.sightings import Row, Sightings, SnapshotIndex, bytes_of_id, seen_at
+from assay_stream.bindings.timeline import AFTER_ALL_US, Timeline, latest_of_equal
 from assay_stream.errors import IntegrityError
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.definition_facts import Catalogue, ItemList
 from assay_stream.model.evidence import PinStatus
 from assay_stream.model.facts import Allowance, Announcement, Rejection, Seen
 from assay_stream.model.fields import Subject
 from assay_stream.model.record import Origin
-from assay_stream.registry.answers import AnswerBound, Answers
-from assay_stream.registry.controls import Controls
-from assay_stream.registry.endings import Endings
-from assay_stream.registry.fleet import Fleet
-from assay_stream.registry.former_tools import FormerTools
-from assay_stream.registry.observations import Observations
-from assay_stream.registry.offers import unpack
-from assay_stream.registry.pins import check_pins
-from assay_stream.registry.sightings import Row, Sightings, SnapshotIndex, bytes_of_id, seen_at
-from assay_stream.registry.timeline import AFTER_ALL_US, Timeline, latest_of_equal
 from assay_stream.schemes.fingerprint import Fingerprint
+
+
+class AnswerBound:
+    """The bound that the answers about many servers share; each answer is kept until its server changes.
+
+    An answer follows from the state alone, so what is kept never changes what is found.
+
+    Args:
+        answers_max: how many are kept. When there is no room for another, all are dropped.
+    """
+
+    __slots__ = ("answers_max", "count", "of_servers")
+
+    def __init__(self, answers_max: int = DEFAULT_LIMITS.answers_max) -> None:
+        self.answers_max = answers_max
+        self.count = 0
+        self.of_servers: dict[int, Answers] = {}
+        """Those that hold any, by identity."""
+
+
+class Answers(dict[tuple[Any, ...], Any]):
+    """The answers about one server, by question."""
+
+    __slots__ = ("_bound",)
+
+    def __init__(self, bound: AnswerBound) -> None:
+        super().__init__()
+        self._bound = bound
+
+    def keep(self, question: tuple[Any, ...], answer: object) -> None:
+        if question not in self:
+            if self._bound.count >= self._bound.answers_max:
+                for answers in list(self._bound.of_servers.values()):
+                    answers.clear()
+            self._bound.count += 1
+            self._bound.of_servers[id(self)] = self
+        self[question] = answer
+
+    def clear(self) -> None:
+        if self:
+            self._bound.count -= len(self)
+            del self._bound.of_servers[id(self)]
+            super().clear()
+
 
 _SMALL_MAX = 4
 """Observations over which no index is kept: made-up servers have few, and an index takes more than all else."""
@@ -44,6 +88,7 @@ class ServerBindings:
 
     __slots__ = (
         "_fleet",
+        "_horizons",
         "_observations",
         "_snapshots",
         "_table",
@@ -54,7 +99,6 @@ class ServerBindings:
         "definitions_bytes",
         "endings",
         "formers",
-        "horizon_us",
         "item_lists",
         "items",
         "observers",
@@ -81,8 +125,8 @@ class ServerBindings:
         """What the analysis of its lists may still cost, if any was charged for."""
         self.definitions_bytes = 0
         """Length of the definitions that are kept, packed."""
-        self.horizon_us: int | None = None
-        """The latest horizon of any observer: before it somebody's history may be gone."""
+        self._horizons: list[int] = []
+        """Of each observer whose older history is gone the time before which it is, sorted."""
         self._fleet: Fleet | None = None
         self._observations: Observations | None = None
 
@@ -125,6 +169,11 @@ class ServerBindings:
         """Tell whether what any observer saw at a time may have been folded away."""
         return self.horizon_us is not None and time_us < self.horizon_us
 
+    @property
+    def horizon_us(self) -> int | None:
+        """The latest horizon of any observer: before it somebody's history may be gone."""
+        return self._horizons[-1] if self._horizons else None
+
     def end(self, fact: Rejection | Announcement) -> None:
         """Add what ends the force of observations."""
         self.endings.add(fact, self.observers)
@@ -139,8 +188,14 @@ class ServerBindings:
 
     def lose_history(self, observer_id: str, time_us: int) -> None:
         """Record that some of what an observer saw before a time is gone."""
-        self.timeline(observer_id).horizon_us = time_us
-        self.horizon_us = max(time_us, self.horizon_us or time_us)
+        self._set_horizon(self.timeline(observer_id), time_us)
+
+    def _set_horizon(self, timeline: Timeline, time_us: int | None) -> None:
+        if timeline.horizon_us is not None:
+            del self._horizons[bisect_left(self._horizons, timeline.horizon_us)]
+        if time_us is not None:
+            insort(self._horizons, time_us)
+        timeline.horizon_us = time_us
 
     def keep_definition(self, place: tuple[bool, str], packed: str | None) -> None:
         """Keep a definition, or with ``None`` drop it."""
@@ -199,16 +254,15 @@ class ServerBindings:
         self.answers.clear()
         for timeline in self.observers.values():
             timeline.clear()
+        self._table.observers -= len(self.observers)
+        self.observers.clear()
 
     def forget_horizon(self, observer_id: str) -> None:
         """Forget that history of an observer is gone, as a process that never read so."""
         timeline = self.observers.get(observer_id)
         if timeline is None:
             return
-        gone_us, timeline.horizon_us = timeline.horizon_us, None
-        if gone_us == self.horizon_us:
-            left_us = (each.horizon_us for each in self.observers.values())
-            self.horizon_us = max((each for each in left_us if each is not None), default=None)
+        self._set_horizon(timeline, None)
         self._drop_if_bare(observer_id)
 
     def _drop_if_bare(self, observer_id: str) -> None:
@@ -216,6 +270,7 @@ class ServerBindings:
         timeline = self.observers[observer_id]
         if not timeline and not any(timeline.keys("", observer_id)):
             del self.observers[observer_id]
+            self._table.observers -= 1
 
     def named(self, snapshot_id: str, observer_id: str) -> list[Seen]:
         """Return the observations that a snapshot id names for a caller, in order; of equal lists the latest one.
@@ -267,6 +322,7 @@ class ServerBindings:
         found = self.observers.get(observer_id)
         if found is None:
             found = self.observers[observer_id] = Timeline(self._table)
+            self._table.observers += 1
         return found
 
     def list_catalogue(self, catalogue: Catalogue) -> None:

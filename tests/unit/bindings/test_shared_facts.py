@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from assay_stream.bindings.state import SharedFacts
 from assay_stream.errors import IntegrityError
 from assay_stream.model.definition_facts import Catalogue, ToolFact
 from assay_stream.model.facts import encode_value
-from assay_stream.registry.shared_facts import SharedFacts
 from tests.support.facts import PACKED, a_catalogue, a_fingerprint, seen
 
 CATALOGUE = a_catalogue("one", {"t": "a", "u": "b"})

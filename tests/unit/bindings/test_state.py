@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from assay_stream.bindings.state import Bindings
 from assay_stream.errors import IntegrityError
 from assay_stream.model.facts import Fact, Horizon, Progress
 from assay_stream.model.partition import home_of
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.registry.ledger import fact_output
-from assay_stream.registry.state import Bindings
-from tests.support.facts import SERVER, a_catalogue, a_pin, bindings_with, rejection, seen
+from tests.support.facts import SERVER, a_catalogue, bindings_with, rejection, seen
 
 ONE = a_catalogue("one", {"t": "a"})
 
@@ -38,43 +38,6 @@ def test_the_scope_is_part_of_a_definition_s_identity() -> None:
     object.__setattr__(unscoped, "server_scoped", False)
     with pytest.raises(IntegrityError):
         server.fingerprint_of(unscoped, "full:a")
-
-
-def test_facts_are_idempotent() -> None:
-    """Any fact taken in twice is there once."""
-    bindings = bindings_with(ONE)
-    facts: list[Fact] = [seen("alice", 1, "one", offset=0), rejection(2, offset=1), a_pin("x", time_us=1, offset=0)]
-    for fact in facts * 2:
-        bindings.apply(fact)
-    server = bindings.server(SERVER)
-    assert len(server.observers["alice"]) == 1
-    assert len(server.named("snapshot-0", "alice")) == 1
-    assert len(server.rejections) == 1
-    assert len(server.controls.pins["t"]) == 1
-
-
-def test_forgetting_undoes_an_observation() -> None:
-    """A tombstone takes the observation out of its timeline and its snapshot id with it."""
-    bindings = bindings_with(ONE)
-    fact = seen("alice", 1, "one", offset=0)
-    bindings.apply(fact)
-    bindings.forget(fact.key())
-    bindings.forget(fact.key())
-    server = bindings.server(SERVER)
-    assert "alice" not in server.observers
-    assert not server.named("snapshot-0", "alice")
-
-
-def test_forgetting_one_of_two_with_a_snapshot_id_keeps_the_other() -> None:
-    """Two observations may carry one snapshot id; taking one back leaves the other."""
-    bindings = bindings_with(ONE)
-    first = seen("alice", 1, "one", offset=1, snapshot_id="s")
-    second = seen("alice", 2, "one", offset=2, snapshot_id="s", completeness="partial")
-    bindings.apply(second)
-    bindings.apply(first)
-    assert bindings.server(SERVER).named("s", "alice") == [first, second]
-    bindings.forget(first.key())
-    assert bindings.server(SERVER).named("s", "alice") == [second]
 
 
 def test_catalogues_definitions_and_rejections_are_forgotten() -> None:

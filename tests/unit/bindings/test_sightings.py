@@ -10,13 +10,13 @@ from collections.abc import Callable
 
 import pytest
 
+from assay_stream.bindings import sightings
+from assay_stream.bindings.as_of import bind, span_of
+from assay_stream.bindings.server import ServerBindings
+from assay_stream.bindings.sightings import Sightings, SnapshotIndex, row_of, shared_part
+from assay_stream.bindings.timeline import Timeline
 from assay_stream.model.evidence import Unbound
 from assay_stream.model.facts import Seen
-from assay_stream.registry import sightings
-from assay_stream.registry.as_of import bind, span_of
-from assay_stream.registry.server import ServerBindings
-from assay_stream.registry.sightings import Sightings, SnapshotIndex, row_of, shared_part
-from assay_stream.registry.timeline import Timeline
 from tests.support.counting import counted_calls
 from tests.support.facts import a_catalogue, a_fingerprint, seen
 
@@ -137,6 +137,23 @@ def test_lists_that_come_and_go_for_ever_take_no_more_room() -> None:
             server.unsee("alice", facts[number - 10].origin)
     assert [bool(server.named(fact.snapshot_id, "alice")) for fact in (facts[0], facts[-1])] == [False, True]
     assert len(server.observers["alice"].table.kinds) == 11
+
+
+def test_history_is_gone_before_the_latest_horizon_of_any_observer() -> None:
+    """Of those that are left; to forget one costs the same however many there are."""
+    server = ServerBindings()
+    for number in range(100):
+        server.lose_history(f"observer-{number}", 10 * number)
+    server.lose_history("observer-99", 985)
+    calls = counted_calls(lambda: server.forget_horizon("observer-99"))
+    assert (server.is_folded_at(979), server.is_folded_at(980)) == (True, False)
+    for number in range(100, 1_000):
+        server.lose_history(f"observer-{number}", 10 * number)
+    assert counted_calls(lambda: server.forget_horizon("observer-999")) <= calls
+    for number in range(999):
+        server.forget_horizon(f"observer-{number}")
+    assert not server.is_folded_at(0)
+    assert not server.observers
 
 
 def test_equal_prompts_are_folded_before_other_ones_and_tools_last() -> None:

@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from assay_stream.bindings.sightings import OrderedRows, Row, Sightings, row_of, seen_at, shared_part
 from assay_stream.model.facts import Seen
 from assay_stream.model.fields import ITEM_SUBJECTS
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Position
 from assay_stream.model.wire import FactKey
-from assay_stream.registry.sightings import OrderedRows, Row, Sightings, row_of, seen_at, shared_part
 
 BEFORE_ALL_US, AFTER_ALL_US = -(2**63), 2**63 - 1
 """Event times before and after everything."""
@@ -121,7 +121,7 @@ class Timeline(OrderedRows):
         return None
 
     def remove(self, number: int) -> None:
-        self.discard(number)
+        self.discard(number, self.table.position(number))
         self.table.remove(number)
         self._latest = None
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from assay_stream.bindings.as_of import start_of
+from assay_stream.bindings.pin_evaluation import evaluate_pins, new_findings, pin_evaluation_of
+from assay_stream.bindings.server import ServerBindings
+from assay_stream.bindings.signatures import MISSING, revised_first_uses
 from assay_stream.detect import RULES_DIGEST
 from assay_stream.model.control_facts import Checked
 from assay_stream.model.evidence import PinStatus
@@ -12,10 +16,6 @@ from assay_stream.model.facts import Fact
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Role
-from assay_stream.registry.change_points import start_of
-from assay_stream.registry.pin_evaluation import evaluate_pins, new_findings, pin_evaluation_of
-from assay_stream.registry.server import ServerBindings
-from assay_stream.registry.signatures import MISSING, revised_first_uses
 from tests.support.facts import (
     SERVER,
     a_catalogue,

@@ -1,6 +1,6 @@
 """What operators set for one server and what was observed of its signing keys, as of any time.
 
-The as-of contract is the timelines' (``registry.timeline``): what counts at a time is what was set at or before it,
+The as-of contract is the timelines' (``bindings.timeline``): what counts at a time is what was set at or before it,
 inclusive; of two at the same time the later origin wins. Arrival order never matters. Where a control record
 itself is asked about, what counts is what stands up to its own position: of many that were given one time, each
 is answerable for what it alone changed.
@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TypeVar
 
+from assay_stream.bindings.pins import NO_PINS, PinsInForce, pins_in_force
 from assay_stream.model.control_facts import (
     AnyControlFact,
     Checked,
@@ -26,7 +27,6 @@ from assay_stream.model.control_facts import (
 )
 from assay_stream.model.record import Origin, Position
 from assay_stream.model.wire import FactKey, origin_of_key
-from assay_stream.registry.pins import NO_PINS, PinsInForce, pins_in_force
 from assay_stream.schemes.hangar import DigestPolicy, MismatchAction, UnknownPolicy
 
 _Fact = TypeVar("_Fact", bound=ControlFact)
