@@ -324,6 +324,11 @@ def _first_error(error: ValidationError) -> InputError:
     return InputError(code, fix, path=path)
 
 
+def log_time_us(record: Record, limits: Limits = DEFAULT_LIMITS) -> int:
+    """Return a record's own timestamp in microseconds, at most the latest event time: whoever writes it may set it."""
+    return min(record.timestamp_ms, limits.time_max_s * 1_000) * 1_000
+
+
 def _check_time(time_us: int, record: Record, limits: Limits) -> None:
     if time_us < 0 or time_us > limits.time_max_s * 1_000_000:
         raise InputError("time_out_of_range", "event times lie between 1970 and 2100: correct the clock", path="$.time")
