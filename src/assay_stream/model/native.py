@@ -35,7 +35,7 @@ _DROPPED = {"data": frozenset({"tool_name", "snapshot_id"}), "error": frozenset(
 """Fields that evidence leaves out, or has under another name."""
 
 
-class NativeCall(CallEvent, frozen=True):
+class NativeCall(CallEvent):
     """What a call that the extension read is typed as: its own class has the same attributes, but for the last two."""
 
 

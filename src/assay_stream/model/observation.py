@@ -4,9 +4,8 @@ All arrive as CloudEvents 1.0 JSON, in structured or binary Kafka content mode (
 Unknown fields are accepted and ignored; what a model names must be right.
 """
 
-from typing import Annotated, Any, Literal, Required
+from typing import Annotated, Any, Literal, NamedTuple, Required
 
-from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, with_config
 from typing_extensions import TypedDict
 
@@ -248,7 +247,7 @@ class CallModel(Envelope):
     data: CallData
 
 
-class CallEvent(Struct, frozen=True, gc=False):
+class CallEvent(NamedTuple):
     """A call that was read: by its model, with all of its ``data``, or by ``plain_call``, with its ``fields`` only.
 
     Args:
@@ -267,5 +266,5 @@ class CallEvent(Struct, frozen=True, gc=False):
     observer_id: str
     snapshot_id: str | None
     decision: str
-    data: CallData = {}  # type: ignore[typeddict-item]
+    data: CallData
     fields: Any = None

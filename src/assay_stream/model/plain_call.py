@@ -22,6 +22,7 @@ from assay_stream.errors import InputError
 from assay_stream.limits.core import Limits
 from assay_stream.model.envelope import DecisionFields, plain_form
 from assay_stream.model.observation import CallEvent, CallModel
+from assay_stream.model.record import made_of
 from assay_stream.schemes.assay import tool as assay
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -102,19 +103,10 @@ def read_plain(raw: bytes, limits: Limits) -> CallEvent | None:
     if not _has_sound_policy(fields):
         return None
     time_us = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-    call = CallEvent(
-        event.source,
-        event.id,
-        event.time,
-        time_us,
-        None if event.traceparent is UNSET else event.traceparent,
-        server_id,
-        tool_name,
-        observer_id,
-        snapshot_id,
-        fields.decision,
-        fields=fields,
-    )
+    traceparent = None if event.traceparent is UNSET else event.traceparent
+    envelope = (event.source, event.id, event.time, time_us, traceparent)
+    told = (server_id, tool_name, observer_id, snapshot_id, fields.decision)
+    call: CallEvent = made_of(CallEvent, (*envelope, *told, {}, fields))
     fields.tool, fields.tool_name, fields.snapshot_id = tool_name, UNSET, UNSET
     if fields.error is not UNSET:
         fields.error.kind = fields.error.message = UNSET

@@ -20,7 +20,6 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
-import msgspec
 from pydantic import BaseModel, Field, create_model
 
 from assay_stream.limits.core import DEFAULT_LIMITS
@@ -236,6 +235,8 @@ def _codec_of(cls: type) -> _Codec:
 
 
 def _read(cls: type[_Record], content: dict[str, Any]) -> _Record:
+    import msgspec  # a proxy reads no records, and the base install goes without it
+
     codec = _codec(cls)
     if not codec.always <= content.keys() <= codec.names:
         raise ValueError(f"the members of {cls.__name__} are others")
