@@ -21,13 +21,13 @@ from assay_stream import __version__
 from assay_stream.config import Settings, load_settings
 from assay_stream.kafka.connection import start_admin
 from assay_stream.kafka.stage import StageMetrics
-from assay_stream.kafka.store_filling import StoreFilling
 from assay_stream.kafka.topics import apply_topics, check_topics, inspect_topics
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Role
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import Filler
 from assay_stream.readmodel.filling import fill as fill_from
+from assay_stream.worker.storing import StoreFilling
 from bench.bench_join import ROLES, run_join, run_registry
 from bench.bench_readmodel import batches, listed, peak_mib
 from bench.on_broker import Measure, on_broker

@@ -16,7 +16,7 @@ import pytest
 
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.files.record_line import record_line
-from assay_stream.kafka.ends import committed_offsets
+from assay_stream.kafka.ranges import committed_offsets
 from assay_stream.model.cloudevents import event_time_us, read_event
 from assay_stream.model.record import Record, Role
 from assay_stream.verify.evidence import of_record

@@ -14,12 +14,12 @@ from assay_stream.alerts.formats import CONTENT_TYPES, AlertFormat, as_lines, re
 from assay_stream.alerts.formats.syslog import EXAMPLE_ENTERPRISE
 from assay_stream.alerts.selection import AlertSelection, SeverityLevel
 from assay_stream.cli.files import input_lines
-from assay_stream.cli.options import AlertFile, AlertStore, Bootstrap, time_option
+from assay_stream.cli.options import Bootstrap, grouped, time_option
 from assay_stream.cli.shared import Refusals, on_kafka, show_refused
-from assay_stream.cli.store_sources import every_row, opened_store
+from assay_stream.cli.store_sources import AlertOptions, every_row, open_store
 from assay_stream.config import Settings, command_settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError, needing_extra
-from assay_stream.forward.receivers import Receiver, Subscription, parse_target, secret_from, tls_context
+from assay_stream.forward.receivers import Receiver, Subscription, is_address, parse_target, secret_from, tls_context
 from assay_stream.kafka.lookup import read_records
 from assay_stream.model.record import Role
 from assay_stream.readmodel.rows import AlertFilter
@@ -32,14 +32,13 @@ SeverityFilter = Annotated[
 ]
 
 
+@grouped
 def export(
+    looking: AlertOptions,
     target: Annotated[AlertFormat, typer.Option("--format", help="What to write.")] = AlertFormat.OCSF,
-    file: AlertFile = None,
-    store: AlertStore = None,
     since: Since = None,
     server_id: ServerFilter = None,
     severity: SeverityFilter = None,
-    bootstrap_servers: Bootstrap = None,
 ) -> None:
     """Write alerts to standard output, one per line (SARIF: one document): of a store, the latest record of each.
 
@@ -50,10 +49,10 @@ def export(
     )
     refused = Refusals()
     alerts: Iterable[dict[str, Any]]
-    if file is None and store is not None:
-        alerts = (alert for alert in stored_alerts(store) if selection.wants(view_of(alert)))
+    if looking.file is None and looking.store is not None:
+        alerts = (alert for alert in stored_alerts(looking) if selection.wants(view_of(alert)))
     else:
-        alerts = chosen_alerts(file, selection, refused, bootstrap=bootstrap_servers)
+        alerts = chosen_alerts(looking.file, selection, refused, bootstrap=looking.bootstrap_servers)
     for line in as_lines(alerts, target):
         sys.stdout.buffer.write(line.encode("utf-8") + b"\n")
     sys.stdout.buffer.flush()
@@ -109,7 +108,7 @@ def forward(
     from assay_stream.forward.configured import read_receivers
 
     with needing_extra("worker"):
-        from assay_stream.forward.process import run_forwarders
+        from assay_stream.forward.forwarder import run_forwarders
     settings = load_settings(bootstrap_servers=bootstrap_servers)
     if config is not None:
         if any(given is not None for given in (to, target, group, header, hmac_variable, ca_file)):
@@ -149,10 +148,10 @@ def _subscription(
     from assay_stream.forward.webhook import Webhook
 
     header, hmac_variable, ca_file = named
-    place = parse_target(to)
+    kind, _, place = to.partition(":")
     receiver: Receiver
-    if isinstance(place, str):
-        kind, target = "webhook", target or AlertFormat.OCSF
+    if kind == "webhook" and is_address(place):
+        target = target or AlertFormat.OCSF
         receiver = Webhook(
             place,
             content_type=CONTENT_TYPES[target],
@@ -161,12 +160,16 @@ def _subscription(
             header=None if header is None else _header(header),
             secret=None if hmac_variable is None else secret_from(hmac_variable, os.environ).encode(),
         )
-    else:
-        kind, target = "syslog", target or AlertFormat.CEF
+    elif kind == "syslog" and (found := parse_target(place)) is not None:
+        target = target or AlertFormat.CEF
         if header is not None or hmac_variable is not None:
             raise ConfigurationError("bad_option", "--header and --hmac-variable are for webhooks")
         receiver = Syslog(
-            place, host=socket.gethostname(), timeout_s=timeout_s, tls=tls_context(ca_file), enterprise=enterprise
+            found, host=socket.gethostname(), timeout_s=timeout_s, tls=tls_context(ca_file), enterprise=enterprise
+        )
+    else:
+        raise ConfigurationError(
+            "bad_receiver", "--to is webhook:http(s)://HOST/PATH or syslog:HOST:PORT[,udp|tcp|tls] ([::1] for IPv6)"
         )
     return Subscription(
         name="forward",
@@ -195,16 +198,16 @@ def chosen_alerts(
             yield alert
 
 
-def stored_alerts(folder: Path) -> Iterator[dict[str, Any]]:
+def stored_alerts(looking: AlertOptions) -> Iterator[dict[str, Any]]:
     """Yield the latest record of every alert in a store, the most severe alert first.
 
     Raises:
         InputError: ``store_unreadable``.
         ConfigurationError: ``store_missing``, ``store_version``.
     """
-    with opened_store(folder) as store:
-        for row in every_row(lambda paging: store.alerts(AlertFilter(state=None), paging)):
-            yield store.alert(row.uid).records[-1]
+    with open_store(looking) as opened:
+        for row in every_row(lambda paging: opened.store.alerts(AlertFilter(state=None), paging)):
+            yield opened.store.alert(row.uid).records[-1]
 
 
 def _stored(file: Path | None, bootstrap: str | None) -> Iterator[tuple[str, bytes | None]]:

@@ -23,7 +23,7 @@ from assay_stream.files.aside import PREFIX, Aside, locked_folder
 from assay_stream.files.compressed import write_archive
 from assay_stream.files.failures import writing_to
 from assay_stream.files.record_line import record_line
-from assay_stream.kafka import ends as log_ends
+from assay_stream.kafka import ranges as log_ends
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Record, Role
 

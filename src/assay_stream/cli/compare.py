@@ -27,8 +27,7 @@ from assay_stream.config import Settings
 from assay_stream.errors import InputError
 from assay_stream.files.log_spool import LogSpool
 from assay_stream.files.record_line import record_line_parts
-from assay_stream.kafka.ends import note_ends
-from assay_stream.kafka.ranges import KafkaLogs
+from assay_stream.kafka.ranges import KafkaLogs, note_ends
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Origin, Output, Role
 from assay_stream.replay.run import Replay

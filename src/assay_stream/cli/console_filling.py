@@ -16,10 +16,10 @@ from typing import Self
 
 from assay_stream.config import Settings
 from assay_stream.errors import AssayStreamError
-from assay_stream.kafka.store_filling import StoreFilling
 from assay_stream.limits.console import CONSOLE_LIMITS, ConsoleLimits
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import Filler
+from assay_stream.worker.storing import StoreFilling
 
 _STOP_LIMIT_S = 15.0
 """A batch that is being committed, and a consumer that is being closed, take a few seconds."""

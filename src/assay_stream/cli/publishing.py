@@ -18,7 +18,7 @@ from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.files.aside import Aside
 from assay_stream.files.folders import files_in
 from assay_stream.kafka.connection import connection_options
-from assay_stream.kafka.foreign_topic import values_of
+from assay_stream.kafka.ranges import read_foreign
 from assay_stream.kafka.topics import topic_names
 from assay_stream.observe import (
     FileSink,
@@ -177,7 +177,7 @@ async def _read_topic(
     refused: Refusals,
     lacking: Counter[str],
 ) -> AsyncIterator[Observation]:
-    async with aclosing(values_of(settings, topic)) as values:
+    async with aclosing(read_foreign(settings, topic)) as values:
         async for place, value in values:
 
             def collect(error: InputError, place: str = place) -> None:

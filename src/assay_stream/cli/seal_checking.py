@@ -19,8 +19,7 @@ from assay_stream.files.aside import Aside
 from assay_stream.files.failures import writing
 from assay_stream.files.seal_files import FileLogs, write_logs
 from assay_stream.files.seal_keys import read_public_keys
-from assay_stream.kafka.ends import committed_offsets
-from assay_stream.kafka.ranges import KafkaLogs
+from assay_stream.kafka.ranges import KafkaLogs, committed_offsets
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Role
 from assay_stream.seal.check import Report

@@ -12,9 +12,10 @@ import typer
 
 from assay_stream.config import Settings
 from assay_stream.errors import InputError
-from assay_stream.kafka.connection import AIOKafkaAdminClient, open_admin
-from assay_stream.kafka.ends import note_ends
-from assay_stream.kafka.following import new_records
+from assay_stream.kafka.connection import AIOKafkaAdminClient, Consumer, TopicPartition, open_admin, reading_consumer
+from assay_stream.kafka.log import FOLLOW_WAIT_MS, Follower
+from assay_stream.kafka.ranges import note_ends
+from assay_stream.kafka.topics import topic_names
 from assay_stream.limits.files import REFUSED_RECORDS_MAX
 from assay_stream.model.record import Record, Role
 from assay_stream.text.counting import counted
@@ -110,14 +111,16 @@ def follow(
     Raises:
         AssayStreamError: as ``as_admin``.
     """
-    first = ends_now(settings, role) if starts is None else starts
+    topic, first = topic_names(settings)[role], ends_now(settings, role) if starts is None else starts
 
-    async def read(settings: Settings) -> None:
-        async for records in new_records(settings, role, first, waiting=say):
-            take(records)
+    async def begin(_: Consumer) -> Mapping[TopicPartition, int]:
+        return {TopicPartition(topic, number): offset for number, offset in first.items()}
+
+    def make() -> Consumer:
+        return reading_consumer(settings, fetch_max_wait_ms=FOLLOW_WAIT_MS)
 
     with suppress(KeyboardInterrupt):
-        on_kafka(settings, read)
+        on_kafka(settings, lambda _: Follower(make, role, begin, take, failed=say).run())
 
 
 class Refusals(list[str]):

@@ -20,7 +20,7 @@ from typing import Any
 from assay_stream.alerts.formats import AlertView
 from assay_stream.alerts.selection import AlertSelection, SeverityLevel
 from assay_stream.errors import InputError
-from assay_stream.forward import pagerduty, slack, splunk_hec, syslog, teams, webhook
+from assay_stream.forward import services, splunk_hec, syslog, webhook
 from assay_stream.forward.receivers import Entry, Plugin, Subscription
 from assay_stream.limits.serving import FORWARD_LIMITS
 from assay_stream.model.glob import compile_glob
@@ -37,9 +37,9 @@ PLUGINS = {
     "webhook": webhook.PLUGIN,
     "syslog": syslog.PLUGIN,
     "splunk_hec": splunk_hec.PLUGIN,
-    "slack": slack.PLUGIN,
-    "teams": teams.PLUGIN,
-    "pagerduty": pagerduty.PLUGIN,
+    "slack": services.SLACK,
+    "teams": services.TEAMS,
+    "pagerduty": services.PAGERDUTY,
 }
 """Every type of receiver."""
 _TIMEOUT_MIN_S, _TIMEOUT_MAX_S = 0.1, 300.0

@@ -4,7 +4,8 @@
 2. A receiver that does not answer is waited for: nothing new is delivered, what waits stays in Kafka, and the lag
    of the group shows it.
 3. After a crash, what was delivered and not committed is delivered again, under the same idempotency key.
-4. The rules of what becomes of an alert are ``forward.delivery``'s.
+4. The n-th wait in a row is ``first_ms * 2**(n-1)``, ``longest_ms`` at most, and never shorter than the receiver asked
+   for. No clock and no jitter: the same outcomes give the same schedule.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 import structlog
 
 from assay_stream.alerts.formats import AlertView, read_alert, view_of
 from assay_stream.config import Settings
-from assay_stream.errors import AssayStreamError, ConfigurationError, InputError, OperatingError
-from assay_stream.forward.delivery import AttemptResult, DeliveryOutcome, Schedule, dead_letter
-from assay_stream.forward.receivers import Subscription
+from assay_stream.errors import AssayStreamError, ConfigurationError, InputError
+from assay_stream.forward.posting import RETRY_AFTER_MAX_MS
+from assay_stream.forward.receivers import AttemptResult, DeliveryOutcome, Subscription, waiting
+from assay_stream.kafka.access import STAGES
 from assay_stream.kafka.connection import (
     AIOKafkaProducer,
     Consumer,
@@ -31,21 +34,64 @@ from assay_stream.kafka.connection import (
     reading_consumer,
     writing_producer,
 )
-from assay_stream.kafka.refusals import explained
+from assay_stream.kafka.log import MAY_PASS, Patience, record_of
+from assay_stream.kafka.stage import StageMetrics
 from assay_stream.kafka.topics import topic_names
-from assay_stream.kafka.transport import record_of
-from assay_stream.model.record import Record, Role
+from assay_stream.model.record import Output, Record, Role, rejected
+from assay_stream.worker.host import Host, PartitionCounts, run_host
+from assay_stream.worker.metrics import PrometheusStage
 
 _log = structlog.get_logger(__name__)
 
 _RECORDS_PER_POLL_MAX = 100
 _COMMIT_INTERVAL_S = 1.0
 _REPORT_INTERVAL_S = 60.0
-_FAILURES_MAX = 10
-_PAUSE_S = 1.0
 _CLOSE_LIMIT_S = 5.0
 _POLL_INTERVAL_MS = 2**31 - 1
 """A receiver may be down for long, so a long time between two polls is no sign of death."""
+_EXPONENT_MAX = 32
+_LABELS = {"dead": "dead_letter", "not_wanted": "not_wanted"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """How long to wait between attempts.
+
+    Args:
+        longest_ms: the longest wait that we choose ourselves.
+    """
+
+    first_ms: int = 500
+    longest_ms: int = 30_000
+
+    def wait_ms(self, failures: int, *, retry_after_ms: int = 0) -> int:
+        """Return how long to wait after some failures in a row."""
+        own = min(self.longest_ms, self.first_ms << min(failures - 1, _EXPONENT_MAX))
+        return max(own, min(retry_after_ms, RETRY_AFTER_MAX_MS))
+
+
+def run_forwarders(settings: Settings, subscriptions: Sequence[Subscription], *, web_port: int | None = None) -> None:
+    """Forward alerts until SIGTERM or SIGINT, to each receiver at its own pace.
+
+    Raises:
+        ConfigurationError: ``topic_missing``, ``bad_group``, ``web_port_taken``.
+        OperatingError: ``broker_unreachable`` or ``brokers_failing``.
+    """
+    own = {f"{settings.group_prefix}-{stage}" for stage in STAGES}
+    if any(each.group in own or not each.group.strip() for each in subscriptions):
+        raise ConfigurationError("bad_group", "--group must not be a stage's group, or empty: choose another name")
+
+    def build(host: Host, counts: PartitionCounts) -> None:
+        for each in subscriptions:
+            _add(host, each.name, Forwarder(settings, each, metrics=PrometheusStage(host.metrics, each.name)))
+            _log.info("forwarding_started", receiver=each.receiver.name, group=each.group)
+
+    run_host(settings, {Role.ALERTS, Role.DEAD_LETTERS}, build, web_port=web_port)
+
+
+def _add(host: Host, name: str, forwarder: Forwarder) -> None:
+    # One broken hook is no reason to hold up a rollout: the others are served.
+    host.add(name, forwarder, still_s=lambda: forwarder.still_s, note_gauges=forwarder.note_gauges, is_alternative=True)
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -66,11 +112,19 @@ class Forwarder:
         subscription: the receiver, what it is sent, and the group that holds its position.
     """
 
-    def __init__(self, settings: Settings, subscription: Subscription, *, schedule: Schedule | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        subscription: Subscription,
+        *,
+        schedule: Schedule | None = None,
+        metrics: StageMetrics | None = None,
+    ) -> None:
         self._settings = settings
         self._receiver = subscription.receiver
         self._subscription = subscription
         self._schedule = schedule or Schedule()
+        self._metrics = StageMetrics() if metrics is None else metrics
         self._topics = topic_names(settings)
         self._generation = 0
         self._delivered: dict[TopicPartition, int] = {}
@@ -79,6 +133,7 @@ class Forwarder:
         """Next offset to deliver, of the partitions whose position was set."""
         self._committed_s = self._reported_s = time.monotonic()
         self._stopping = asyncio.Event()
+        self._patience = Patience("forwarding", self._stopping)
         self._producer: AIOKafkaProducer = writing_producer(settings)
         self._consumer: Consumer = reading_consumer(
             settings,
@@ -113,6 +168,14 @@ class Forwarder:
                     behind[(partition.topic, partition.partition)] = end - following
         return behind
 
+    def note_gauges(self) -> None:
+        self._metrics.buffered(int(self.is_waiting))
+        self._metrics.lags(self.lags())
+
+    def _count(self, what: str) -> None:
+        self.counts[what] += 1
+        self._metrics.done(0, {_LABELS.get(what, f"attempt:{what}"): 1})
+
     def stop(self) -> None:
         """Ask it to finish the attempt in hand and return."""
         self._stopping.set()
@@ -124,27 +187,16 @@ class Forwarder:
             OperatingError: ``brokers_failing``.
         """
         self._consumer.subscribe([self._topics[Role.ALERTS]], listener=_Listener(self))
-        failures = 0
         try:
             await self._producer.start()
             await self._consumer.start()
             while not self._stopping.is_set():
                 try:
                     await self._turn()
-                    failures, self._is_running = 0, True
-                except (KafkaError, OSError, TimeoutError) as error:
-                    told = explained(error)
-                    if isinstance(told, ConfigurationError):
-                        raise told from error
-                    failures += 1
+                    self._patience.failures, self._is_running = 0, True
+                except MAY_PASS as error:
                     self._is_running = False
-                    _log.warning("brokers_not_answering", error=type(error).__name__, attempt=failures)
-                    if failures > _FAILURES_MAX:
-                        raise OperatingError(
-                            "brokers_failing",
-                            f"forwarding failed {failures} times in a row, last with {type(error).__name__}",
-                        ) from error
-                    await self._pause(_PAUSE_S * failures)
+                    await self._patience.endure(error)
                     # What was fetched and not delivered is fetched again.
                     self._next.clear()
         finally:
@@ -176,6 +228,7 @@ class Forwarder:
             left_at = self._delivered.get(partition, committed[partition])
             if left_at is not None and left_at < beginning:
                 # Retention was shorter than the outage: the alerts are gone, and that must not pass in silence.
+                self._metrics.lost(beginning - left_at)
                 self.counts["expired"] += beginning - left_at
                 _log.error("input_expired", partition=partition.partition, lost=beginning - left_at)
             if left_at is None and partition in ends:
@@ -202,6 +255,7 @@ class Forwarder:
                 if not await self._handle(record_of(Role.ALERTS, message), generation):
                     return
                 self.counts["read"] += 1
+                self._metrics.done(1, {})
                 self._delivered[partition] = self._next[partition] = message.offset + 1
                 if time.monotonic() - self._committed_s >= _COMMIT_INTERVAL_S:
                     await self._commit()
@@ -222,7 +276,7 @@ class Forwarder:
             alert = read_alert(record.value)
             view = view_of(alert)
             if not self._subscription.wants(view):
-                self.counts["not_wanted"] += 1
+                self._count("not_wanted")
                 return self._generation == generation
             body = self._subscription.write(alert)
         except InputError as error:
@@ -231,7 +285,7 @@ class Forwarder:
         while self._is_ours(generation):
             self._moved_s = time.monotonic()
             answer = await self._attempt(view, body)
-            self.counts[answer.outcome.value] += 1
+            self._count(answer.outcome.value)
             self.is_waiting = answer.outcome is DeliveryOutcome.UNAVAILABLE
             if answer.outcome is DeliveryOutcome.DELIVERED:
                 if failures:
@@ -263,7 +317,7 @@ class Forwarder:
             if not sending.done():
                 await asyncio.wait({sending}, timeout=self._settings.stop_limit_s / 2)
             if not sending.done():
-                return AttemptResult(outcome=DeliveryOutcome.UNAVAILABLE, code="stopped")
+                return waiting("stopped")
             return await sending
         finally:
             sending.cancel()
@@ -278,7 +332,7 @@ class Forwarder:
             headers=list(letter.headers),
             timestamp_ms=letter.timestamp_ms,
         )
-        self.counts["dead"] += 1
+        self._count("dead")
         origin = record.origin
         _log.error("alert_refused", code=error.code, why=error.message, **origin.as_json())
         return self._generation == generation
@@ -313,3 +367,8 @@ class Forwarder:
     def _report(self, event: str) -> None:
         self._reported_s = time.monotonic()
         _log.info(event, receiver=self._receiver.name, **dict(sorted(self.counts.items())))
+
+
+def dead_letter(record: Record, error: AssayStreamError) -> Output:
+    """Return the dead letter of an alert: its bytes, key and headers, and why it was refused."""
+    return rejected(record, error)._replace(role=Role.DEAD_LETTERS, label=f"dead:{error.code}")

@@ -10,16 +10,21 @@ import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 
 import aiohttp
 from yarl import URL
 
 from assay_stream import __version__
 from assay_stream.alerts.formats import AlertView
-from assay_stream.forward.delivery import AttemptResult, DeliveryOutcome, http_answer
+from assay_stream.forward.receivers import DELIVERED, AttemptResult, DeliveryOutcome, waiting
 from assay_stream.observe.http.client import open_session, read_body
 
 _ANSWER_BYTES_MAX = 65_536
+RETRY_AFTER_MAX_MS = 3_600_000
+"""A receiver cannot make us wait longer than this between two attempts."""
+_TIMEOUT, _TOO_MANY = 408, 429
 _ABOUT_THE_ALERT = frozenset({400, 413, 422})
 
 
@@ -100,6 +105,32 @@ def by_status(answer: HttpAnswer) -> AttemptResult:
     return answer.result
 
 
-def waiting(code: str) -> AttemptResult:
-    """Return that the alert waits, and why."""
-    return AttemptResult(outcome=DeliveryOutcome.UNAVAILABLE, code=code)
+def http_answer(status: int, *, retry_after: str | None, now_s: float) -> AttemptResult:
+    """Return what an HTTP status says about the alert (RFC 9110, 15).
+
+    A client error other than 408 and 429 is a refusal for good; redirects are not followed, and wait for
+    somebody to fix the address.
+    """
+    if 200 <= status < 300:
+        return DELIVERED
+    code = f"http_{status}"
+    if 400 <= status < 500 and status not in (_TIMEOUT, _TOO_MANY):
+        return AttemptResult(outcome=DeliveryOutcome.REFUSED, code=code)
+    return waiting(code, retry_after_ms(retry_after, now_s=now_s))
+
+
+def retry_after_ms(text: str | None, *, now_s: float) -> int:
+    """Return the wait that a ``Retry-After`` header asks for: seconds or a date (RFC 9110, 10.2.3); else 0."""
+    if text is None:
+        return 0
+    text = text.strip()
+    if text.isascii() and text.isdigit():
+        return min(int(text[:12]) * 1_000, RETRY_AFTER_MAX_MS)
+    try:
+        moment = parsedate_to_datetime(text)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        seconds = (moment - datetime.fromtimestamp(now_s, UTC)).total_seconds()
+    except (ValueError, TypeError, OverflowError):
+        return 0
+    return min(max(int(seconds * 1_000), 0), RETRY_AFTER_MAX_MS)

@@ -1,25 +1,56 @@
 """The protocol of receivers, and how the file of receivers and the command line name one.
 
 1. A receiver gets one alert at a time and returns the result; it never raises for failures outside this process.
-2. Each type of receiver is a module with a ``Plugin``. What carries a secret goes over HTTPS, or stays on this machine.
+2. Taken: the alert is done. Refused for good: it goes to the dead letters, and is done. Anything else is the
+   receiver's problem, not the alert's: the alert waits for as long as it takes.
+3. Each type of receiver is a ``Plugin``. What carries a secret goes over HTTPS, or stays on this machine.
 """
 
 import ipaddress
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from assay_stream.alerts.formats import AlertFormat, AlertView
 from assay_stream.errors import ConfigurationError
 from assay_stream.files.secret_file import secret_of_file
-from assay_stream.forward.delivery import AttemptResult
 
 _TRANSPORTS = ("udp", "tcp", "tls")
 _TIMEOUT_S = 10.0
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+class DeliveryOutcome(StrEnum):
+    """What one attempt came to."""
+
+    DELIVERED = "delivered"
+    UNAVAILABLE = "unavailable"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptResult:
+    """The result of one attempt.
+
+    Args:
+        retry_after_ms: how long the receiver asks to wait, milliseconds.
+    """
+
+    outcome: DeliveryOutcome
+    code: str = ""
+    retry_after_ms: int = 0
+
+
+DELIVERED = AttemptResult(outcome=DeliveryOutcome.DELIVERED)
+
+
+def waiting(code: str, retry_after_ms: int = 0) -> AttemptResult:
+    """Return that the alert waits, and why."""
+    return AttemptResult(outcome=DeliveryOutcome.UNAVAILABLE, code=code, retry_after_ms=retry_after_ms)
 
 
 class Receiver(Protocol):
@@ -40,10 +71,6 @@ Writer = Callable[[dict[str, Any]], str]
 """Writes an alert as a receiver takes it."""
 
 
-def every_alert(view: AlertView) -> bool:
-    return True
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
     """A receiver, and what it is sent.
@@ -60,7 +87,7 @@ class Subscription:
     receiver: Receiver
     group: str
     write: Writer
-    wants: Callable[[AlertView], bool] = every_alert
+    wants: Callable[[AlertView], bool] = lambda _view: True
     from_now: bool = False
 
 
@@ -102,12 +129,7 @@ class Entry(dict[str, Any]):
 
     def safe_url(self, url: str) -> str:
         """Return an address, unless it would carry a secret in the clear beyond this machine."""
-        try:
-            parts = urlsplit(url)
-            good = parts.scheme in ("http", "https") and not is_in_the_clear(url)
-            good = good and is_host(parts.hostname) and (parts.port or 1) > 0 and not parts.username
-        except ValueError:
-            good = False
+        good = is_address(url) and not is_in_the_clear(url) and not urlsplit(url).username
         if not good or not is_one_word(url):
             raise self.refuse("the address must be https://HOST/..., as it goes with a secret (http on loopback only)")
         return url
@@ -130,8 +152,23 @@ class Plugin:
     is_for_people: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyslogTarget:
+def is_address(url: str) -> bool:
+    """Return True for http(s)://HOST/..."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and is_host(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        return False
+
+
+def is_host(name: str | None) -> bool:
+    try:
+        return bool(name and name.encode("idna"))
+    except UnicodeError:
+        return False
+
+
+class SyslogTarget(NamedTuple):
     """Where a syslog receiver is; ``transport`` is ``udp``, ``tcp`` or ``tls``."""
 
     host: str
@@ -139,42 +176,8 @@ class SyslogTarget:
     transport: str
 
 
-def parse_target(text: str) -> str | SyslogTarget:
-    """Return the receiver that ``--to`` names: the address of a webhook, which may hold a secret, or a syslog receiver.
-
-    Args:
-        text: ``webhook:URL`` or ``syslog:HOST:PORT[,udp|tcp|tls]``.
-
-    Raises:
-        ConfigurationError: ``bad_receiver``.
-    """
-    kind, _, rest = text.partition(":")
-    if kind == "webhook":
-        try:
-            parts = urlsplit(rest)
-            good = parts.scheme in ("http", "https") and is_host(parts.hostname) and (parts.port or 1) > 0
-        except ValueError:
-            good = False
-        if good:
-            return rest
-    if kind == "syslog":
-        target = _syslog_target(rest)
-        if target is not None:
-            return target
-    raise ConfigurationError(
-        "bad_receiver", "--to is webhook:http(s)://HOST/PATH or syslog:HOST:PORT[,udp|tcp|tls] ([::1] for IPv6)"
-    )
-
-
-def is_host(name: str | None) -> bool:
-    """Tell whether a text can name a host."""
-    try:
-        return bool(name and name.encode("idna"))
-    except UnicodeError:
-        return False
-
-
-def _syslog_target(text: str) -> SyslogTarget | None:
+def parse_target(text: str) -> SyslogTarget | None:
+    """Return what ``HOST:PORT[,udp|tcp|tls]`` names, ``None`` where it names nothing."""
     place, comma, transport = text.partition(",")
     transport = transport if comma else "tcp"
     host, _, port = place.rpartition(":")
@@ -228,7 +231,7 @@ def place_of(url: str) -> str:
 
 
 def is_in_the_clear(url: str) -> bool:
-    """Tell whether others could read what is posted there: plain HTTP beyond this machine."""
+    """Return True if others could read what is posted there: plain HTTP beyond this machine."""
     parts = urlsplit(url)
     return parts.scheme != "https" and parts.hostname not in _LOOPBACK
 

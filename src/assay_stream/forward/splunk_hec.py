@@ -8,9 +8,17 @@ from uuid import uuid4
 
 from assay_stream.alerts.formats import AlertView
 from assay_stream.alerts.formats.hec import to_hec
-from assay_stream.forward.delivery import DELIVERED, AttemptResult, DeliveryOutcome
-from assay_stream.forward.posting import Poster, by_status, waiting
-from assay_stream.forward.receivers import Entry, Plugin, Receiver, Writer
+from assay_stream.forward.posting import Poster, by_status
+from assay_stream.forward.receivers import (
+    DELIVERED,
+    AttemptResult,
+    DeliveryOutcome,
+    Entry,
+    Plugin,
+    Receiver,
+    Writer,
+    waiting,
+)
 from assay_stream.limits.serving import FORWARD_LIMITS
 from assay_stream.text.escaping import json_text
 

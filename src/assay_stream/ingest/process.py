@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -15,8 +16,8 @@ from assay_stream.ingest.events import EventJudge
 from assay_stream.ingest.service import IngestService
 from assay_stream.ingest.window import AcceptedWindow
 from assay_stream.ingest.writer import EventWriter
-from assay_stream.kafka.connection import connection_options
-from assay_stream.kafka.following import Follower
+from assay_stream.kafka.connection import Consumer, TopicPartition, connection_options, reading_consumer
+from assay_stream.kafka.log import FOLLOW_WAIT_MS, Follower
 from assay_stream.kafka.topics import topic_names
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.limits.serving import INGEST_LIMITS
@@ -105,12 +106,11 @@ def run_ingest(settings: Settings, clients: Path, listener: Listener, *, web_por
                 window.add(read_accepted(record.value), record.timestamp_ms)
 
         follower = Follower(
-            settings,
+            lambda: reading_consumer(settings, fetch_max_wait_ms=FOLLOW_WAIT_MS),
             Role.INGESTED,
-            counts[Role.INGESTED],
+            partial(_window_starts, topic_names(settings)[Role.INGESTED], counts[Role.INGESTED]),
             take,
-            since_ms=lambda: time.time_ns() // 1_000_000 - INGEST_LIMITS.window_age_s * 1_000,
-            records_max=INGEST_LIMITS.restored_records_max,
+            failed=lambda why: _log.warning("cannot_follow", why=why),
         )
         metrics = PrometheusStage(host.metrics, _STAGE)
 
@@ -131,3 +131,15 @@ def run_ingest(settings: Settings, clients: Path, listener: Listener, *, web_por
         host.add(_STAGE, service, note_gauges=note_gauges)
 
     run_host(settings, _NEEDED, build, web_port=web_port)
+
+
+async def _window_starts(topic: str, partitions: int, consumer: Consumer) -> dict[TopicPartition, int]:
+    """Return where the window of accepted events begins in each partition; of very many only the latest are read."""
+    places = [TopicPartition(topic, number) for number in range(partitions)]
+    since_ms = time.time_ns() // 1_000_000 - INGEST_LIMITS.window_age_s * 1_000
+    share = max(1, INGEST_LIMITS.restored_records_max // partitions)
+    ends = await consumer.end_offsets(places)
+    found = await consumer.offsets_for_times(dict.fromkeys(places, since_ms))
+    return {
+        place: max(0, end - share, end if found[place] is None else found[place].offset) for place, end in ends.items()
+    }

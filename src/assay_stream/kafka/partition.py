@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import structlog
 from aiokafka import TopicPartition
-from aiokafka.errors import KafkaError
 
 from assay_stream.errors import AssayStreamError, ConfigurationError, IntegrityError, OperatingError
 from assay_stream.kafka.attempts import Plan, Suspicion, SuspicionLevel
 from assay_stream.kafka.connection import Consumer, FetchedRecord
-from assay_stream.kafka.transport import Gathered, TransactionalWriter, record_of
+from assay_stream.kafka.log import MAY_PASS, record_of
+from assay_stream.kafka.transport import Gathered, TransactionalWriter
 from assay_stream.model.record import Origin, Output, Record
 
 if TYPE_CHECKING:
@@ -41,9 +41,6 @@ Step = Callable[[State, Record], Sequence[Output]]
 """Applies one record to a state, in place, and returns what is to be written."""
 PieceStep = Callable[[State, Sequence[Record]], Sequence[Output]]
 """Applies some records to a state, one after the other, and returns what is to be written."""
-
-MAY_PASS = (KafkaError, OSError, TimeoutError)
-"""What a broker that is away or busy causes: tried again, within a limit."""
 
 _PROGRESS_WAIT_S = 0.25
 _CANCELLING_S = 5.0

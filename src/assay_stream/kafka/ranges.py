@@ -1,12 +1,9 @@
-"""Reading parts of the logs for an analyst: by assignment and offset, committed records only.
-
-No consumer group is joined and no offset is committed, so that looking back leaves no trace in the stages' own.
-"""
+"""The topics of a deployment up to where they end: read by assignment, committed records only."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Coroutine, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -16,19 +13,20 @@ from aiokafka.errors import KafkaError
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.files.seal_files import LogName
-from assay_stream.kafka.connection import Consumer, broker_unreachable, open_admin, reading_consumer
+from assay_stream.kafka.connection import Consumer, broker_unreachable, open_admin, reading_consumer, start_admin
+from assay_stream.kafka.log import MAY_PASS, read, record_of
 from assay_stream.kafka.refusals import explained
 from assay_stream.kafka.topics import topic_names
-from assay_stream.kafka.transport import record_of
 from assay_stream.model.record import SET_ASIDE, Origin, Record, Role
 
 Ends = dict[Role, dict[int, int]]
 """By role and partition, the first offset that is not read."""
+READ = (Role.CALLS, Role.SNAPSHOTS, Role.CONTROL)
+"""What a replay reads, calls first: whatever a call rests on is then in the range of its topic."""
 
 _T = TypeVar("_T")
-_INPUTS = frozenset({Role.SNAPSHOTS, Role.CONTROL, Role.CALLS})
-_POLL_MS = 200
-_BATCH_RECORDS_MAX = 5_000
+_ATTEMPTS_MAX = 5
+_PAUSE_S = 1.0
 _SETTLE_LOOKS_MAX = 6
 _SETTLE_PAUSE_S = 0.5
 
@@ -61,18 +59,10 @@ class LogRanges:
         """The first offset that is there and the first that is not yet, of each partition."""
 
     async def __aenter__(self) -> LogRanges:
-        names = [self._names[role] for role in self._roles]
-        async with open_admin(self._settings) as admin:
-            present = set(await admin.list_topics())
-            for name in names:
-                if name not in present:
-                    text = f"no such topic: {name}. Create it: assay-stream topics apply"
-                    raise ConfigurationError("topic_missing", text)
-            described = {topic["topic"]: topic for topic in await admin.describe_topics(names)}
+        found = await places_of(self._settings, [self._names[role] for role in self._roles])
         consumer = await self._consumer()
         try:
-            for role, name in zip(self._roles, names, strict=True):
-                places = [TopicPartition(name, number["partition"]) for number in described[name]["partitions"]]
+            for role, places in zip(self._roles, found, strict=True):
                 ends = await consumer.end_offsets(places)
                 if self._ends_before is not None:
                     before = self._ends_before[role]
@@ -116,19 +106,12 @@ class LogRanges:
         begin, last = max(begin, first), last if end is None else min(end, last)
         if begin >= last:
             return
-        if role in _INPUTS and self._set_aside is None:
+        if role in READ and self._set_aside is None:
             self._set_aside = await read_set_aside(self._settings)
         consumer = await self._consumer()
-        consumer.assign([place])
-        consumer.seek(place, begin)
         try:
-            while await consumer.position(place) < last:
-                fetched = await consumer.getmany(place, timeout_ms=_POLL_MS, max_records=_BATCH_RECORDS_MAX)
-                batch = [record_of(role, message) for message in fetched.get(place, []) if message.offset < last]
-                if self._set_aside:
-                    batch = marked(batch, self._set_aside)
-                if batch:
-                    yield batch
+            async for messages in read(consumer, place, begin, last):
+                yield marked([record_of(role, message) for message in messages], self._set_aside or frozenset())
         finally:
             self._consumers.remove(consumer)
             await consumer.stop()
@@ -147,23 +130,41 @@ class LogRanges:
         return consumer
 
 
-async def start_reader(settings: Settings, *, isolation_level: str = "read_committed") -> Consumer:
-    """Return a consumer of no group, started.
+async def note_ends(settings: Settings, roles: Collection[Role], *, isolation_level: str = "read_committed") -> Ends:
+    """Return where the topics of some roles end now.
+
+    Args:
+        isolation_level: whether records of open transactions count (``read_uncommitted``).
 
     Raises:
-        ConfigurationError: why the brokers refuse us.
+        ConfigurationError: ``topic_missing``.
         OperatingError: ``broker_unreachable``.
     """
-    consumer = reading_consumer(settings, isolation_level=isolation_level)
-    try:
-        await consumer.start()
-    except (KafkaError, OSError) as error:
-        await consumer.stop()
-        refusal = explained(error)
-        if isinstance(refusal, ConfigurationError):
-            raise refusal from None
-        raise broker_unreachable(settings, error) from None
-    return consumer
+    ordered = sorted(roles, key=lambda role: READ.index(role) if role in READ else len(READ))
+    names = topic_names(settings)
+    async with LogRanges(settings, ordered, isolation_level=isolation_level) as logs:
+        return {role: {n: logs.bounds[names[role], n][1] for n in logs.partitions(role)} for role in ordered}
+
+
+async def committed_offsets(settings: Settings, stage: str) -> dict[tuple[str, int], int]:
+    """Return how far ``registry``, ``join`` or ``alerts`` has come, by topic and partition, where it has committed.
+
+    Raises:
+        OperatingError: ``broker_unreachable``.
+    """
+    for attempt in range(_ATTEMPTS_MAX):
+        admin = await start_admin(settings)
+        try:
+            found = await admin.list_consumer_group_offsets(f"{settings.group_prefix}-{stage}")
+            return {tuple(place): committed.offset for place, committed in found.items() if committed.offset >= 0}
+        except KafkaError as error:
+            # The coordinator is another broker, or moves: a busy one is not ready at the first attempt.
+            if attempt == _ATTEMPTS_MAX - 1:
+                raise broker_unreachable(settings, error) from None
+            await asyncio.sleep(_PAUSE_S)
+        finally:
+            await admin.close()
+    raise AssertionError("unreachable")
 
 
 async def read_set_aside(settings: Settings) -> frozenset[Origin]:
@@ -192,7 +193,64 @@ def set_aside_place(rejected: Record) -> Origin | None:
 
 def marked(records: list[Record], places: frozenset[Origin]) -> list[Record]:
     """Return records as they are to be read again: replays and checks refuse those that were set aside, too."""
+    if not places:
+        return records
     return [record._replace(set_aside=True) if record.origin in places else record for record in records]
+
+
+async def read_foreign(settings: Settings, topic: str) -> AsyncGenerator[tuple[str, bytes], None]:
+    """Yield the values that a topic of others holds now, with the place of each in words, partition by partition.
+
+    Raises:
+        ConfigurationError: ``topic_missing``, or why the brokers refuse us.
+        OperatingError: ``broker_unreachable``.
+    """
+    [places] = await places_of(settings, [topic], "Check its name")
+    consumer = await start_reader(settings)
+    try:
+        firsts, ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
+        for place in places:
+            async for batch in read(consumer, place, firsts[place], ends[place]):
+                for message in batch:
+                    if message.value is not None:
+                        yield f"{topic}, partition {place.partition}, offset {message.offset}", message.value
+    finally:
+        await consumer.stop()
+
+
+async def start_reader(settings: Settings, *, isolation_level: str = "read_committed") -> Consumer:
+    """Return a consumer of no group, started.
+
+    Raises:
+        ConfigurationError: why the brokers refuse us.
+        OperatingError: ``broker_unreachable``.
+    """
+    consumer = reading_consumer(settings, isolation_level=isolation_level)
+    try:
+        await consumer.start()
+    except (KafkaError, OSError) as error:
+        await consumer.stop()
+        refusal = explained(error)
+        if isinstance(refusal, ConfigurationError):
+            raise refusal from None
+        raise broker_unreachable(settings, error) from None
+    return consumer
+
+
+async def places_of(
+    settings: Settings, names: Sequence[str], fix: str = "Create it: assay-stream topics apply"
+) -> list[list[TopicPartition]]:
+    """Return the partitions of each topic.
+
+    Raises:
+        ConfigurationError: ``topic_missing``.
+    """
+    async with open_admin(settings) as admin:
+        missing = sorted(set(names) - set(await admin.list_topics()))
+        if missing:
+            raise ConfigurationError("topic_missing", f"no such topic: {', '.join(missing)}. {fix}")
+        described = {topic["topic"]: topic["partitions"] for topic in await admin.describe_topics(list(names))}
+    return [sorted(TopicPartition(name, each["partition"]) for each in described[name]) for name in names]
 
 
 class SyncRanges:
@@ -239,7 +297,7 @@ class SyncRanges:
     def run(self, step: Coroutine[Any, Any, _T]) -> _T:
         try:
             return self._runner.run(step)
-        except (KafkaError, OSError, TimeoutError) as error:
+        except MAY_PASS as error:
             topics = ", ".join(role.value for role in self._roles)
             raise OperatingError(
                 "brokers_failing", f"reading the topics of {topics} failed with {type(error).__name__}: try again"

@@ -28,7 +28,8 @@ from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.kafka.assignor import StickyAssignor, other_release
 from assay_stream.kafka.attempts import Suspicion, suspicion_after
 from assay_stream.kafka.connection import Clients, Consumer, KafkaClients
-from assay_stream.kafka.partition import MAY_PASS, AgentFailed, BatchDropped, BatchHandler, PartitionTask
+from assay_stream.kafka.log import MAY_PASS
+from assay_stream.kafka.partition import AgentFailed, BatchDropped, BatchHandler, PartitionTask
 from assay_stream.kafka.refusals import explained
 from assay_stream.kafka.stage import Stage, StageMetrics
 from assay_stream.model.record import Role

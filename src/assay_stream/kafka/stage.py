@@ -9,8 +9,8 @@ from typing import Generic, Protocol, TypeVar
 from aiokafka import TopicPartition
 
 from assay_stream.kafka.connection import Clients
+from assay_stream.kafka.log import read_partition
 from assay_stream.kafka.state_thread import StateThread
-from assay_stream.kafka.transport import read_partition
 from assay_stream.model.record import Output, Record, Role
 
 
@@ -167,6 +167,9 @@ class StageMetrics:
 
     def batch(self, records: int, labels: Mapping[str, int], *, seconds: float) -> None:
         """Count a committed batch: records read, outputs by label, time."""
+
+    def done(self, records: int, labels: Mapping[str, int]) -> None:
+        """Count records read, and outputs by label."""
 
     def transaction(self, seconds: float) -> None:
         """Time a committed transaction."""

@@ -1,9 +1,9 @@
-"""Between the core's records and Kafka's: reading whole partitions, and writing in transactions."""
+"""The writer of transactions: outputs of the core, gathered into batches and committed with input offsets."""
 
 import asyncio
 import gzip
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from aiokafka import AIOKafkaProducer, TopicPartition
@@ -11,73 +11,15 @@ from aiokafka.errors import KafkaError
 from aiokafka.producer.message_accumulator import BatchBuilder
 
 from assay_stream.canonical.digest import sha256_of
-from assay_stream.kafka.connection import Consumer, FetchedRecord
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.partition import murmur2_partition
-from assay_stream.model.record import Origin, Output, Record, Role, made_of, size_bytes
+from assay_stream.model.record import Output, Role, size_bytes
 
 _CLOSE_LIMIT_S = 10.0
 _ERROR_HEADERS = 5
 _REJECTED = Role.REJECTED
-_YIELD_EVERY = 2_000
-_LAST_OFFSETS = 8
 REJECTED_BYTES_MAX = DEFAULT_LIMITS.record_bytes_max + 512 * 1_024
 """Between the largest input and the limit of the rejected topic, which is a mebibyte above it."""
-
-
-def record_of(role: Role, message: FetchedRecord) -> Record:
-    """Return the core's form of a record read from Kafka."""
-    topic, partition, offset, timestamp_ms, key, value, headers = message
-    origin = made_of(Origin, (topic, partition, offset))
-    if timestamp_ms < 0:
-        timestamp_ms = 0
-    return made_of(Record, (role, origin, key, value, headers, timestamp_ms, False, False))
-
-
-async def read_partition(consumer: Consumer, role: Role, partition: TopicPartition) -> AsyncIterator[Record]:
-    """Yield every committed record that one partition holds now."""
-    consumer.assign([partition])
-    try:
-        await consumer.start()
-        await consumer.seek_to_beginning(partition)
-        end = (await consumer.end_offsets([partition]))[partition]
-        count = 0
-        while await consumer.position(partition) < end:
-            fetched = await consumer.getmany(partition, timeout_ms=200)
-            for message in fetched.get(partition, []):
-                yield record_of(role, message)
-                count += 1
-                if count % _YIELD_EVERY == 0:
-                    # What is fetched already is read without a pause, and heartbeats must not wait for its end.
-                    await asyncio.sleep(0)
-    finally:
-        await consumer.stop()
-
-
-async def read_last(consumer: Consumer, role: Role, partition: TopicPartition) -> Record | None:
-    """Return the last committed record of one partition; ``None`` where there is none.
-
-    Args:
-        consumer: not started; it is stopped at the end.
-    """
-    consumer.assign([partition])
-    try:
-        await consumer.start()
-        beginning = (await consumer.beginning_offsets([partition]))[partition]
-        end = (await consumer.end_offsets([partition]))[partition]
-        start, last = end, None
-        while last is None and start > beginning:
-            # Markers of transactions, and records of aborted ones, take offsets too.
-            start = max(beginning, end - _LAST_OFFSETS * (end - start + 1))
-            consumer.seek(partition, start)
-            while await consumer.position(partition) < end:
-                fetched = await consumer.getmany(partition, timeout_ms=200)
-                for message in fetched.get(partition, []):
-                    if message.offset < end:
-                        last = message
-        return None if last is None else record_of(role, last)
-    finally:
-        await consumer.stop()
 
 
 class Gathered:

@@ -125,7 +125,7 @@ class Host:
                 await self.app.stop()
                 end.set()
                 if serving is not None:
-                    await serving
+                    await asyncio.wait([serving])
 
     def fail(self, error: BaseException) -> None:
         # Our own errors quote nothing; what others say may hold what they were given.
@@ -170,7 +170,14 @@ class Host:
                 "web_port_taken",
                 f"{failure.message}: choose another ASSAY_STREAM_WEB_PORT (--web-port) for each process of a machine",
             )
+        serving.add_done_callback(self._note_pages_end)
         return serving
+
+    def _note_pages_end(self, serving: asyncio.Task[None]) -> None:
+        # A process without pages is not watched any more, and looks like one that hangs.
+        error = None if serving.cancelled() else serving.exception()
+        if error is not None:
+            self.fail(error)
 
 
 Build = Callable[[Host, PartitionCounts], None]

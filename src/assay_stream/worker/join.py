@@ -9,8 +9,8 @@ from assay_stream.join import processor
 from assay_stream.join.processor import Join
 from assay_stream.join.routing import Routing, call_in, reroute
 from assay_stream.kafka.connection import Clients, TopicPartition
+from assay_stream.kafka.log import read_last
 from assay_stream.kafka.stage import PartitionState, Stage
-from assay_stream.kafka.transport import read_last
 from assay_stream.model.cloudevents import Call
 from assay_stream.model.join_progress import KEY, JoinProgress, read_progress, write_progress
 from assay_stream.model.record import Origin, Output, Record, Role, rejected

@@ -5,13 +5,13 @@
 3. A checkpoint goes to the partition of its evidence, in a transaction with the offset up to which is sealed. That
    offset is for those who watch the lag of ``<group_prefix>-seal``; nothing here reads it.
 4. What fails makes the partitions unusable: all are closed and opened again, from 1. A sealer that was fenced ends.
+5. It does not go on where checkpoints or evidence are gone from the end of their logs: that would heal the cut over.
 """
 
 import asyncio
 import time
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import structlog
@@ -19,25 +19,22 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from assay_stream import __version__
 from assay_stream.config import Settings
-from assay_stream.errors import ConfigurationError, IntegrityError, OperatingError
-from assay_stream.kafka.connection import Clients, Consumer, KafkaClients, KafkaError, ProducerFenced, TopicPartition
-from assay_stream.kafka.refusals import explained
+from assay_stream.errors import ConfigurationError, InputError, IntegrityError, OperatingError
+from assay_stream.kafka.connection import Clients, Consumer, KafkaClients, ProducerFenced, TopicPartition
+from assay_stream.kafka.log import Patience, follow, read_last, record_of
 from assay_stream.kafka.stage import StageMetrics
 from assay_stream.kafka.topics import topic_names
-from assay_stream.kafka.transport import record_of
-from assay_stream.model.record import Output, Role
+from assay_stream.kafka.transport import TransactionalWriter
+from assay_stream.model.checkpoint import Checkpoint
+from assay_stream.model.record import Output, Record, Role
 from assay_stream.schemes import ed25519
-from assay_stream.seal.checkpoint import encode, sealed
+from assay_stream.seal.checkpoint import TreeLeaf, decode, encode, leaf_of, sealed
+from assay_stream.seal.heads import is_known
 from assay_stream.worker.host import Host, PartitionCounts, run_host
 from assay_stream.worker.metrics import PrometheusStage
-from assay_stream.worker.open_ranges import OpenRange, RangeOpener, close_ranges
 
 _log = structlog.get_logger(__name__)
 
-_MAY_PASS = (KafkaError, OSError, TimeoutError)
-_FAILURES_MAX = 10
-_PAUSE_S = 1.0
-_CLOSE_LIMIT_S = 5.0
 _STAGE = "seal"
 
 
@@ -81,6 +78,27 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
+@dataclass(slots=True, kw_only=True)
+class OpenRange:
+    """The range of one partition that is not sealed yet.
+
+    Args:
+        leaves: what is read and not sealed yet.
+        since_s: when the first of them was read, by the monotonic clock.
+    """
+
+    partition: int
+    writer: TransactionalWriter
+    before: Checkpoint | None = None
+    leaves: list[TreeLeaf] = field(default_factory=list)
+    since_s: float = 0.0
+
+    def take(self, record: Record, now_s: float) -> None:
+        if not self.leaves:
+            self.since_s = now_s
+        self.leaves.append((record.origin.offset, leaf_of(record)))
+
+
 class Sealer:
     """Seals until told to stop, or until everything that was there is sealed.
 
@@ -109,21 +127,16 @@ class Sealer:
         self._moved_s = time.monotonic()
         self._topics = topic_names(settings)
         self._group_id = f"{settings.group_prefix}-{_STAGE}"
-        self._opener = RangeOpener(
-            self._clients, self._topics, self._group_id, partitions=partitions, trusted=plan.trusted
-        )
         self._ranges: dict[int, OpenRange] = {}
         self._ends: dict[TopicPartition, int] = {}
         """Where the evidence ended when the partitions were opened."""
-        self._written = 0
-        self._failures = 0
-        """How often in a row sealing failed, quiet turns in between or not."""
         self._stopping = asyncio.Event()
+        self._patience = Patience("sealing", self._stopping)
 
     @property
     def ready(self) -> bool:
         """Whether every partition is open, and what was read last could be sealed."""
-        return bool(self._ranges) and not self._failures
+        return self._consumer is not None and not self._patience.failures
 
     @property
     def still_s(self) -> float:
@@ -131,15 +144,14 @@ class Sealer:
 
     def note_gauges(self) -> None:
         """Note how much evidence of each partition is not sealed yet."""
-        if self._consumer is None or not self._ranges:
+        if self._consumer is None:
             return
         behind = {}
-        for partition in self._consumer.assignment():
-            end = self._consumer.last_stable_offset(partition)
-            before = self._ranges[partition.partition].before
-            sealed_to = 0 if before is None else before.last_offset + 1
+        for place in self._consumer.assignment():
+            end = self._consumer.last_stable_offset(place)
+            before = self._ranges[place.partition].before
             if end is not None and end >= 0:
-                behind[(partition.topic, partition.partition)] = end - sealed_to
+                behind[(place.topic, place.partition)] = end - (0 if before is None else before.last_offset + 1)
         self._metrics.lags(behind)
         # What is read and not sealed yet is all that is kept.
         self._metrics.state(sum(len(part.leaves) for part in self._ranges.values()))
@@ -157,54 +169,95 @@ class Sealer:
                 ``checkpoints_cut_off`` where checkpoints are.
             OperatingError: ``brokers_failing``.
         """
-        consumer = self._consumer = self._clients.consumer()
         try:
-            await consumer.start()
-            while True:
-                try:
-                    if await self._turn(consumer):
-                        return
-                except ProducerFenced:
-                    raise ConfigurationError(
-                        "sealer_fenced", "another sealer has taken over: run one for each deployment"
-                    ) from None
-                except _MAY_PASS as error:
-                    await self._recover(error)
+            await follow(self._clients.consumer, self._open, self._turn, self._endure)
         finally:
             await self._close()
-            with suppress(KafkaError, OSError, TimeoutError):
-                await asyncio.wait_for(consumer.stop(), _CLOSE_LIMIT_S)
+
+    async def _open(self, consumer: Consumer) -> None:
+        """Fence the previous sealer, and go to the first record of each partition that is not sealed."""
+        started_s = self._moved_s = time.monotonic()
+        parts = self._ranges = {number: self._range(number) for number in range(self._partitions)}
+        opened = await asyncio.gather(*(part.writer.open() for part in parts.values()), return_exceptions=True)
+        # Only when all have ended: one that is still opening cannot be closed.
+        for error in opened:
+            if error is not None:
+                raise error
+        for part in parts.values():
+            part.before = await self._last_checkpoint(part.partition)
+        check_siblings(parts)
+        places = [TopicPartition(self._topics[Role.EVIDENCE], number) for number in parts]
+        consumer.assign(places)
+        beginnings, self._ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
+        for place in places:
+            consumer.seek(place, self._first_unsealed(place, beginnings[place]))
+        self._consumer = consumer
+        self._metrics.opened(self._partitions, seconds=time.monotonic() - started_s)
+        _log.info("sealing", partitions=self._partitions, key_id=ed25519.key_id(self._plan.key.public_key()))
+
+    def _range(self, number: int) -> OpenRange:
+        # Opening a writer with this transactional id fences the previous sealer.
+        writer = TransactionalWriter(
+            self._clients.producer(f"{self._group_id}-{number}"),
+            topics=self._topics,
+            partition_counts={Role.CHECKPOINTS: self._partitions},
+        )
+        return OpenRange(partition=number, writer=writer)
+
+    async def _last_checkpoint(self, number: int) -> Checkpoint | None:
+        place = TopicPartition(self._topics[Role.CHECKPOINTS], number)
+        record = await read_last(self._clients.consumer(), Role.CHECKPOINTS, place)
+        if record is None:
+            return None
+        try:
+            found = decode(record.value, self._plan.trusted).checkpoint
+            if (found.topic, found.partition) != (self._topics[Role.EVIDENCE], number):
+                raise InputError("checkpoint_of_another_log", "it is about another log")
+        except InputError as error:
+            raise InputError(
+                "checkpoint_not_continued",
+                f"the last checkpoint of partition {number} (offset {record.origin.offset} of {place.topic}) "
+                f"is not continued ({error.code}). If another key signed it, give its public key with "
+                "--also-trust; otherwise find out who wrote it",
+            ) from None
+        return found
+
+    def _first_unsealed(self, place: TopicPartition, beginning: int) -> int:
+        before = self._ranges[place.partition].before
+        if before is None:
+            return beginning
+        following = before.last_offset + 1
+        if following > self._ends[place]:
+            raise IntegrityError(
+                "evidence_cut_off",
+                f"{place.topic}/{place.partition} ends at offset {self._ends[place]} and is "
+                f"sealed up to {following - 1}: alter neither topic, and run assay-stream seal verify",
+            )
+        lost = beginning - following
+        if lost > 0:
+            self._metrics.lost(lost)
+            _log.error("input_expired", partition=place.partition, first_lost_offset=following, lost=lost)
+        return max(following, beginning)
 
     async def _turn(self, consumer: Consumer) -> bool:
         """Read and seal a little, and say whether that was all."""
         self._moved_s = time.monotonic()
-        if not self._ranges:
-            await self._open(consumer)
-            self._metrics.opened(self._partitions, seconds=time.monotonic() - self._moved_s)
         fetched = await consumer.getmany(
             timeout_ms=self._settings.poll_timeout_ms, max_records=self._settings.batch_records_max
         )
-        written = self._written
-        for partition, messages in fetched.items():
-            part = self._ranges[partition.partition]
+        for place, messages in fetched.items():
+            part = self._ranges[place.partition]
             for message in messages:
                 part.take(record_of(Role.EVIDENCE, message), time.monotonic())
                 if len(part.leaves) >= self._plan.every_records:
                     await self._seal(part)
-        is_done = self._stopping.is_set() or (self._plan.once and await self._is_at_end(consumer))
+        is_done = self._stopping.is_set() or (
+            self._plan.once and all([await consumer.position(place) >= end for place, end in self._ends.items()])
+        )
         for part in self._ranges.values():
             if part.leaves and (is_done or time.monotonic() - part.since_s >= self._plan.every_s):
                 await self._seal(part)
-        if self._written > written:
-            # A turn with nothing to seal proves nothing.
-            self._failures = 0
         return is_done
-
-    async def _is_at_end(self, consumer: Consumer) -> bool:
-        for partition, end in self._ends.items():
-            if await consumer.position(partition) < end:
-                return False
-        return True
 
     async def _seal(self, part: OpenRange) -> None:
         started_s = time.monotonic()
@@ -238,7 +291,8 @@ class Sealer:
         self._metrics.transaction(time.monotonic() - writing_s)
         self._metrics.batch(len(part.leaves), {output.label: 1}, seconds=time.monotonic() - started_s)
         part.before, part.leaves = checkpoint, []
-        self._written += 1
+        # A turn with nothing to seal proves nothing.
+        self._patience.failures = 0
         _log.info(
             "checkpoint_written",
             partition=part.partition,
@@ -248,58 +302,36 @@ class Sealer:
             last_offset=checkpoint.last_offset,
         )
 
-    async def _open(self, consumer: Consumer) -> None:
-        parts = await self._opener.open()
-        try:
-            await self._go_on(consumer, parts)
-        except BaseException:
-            await close_ranges(parts)
-            raise
-        self._ranges = parts
-        _log.info("sealing", partitions=self._partitions, key_id=ed25519.key_id(self._plan.key.public_key()))
-
-    async def _go_on(self, consumer: Consumer, parts: dict[int, OpenRange]) -> None:
-        """Go to the first record of each partition that is not sealed."""
-        partitions = {TopicPartition(self._topics[Role.EVIDENCE], number): part for number, part in parts.items()}
-        consumer.assign(list(partitions))
-        beginnings = await consumer.beginning_offsets(list(partitions))
-        self._ends = await consumer.end_offsets(list(partitions))
-        for partition, part in partitions.items():
-            beginning = beginnings[partition]
-            following = beginning if part.before is None else part.before.last_offset + 1
-            if following > self._ends[partition]:
-                raise IntegrityError(
-                    "evidence_cut_off",
-                    f"{partition.topic}/{partition.partition} ends at offset {self._ends[partition]} and is "
-                    f"sealed up to {following - 1}: alter neither topic, and run assay-stream seal verify",
-                )
-            if part.before is not None and following < beginning:
-                self._metrics.lost(beginning - following)
-                _log.error(
-                    "input_expired",
-                    partition=partition.partition,
-                    first_lost_offset=following,
-                    lost=beginning - following,
-                )
-            consumer.seek(partition, max(following, beginning))
-
-    async def _recover(self, error: Exception) -> None:
-        told = explained(error)
-        if isinstance(told, ConfigurationError):
-            raise told from error
-        failures = self._failures = self._failures + 1
-        self._metrics.reopened()
-        _log.warning("partitions_reopening", stage="seal", error=type(error).__name__, attempt=failures)
-        if failures > _FAILURES_MAX or self._stopping.is_set():
-            raise OperatingError(
-                "brokers_failing",
-                f"sealing failed {failures} times, last with {type(error).__name__}: see the brokers' logs",
-            ) from error
+    async def _endure(self, error: Exception) -> bool:
         await self._close()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_PAUSE_S * failures):
-                await self._stopping.wait()
+        if isinstance(error, ProducerFenced):
+            raise ConfigurationError(
+                "sealer_fenced", "another sealer has taken over: run one for each deployment"
+            ) from None
+        was_stopping = self._stopping.is_set()
+        self._metrics.reopened()
+        goes_on = await self._patience.endure(error)
+        if was_stopping:
+            text = f"what was read last could not be sealed ({type(error).__name__}): the next start seals it"
+            raise OperatingError("brokers_failing", text) from error
+        return goes_on
 
     async def _close(self) -> None:
-        parts, self._ranges = self._ranges, {}
-        await close_ranges(parts)
+        self._consumer, parts, self._ranges = None, self._ranges, {}
+        await asyncio.gather(*(part.writer.close() for part in parts.values()))
+
+
+def check_siblings(parts: Mapping[int, OpenRange]) -> None:
+    """Refuse to go on where a partition has lost checkpoints that another one knows of."""
+    for part in parts.values():
+        if part.before is None:
+            continue
+        for head in part.before.siblings:
+            other = parts.get(head.partition)
+            if other is None or not is_known(head, None if other.before is None else other.before.head):
+                raise IntegrityError(
+                    "checkpoints_cut_off",
+                    f"partition {part.partition} was sealed after {head.tree_size} records of partition "
+                    f"{head.partition}, whose checkpoints do not go as far: restore their topic, and run "
+                    "assay-stream seal verify",
+                )

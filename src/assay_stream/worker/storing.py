@@ -1,15 +1,263 @@
-"""The process that fills the store."""
+"""The store filled from the topics: by assignment, committed records only, positions kept in the store itself.
 
+1. No consumer group: one process fills one store, and where it goes on is what the store says.
+2. A log that ends before where the store stands, or holds another record where the store read its last, was made
+   again: its offsets mean something else now, so nothing of it can be taken in.
+3. Partitions that are added are read from their beginning, within half a minute.
+4. Offsets that retention deleted before they were read are counted, and reading goes on behind them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
 
 from assay_stream.config import Settings
-from assay_stream.kafka.store_filling import StoreFilling
+from assay_stream.errors import ConfigurationError
+from assay_stream.kafka.connection import Consumer, TopicPartition, open_admin, reading_consumer
+from assay_stream.kafka.log import Patience, follow, read, record_of
+from assay_stream.kafka.ranges import places_of
+from assay_stream.kafka.stage import StageMetrics
+from assay_stream.kafka.topics import topic_names
+from assay_stream.limits.store import STORE_BATCH_RECORDS
+from assay_stream.model.record import Role
 from assay_stream.readmodel import schema
-from assay_stream.readmodel.filling import ROLES, Filler
-from assay_stream.worker.host import Host, PartitionCounts, run_host
-from assay_stream.worker.metrics import Metrics, PrometheusStage
+from assay_stream.readmodel.bounds import Bounds
+from assay_stream.readmodel.filling import ROLES, Filler, witness_of
+from assay_stream.readmodel.status import Figures, figures_of
+
+if TYPE_CHECKING:
+    from assay_stream.worker.host import Host, PartitionCounts
+    from assay_stream.worker.metrics import Metrics
+
+_log = structlog.get_logger(__name__)
 
 _STAGE = "store"
+_LOOK_S = 5.0
+"""Between two looks at how far the logs go, and at what the store may keep."""
+_TELL_S = 10.0
+"""Between two lines about how far the store is, while it is not up to date."""
+_DAY_US = 86_400 * 1_000_000
+_MIB = 1_024 * 1_024
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1_000
+
+
+def bounds_of(settings: Settings) -> Bounds:
+    """Return what the store may keep, as the settings say."""
+    return Bounds(age_us=settings.store_days * _DAY_US, size_bytes=settings.store_mib_max * _MIB)
+
+
+class _PartitionsAddedError(Exception):
+    """A topic has more partitions than are read."""
+
+
+class StoreFilling:
+    """Fills a store until told to stop, or until everything is read that was there.
+
+    Args:
+        filler: of the store; nobody else may use its connection while this runs.
+        once: read what is there now, and end.
+        metrics: counts what is read.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        filler: Filler,
+        *,
+        once: bool = False,
+        metrics: StageMetrics | None = None,
+        now_us: Callable[[], int] = _now_us,
+    ) -> None:
+        self._settings = settings
+        self._filler = filler
+        self._once = once
+        self._metrics = StageMetrics() if metrics is None else metrics
+        self._now_us = now_us
+        self._names = topic_names(settings)
+        self._roles = {self._names[role]: role for role in ROLES}
+        self._ends: dict[TopicPartition, int] = {}
+        self._lags: dict[TopicPartition, int] = {}
+        self._even_s: dict[TopicPartition, float] = {}
+        self._times_ms: dict[TopicPartition, int] = {}
+        self._looked_s = self._told_s = 0.0
+        self._started_s = self._moved_s = time.monotonic()
+        self.committed_s = 0.0
+        """When records were last committed, seconds since the epoch; 0 where none were yet."""
+        self.figures = Figures()
+        self._stopping = asyncio.Event()
+        self._patience = Patience("filling the store", self._stopping)
+        self.ready = False
+        """Whether the store is being filled, and holds everything that was there when it began."""
+
+    @property
+    def still_s(self) -> float:
+        """For how long nothing was tried."""
+        return time.monotonic() - self._moved_s
+
+    def lags(self) -> dict[tuple[str, int], int]:
+        """Return how many offsets of each log are not in the store, as of the last look."""
+        return {(place.topic, place.partition): lag for place, lag in self._lags.items()}
+
+    @property
+    def behind_s(self) -> float:
+        """For how long the store has lacked something, or how old its latest record of a log is that goes on."""
+        now_s, now_ms = time.monotonic(), self._now_us() // 1_000
+        return max(
+            (
+                min(now_s - self._even_s.get(place, self._started_s), max(now_ms - self._times_ms[place], 0) / 1_000)
+                if place in self._times_ms
+                else now_s - self._even_s.get(place, self._started_s)
+                for place, lag in self._lags.items()
+                if lag
+            ),
+            default=0.0,
+        )
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Fill the store.
+
+        Raises:
+            ConfigurationError: ``topic_missing``, ``store_of_another``, ``topic_recreated``.
+            OperatingError: ``broker_unreachable``, ``brokers_failing``, ``store_failing``.
+        """
+        # Where there are no brokers, or they refuse us, it is said why.
+        async with open_admin(self._settings):
+            pass
+        try:
+            await follow(lambda: reading_consumer(self._settings), self._open, self._turn, self._endure)
+        finally:
+            self.ready = False
+
+    async def _endure(self, error: Exception) -> bool:
+        self.ready = False
+        if isinstance(error, _PartitionsAddedError):
+            _log.info("partitions_added")
+            return True
+        self._metrics.reopened()
+        return await self._patience.endure(error)
+
+    async def _find_places(self) -> list[TopicPartition]:
+        async with open_admin(self._settings) as admin:
+            cluster = (await admin.describe_cluster())["cluster_id"]
+        places = [place for each in await places_of(self._settings, list(self._roles)) for place in each]
+        prefix = self._settings.topic_prefix
+        named = f"cluster {cluster}, topics {prefix}*" if prefix else f"cluster {cluster}"
+        oldest_us = self._now_us() - bounds_of(self._settings).age_us
+        await asyncio.to_thread(self._filler.begin, named, oldest_us=oldest_us)
+        return places
+
+    async def _open(self, consumer: Consumer) -> None:
+        """Go to where the store stands in each log."""
+        places = await self._find_places()
+        begins, self._ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
+        for place in places:
+            await self._check_same(consumer, place, begins[place])
+        consumer.assign(places)
+        for place in places:
+            begin, before = begins[place], self._filler.position(place.topic, place.partition)
+            lost = 0 if before is None else max(begin - before, 0)
+            is_compacted = self._roles[place.topic] in (Role.BINDINGS, Role.DEFINITIONS, Role.VERDICTS)
+            if lost and not is_compacted:
+                self._metrics.lost(lost)
+                _log.error("input_expired", topic=place.topic, partition=place.partition, lost=lost)
+            await asyncio.to_thread(
+                self._filler.note,
+                self._roles[place.topic],
+                *place,
+                following=begin,
+                lost=0 if is_compacted else lost,
+                end=self._ends[place],
+            )
+            consumer.seek(place, max(begin, before or 0))
+        _log.info("filling_store", logs=len(places))
+
+    async def _check_same(self, consumer: Consumer, place: TopicPartition, begin: int) -> None:
+        """Make sure that a log is the one that the store was filled from."""
+        before = self._filler.position(place.topic, place.partition) or 0
+        witness = self._filler.witness(place.topic, place.partition)
+        is_same = before <= self._ends[place]
+        if is_same and witness is not None and witness[0] >= begin:
+            # Compaction takes records away, and only that.
+            async for messages in read(consumer, place, witness[0], witness[0] + 1):
+                is_same = witness_of(record_of(self._roles[place.topic], messages[0])) == witness[1]
+        if not is_same:
+            raise ConfigurationError(
+                "topic_recreated",
+                f"{place.topic}/{place.partition} is not the log that the store was filled from: the topic was made "
+                "again. Fill the store anew: assay-stream store run --rebuild",
+            )
+
+    async def _turn(self, consumer: Consumer) -> bool:
+        """Take in what was fetched, and say whether that was all."""
+        self._moved_s = time.monotonic()
+        fetched = await consumer.getmany(
+            timeout_ms=self._settings.poll_timeout_ms,
+            max_records=min(self._settings.batch_records_max, STORE_BATCH_RECORDS),
+        )
+        self._patience.failures = 0
+        records = [record_of(self._roles[place.topic], each) for place, found in fetched.items() for each in found]
+        filled = Counter(f"filled:{record.role.value}" for record in records)
+        if records:
+            started_s = time.monotonic()
+            await asyncio.to_thread(self._filler.take, records)
+            self._metrics.batch(len(records), filled, seconds=time.monotonic() - started_s)
+            self.committed_s = self._now_us() / 1_000_000
+            self._times_ms |= {place: found[-1].timestamp for place, found in fetched.items() if found}
+        if time.monotonic() - self._looked_s >= _LOOK_S or (not records and not self.ready):
+            await self._look(consumer)
+        return self._stopping.is_set() or (self._once and self.ready)
+
+    async def _look(self, consumer: Consumer) -> None:
+        """Note how far the logs go, and drop what is beyond the bounds."""
+        self._looked_s = time.monotonic()
+        places = list(self._ends)
+        positions = {place: await consumer.position(place) for place in places}
+        # Markers of transactions are offsets without a record: where one was passed, the store must know.
+        was_ready = self.ready
+        self.ready = was_ready or all(positions[place] >= end for place, end in self._ends.items())
+        known: dict[tuple[Role, str, int], tuple[int, int | None]] = {}
+        for place in places:
+            end = consumer.last_stable_offset(place)
+            end = None if end is None or end < 0 else end
+            known[self._roles[place.topic], place.topic, place.partition] = positions[place], end
+            self._lags[place] = max((self._ends[place] if end is None else end) - positions[place], 0)
+            if not self._lags[place]:
+                self._even_s[place] = self._looked_s
+        # A broker that does not answer does not say how far its logs go.
+        heard_ms = [consumer.last_poll_timestamp(place) for place in places]
+        looked_us = None if None in heard_ms else min(heard_ms, default=0) * 1_000 or None
+        await asyncio.to_thread(self._filler.note_all, known, looked_us=looked_us)
+        self._tell(was_ready=was_ready)
+        counts = Counter(place.topic for place in places)
+        if any(len(consumer.partitions_for_topic(topic) or ()) > count for topic, count in counts.items()):
+            raise _PartitionsAddedError
+        bounds, now_us = bounds_of(self._settings), self._now_us()
+        while (done := await asyncio.to_thread(self._filler.keep_within, bounds, now_us=now_us)) and not (
+            self._stopping.is_set()
+        ):
+            self._metrics.batch(0, {f"dropped:{done.kind}:{done.bound}": done.rows}, seconds=0)
+        self.figures = await asyncio.to_thread(figures_of, self._filler.connection)
+
+    def _tell(self, *, was_ready: bool) -> None:
+        """Say how far the store is until it is up to date, and that it is."""
+        if self.ready and not was_ready:
+            _log.info("up_to_date", records=self._filler.read)
+        elif not self.ready and self._looked_s - self._told_s >= _TELL_S:
+            self._told_s = self._looked_s
+            _log.info("catching_up", records=self._filler.read, behind=sum(self._lags.values()))
 
 
 def note_store(metrics: Metrics, filling: StoreFilling) -> None:
@@ -36,6 +284,10 @@ def run_store(
             ``topic_recreated``, ``web_port_taken``.
         OperatingError: ``broker_unreachable``, ``brokers_failing``, ``store_failing``.
     """
+    # Imported here: the console fills its store without Faust.
+    from assay_stream.worker.host import run_host
+    from assay_stream.worker.metrics import PrometheusStage
+
     with schema.writing(folder, rebuild=rebuild) as connection:
 
         def build(host: Host, counts: PartitionCounts) -> None:

@@ -11,8 +11,8 @@ import structlog
 from assay_stream.join import processor
 from assay_stream.join.processor import Join
 from assay_stream.kafka.connection import Clients, Consumer, FetchedRecord, TopicPartition
+from assay_stream.kafka.log import record_of
 from assay_stream.kafka.state_thread import StateThread
-from assay_stream.kafka.transport import record_of
 from assay_stream.model.facts import decode_key
 from assay_stream.model.record import Role
 

@@ -14,8 +14,8 @@ from assay_stream.cli.app import app
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.files.archive import read_files
-from assay_stream.kafka import ends as log_ends
 from assay_stream.kafka import lookup
+from assay_stream.kafka import ranges as log_ends
 from assay_stream.model.record import TOPIC_NAMES, Record, Role
 from assay_stream.replay.selection import Selection
 from tests.support.controls import a_control

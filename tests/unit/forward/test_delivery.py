@@ -5,16 +5,10 @@ from __future__ import annotations
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.forward.delivery import (
-    DELIVERED,
-    AttemptResult,
-    DeliveryOutcome,
-    Schedule,
-    dead_letter,
-    http_answer,
-    retry_after_ms,
-    signature,
-)
+from assay_stream.forward.forwarder import Schedule, dead_letter
+from assay_stream.forward.posting import http_answer, retry_after_ms
+from assay_stream.forward.receivers import DELIVERED, AttemptResult, DeliveryOutcome
+from assay_stream.forward.webhook import signature
 from assay_stream.model.record import Origin, Record, Role
 
 NOON_S = 1_772_366_400.0

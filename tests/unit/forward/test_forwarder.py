@@ -16,15 +16,18 @@ from typing import Any
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import CommitFailedError, KafkaConnectionError
+from prometheus_client import CollectorRegistry
 
 from assay_stream.alerts.formats import AlertFormat, AlertView, render
 from assay_stream.config import Settings
 from assay_stream.errors import OperatingError
 from assay_stream.forward import forwarder as forward
-from assay_stream.forward.delivery import DELIVERED, AttemptResult, DeliveryOutcome, Schedule
-from assay_stream.forward.forwarder import Forwarder
-from assay_stream.forward.receivers import Subscription
+from assay_stream.forward.forwarder import Forwarder, Schedule
+from assay_stream.forward.receivers import DELIVERED, AttemptResult, DeliveryOutcome, Subscription
+from assay_stream.kafka import log as kafka_log
 from assay_stream.kafka.connection import FetchedRecord
+from assay_stream.kafka.stage import StageMetrics
+from assay_stream.worker.metrics import Metrics, PrometheusStage
 from tests.support.alerts import alert_records, finding_of
 
 PLACE = TopicPartition("assay.tool.drift", 0)
@@ -136,13 +139,13 @@ def subscribed(receiver: Receiver, **more: Any) -> Subscription:
 
 @asynccontextmanager
 async def forwarding(
-    log: Log, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, **more: Any
+    log: Log, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, metrics: StageMetrics | None = None, **more: Any
 ) -> AsyncIterator[Forwarder]:
     """A forwarder that runs while the block does, and then stops by itself."""
     monkeypatch.setattr(forward, "reading_consumer", lambda *_, **__: log)
     monkeypatch.setattr(forward, "writing_producer", lambda *_, **__: log)
-    monkeypatch.setattr(forward, "_PAUSE_S", 0.001)
-    made = Forwarder(Settings(), subscribed(receiver, **more), schedule=QUICK)
+    monkeypatch.setattr(kafka_log, "_PAUSE_S", 0.001)
+    made = Forwarder(Settings(), subscribed(receiver, **more), schedule=QUICK, metrics=metrics)
     running = asyncio.create_task(made.run())
     try:
         yield made
@@ -264,7 +267,7 @@ async def test_brokers_that_stay_away_end_it(monkeypatch: pytest.MonkeyPatch) ->
     log = Log(alerts("a"), commit_errors=[KafkaConnectionError() for _ in range(50)])
     monkeypatch.setattr(forward, "reading_consumer", lambda *_, **__: log)
     monkeypatch.setattr(forward, "writing_producer", lambda *_, **__: log)
-    monkeypatch.setattr(forward, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(kafka_log, "_PAUSE_S", 0.0)
     forwarder = Forwarder(Settings(), subscribed(Receiver()), schedule=QUICK)
     with pytest.raises(OperatingError) as caught:
         await asyncio.wait_for(forwarder.run(), 5)
@@ -286,6 +289,26 @@ async def test_a_stop_gives_the_attempt_in_hand_its_time(monkeypatch: pytest.Mon
         receiver.send = slow  # type: ignore[method-assign]
         await until(lambda: log.committed_at is not None)
     assert (receiver.taken, log.committed_at) == (["a"], 1)
+
+
+async def test_what_becomes_of_alerts_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the names of the metrics' labels, and how far behind it is."""
+    registry = CollectorRegistry()
+    metrics = PrometheusStage(Metrics(registry), "forward")
+    log, receiver = Log(alerts("a", "b", "c"), committed_at=0, beginning=1), Receiver(DOWN, REFUSED)
+    async with forwarding(log, receiver, monkeypatch, metrics=metrics) as forwarder:
+        await until(lambda: log.committed_at == 3)
+        forwarder.note_gauges()
+
+    def value(name: str, **labels: str) -> float | None:
+        sample: float | None = registry.get_sample_value(f"assay_stream_{name}", {"stage": "forward", **labels})
+        return sample
+
+    attempts = [value("outputs_total", what=f"attempt:{what}") for what in ("delivered", "unavailable", "refused")]
+    assert attempts == [1, 1, 1]
+    assert value("outputs_total", what="dead_letter") == 1
+    assert (value("records_read_total"), value("input_expired_total")) == (2, 1)
+    assert value("lag_records", topic=PLACE.topic, partition="0") == 0
 
 
 async def test_what_a_receiver_does_not_want_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:

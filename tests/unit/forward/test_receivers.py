@@ -14,8 +14,15 @@ import pytest
 from assay_stream.alerts.formats import view_of
 from assay_stream.errors import ConfigurationError
 from assay_stream.forward.configured import read_receivers
-from assay_stream.forward.delivery import AttemptResult, DeliveryOutcome
-from assay_stream.forward.receivers import SyslogTarget, parse_target, secret_from, tls_context
+from assay_stream.forward.receivers import (
+    AttemptResult,
+    DeliveryOutcome,
+    SyslogTarget,
+    is_address,
+    parse_target,
+    secret_from,
+    tls_context,
+)
 from tests.support.alerts import alert_of
 from tests.support.https_server import Authority
 from tests.support.toml import toml_of
@@ -30,32 +37,30 @@ Conversation = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("webhook:https://soc.example.com/a?b=c", "https://soc.example.com/a?b=c"),
-        ("webhook:http://127.0.0.1:8080/", "http://127.0.0.1:8080/"),
-        ("syslog:soc.example.com:514", SyslogTarget(host="soc.example.com", port=514, transport="tcp")),
-        ("syslog:10.0.0.1:514,udp", SyslogTarget(host="10.0.0.1", port=514, transport="udp")),
-        ("syslog:[::1]:6514,tls", SyslogTarget(host="::1", port=6514, transport="tls")),
+        ("soc.example.com:514", SyslogTarget("soc.example.com", 514, "tcp")),
+        ("10.0.0.1:514,udp", SyslogTarget("10.0.0.1", 514, "udp")),
+        ("[::1]:6514,tls", SyslogTarget("::1", 6514, "tls")),
+        *((text, None) for text in ("h", "h:0", "h:65536", "h:1,sctp", "::1:514", "[x]:1", ":514", "h:x", "h:1,")),
+        *((text, None) for text in ("a..b:514", ".h:514,udp")),
     ],
 )
-def test_a_receiver_is_named(text: str, expected: str | SyslogTarget) -> None:
-    """Webhooks by URL, syslog by host, port and transport; TCP where none is named."""
+def test_a_syslog_receiver_is_a_host_a_port_and_a_transport(text: str, expected: SyslogTarget | None) -> None:
+    """TCP where none is named."""
     assert parse_target(text) == expected
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("url", "is_one"),
     [
-        *("", "webhook:", "webhook:ftp://h/", "webhook:https://", "webhook:http://h:99999/", "webhook:http://[/"),
-        *("syslog:h", "syslog:h:0", "syslog:h:65536", "syslog:h:1,sctp", "syslog:::1:514", "syslog:[x]:1"),
-        *("syslog::514", "syslog:h:x", "syslog:h:1,", "mail:a@example.com"),
-        *("webhook:https://a..b/", f"webhook:https://{'a' * 64}.example/", "syslog:a..b:514", "syslog:.h:514,udp"),
+        ("https://soc.example.com/a?b=c", True),
+        ("http://127.0.0.1:8080/", True),
+        *((url, False) for url in ("", "ftp://h/", "https://", "http://h:99999/", "http://[/", "https://a..b/")),
+        (f"https://{'a' * 64}.example/", False),
     ],
 )
-def test_nothing_else_is_one(text: str) -> None:
-    """With the form that would be."""
-    with pytest.raises(ConfigurationError) as caught:
-        parse_target(text)
-    assert caught.value.code == "bad_receiver"
+def test_a_webhook_is_an_address_of_a_host(url: str, is_one: bool) -> None:
+    """Over HTTP or HTTPS."""
+    assert is_address(url) == is_one
 
 
 def test_a_secret_comes_from_the_environment() -> None:

@@ -11,13 +11,10 @@ from assay_stream.alerts.formats import view_of
 from assay_stream.alerts.formats.hec import to_hec
 from assay_stream.alerts.formats.messages import to_pagerduty, to_slack, to_teams
 from assay_stream.forward import splunk_hec
-from assay_stream.forward.delivery import DELIVERED, AttemptResult, DeliveryOutcome
-from assay_stream.forward.pagerduty import by_pagerduty
 from assay_stream.forward.posting import HttpAnswer, MessageService
-from assay_stream.forward.receivers import Receiver
-from assay_stream.forward.slack import by_slack
+from assay_stream.forward.receivers import DELIVERED, AttemptResult, DeliveryOutcome, Receiver
+from assay_stream.forward.services import by_pagerduty, by_slack, by_teams
 from assay_stream.forward.splunk_hec import SplunkHec
-from assay_stream.forward.teams import by_teams
 from assay_stream.limits.serving import ForwardLimits
 from tests.support.alerts import alert_of
 from tests.support.deployment import free_port

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from assay_stream.alerts.formats import view_of
-from assay_stream.forward.delivery import DELIVERED, AttemptResult, DeliveryOutcome
-from assay_stream.forward.receivers import SyslogTarget, tls_context
+from assay_stream.forward.receivers import DELIVERED, AttemptResult, DeliveryOutcome, SyslogTarget, tls_context
 from assay_stream.forward.syslog import Syslog
 from tests.support.alerts import alert_of
 from tests.support.deployment import free_port

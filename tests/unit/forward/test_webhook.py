@@ -9,8 +9,7 @@ import pytest
 
 from assay_stream.alerts.formats import view_of
 from assay_stream.errors import ConfigurationError
-from assay_stream.forward.delivery import DELIVERED, AttemptResult, DeliveryOutcome
-from assay_stream.forward.receivers import tls_context
+from assay_stream.forward.receivers import DELIVERED, AttemptResult, DeliveryOutcome, tls_context
 from assay_stream.forward.webhook import Webhook
 from tests.support.alerts import alert_of
 from tests.support.deployment import free_port

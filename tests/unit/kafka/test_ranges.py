@@ -1,175 +1,137 @@
-"""Parts of the topics, over brokers in memory."""
-
-# ruff: noqa: ARG002 - the signatures are the client's
+"""Parts of the topics of a deployment, over a cluster in memory."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from aiokafka import TopicPartition
 from aiokafka.errors import KafkaConnectionError
 
-from assay_stream.config import Settings, load_settings
+from assay_stream.config import load_settings
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.files.seal_files import LogName
 from assay_stream.kafka import ranges
-from assay_stream.kafka.connection import FetchedRecord
-from assay_stream.kafka.ranges import KafkaLogs, LogRanges, marked, set_aside_place
+from assay_stream.kafka.ranges import KafkaLogs, LogRanges, marked, read_foreign, set_aside_place
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Headers, Origin, Record, Role, rejected, set_aside_error
-from tests.support.seals import TOPIC, some_records
+from tests.support.memory_cluster import MemoryCluster
 
-SETTINGS = load_settings()
-CALLS = topic_names(SETTINGS)[Role.CALLS]
+SETTINGS = load_settings(connect_limit_s=1)
+CALLS, REJECTED = (topic_names(SETTINGS)[role] for role in (Role.CALLS, Role.REJECTED))
+SET_ASIDE = Origin(CALLS, 0, 3)
 
 
-class Broker:
-    """Partitions of the call topic: offsets that hold records, where each begins and ends."""
+class Brokers:
+    """A cluster, and its administrator; counts the consumers that run."""
 
     def __init__(self) -> None:
-        self.offsets = {0: [2, 3, 5, 6], 1: [], 2: [0]}
-        self.firsts = {0: 2, 1: 4, 2: 0}
-        self.ends = {0: 8, 1: 4, 2: 1}
+        self.cluster = MemoryCluster({CALLS: 3, REJECTED: 1})
+        for number, count in ((0, 7), (2, 1)):
+            for offset in range(count):
+                self.cluster.append(CALLS, number, b"k", b"v%d" % offset)
+        self.cluster.delete_before(CALLS, 0, 2)
+        copy = rejected(Record(Role.CALLS, SET_ASIDE, b"k", b"v3", ()), set_aside_error())
+        self.cluster.append(REJECTED, 0, copy.key, copy.value, headers=copy.headers)
         self.running = 0
+        self.error: Exception | None = None
+        self.is_stuck = False
 
     async def list_topics(self) -> list[str]:
         """Names."""
-        return [CALLS]
+        return [CALLS, REJECTED]
 
     async def describe_topics(self, names: list[str]) -> list[dict[str, Any]]:
         """Partitions."""
-        return [{"topic": name, "partitions": [{"partition": number} for number in self.ends]} for name in names]
+        counts = {CALLS: 3, REJECTED: 1}
+        return [{"topic": name, "partitions": [{"partition": n} for n in range(counts[name])]} for name in names]
 
     async def close(self) -> None:
         """Nothing to do."""
 
+    def consumer(self, *_: object, **options: Any) -> Any:
+        """A consumer."""
+        consumer = self.cluster.consumer(**options)
+        getmany, start, stop = consumer.getmany, consumer.start, consumer.stop
 
-class Consumer:
-    """A consumer of it; it hands out two records at a time, and passes over what is no record, as Kafka does."""
+        async def started() -> None:
+            self.running += 1
+            await start()
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._at: dict[TopicPartition, int] = {}
+        async def stopped() -> None:
+            self.running -= 1
+            await stop()
 
-    async def start(self) -> None:
-        """Count it."""
-        self._broker.running += 1
+        async def fetch(*partitions: Any, **options: Any) -> Any:
+            if self.error is not None:
+                raise self.error
+            if self.is_stuck:
+                await asyncio.sleep(3_600)
+            return await getmany(*partitions, **options | {"max_records": 2})
 
-    async def stop(self) -> None:
-        """Count it."""
-        self._broker.running -= 1
-
-    async def beginning_offsets(self, places: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where partitions begin."""
-        return {place: self._broker.firsts[place.partition] for place in places}
-
-    async def end_offsets(self, places: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where they end."""
-        return {place: self._broker.ends[place.partition] for place in places}
-
-    async def offsets_for_times(self, times: dict[TopicPartition, int]) -> dict[TopicPartition, Any]:
-        """The first record of a time, which is its offset in seconds."""
-        found = {}
-        for place, time_ms in times.items():
-            later = [at for at in self._broker.offsets[place.partition] if at * 1_000 >= time_ms]
-            found[place] = FetchedRecord(CALLS, place.partition, later[0], 0, b"", b"", ()) if later else None
-        return found
-
-    def assign(self, places: list[TopicPartition]) -> None:
-        """Nothing to do."""
-
-    def seek(self, place: TopicPartition, offset: int) -> None:
-        """Go there."""
-        self._at[place] = offset
-
-    async def position(self, place: TopicPartition) -> int:
-        """Where it is."""
-        return self._at[place]
-
-    async def getmany(self, place: TopicPartition, **_: Any) -> dict[TopicPartition, list[FetchedRecord]]:
-        """What comes next."""
-        left = [at for at in self._broker.offsets[place.partition] if at >= self._at[place]][:2]
-        self._at[place] = left[-1] + 1 if left else self._broker.ends[place.partition]
-        return {place: [FetchedRecord(CALLS, place.partition, at, at * 1_000, b"k", b"v%d" % at, ()) for at in left]}
-
-
-SET_ASIDE = Origin(CALLS, 0, 3)
-
-
-async def read_set_aside(_: Settings) -> frozenset[Origin]:
-    """One record of the deployment was set aside."""
-    return frozenset({SET_ASIDE})
+        consumer.start, consumer.stop, consumer.getmany = started, stopped, fetch
+        return consumer
 
 
 @pytest.fixture
-def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
-    """The brokers that the module reaches."""
-    made = Broker()
+def brokers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Brokers]:
+    """What the module reaches; nothing is left running."""
+    made = Brokers()
 
-    async def start_admin(*_: Any, **__: Any) -> Broker:
+    async def start_admin(*_: Any, **__: Any) -> Brokers:
         return made
 
     monkeypatch.setattr("assay_stream.kafka.connection.start_admin", start_admin)
-    monkeypatch.setattr(ranges, "reading_consumer", lambda _, **__: Consumer(made))
-    monkeypatch.setattr(ranges, "read_set_aside", read_set_aside)
-    return made
+    monkeypatch.setattr(ranges, "reading_consumer", made.consumer)
+    yield made
+    assert made.running == 0
 
 
-async def read(logs: LogRanges, number: int, first: int = 0) -> list[int]:
+async def offsets(logs: LogRanges, number: int, first: int = 0) -> list[int]:
     """The offsets of what a partition gives."""
     return [record.origin.offset async for batch in logs.read(Role.CALLS, number, first=first) for record in batch]
 
 
-async def test_a_partition_is_read_to_where_it_ended(broker: Broker) -> None:
+async def test_a_partition_is_read_to_where_it_ended(brokers: Brokers) -> None:
     """From its beginning or from an offset on; what is written after it was opened is not read."""
     async with LogRanges(SETTINGS, [Role.CALLS]) as logs:
-        broker.offsets[0].append(9)
-        broker.ends[0] = 10
+        brokers.cluster.append(CALLS, 0, b"k", b"later")
         assert logs.partitions(Role.CALLS) == [0, 1, 2]
-        assert logs.starts() == {(CALLS, 0): 2, (CALLS, 1): 4, (CALLS, 2): 0}
-        assert [await read(logs, number) for number in range(3)] == [[2, 3, 5, 6], [], [0]]
-        assert [await read(logs, 0, first) for first in (1, 3, 4, 7, 8, 99)] == [
-            [2, 3, 5, 6],
-            [3, 5, 6],
-            [5, 6],
-            [],
-            [],
-            [],
-        ]
+        assert logs.starts() == {(CALLS, 0): 2, (CALLS, 1): 0, (CALLS, 2): 0}
+        assert [await offsets(logs, number) for number in range(3)] == [[2, 3, 4, 5, 6], [], [0]]
+        assert [await offsets(logs, 0, first) for first in (1, 5, 7, 99)] == [[2, 3, 4, 5, 6], [5, 6], [], []]
 
 
-async def test_a_topic_is_read_partition_by_partition(broker: Broker) -> None:
-    """With the records' places, keys and times; every consumer is let go."""
+async def test_a_topic_is_read_partition_by_partition(brokers: Brokers) -> None:
+    """What the deployment refused unread is marked, and refused by whoever reads it again."""
     async with LogRanges(SETTINGS, [Role.CALLS]) as logs:
         records = [record async for record in logs.records(Role.CALLS)]
-    assert [record.origin[1:] for record in records] == [(0, 2), (0, 3), (0, 5), (0, 6), (2, 0)]
-    assert (records[0].role, records[0].key, records[0].value, records[0].timestamp_ms) == (
-        Role.CALLS,
-        b"k",
-        b"v2",
-        2_000,
-    )
-    assert broker.running == 0
-    # What the deployment refused unread is refused by whoever reads it again.
+    assert [record.origin[1:] for record in records] == [(0, 2), (0, 3), (0, 4), (0, 5), (0, 6), (2, 0)]
+    assert (records[0].role, records[0].key, records[0].value) == (Role.CALLS, b"k", b"v2")
     assert [record.origin for record in records if record.set_aside] == [SET_ASIDE]
 
 
-async def test_a_time_gives_an_offset_before_which_nothing_is_as_late(broker: Broker) -> None:
-    """Where nothing is, the end."""
+async def test_a_time_after_all_records_gives_the_end(brokers: Brokers) -> None:
+    """A time before them gives the first."""
     async with LogRanges(SETTINGS, [Role.CALLS]) as logs:
-        assert [await logs.offset_at(Role.CALLS, 0, time_ms) for time_ms in (0, 4_000, 6_001)] == [2, 5, 8]
+        assert [await logs.offset_at(Role.CALLS, 0, time_ms) for time_ms in (0, 1)] == [2, 7]
 
 
-async def test_a_missing_topic_is_named(broker: Broker) -> None:
-    """With the command that creates it; nothing is left running."""
-    with pytest.raises(ConfigurationError, match="topics apply") as caught:
-        async with LogRanges(SETTINGS, [Role.CALLS, Role.EVIDENCE]):
-            raise AssertionError("it was opened")
-    assert caught.value.code == "topic_missing"
-    assert broker.running == 0
+async def test_a_missing_topic_is_named(brokers: Brokers) -> None:
+    """With the command that creates it, or that somebody else's has another name; nothing is left running."""
+    with pytest.raises(ConfigurationError, match=r"topic_missing.*topics apply"):
+        await LogRanges(SETTINGS, [Role.CALLS, Role.EVIDENCE]).__aenter__()
+    with pytest.raises(ConfigurationError, match=r"topic_missing.*Check its name"):
+        await anext(read_foreign(SETTINGS, "spans"))
+
+
+async def test_the_topic_of_others_is_read_with_the_place_of_each_value(brokers: Brokers) -> None:
+    """Of every partition."""
+    found = [place async for place, _ in read_foreign(SETTINGS, CALLS)]
+    assert found[0] == f"{CALLS}, partition 0, offset 2"
+    assert found[-1] == f"{CALLS}, partition 2, offset 0"
+    assert len(found) == 6
 
 
 PLACE = Origin("mcp.tools.list", 1, 7)
@@ -202,84 +164,37 @@ def test_records_are_marked_by_their_place() -> None:
     assert marked(records, frozenset()) == records
 
 
-SEALED = some_records(*range(3, 10))
-
-
-class Ranges:
-    """Partition 0 has records, two a batch; partition 1 is empty."""
-
-    error: Exception | None = None
-    is_stuck = False
-    entered = 0
-    reading = 0
-
-    def __init__(self, settings: Settings, roles: list[Role]) -> None:
-        assert roles == [Role.EVIDENCE]
-        self.bounds = {(TOPIC, 0): (3, 10), (TOPIC, 1): (0, 0)}
-
-    async def __aenter__(self) -> Ranges:
-        Ranges.entered += 1
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        Ranges.entered -= 1
-
-    async def read(self, role: Role, number: int, **_: object) -> AsyncGenerator[list[Record], None]:
-        """The batches."""
-        if Ranges.error is not None:
-            raise Ranges.error
-        Ranges.reading += 1
-        try:
-            if Ranges.is_stuck:
-                await asyncio.sleep(3_600)
-            for at in range(0, 0 if number else len(SEALED), 2):
-                yield SEALED[at : at + 2]
-        finally:
-            Ranges.reading -= 1
-
-
 @pytest.fixture
-def logs(monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaLogs]:
-    """The evidence of two partitions."""
-    monkeypatch.setattr(ranges, "LogRanges", Ranges)
-    monkeypatch.setattr(Ranges, "error", None)
-    monkeypatch.setattr(Ranges, "is_stuck", False)
-    with asyncio.Runner() as runner, KafkaLogs(load_settings(connect_limit_s=1), Role.EVIDENCE, runner) as made:
-        assert Ranges.entered == 1
+def logs(brokers: Brokers) -> Iterator[KafkaLogs]:
+    """The calls of three partitions."""
+    with asyncio.Runner() as runner, KafkaLogs(SETTINGS, Role.CALLS, runner) as made:
         yield made
-    assert (Ranges.entered, Ranges.reading) == (0, 0)
 
 
 def test_a_log_can_be_read_several_times(logs: KafkaLogs) -> None:
-    """Record by record."""
-    assert logs.names() == [LogName(TOPIC, 0), LogName(TOPIC, 1)]
+    """Record by record; one that is empty or not there has none, one of another topic neither."""
+    assert logs.names() == [LogName(CALLS, number) for number in range(3)]
     for _ in range(2):
-        assert list(logs.records(LogName(TOPIC, 0))) == SEALED
-        assert list(logs) == SEALED, "all logs, one after the other"
-    assert (logs.start(LogName(TOPIC, 0)), logs.start(LogName(TOPIC, 1))) == (3, 0)
+        assert [record.origin.offset for record in logs.records(LogName(CALLS, 0))] == [2, 3, 4, 5, 6]
+        assert len(list(logs)) == 6, "all logs, one after the other"
+    assert [logs.start(name) for name in logs.names()] == [2, 0, 0]
+    for name in (LogName(CALLS, 1), LogName("other", 0)):
+        assert list(logs.records(name)) == []
+        assert logs.start(name) == 0
 
 
-def test_a_log_that_is_empty_or_not_there_has_no_records(logs: KafkaLogs) -> None:
-    """Of another topic neither."""
-    assert list(logs.records(LogName(TOPIC, 1))) == []
-    assert list(logs.records(LogName("other", 0))) == []
-    assert logs.start(LogName("other", 0)) == 0
-
-
-def test_a_log_that_is_left_early_leaves_nothing_open(logs: KafkaLogs) -> None:
-    """The fixture counts."""
-    records = logs.records(LogName(TOPIC, 0))
-    assert next(records) == SEALED[0]
-    assert Ranges.reading == 1
+def test_a_log_that_is_left_early_leaves_nothing_open(logs: KafkaLogs, brokers: Brokers) -> None:
+    """Beside the consumer that knows where logs end."""
+    records = logs.records(LogName(CALLS, 0))
+    assert next(records).origin.offset == 2
+    assert brokers.running == 2
     records.close()  # type: ignore[attr-defined]
+    assert brokers.running == 1
 
 
-def test_a_broker_that_fails_is_an_error_of_ours(logs: KafkaLogs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_fails_is_an_error_of_ours(logs: KafkaLogs, brokers: Brokers) -> None:
     """So is one that gives nothing for too long."""
-    monkeypatch.setattr(Ranges, "error", KafkaConnectionError())
-    with pytest.raises(OperatingError, match="brokers_failing"):
-        list(logs.records(LogName(TOPIC, 0)))
-    monkeypatch.setattr(Ranges, "error", None)
-    monkeypatch.setattr(Ranges, "is_stuck", True)
-    with pytest.raises(OperatingError, match="brokers_failing"):
-        list(logs.records(LogName(TOPIC, 0)))
+    list(logs)
+    for brokers.error, brokers.is_stuck in ((KafkaConnectionError(), False), (None, True)):
+        with pytest.raises(OperatingError, match="brokers_failing"):
+            list(logs.records(LogName(CALLS, 0)))

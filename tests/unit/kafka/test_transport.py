@@ -1,19 +1,15 @@
-"""What goes to Kafka must fit into it, and what is read from it leaves turns to others."""
+"""What goes to Kafka must fit into it."""
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import random
 from typing import Any
 
 import pytest
-from aiokafka import TopicPartition
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from assay_stream.errors import InputError
-from assay_stream.kafka import transport as module
-from assay_stream.kafka.connection import FetchedRecord
 from assay_stream.kafka.transport import fitting
 from assay_stream.model.record import Origin, Output, Record, Role, rejected
 
@@ -80,55 +76,3 @@ def test_a_copy_with_many_empty_headers_fits() -> None:
     copy = a_copy(b"x" * 100)
     fitted = fitting(copy._replace(headers=(("", b""),) * LIMIT + copy.headers), bytes_max=LIMIT)
     assert DefaultRecordBatchBuilder.estimate_size_in_bytes(fitted.key, fitted.value, list(fitted.headers)) < LIMIT
-
-
-class FullLog:
-    """A consumer that has every record at hand, so that reading it never waits."""
-
-    def __init__(self, partition: TopicPartition, count: int) -> None:
-        self._partition = partition
-        self._messages = [FetchedRecord(partition.topic, 0, offset, 0, b"k", b"v", ()) for offset in range(count)]
-        self._position = 0
-
-    def assign(self, partitions: list[TopicPartition]) -> None:
-        assert partitions == [self._partition]
-
-    async def start(self) -> None: ...
-
-    async def stop(self) -> None: ...
-
-    async def seek_to_beginning(self, partition: TopicPartition) -> None: ...
-
-    async def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-        return dict.fromkeys(partitions, len(self._messages))
-
-    async def position(self, partition: TopicPartition) -> int:
-        assert partition == self._partition
-        return self._position
-
-    async def getmany(self, partition: TopicPartition, timeout_ms: int) -> dict[TopicPartition, list[FetchedRecord]]:
-        assert timeout_ms > 0
-        chunk = self._messages[self._position : self._position + 500]
-        self._position += len(chunk)
-        return {partition: chunk}
-
-
-async def test_reading_a_long_log_leaves_turns_to_others() -> None:
-    """A restore that never paused would starve the heartbeats, and lose the partition that is being restored."""
-    partition = TopicPartition("assay.tool.binding", 0)
-    log: Any = FullLog(partition, 20_000)
-    turns = 0
-
-    async def beat() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    beating = asyncio.create_task(beat())
-    count = 0
-    async for _ in module.read_partition(log, Role.BINDINGS, partition):
-        count += 1
-    beating.cancel()
-    assert count == 20_000
-    assert turns >= 10

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from unittest.mock import AsyncMock
@@ -124,6 +124,27 @@ async def test_a_port_that_is_taken_is_named() -> None:
             async with hosted(Part(), web_port=port):
                 raise AssertionError("the port is taken")
     assert caught.value.code == "web_port_taken"
+
+
+async def test_pages_that_fail_end_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once, not when it is stopped: nobody could see whether it works."""
+    error = OSError("no more")
+
+    async def serve(
+        _app: object, _listener: object, _limits: object, ready: Callable[[int], object], *_: object
+    ) -> None:
+        ready(0)
+        await asyncio.sleep(0.05)
+        raise error
+
+    monkeypatch.setattr(module, "serve", serve)
+    deadline = Deadline(60)
+    host = Host(Settings(bootstrap_servers=f"127.0.0.1:{free_port()}"), deadline, web_port=free_port())
+    host.add("seal", Part())
+    async with asyncio.timeout(20):
+        await host.run()
+    deadline.cancel()
+    assert host.failure is error
 
 
 async def test_a_part_that_is_done_ends_the_process() -> None:

@@ -14,10 +14,10 @@ from assay_stream.config import Settings
 from assay_stream.join.processor import Join
 from assay_stream.join.routing import FIRST_ORIGIN, Routing
 from assay_stream.kafka import runner as module
+from assay_stream.kafka.log import record_of
 from assay_stream.kafka.partition import Batch
 from assay_stream.kafka.runner import Runner
 from assay_stream.kafka.topics import topic_names
-from assay_stream.kafka.transport import record_of
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.envelope import Producer
 from assay_stream.model.partition import murmur2_partition

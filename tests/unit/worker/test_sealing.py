@@ -15,14 +15,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from assay_stream.config import load_settings
 from assay_stream.errors import ConfigurationError, InputError, IntegrityError, OperatingError
+from assay_stream.kafka import log as kafka_log
 from assay_stream.kafka.connection import FetchedRecord
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.schemes import ed25519
 from assay_stream.seal.checkpoint import decode
-from assay_stream.worker import open_ranges, sealing
-from assay_stream.worker.sealing import Sealer, SealPlan
+from assay_stream.worker import sealing
+from assay_stream.worker.sealing import OpenRange, Sealer, SealPlan, check_siblings
 from tests.support.kept import Kept
-from tests.support.seals import KEY, KEYS, OTHER_KEY, TOPIC, a_record, checked, checkpoints_of, some_records
+from tests.support.seals import KEY, KEYS, OTHER_KEY, TOPIC, Fleet, a_record, checked, checkpoints_of, some_records
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOME = TopicPartition(TOPIC, 0)
@@ -136,7 +137,7 @@ class LogClients:
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sealing, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(kafka_log, "_PAUSE_S", 0.0)
 
 
 async def seal(
@@ -148,8 +149,8 @@ async def seal(
     every_records: int = 3,
 ) -> None:
     """Seal what the log holds."""
-    monkeypatch.setattr(open_ranges, "TransactionalWriter", lambda _, **__: log)
-    monkeypatch.setattr(open_ranges, "read_last", log.last_record)
+    monkeypatch.setattr(sealing, "TransactionalWriter", lambda _, **__: log)
+    monkeypatch.setattr(sealing, "read_last", log.last_record)
     plan = SealPlan(key=key, trusted=trusted, every_records=every_records, every_s=60.0, log_name="test", once=True)
     clients: Any = LogClients(log)
     sealer = Sealer(
@@ -254,3 +255,24 @@ async def test_a_sealer_that_was_shut_out_does_not_come_back(monkeypatch: pytest
     with pytest.raises(ConfigurationError, match="sealer_fenced"):
         await seal(log, monkeypatch)
     assert (log.opened, log.values) == (1, [])
+
+
+@pytest.mark.parametrize(("checkpoints", "goes_on"), [(2, True), (1, False), (0, False)])
+def test_a_sealer_does_not_go_on_where_a_sibling_knows_of_more(checkpoints: int, goes_on: bool) -> None:
+    """Sealing on would heal the cut over: it ends, and names both partitions."""
+    fleet = Fleet(2)
+    for partition in (0, 0, 1):
+        fleet.grow(partition, 2)
+        fleet.seal(partition)
+    left = fleet.chains[0][:checkpoints]
+    writer: Any = None
+    ranges = {
+        0: OpenRange(partition=0, writer=writer, before=left[-1].checkpoint if left else None),
+        1: OpenRange(partition=1, writer=writer, before=fleet.chains[1][-1].checkpoint),
+    }
+    if goes_on:
+        check_siblings(ranges)
+        return
+    with pytest.raises(IntegrityError, match="partition 1 was sealed after 4 records of partition 0") as caught:
+        check_siblings(ranges)
+    assert caught.value.code == "checkpoints_cut_off"

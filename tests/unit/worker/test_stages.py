@@ -13,8 +13,8 @@ from assay_stream.config import Settings
 from assay_stream.join.processor import Join
 from assay_stream.join.routing import Routing
 from assay_stream.kafka.connection import FetchedRecord
+from assay_stream.kafka.log import record_of
 from assay_stream.kafka.topics import topic_names
-from assay_stream.kafka.transport import record_of
 from assay_stream.model.envelope import Producer
 from assay_stream.model.facts import Progress
 from assay_stream.model.record import Origin, Output, Record, Role

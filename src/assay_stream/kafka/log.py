@@ -1,0 +1,245 @@
+"""Topics read outside the stages: ``read`` up to an offset, ``follow`` on and on.
+
+Partitions are assigned. No offset is committed, so that looking back leaves no trace in the stages' own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError
+
+from assay_stream.errors import ConfigurationError, OperatingError
+from assay_stream.kafka.refusals import explained
+from assay_stream.model.record import Origin, Record, Role, made_of
+
+if TYPE_CHECKING:
+    from aiokafka import TopicPartition
+
+    from assay_stream.kafka.aiokafka_private import Consumer, FetchedRecord
+
+MAY_PASS = (KafkaError, OSError, TimeoutError)
+"""What a broker that is away or busy causes: tried again, within a limit."""
+
+_log = logging.getLogger(__name__)
+FOLLOW_WAIT_MS = 200
+"""How long a broker may wait for records before it answers a follower that none have come."""
+_BATCH_RECORDS_MAX = 2_000
+_LAST_OFFSETS = 8
+_PAUSE_S = 1.0
+_FAILURES_MAX = 10
+_CLOSE_LIMIT_S = 5.0
+
+
+def record_of(role: Role, message: FetchedRecord) -> Record:
+    """Return the core's form of a record read from Kafka."""
+    topic, partition, offset, timestamp_ms, key, value, headers = message
+    origin = made_of(Origin, (topic, partition, offset))
+    if timestamp_ms < 0:
+        timestamp_ms = 0
+    return made_of(Record, (role, origin, key, value, headers, timestamp_ms, False, False))
+
+
+async def read(
+    consumer: Consumer, place: TopicPartition, first: int, end: int
+) -> AsyncGenerator[list[FetchedRecord], None]:
+    """Yield what one partition holds from an offset to before another, in batches, with a consumer that is started."""
+    if consumer.assignment() != {place}:
+        consumer.assign([place])
+    consumer.seek(place, first)
+    while await consumer.position(place) < end:
+        fetched = await consumer.getmany(place, timeout_ms=FOLLOW_WAIT_MS, max_records=_BATCH_RECORDS_MAX)
+        batch = [message for message in fetched.get(place, ()) if message.offset < end]
+        if batch:
+            yield batch
+        # What is fetched already is given without a pause, and heartbeats must not wait for its end.
+        await asyncio.sleep(0)
+
+
+async def read_partition(consumer: Consumer, role: Role, place: TopicPartition) -> AsyncIterator[Record]:
+    """Yield every committed record that one partition holds now.
+
+    Args:
+        consumer: not started; it is stopped at the end.
+    """
+    consumer.assign([place])
+    try:
+        await consumer.start()
+        first = (await consumer.beginning_offsets([place]))[place]
+        end = (await consumer.end_offsets([place]))[place]
+        async for batch in read(consumer, place, first, end):
+            for message in batch:
+                yield record_of(role, message)
+    finally:
+        await consumer.stop()
+
+
+async def read_last(consumer: Consumer, role: Role, place: TopicPartition) -> Record | None:
+    """Return the last committed record of one partition; ``None`` where there is none.
+
+    Args:
+        consumer: not started; it is stopped at the end.
+    """
+    consumer.assign([place])
+    try:
+        await consumer.start()
+        beginning = (await consumer.beginning_offsets([place]))[place]
+        end = (await consumer.end_offsets([place]))[place]
+        first, last = end, None
+        while last is None and first > beginning:
+            # Markers of transactions, and records of aborted ones, take offsets too.
+            first = max(beginning, end - _LAST_OFFSETS * (end - first + 1))
+            async for batch in read(consumer, place, first, end):
+                last = batch[-1]
+        return None if last is None else record_of(role, last)
+    finally:
+        await consumer.stop()
+
+
+class Patience:
+    """How long brokers that fail are waited for: after each failure in a row longer, and after some no more.
+
+    Args:
+        what: is done with them, for messages: ``sealing``.
+        stopping: ends a pause.
+    """
+
+    def __init__(self, what: str, stopping: asyncio.Event) -> None:
+        self._what = what
+        self._stopping = stopping
+        self.failures = 0
+        """How many there were in a row; to be set back by whoever makes progress."""
+
+    async def endure(self, error: Exception) -> bool:
+        """Pause after a failure, and return whether to try again.
+
+        Raises:
+            ConfigurationError: where the brokers refuse us: what may not be done now may not be done in a second.
+            OperatingError: ``brokers_failing``.
+            Exception: what is not the brokers' failure.
+        """
+        if not isinstance(error, MAY_PASS):
+            raise error
+        told = explained(error)
+        if isinstance(told, ConfigurationError):
+            raise told from error
+        self.failures += 1
+        kind = type(error).__name__
+        _log.warning("%s failed %d times in a row, last with %s", self._what, self.failures, kind)
+        if self.failures > _FAILURES_MAX:
+            text = f"{self._what} failed {self.failures} times in a row, last with {kind}: see the brokers' logs"
+            raise OperatingError("brokers_failing", text) from error
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PAUSE_S * self.failures):
+                await self._stopping.wait()
+        return not self._stopping.is_set()
+
+
+async def follow(
+    make: Callable[[], Consumer],
+    begin: Callable[[Consumer], Awaitable[None]],
+    step: Callable[[Consumer], Awaitable[bool]],
+    endure: Callable[[Exception], Awaitable[bool]],
+) -> None:
+    """Read topics on and on, after a failure with a new consumer.
+
+    Args:
+        make: makes a consumer, not started.
+        begin: assigns partitions to a started consumer, and goes to where each goes on.
+        step: reads and handles a little, and returns whether that was all.
+        endure: pauses after a failure, and returns whether to begin again.
+    """
+    while True:
+        consumer = make()
+        try:
+            await consumer.start()
+            await begin(consumer)
+            while not await step(consumer):
+                pass
+            return
+        except OffsetOutOfRangeError:
+            # Retention went past us: what is gone is seen when the partitions are opened again.
+            continue
+        except Exception as error:  # noqa: BLE001 - what is not endured is raised there
+            failure = error
+        finally:
+            # Brokers that are away cannot be told that we leave.
+            with suppress(*MAY_PASS):
+                await asyncio.wait_for(consumer.stop(), _CLOSE_LIMIT_S)
+        if not await endure(failure):
+            return
+
+
+class Follower:
+    """Hands on the committed records of a topic as they come, each once, however often brokers fail.
+
+    Args:
+        make: makes a consumer, not started.
+        starts: returns the first offset to read of each partition; asked once.
+        take: gets the records in batches.
+        failed: gets a sentence for a person about each failure.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Consumer],
+        role: Role,
+        starts: Callable[[Consumer], Awaitable[Mapping[TopicPartition, int]]],
+        take: Callable[[Sequence[Record]], None],
+        *,
+        failed: Callable[[str], object],
+    ) -> None:
+        self._make = make
+        self._role = role
+        self._starts = starts
+        self._take = take
+        self._failed = failed
+        self._stopping = asyncio.Event()
+        self._next: dict[TopicPartition, int] = {}
+        self._ends: Mapping[TopicPartition, int] = {}
+        self.ready = False
+        """Whether all that was there at the start has been read."""
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Read until stopped.
+
+        Raises:
+            AssayStreamError: as ``take``.
+        """
+        await follow(self._make, self._begin, self._step, self._endure)
+
+    async def _begin(self, consumer: Consumer) -> None:
+        if not self._next:
+            self._next = dict(await self._starts(consumer))
+            self._ends = await consumer.end_offsets(list(self._next))
+        consumer.assign(list(self._next))
+        begins = await consumer.beginning_offsets(list(self._next))
+        if any(begin > self._next[place] for place, begin in begins.items()):
+            self._failed("records were deleted before they could be read: going on with the earliest there are")
+        for place, begin in begins.items():
+            consumer.seek(place, max(begin, self._next[place]))
+
+    async def _step(self, consumer: Consumer) -> bool:
+        for place, messages in (await consumer.getmany(timeout_ms=FOLLOW_WAIT_MS)).items():
+            if messages:
+                self._next[place] = messages[-1].offset + 1
+                self._take([record_of(self._role, message) for message in messages])
+        if not self.ready:
+            self.ready = all([await consumer.position(place) >= end for place, end in self._ends.items()])
+        return self._stopping.is_set()
+
+    async def _endure(self, error: Exception) -> bool:
+        if not isinstance(error, MAY_PASS):
+            raise error
+        self._failed(f"the brokers fail ({type(error).__name__}), trying again")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PAUSE_S):
+                await self._stopping.wait()
+        return not self._stopping.is_set()
