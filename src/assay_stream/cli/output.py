@@ -216,8 +216,8 @@ class Painter:
             for index in kept:
                 span, width = row[index], widths[index]
                 fits = cell_len(span.text) <= width
-                cut = span.text if fits else set_cell_size(span.text, width - 1) + _ELLIPSIS
-                text.append(set_cell_size(cut, width), _LOOKS[span.style]).append(" " * _GAP)
+                written = span.text if fits else set_cell_size(span.text, width - 1) + _ELLIPSIS
+                text.append(set_cell_size(written, width), _LOOKS[span.style]).append(" " * _GAP)
             text.rstrip()
             self._print(text)
         if left_out:
