@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 from assay_stream.detect import ToolNames, detect_indicators
-from assay_stream.detect.pages import forget
+from assay_stream.detect.page import forget
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.work import UNLIMITED, Work
 from bench.bench_core import captured_tools

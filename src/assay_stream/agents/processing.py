@@ -30,8 +30,8 @@ from assay_stream.model.finding import Detected, Finding
 from assay_stream.model.finding_topic import decode_entry
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Output, Record, Role, rejected, set_aside_error
+from assay_stream.model.refusal import refusal
 from assay_stream.model.state_table import Table
-from assay_stream.registry.refusal import refusal
 
 OF_AGENTS = frozenset({Kind.DETECTION, Kind.AGENT_LIMITED})
 """Findings that agents make and do not read."""

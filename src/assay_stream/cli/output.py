@@ -214,10 +214,10 @@ class Painter:
         for row in rows:
             text = Text()
             for index in kept:
-                span, cells = row[index], widths[index]
-                fits = cell_len(span.text) <= cells
-                content = span.text if fits else set_cell_size(span.text, cells - 1) + _ELLIPSIS
-                text.append(set_cell_size(content, cells), _LOOKS[span.style]).append(" " * _GAP)
+                span, width = row[index], widths[index]
+                fits = cell_len(span.text) <= width
+                written = span.text if fits else set_cell_size(span.text, width - 1) + _ELLIPSIS
+                text.append(set_cell_size(written, width), _LOOKS[span.style]).append(" " * _GAP)
             text.rstrip()
             self._print(text)
         if left_out:

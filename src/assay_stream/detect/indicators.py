@@ -24,7 +24,7 @@ from assay_stream.canonical.redaction import redact
 from assay_stream.detect.catalog import LEVELS, RULES
 from assay_stream.detect.excuses import LEVEL_LOW
 from assay_stream.detect.match import Match
-from assay_stream.detect.pages import shown
+from assay_stream.detect.page import shown
 from assay_stream.detect.places import owner_of
 from assay_stream.detect.scorer import RULE as STEERING_SCORED
 from assay_stream.detect.scripts import new_scripts

@@ -1,27 +1,36 @@
-"""What the rules find in one text: as it stands, as it is seen, and as it reads once decoded."""
+"""What the rules find in one text, by patterns, words and phrases: as it stands, as it is seen, and once decoded."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Iterator, Sequence, Set
+from functools import cache
 from typing import NamedTuple
 
-from assay_stream.detect.catalog import LEVELS
+from assay_stream.detect.catalog import CATALOG, LEVELS, RULES, DetectionRule
 from assay_stream.detect.decoders import backwards, hidden_views, rot13
-from assay_stream.detect.excuses import is_own_business
-from assay_stream.detect.match import Key, Match
+from assay_stream.detect.excuses import is_excused, is_harmless_address, is_own_business, level_of
+from assay_stream.detect.match import Key, Match, key_of
 from assay_stream.detect.needles import lowered
-from assay_stream.detect.page import NO_HINTS, Page, Visit
-from assay_stream.detect.pages import RULE_NEEDLES, decoded_page
-from assay_stream.detect.phrase_filter import BACKWARDS, ROT13, WordReadings
-from assay_stream.detect.places import has_address, may_have_account, names_in
-from assay_stream.detect.rule_search import RuleSearch, names_on
+from assay_stream.detect.page import NO_HINTS, RULE_NEEDLES, Page, Visit, decoded_page
+from assay_stream.detect.phrase_filter import AS_IT_STANDS, BACKWARDS, ROT13, PhraseFilter, WordReadings
+from assay_stream.detect.phrases import PhraseBook
+from assay_stream.detect.places import Places, has_address, may_have_account, names_in
 from assay_stream.detect.steering import STEERING_RULES
 from assay_stream.detect.surfaces import Place
 from assay_stream.detect.symbols import OfferedNames
-from assay_stream.detect.tool_names import OtherTools
-from assay_stream.text.words import Words
+from assay_stream.detect.tool_names import OtherTools, Span
+from assay_stream.text.words import Words, mixed_words, mixes_scripts
 from assay_stream.work import Work
 
+_PATTERNS = [(rule, re.compile(rule.regex, re.IGNORECASE | re.MULTILINE)) for rule in RULES if rule.pattern]
+_UNLESS = {rule.id: re.compile(rule.unless_followed_by, re.IGNORECASE) for rule in RULES if rule.unless_followed_by}
+_MATCHES_MAX = 200
+_UNITS_PER_PATTERN = 10
+_CHARS_PER_UNIT = 2
+_UNITS_PER_MATCH = 20
+
+_Counted = dict[str, set[Key]]
 _WHOLE_VIEWS = {ROT13: ("rot13", rot13), BACKWARDS: ("backwards", backwards)}
 # Words that hardly any directive does without: a text that has one of them respelt is read respelt as a whole.
 _TELLTALES = {
@@ -34,6 +43,17 @@ _OUTCOMES_KEPT_MAX = 4
 _NAMES_ASKED_MAX = 8
 _LEVEL_HIGH, _LEVEL_MEDIUM = 4, 3
 _UNITS_PER_READ_CHAR = 2
+
+
+@cache
+def phrase_filter() -> PhraseFilter:
+    """Return all phrases, by the words that they can be told from: made where a text is first searched."""
+    return PhraseFilter(PhraseBook(CATALOG.phrases))
+
+
+@cache
+def _notes() -> PhraseBook:
+    return PhraseBook(CATALOG.note_phrases)
 
 
 class _Outcome(NamedTuple):
@@ -72,7 +92,10 @@ class Reader:
         self._readings = readings
         self._work = work
         self._is_changed = is_changed
-        self._rules = RuleSearch(others, offered, readings, work)
+        self._place: Place = None
+        """Where the text at hand stands."""
+        self._is_note = False
+        """Whether it describes a parameter that may hold anything."""
         self._events: list[tuple[int, Match | Page]] = []
         self._paid = 0
 
@@ -95,13 +118,13 @@ class Reader:
             place: where it stands.
             is_note: whether it describes a parameter that may hold anything, and so also what the model knows.
         """
-        self._rules.place, self._rules.is_note = place, is_note
+        self._place, self._is_note = place, is_note
         visit.page.read(self._readings)
         for match in self._kept_or_found(visit):
             is_medium = (
                 not match.how
                 and match.level > _LEVEL_MEDIUM
-                and is_own_business(match, self._rules.place, self._others, self._work)
+                and is_own_business(match, self._place, self._others, self._work)
             )
             yield match._replace(level=_LEVEL_MEDIUM) if is_medium else match
 
@@ -112,7 +135,7 @@ class Reader:
         if page.meetings == 1 and not self._is_changed:
             return self._found(visit)
         anywhere = self._question_anywhere(visit) if page.meetings > 1 else None
-        here = (self._context, self._rules.is_note, visit.is_silent, visit.is_worded)
+        here = (self._context, self._is_note, visit.is_silent, visit.is_worded)
         outcome = page.outcomes.get(anywhere) or page.outcomes.get(here)
         if outcome is not None:
             return self._again(visit, outcome)
@@ -126,7 +149,7 @@ class Reader:
             if isinstance(event, Page):
                 event.read(self._readings)
             else:
-                yield event._replace(place=self._rules.place)
+                yield event._replace(place=self._place)
         self._work.spend(outcome.units)
         visit.is_silent, visit.is_worded, visit.is_steered = outcome.is_silent, outcome.is_worded, True
 
@@ -160,12 +183,12 @@ class Reader:
         if len(names) > _NAMES_ASKED_MAX or self._others.have_beginning(page.respelt_words):
             return None
         kinds = tuple(map(self._offered.kind_of, names))
-        return (bool(self._others), self._rules.is_note, visit.is_silent, visit.is_worded, kinds)
+        return (bool(self._others), self._is_note, visit.is_silent, visit.is_worded, kinds)
 
     def _found(self, visit: Visit) -> Iterator[Match]:
         if visit.is_silent is None:
             visit.is_silent = self._is_silent(visit)
-        if self._rules.is_note or not visit.is_silent:
+        if self._is_note or not visit.is_silent:
             yield from self._matches(visit)
 
     def _is_silent(self, visit: Visit) -> bool:
@@ -188,7 +211,7 @@ class Reader:
 
     def _matches(self, visit: Visit) -> Iterator[Match]:
         stated = set()
-        for match in self._rules.as_it_stands(visit):
+        for match in self._as_it_stands(visit):
             stated.add((match.rule, match.key))
             yield match
         for match in self._hidden(visit):
@@ -211,7 +234,7 @@ class Reader:
             for view in hidden_views(page.raw, self._work, gates=hints.views, is_unseen=hints.is_unseen):
                 if not view.text:
                     level = LEVELS["text_oversized"]
-                    yield Match("text_oversized", level, "", 0, 0, (view.how,), self._rules.place, view.how)
+                    yield Match("text_oversized", level, "", 0, 0, (view.how,), self._place, view.how)
                     continue
                 for match in self._decoded(decoded_page(view.text, self._work), is_blob=view.is_blob):
                     yield match._replace(how=f"{view.how} > {match.how}" if match.how else view.how)
@@ -222,8 +245,8 @@ class Reader:
         visit = self._read(page)
         if is_blob:
             seen = page.seen
-            yield Match("encoded_text", LEVELS["encoded_text"], seen, 0, len(seen), (page.raw,), self._rules.place)
-        yield from self._rules.as_it_stands(visit, is_raw=is_blob)
+            yield Match("encoded_text", LEVELS["encoded_text"], seen, 0, len(seen), (page.raw,), self._place)
+        yield from self._as_it_stands(visit, is_raw=is_blob)
         yield from self._respelt(page)
 
     def _read(self, page: Page) -> Visit:
@@ -239,8 +262,8 @@ class Reader:
             found: Iterator[Match] = iter(())
             if not page.is_plain or not _TELLTALES[way].isdisjoint(page.vocabulary.words):
                 respelt = self._read(decoded_page(respell(page.seen), self._work))
-                found = self._rules.as_it_stands(respelt, is_raw=False)
-            elif page.asked >> way & 1 or self._rules.is_note or (self._others and page.has_address):
+                found = self._as_it_stands(respelt, is_raw=False)
+            elif page.asked >> way & 1 or self._is_note or (self._others and page.has_address):
                 found = self._read_otherwise(page, way, respell)
             for match in found:
                 yield match._replace(how=how)
@@ -249,9 +272,9 @@ class Reader:
         """Yield what a text of ASCII words gives backwards or as ROT13, told from its words before it is respelt."""
         forms = respell(" ".join(page.forms)).split()
         is_tool_named = self._others.may_be_named(forms, self._work)
-        names = names_on(page, None, is_tool_named=is_tool_named)
-        possible = self._rules.possible(page, way, names)
-        if not possible and not self._rules.is_note:
+        names = _names_on(page, None, is_tool_named=is_tool_named)
+        possible = self._possible(page, way, names)
+        if not possible and not self._is_note:
             return
         self._work.spend(_UNITS_PER_READ_CHAR * len(page.seen))
         words = Words(respell(page.seen))
@@ -263,4 +286,101 @@ class Reader:
             is_addressed=has_address(words.text),
             has_account=may_have_account(words.text),
         )
-        yield from self._rules.by_phrases(words, names, {}, possible)
+        yield from self._by_phrases(words, names, {}, possible)
+
+    def _as_it_stands(self, visit: Visit, *, is_raw: bool = True) -> Iterator[Match]:
+        """Yield what a text gives without being decoded.
+
+        Args:
+            is_raw: whether to look at what its reader does not see, too.
+        """
+        page, hints = visit.page, visit.page.hints
+        if hints.rules or hints.is_unseen or hints.is_wide:
+            for rule, pattern in _PATTERNS:
+                if rule.searched_in == "raw":
+                    if is_raw and (hints.is_wide if rule.needs == "wide" else hints.is_unseen):
+                        yield from self._by_pattern(rule, pattern, page.raw)
+                elif rule.id in hints.rules and (not rule.hints or any(hint in page.lowered for hint in rule.hints)):
+                    yield from self._by_pattern(rule, pattern, page.seen)
+        yield from self._by_words(visit)
+
+    def _by_pattern(self, rule: DetectionRule, pattern: re.Pattern[str], text: str) -> Iterator[Match]:
+        self._work.spend(_UNITS_PER_PATTERN + len(text) // _CHARS_PER_UNIT)
+        seen: set[Key] = set()
+        for match in pattern.finditer(text):
+            self._work.spend(_UNITS_PER_MATCH)
+            key = key_of(rule, match[0])
+            if key not in seen and not is_harmless_address(rule, key) and not is_excused(rule.id, text, match.start()):
+                seen.add(key)
+                level = level_of(rule, key, text, match.start())
+                yield Match(rule.id, level, text, match.start(), match.end(), key, self._place)
+            if len(seen) == _MATCHES_MAX:
+                break
+
+    def _by_words(self, visit: Visit) -> Iterator[Match]:
+        """Yield what the words of a text give as it stands."""
+        page = visit.page
+        for found in visit.steering(self._offered, self._work):
+            yield Match(found.rule, found.level, page.seen, found.start, found.end, found.key, self._place)
+        others = self._others
+        counted: _Counted = {}
+        is_tool_named = visit.names_tool(others, self._work)
+        names: Set[str] = frozenset()
+        possible: Sequence[int] = ()
+        if is_tool_named or self._is_note or page.asked >> AS_IT_STANDS & 1:
+            names = _names_on(page, page.hints.rules, is_tool_named=is_tool_named)
+            possible = self._possible(page, AS_IT_STANDS, names)
+        if possible or self._is_note:
+            yield from self._by_phrases(visit.words(self._work), names, counted, possible or None)
+        if is_tool_named:
+            words = visit.words(self._work)
+            for span in others.spans(words, self._work):
+                yield from self._once("other_tool_named", words, span, counted)
+        if not page.is_plain and any(mixes_scripts(word) for word in mixed_words(page.seen)):
+            words = visit.words(self._work)
+            for index, (start, stop) in enumerate(words.spans):
+                if not words.forms[index].isascii() and mixes_scripts(page.seen[start:stop]):
+                    yield from self._once("mixed_script_word", words, (index, index + 1), counted)
+
+    def _possible(self, page: Page, way: int, names: Set[str]) -> Sequence[int]:
+        """Return the phrases that can stand in a text, read one way, with what names in braces may stand for."""
+        if not (page.asked >> way & 1 or {"tool", "address"} <= names):
+            return ()
+        readings = page.readings or {}
+        possible = phrase_filter().possible(readings.values(), way, names, self._work)
+        if possible and len(page.forms) > 2 * phrase_filter().reach:
+            windows = self._readings.windows(page.forms, readings)
+            possible = phrase_filter().possible_near(possible, windows, way, self._work)
+        return possible
+
+    def _by_phrases(
+        self, words: Words, names: Set[str], counted: _Counted, possible: Sequence[int] | None
+    ) -> Iterator[Match]:
+        """Yield what phrases give, of those that are possible, and notes where the text is for them."""
+        notes = range(len(_notes().phrases)) if self._is_note else None
+        for book, numbers in ((phrase_filter().book, possible), (_notes(), notes)):
+            if numbers is not None:
+                places = Places(words, self._others, names, self._work)
+                for rule, span in book.search(words, places.spans, self._work, numbers):
+                    yield from self._once(rule, words, span, counted)
+
+    def _once(self, rule: str, words: Words, span: Span, counted: _Counted) -> Iterator[Match]:
+        first, end = span
+        if rule in _UNLESS and _UNLESS[rule].match(words.text, words.spans[end - 1][1]):
+            return
+        if is_excused(rule, words.text, words.spans[first][0]):
+            return
+        key = tuple(words.forms[first:end])
+        known = counted.setdefault(rule, set())
+        if key not in known and len(known) < _MATCHES_MAX:
+            known.add(key)
+            start, stop = words.spans[first][0], words.spans[end - 1][1]
+            yield Match(rule, LEVELS[rule], words.text, start, stop, key, self._place)
+
+
+def _names_on(page: Page, rules: Set[str] | None, *, is_tool_named: bool) -> set[str]:
+    """Return what names in braces may stand for in a text."""
+    has_account = rules is not None and page.has_account
+    return names_in(
+        page.seen, rules, is_tool_named=is_tool_named, is_addressed=page.has_address, has_account=has_account
+    )

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from assay_stream.detect.catalog import CATALOG
-from assay_stream.detect.pages import shown
+from assay_stream.detect.page import shown
 from assay_stream.detect.surfaces import Place, Text, TextRole
 from assay_stream.work import Work
 

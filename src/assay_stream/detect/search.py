@@ -8,11 +8,9 @@ import msgspec
 
 from assay_stream.detect.catalog import CATALOG, LEVELS, RULES
 from assay_stream.detect.match import Match
-from assay_stream.detect.page import Visit
-from assay_stream.detect.pages import pages_of
+from assay_stream.detect.page import Visit, pages_of
 from assay_stream.detect.phrase_filter import WordReadings
-from assay_stream.detect.reader import Reader
-from assay_stream.detect.rule_search import phrase_filter
+from assay_stream.detect.reader import Reader, phrase_filter
 from assay_stream.detect.surfaces import Text, TextRole, name_words
 from assay_stream.detect.symbols import OfferedNames
 from assay_stream.detect.tool_names import OtherTools

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.detect import Indicator, ToolNames, detect_indicators, pages
+from assay_stream.detect import Indicator, ToolNames, detect_indicators, page
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.work import UNLIMITED, Work
 from tests.support.hostile_texts import WORST, repeated
@@ -41,9 +41,9 @@ Found = tuple[list[Indicator], int]
 @pytest.fixture(autouse=True)
 def nothing_kept() -> Iterator[None]:
     """Begin and end without any page."""
-    pages.forget()
+    page.forget()
     yield
-    pages.forget()
+    page.forget()
 
 
 def definitions() -> Iterator[dict[str, Any]]:
@@ -76,9 +76,9 @@ def test_what_is_kept_changes_neither_findings_nor_units() -> None:
     asked = [(before, after, each) for after in definitions() for before in older for each in names]
     fresh = []
     for question in asked:
-        pages.forget()
+        page.forget()
         fresh.append(searched(*question))
-    pages.forget()
+    page.forget()
     for _ in range(3):
         assert [searched(*question) for question in asked] == fresh
     assert [searched(*question) for question in reversed(asked)] == fresh[::-1]
@@ -98,15 +98,15 @@ def test_a_share_ends_at_the_same_place(share_units: int, monkeypatch: pytest.Mo
     kept = [searched(None, definition, names) for definition in asked]
     fresh = []
     for definition in asked:
-        pages.forget()
+        page.forget()
         fresh.append(searched(None, definition, names))
     assert kept == fresh
 
 
 def test_pages_that_are_kept_are_bounded() -> None:
     """Where there is no room for another one, all are forgotten; one that is too long is not kept."""
-    kept = pages._Kept(pages_max=2, chars_max=20)
-    found = pages.pages_of(["one", "two", "three", "x" * 30], Work(UNLIMITED))
+    kept = page._Kept(pages_max=2, chars_max=20)
+    found = page.pages_of(["one", "two", "three", "x" * 30], Work(UNLIMITED))
     for text in ("one", "two"):
         kept.put(found[text])
     assert kept.get("one") is found["one"]
@@ -123,6 +123,6 @@ def test_a_silent_text_is_read_again_where_a_name_in_it_may_be_something_else() 
     with_parameter = {**plain, "inputSchema": {"properties": {"my_field": {"type": "string"}}}}
     names = ToolNames(("t", "zebra"), Work(UNLIMITED))
     unread = searched(None, with_parameter, names)
-    pages.forget()
+    page.forget()
     assert searched(None, plain, names)[0] == []
     assert searched(None, with_parameter, names) == unread
