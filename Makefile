@@ -42,7 +42,8 @@ run: $(VENV)/.ready ## The same, and keep Kafka, the worker and a console runnin
 
 test: check unit integration ## Set everything up, run the whole test suite.
 
-check: lint types layers size ## Style, types, layers and budgets of lines.
+check: lint types layers size ## Style, types, layers, budgets of lines, generated pages.
+	$(BIN)/python docs/generate.py --check
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .
@@ -57,8 +58,9 @@ layers: $(VENV)/.ready
 size: $(VENV)/.ready ## Lines of each package beside its budget (deploy/size.toml).
 	$(BIN)/python deploy/size.py
 
+# How long each test of the last run took stands in .run/durations.
 unit: $(VENV)/.native ## Tests that need no broker and no server.
-	$(BIN)/python -m pytest -q -n logical --dist worksteal --durations=15 -m "not kafka and not servers"
+	$(BIN)/python -m pytest -q -n logical --dist worksteal --durations=15 --junitxml=.run/durations/unit.xml -m "not kafka and not servers"
 
 COVERAGE_FLOOR_PERCENT := 96
 
@@ -93,8 +95,8 @@ debian: ## Install what some tests need of Debian, as root: Prometheus and Chrom
 # They wait more than they compute, so three processes share two cores. The folders are named since collecting all takes 20 s.
 # Those in tests/adversary measure how long neighbours wait: they are alone on the machine.
 integration: $(VENV)/.ready .schemathesis-venv/.ready ## Tests on real Kafka brokers and real MCP servers.
-	$(BIN)/python -m pytest -q -n 3 --dist worksteal --durations=15 -m "(kafka or servers) and not chaos" tests/integration tests/conformance
-	$(BIN)/python -m pytest -q --durations=5 -m "kafka or servers" tests/adversary
+	$(BIN)/python -m pytest -q -n 3 --dist worksteal --durations=15 --junitxml=.run/durations/integration.xml -m "(kafka or servers) and not chaos" tests/integration tests/conformance
+	$(BIN)/python -m pytest -q --durations=5 --junitxml=.run/durations/adversary.xml -m "kafka or servers" tests/adversary
 
 GATEWAYS := fastmcp litellm contextforge
 

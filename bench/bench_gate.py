@@ -22,6 +22,7 @@ from assay_stream.observe import Observation, Vantage, WireObserver
 from assay_stream.observe.gate import Gate
 from assay_stream.observe.inspection import ClientOutput, Enforcer, Watch
 from assay_stream.observe.pumps import Pump, write_all
+from assay_stream.observe.session import ClientSaid, ServerSaid, Session
 from assay_stream.registry.rulings import VerdictTable
 from assay_stream.registry.verdicts import verdict_key
 from assay_stream.schemes.fingerprint import fingerprint
@@ -91,33 +92,29 @@ def _observer() -> WireObserver:
 
 
 def _watching(source: int, target: int) -> tuple[Pump, Callable[[], None]]:
-    watch = Watch(_observer(), publish=_ignore, clock=_now)
+    watch = Watch(Session(_observer()), publish=_ignore, clock=_now, write=lambda _, data: write_all(target, data))
     watch.start()
 
     def end() -> None:
         watch.finish()
         watch.join()
 
-    def take(data: bytes) -> None:
-        watch.see("client->server", data)
-        write_all(target, data)
-
-    return Pump(source, take, done=_nothing), end
+    return Pump(source, lambda data: watch.receive("client->server", data), done=_nothing), end
 
 
 def _enforcing(source: int, target: int) -> tuple[Pump, Callable[[], None]]:
     observer = _observer()
     tools = orjson.loads(LIST.read_bytes())["result"]["tools"]
-    gate = Gate(VANTAGE, observer, _table(tools).rule)
+    gate = Gate(observer, _table(tools).rule)
     enforcer = Enforcer(gate, server_input=target, client=ClientOutput(target), publish=_ignore, clock=_now)
-    gate.inward(b'{"id":"list","method":"tools/list"}', _now())
-    gate.show(orjson.dumps({"id": "list", "result": {"tools": tools}}), _now())
-    gate.offered.delivered()
+    gate.receive(ClientSaid(b'{"id":"list","method":"tools/list"}'), _now())
+    gate.receive(ServerSaid(orjson.dumps({"id": "list", "result": {"tools": tools}})), _now())
+    gate.delivered()
 
     def end() -> None:
         assert enforcer.blocked == enforcer.failures == 0
 
-    return Pump(source, enforcer.from_client, done=_nothing), end
+    return Pump(source, lambda data: enforcer.receive("client->server", data), done=_nothing), end
 
 
 def _table(tools: list[dict[str, Any]]) -> VerdictTable:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 import time
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from deploy.local.kafka import Broker
+from deploy.local.kafka import Broker, free_ports, is_free
 
 FOLDER = Path(".run/demo")
 READY_LIMIT_S = 90.0
@@ -28,14 +27,9 @@ class DemoError(RuntimeError):
     """The demo cannot go on: what is wrong, and where to look."""
 
 
-def free_port(wanted: int = 0) -> int:
+def free_port(wanted: int | None = None) -> int:
     """Return a loopback port that nobody listens on: the one that is wanted, if it is free."""
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", wanted))
-        except OSError:
-            probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    return wanted if wanted is not None and is_free(wanted) else free_ports(1)[0]
 
 
 @contextmanager

@@ -106,7 +106,7 @@ class Broker:
         if self._process is not None:
             raise BrokerError(f"the broker on {self.bootstrap} is already started: stop it first")
         for port in self.place.ports:
-            if not _is_free(port):
+            if not is_free(port):
                 raise BrokerError(f"port {port} on {HOST} is taken: stop what listens there, or use another")
         self._process = self._spawn("kafka.Kafka", str(self._formatted()))
 
@@ -231,7 +231,7 @@ def _die_with_parent() -> Callable[[], object] | None:
     return functools.partial(prctl, 1, signal.SIGKILL)  # 1: PR_SET_PDEATHSIG
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
     with socket.socket() as probe, contextlib.suppress(OSError):
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # closed links do not count, as for Java
         probe.bind((HOST, port))
@@ -241,7 +241,7 @@ def _is_free(port: int) -> bool:
 
 def free_ports(count: int) -> list[int]:
     """That many ports that nobody listens on."""
-    found = [port for port in random.sample(PORTS, k=200) if _is_free(port)]
+    found = [port for port in random.sample(PORTS, k=200) if is_free(port)]
     if len(found) >= count:
         return found[:count]
     raise BrokerError(f"no free port on {HOST} in {PORTS.start}-{PORTS.stop - 1}: stop some listeners")

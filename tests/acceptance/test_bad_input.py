@@ -277,6 +277,15 @@ def test_a_tool_name_of_1_mb_refuses_the_list() -> None:
     assert outcome.evidence[0]["unbound_reason"] == "snapshot_rejected"
 
 
+@pytest.mark.parametrize("timestamp_ms", [2**63 - 1, 9 * 10**15, -1])
+@pytest.mark.parametrize("role", [*BOTH, Role.CONTROL])
+def test_a_refused_record_from_the_end_of_time_stops_no_partition(role: Role, timestamp_ms: int) -> None:
+    """Whoever writes a record may set its timestamp. In microseconds the largest do not fit a fact of 64 bits."""
+    outcome = Story().lists(TOOL).raw(role, b"{", timestamp_ms=timestamp_ms).calls().tell()
+    assert outcome.refusals == ["not_json"]
+    assert len(outcome.evidence) == 1
+
+
 @pytest.mark.parametrize("value", [None, b"", b"{", b"\xff", b"[]", GOOD[Role.CALLS], GOOD[Role.SNAPSHOTS]])
 def test_what_is_no_control_record_sets_nothing_and_ends_nothing(value: bytes | None) -> None:
     """A bad record on the control topic is kept, and lists and calls go on as if it were not there."""

@@ -1,4 +1,4 @@
-"""The binding rules of the design, as dialogues: what proxies publish, and what evidence says of it."""
+"""The binding rules of the design where they meet other observers, folding and refused lists."""
 
 from __future__ import annotations
 
@@ -56,12 +56,6 @@ def answers(outcome: Outcome) -> list[tuple[str, str | None]]:
     ]
 
 
-def test_rule_1_a_named_snapshot_wins_over_the_latest() -> None:
-    """A call that names an older list is bound to that list, exactly."""
-    story = Story().lists(ONE).lists(TWO).calls(snapshot_id="snapshot-0")
-    assert answers(story.tell()) == [("exact", DIGEST["one"])]
-
-
 def test_rule_1_an_id_that_only_another_observer_published_counts() -> None:
     """Where a list-watch publishes the lists and a proxy the calls, the id leads to the list."""
     story = Story().lists(ONE, observer_id="proxy-2").lists(TWO).calls(snapshot_id="snapshot-0")
@@ -104,47 +98,6 @@ def test_rule_1_one_id_for_two_different_lists_is_ambiguous() -> None:
     assert answers(story.tell()) == [("exact", "definition_ambiguous")]
 
 
-def test_rule_2_the_latest_list_of_the_same_observer_counts() -> None:
-    """Of an observer's lists the latest one not after the call is in force, its very time included."""
-    story = Dialogue()
-    story.lists(ONE).lists(TWO).lists(THREE)
-    story.calls_at(0).calls_at(0.999).calls_at(1).calls_at(1.5).calls_at(2)
-    assert answers(story.live()) == [
-        ("observer", DIGEST["one"]),
-        ("observer", DIGEST["one"]),
-        ("observer", DIGEST["two"]),
-        ("observer", DIGEST["two"]),
-        ("observer", DIGEST["three"]),
-    ]
-
-
-def test_rule_2_of_two_lists_at_one_time_the_later_in_the_log_counts() -> None:
-    """A tie in event time is decided by the origin."""
-    story = Story()
-    for number, tool in ((0, ONE), (1, TWO)):
-        same_moment = Story().lists(tool, snapshot_id=f"snapshot-{number}").records[0]
-        story.raw(Role.SNAPSHOTS, same_moment.value)
-    assert answers(story.calls().tell()) == [("observer", DIGEST["two"])]
-
-
-def test_rule_2_another_observer_s_later_list_does_not_count() -> None:
-    """What another proxy saw since says nothing of what this one's agent was offered."""
-    story = Story().lists(ONE).lists(TWO, observer_id="proxy-2").calls()
-    assert answers(story.tell()) == [("observer", DIGEST["one"])]
-
-
-def test_rule_3_where_all_observers_agree_a_stranger_s_call_is_bound() -> None:
-    """A proxy that never saw a list gets the digest on which everybody else agrees."""
-    story = Story().lists(ONE).lists(ONE, WRITE, observer_id="proxy-2").calls(observer_id="proxy-3")
-    assert answers(story.tell()) == [("server", DIGEST["one"])]
-
-
-def test_rule_3_where_observers_disagree_nothing_is_chosen() -> None:
-    """Two digests in force on the server at that time make a stranger's call ambiguous."""
-    story = Story().lists(ONE).lists(TWO, observer_id="proxy-2").calls(observer_id="proxy-3")
-    assert answers(story.tell()) == [("server", "definition_ambiguous")]
-
-
 def test_rule_3_asks_who_agreed_at_the_time_of_the_call() -> None:
     """A change that one proxy saw before the others makes calls ambiguous until the others have seen it too."""
     story = Dialogue()
@@ -156,32 +109,6 @@ def test_rule_3_asks_who_agreed_at_the_time_of_the_call() -> None:
         ("server", "definition_ambiguous"),
         ("server", DIGEST["two"]),
     ]
-
-
-def test_rule_4_before_any_list_nothing_was_observed() -> None:
-    """A call made before the first list is unbound, although the list is known when it is joined."""
-    story = Dialogue()
-    story.lists(ONE).lists(ONE)
-    assert answers(Dialogue().calls_at(1).live()) == [("none", "definition_not_observed")]
-    early = Dialogue()
-    early.calls().lists(ONE)
-    assert answers(early.live()) == answers(early.tell()) == [("none", "definition_not_observed")]
-
-
-def test_rule_4_a_complete_list_without_the_tool_says_so_and_alerts() -> None:
-    """A call of a tool that the complete list in force lacks is told from one that nobody observed."""
-    outcome = Story().lists(WRITE).calls().tell()
-    assert answers(outcome) == [("observer", "tool_not_listed")]
-    assert outcome.findings == [("call_to_unlisted_tool", "read_file")]
-    assert len(outcome.of(Role.ALERTS)) == 1
-
-
-@pytest.mark.parametrize("completeness", ["partial", "unknown"])
-def test_rule_4_an_incomplete_list_without_the_tool_says_nothing(completeness: str) -> None:
-    """A page that lacks the tool neither lists it nor denies it, and raises no alert."""
-    outcome = Story().lists(WRITE, completeness=completeness).calls().tell()
-    assert answers(outcome) == [("observer", "definition_not_observed")]
-    assert outcome.findings == []
 
 
 @pytest.mark.parametrize("completeness", ["partial", "unknown"])
@@ -197,14 +124,6 @@ def test_a_complete_list_removes_and_adds() -> None:
     """Between two complete lists what is missing was removed and what is new was added."""
     story = Story().lists(ONE).lists(WRITE)
     assert story.tell().findings == [("tool_removed", "read_file"), ("tool_added", "write_file")]
-
-
-def test_a_list_dated_after_the_call_is_not_in_force() -> None:
-    """A list published before the call but observed after it does not bind it."""
-    story = Dialogue()
-    story.lists(ONE).lists(TWO)
-    story.calls_at(0.5)
-    assert answers(story.live()) == [("observer", DIGEST["one"])]
 
 
 REPEATS = (ONE, ONE, ONE, TWO, TWO, TWO, TWO, ONE)

@@ -134,10 +134,10 @@ def test_a_tool_whose_text_was_not_read_does_not_look_harmless() -> None:
     assert found["indicators"] == [["text_oversized", 4, "$"]]
 
 
-def prompts_of(record: Record, prompts: list[dict[str, Any]]) -> Record:
-    """The same list with prompts beside its tools."""
+def prompts_of(record: Record, prompts: list[dict[str, Any]], templates: list[dict[str, Any]] | None = None) -> Record:
+    """The same list with prompts, and resource templates, beside its tools."""
     event = orjson.loads(record.value or b"")
-    event["data"]["prompts"] = prompts
+    event["data"] |= {"prompts": prompts} | ({} if templates is None else {"resource_templates": templates})
     return record._replace(value=orjson.dumps(event))
 
 
@@ -300,6 +300,26 @@ def test_a_roll_out_is_charged_once() -> None:
     rest = run(state, *(a_list(21 + n, some_tools(5, 1), observer=f"o{1 + n}") for n in range(19)))
     assert [output.label for output in rest].count("fact:allowance") == 0
     assert len(findings(rest, "tool_changed")) == 19 * 5
+
+
+def test_a_server_that_goes_back_and_forth_between_two_lists_is_rationed() -> None:
+    """Each way was analysed before, but has as many findings again: copied names that come and go twenty times a second
+    would keep the partition busy for nothing."""
+    limits = Limits(allowance_units_per_s=1_000)
+    names = [{"name": f"copied_{index}", "description": "Reads it, too."} for index in range(300)]
+
+    def listed(number: int) -> Record:
+        items = names if number % 2 else []
+        templates = [{**item, "uriTemplate": "file:///{x}"} for item in items]
+        return prompts_of(a_list(number, [*some_tools(1, 0), *items], ms=number * 50), items, templates)
+
+    state = a_state(limits)
+    run(state, listed(0), listed(1))
+    counts = [sum(output.label.startswith("finding:") for output in run(state, listed(n))) for n in range(2, 42)]
+    assert sum(counts[:6]) > 1_000
+    assert max(counts[6:]) <= limits.rationed_changes_max + 1
+    said = findings(run(state, listed(42), listed(43)), "analysis_cut_short")
+    assert {found["reason"] for found in said} == {"rationed"}
 
 
 def test_a_list_that_repeats_is_charged_nothing() -> None:

@@ -11,9 +11,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from assay_stream.cli.app import app
+from assay_stream.errors import InputError
 from assay_stream.files.archive import read_files
 from assay_stream.files.record_line import record_line
 from assay_stream.limits import files as limits
+from assay_stream.limits.files import LINE_BYTES_MAX
+from assay_stream.model.record import OBSERVER_HEADER, Role
 from assay_stream.replay import results
 from tests.support.counting import counted_calls
 from tests.support.events import TOOL, Story
@@ -34,6 +37,10 @@ def packed(path: Path, *parts: bytes) -> Path:
 def observed() -> bytes:
     """A list and two calls, as record lines."""
     return b"".join(record_line(record) + b"\n" for record in Story().lists(TOOL).calls().calls().records)
+
+
+def evidence_in(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line)["data"] for line in (folder / "evidence.ndjson").read_bytes().splitlines()]
 
 
 def rejected_in(folder: Path) -> list[dict[str, Any]]:
@@ -128,6 +135,36 @@ def test_a_flood_of_short_lines_leaves_no_list_out(tmp_path: Path) -> None:
     records = list(read_files([path]))
     assert [record.value for record in records if record.role == "snapshots"] == [shortest]
     assert len(records) == limits.REFUSED_RECORDS_MAX + 2
+
+
+@pytest.mark.parametrize("filler", ["x", "\0", "\u00e9"])
+def test_a_compressed_giant_in_an_archive_leaves_no_call_bound(filler: str, tmp_path: Path) -> None:
+    """A broker takes it as a few kilobytes; as a line it is cut. Replay and verify refuse it as the registry did."""
+    giant = (filler * (LINE_BYTES_MAX // len(filler.encode()))).encode()
+    story = Story().lists(TOOL).raw(Role.SNAPSHOTS, giant, headers=((OBSERVER_HEADER, b"proxy-1"),)).calls()
+    path = tmp_path / "in.ndjson"
+    path.write_bytes(b"".join(record_line(record) + b"\n" for record in story.records))
+    done = run("replay", "--input", path, "--output", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    (error,) = (line["error"] for line in rejected_in(tmp_path / "out"))
+    assert (error["code"], error["topic"], error["offset"]) == ("too_large", "snapshots", "1")
+    assert story.tell().evidence == evidence_in(tmp_path / "out")
+    done = run("verify", "--input", path, "--evidence", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"origin":{"topic":"t","partition":0,"offset":1},"role":"snapshots","headers":[["n","%b"]],"value":"x"}',
+        b'{"origin":{"topic":"t,\\"value\\":\\"","partition":0,"offset":1},"role":"%b"}',
+    ],
+)
+def test_a_line_whose_value_is_not_what_is_too_long_is_an_error(line: bytes, tmp_path: Path) -> None:
+    """What cannot be told to be refused is not refused in silence."""
+    path = packed(tmp_path / "in.gz", line.replace(b"%b", b"x" * LINE_BYTES_MAX), b"\n")
+    with pytest.raises(InputError, match="line_too_long"):
+        list(read_files([path]))
 
 
 def test_publishing_a_flood_names_the_first_refused_lines_and_counts_the_rest(tmp_path: Path) -> None:

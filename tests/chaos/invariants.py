@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import Any
 
-from assay_stream.errors import InputError
-from assay_stream.model.cloudevents import event_time_us, read_event
 from assay_stream.model.record import Origin, Record, Role
 from tests.chaos.catching_up import caught_up
 from tests.chaos.crew import Crew
-from tests.integration.test_exactly_once import findings_of, of_one_server, undisturbed, values
-from tests.support.deployment import Deployment, payload
+from tests.integration.test_exactly_once import findings_of, of_one_server, undisturbed_until, values
+from tests.support.deployment import payload
 
 
 async def check_promises(crew: Crew, *, calls_published: int, alerts_repeated: bool) -> dict[str, int]:
@@ -33,9 +30,9 @@ async def check_promises(crew: Crew, *, calls_published: int, alerts_repeated: b
     """
     deployment = crew.deployment
     await caught_up(crew)
-    expected = await undisturbed(deployment)
+    expected, time_us = await undisturbed_until(deployment)
     assert len(await findings_of(deployment)) >= len(expected[Role.FINDINGS]), "findings are missing"
-    await deployment.tick(await _last_time_us(deployment))
+    await deployment.tick(time_us)
     await caught_up(crew)
 
     inputs = await deployment.read(Role.CALLS)
@@ -58,16 +55,6 @@ async def check_promises(crew: Crew, *, calls_published: int, alerts_repeated: b
         "alerts repeated": len(alerts) - len(set(values(alerts))),
         "workers restarted": crew.restarted,
     }
-
-
-async def _last_time_us(deployment: Deployment) -> int:
-    """The time of the latest input that has one: as far as time comes in a replay."""
-    times_us = []
-    for role in (Role.SNAPSHOTS, Role.CALLS):
-        for record in await deployment.read(role):
-            with suppress(InputError):
-                times_us.append(event_time_us(read_event(record)))
-    return max(times_us)
 
 
 def _one_each(inputs: Sequence[Record], evidence: Sequence[Record], rejected: Sequence[Record]) -> None:

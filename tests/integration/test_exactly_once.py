@@ -15,8 +15,8 @@ from assay_stream import __version__
 from assay_stream.model.cloudevents import event_time_us, read_event
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Record, Role
-from assay_stream.replay.run import replay
-from assay_stream.verify.alert_differences import is_name_fold
+from assay_stream.replay.run import Replay, spooled
+from assay_stream.verify.alert_ledger import is_name_fold
 from tests.support.deployment import Deployment
 from tests.support.fleet import Fleet
 
@@ -37,14 +37,22 @@ async def publish(deployment: Deployment, fleet: Fleet) -> int:
 
 async def undisturbed(deployment: Deployment) -> dict[Role, list[bytes]]:
     """What one pass of the engine over the very same logs gives."""
+    return (await undisturbed_until(deployment))[0]
+
+
+async def undisturbed_until(deployment: Deployment) -> tuple[dict[Role, list[bytes]], int]:
+    """The same, and how far time comes in it: a refused record at the end of its log counts with its log time."""
     inputs: list[Record] = []
     for role in (Role.CONTROL, Role.SNAPSHOTS, Role.CALLS):
         inputs.extend(await deployment.read(role))
     outputs: dict[Role, list[bytes]] = {role: [] for role in Role}
     partitions = deployment.settings.input_partitions
-    for output in replay(inputs, producer=Producer(version=__version__), snapshot_partitions=partitions):
-        outputs[output.role].append(output.value or b"")
-    return outputs
+    with spooled(inputs) as spool:
+        replay = Replay(spool, producer=Producer(version=__version__), snapshot_partitions=partitions)
+        for written in replay.steps():
+            for output in written:
+                outputs[output.role].append(output.value or b"")
+        return outputs, replay.time_us
 
 
 def values(records: Sequence[Record]) -> list[bytes]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import timedelta
+from itertools import repeat
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,8 +18,10 @@ from assay_stream.observe import Observation
 from assay_stream.observe.decisions import check_observation
 from assay_stream.observe.http.connections import Exchange
 from assay_stream.observe.http.credentials import Contexts
-from assay_stream.observe.http.traffic import Traffic
+from assay_stream.observe.http.traffic import Answered, HttpEvent, Opened, Passed, Traffic
+from assay_stream.observe.inspection import Lines
 from assay_stream.observe.jsonrpc import Direction
+from assay_stream.observe.session import Session
 from tests.support.mcp_dialogue import START, THE_VANTAGE, Dialogue
 
 LIMITS = Limits(held_calls_max=3, call_inputs_max=3)
@@ -139,15 +143,28 @@ def talks(draw: st.DrawFn) -> list[Said]:
     return talk
 
 
-def heard(talk: Sequence[Said]) -> tuple[list[Observation], Dialogue]:
-    """All that a connection yields, to its end."""
+def heard(talk: Sequence[Said], size: int | None = None) -> tuple[list[Observation], Dialogue]:
+    """All that a connection yields, to its end: line by line, or in pieces of a size."""
     dialogue = Dialogue(limits=LIMITS, pending_max=PENDING_MAX)
+    lines = Lines(Session(dialogue.observer), lambda: pytest.fail("inspecting failed"))
     observations = []
     for direction, message, seconds in talk:
         dialogue.now += timedelta(seconds=seconds)
-        observations += dialogue.raw(direction, line(message))
-        assert dialogue.observer.open_calls <= PENDING_MAX + LIMITS.held_calls_max
+        if size is None:
+            observations += dialogue.raw(direction, line(message))
+        else:
+            clock = repeat(dialogue.tick()).__next__
+            for piece in pieces(line(message) + b"\n", size):
+                for commands in lines.receive(direction, piece, clock):
+                    assert commands.forward == line(message) + b"\n"
+                    observations += commands.observations
+        assert dialogue.observer.calls.open_calls <= PENDING_MAX + LIMITS.held_calls_max
     return observations + dialogue.observer.close(dialogue.now), dialogue
+
+
+def pieces(data: bytes, size: int) -> list[bytes]:
+    """Data in pieces of a size."""
+    return [data[start : start + size] for start in range(0, len(data), size)]
 
 
 @given(talks())
@@ -158,7 +175,7 @@ def test_each_call_is_one_record_with_all_its_rounds(talk: list[Said]) -> None:
     requests = sum(isinstance(message, dict) and message.get("method") == "tools/call" for _, message, _ in talk)
     assert sum(record.get("rounds", 1) for record in records) == requests
     assert len(records) == dialogue.observer.stats.calls == len({record["tool_call_id"] for record in records})
-    assert dialogue.observer.open_calls == 0
+    assert dialogue.observer.calls.open_calls == 0
 
 
 @given(talks())
@@ -175,10 +192,12 @@ def test_a_record_of_a_call_is_sound_and_tells_no_content(talk: list[Said]) -> N
             assert "result_hash" in data
 
 
-@given(talks())
-def test_the_same_wire_yields_the_same_bytes(talk: list[Said]) -> None:
-    """So that recorded traffic is published as it was live."""
-    assert heard(talk)[0] == heard(talk)[0]
+@given(talks(), st.sampled_from([1, 2, 7, 10_000]))
+def test_the_cuts_of_a_stream_change_nothing(talk: list[Said], size: int) -> None:
+    """Over pipes byte for byte, so that recorded traffic is published as it was live; and in bodies of HTTP."""
+    assert heard(talk, size)[0] == heard(talk)[0]
+    steps = [(True, said) for said in talk]
+    assert passed(steps, True, size) == passed(steps, True)
 
 
 @settings(max_examples=20)
@@ -195,7 +214,7 @@ def test_sessions_and_contexts_are_as_if_each_were_alone(
         assert [each for each in both if each["args_hash"] is who] == alone
 
 
-def passed(steps: Sequence[tuple[bool, Said]], has_session: bool) -> list[dict[str, Any]]:
+def passed(steps: Sequence[tuple[bool, Said]], has_session: bool, size: int = 10**9) -> list[dict[str, Any]]:
     """What two clients' calls yield over HTTP: all but ids and times, with the client in place of the arguments."""
     ids = iter(range(10**9))
     traffic = Traffic(THE_VANTAGE, Contexts(b"key", b"process"), new_id=lambda: str(next(ids)), limits=HTTP_LIMITS)
@@ -209,20 +228,23 @@ def passed(steps: Sequence[tuple[bool, Said]], has_session: bool) -> list[dict[s
         number += 1
         fields = [("Content-Type", "application/json"), ("Authorization", f"Bearer {who}")]
         fields += [("Mcp-Session-Id", str(who))] if has_session else []
-        exchange, new = traffic.open(number, "POST", fields, START)
-        observations.extend(new)
-        observations.extend(traffic.from_client(exchange, line(message), START))
-        observations.extend(traffic.from_client(exchange, None, START))
-        observations.extend(traffic.answered(exchange, 200, [("Content-Type", "text/event-stream")], START))
-        names[exchange.connection.observer._wire.session_id] = who
+        takes(number, Opened("POST", fields))
+        for piece in (*pieces(line(message), size), None):
+            takes(number, Passed("client->server", piece))
+        takes(number, Answered(200, [("Content-Type", "text/event-stream")]))
+        exchange = traffic.exchanges[number]
+        names[exchange.observer._wire.session_id] = who
         return exchange
+
+    def takes(number: int, event: HttpEvent) -> None:
+        observations.extend(traffic.receive(number, event, START).observations)
 
     for who, (direction, message, _) in steps:
         if direction == "client->server" or who not in streams:
             streams[who] = opens(who, message if direction == "client->server" else {"method": "ping", "id": 9})
         if direction == "server->client":
-            event = b"data: " + line(message) + b"\n\n"
-            observations.extend(traffic.from_server(streams[who], event, START))
+            for piece in pieces(b"data: " + line(message) + b"\n\n", size):
+                takes(streams[who].number, Passed("server->client", piece))
     observations.extend(traffic.close(START))
     found = []
     for each in observations:

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 import orjson
@@ -22,7 +23,7 @@ from assay_stream.replay.run import Replay, replay, spooled
 from assay_stream.schemes.assay import tool as assay
 from assay_stream.verify.compare import Difference, ReplayComparison
 from assay_stream.verify.evidence import Recorded
-from assay_stream.verify.pairing import EVIDENCE, Pairing
+from assay_stream.verify.pairing import Pairing
 from tests.property.test_engine_laws import PARTITIONS, Logs, logs
 from tests.property.test_engine_laws import live as deployed
 from tests.property.test_replay_laws import (
@@ -57,7 +58,7 @@ def compared(
     snapshot_partitions: int = 2,
 ) -> tuple[ReplayComparison, list[Difference]]:
     """A replay of some records held against recorded evidence."""
-    pairing = Pairing(EVIDENCE, waiting_max=waiting_max)
+    pairing = Pairing(attrgetter("call"), waiting_max=waiting_max)
     comparison = ReplayComparison(lambda: records, pairing=pairing, snapshot_partitions=snapshot_partitions)
     evidence = (Recorded(f"line {number}", value) for number, value in enumerate(values))
     with spooled(records) as spool:

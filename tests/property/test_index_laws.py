@@ -14,10 +14,10 @@ from assay_stream.model.facts import Rejection, Seen
 from assay_stream.model.fields import Subject
 from assay_stream.model.record import Origin, Record
 from assay_stream.registry.fleet import Fleet
-from assay_stream.registry.observations import Observations, _Rows, _Table
-from assay_stream.registry.runs import Shared, shared_by
+from assay_stream.registry.observations import Observations
 from assay_stream.registry.server import ServerBindings
-from assay_stream.registry.timeline import AFTER_ALL_US, BEFORE_ALL_US
+from assay_stream.registry.sightings import OrderedRows, Sightings, shared_part
+from assay_stream.registry.timeline import AFTER_ALL_US
 from tests.property.test_registry_laws import LIMITS, SERVERS, a_state, histories
 
 
@@ -66,7 +66,8 @@ def test_an_index_that_was_kept_up_to_date_equals_one_that_is_built_anew(history
         assert anew.catalogues_in_force() == server.fleet.catalogues_in_force()
         server.fleet.forget_changes()
         assert vars(anew) == vars(server.fleet)
-        assert content(Observations(observations_of(server))) == content(server.observations)
+        index = Observations(server._table, server._rows())
+        assert content(index) == content(server.observations)
 
 
 def content(index: Observations) -> dict[str, object]:
@@ -78,17 +79,16 @@ def _plain(value: object) -> object:
     match value:
         case dict():
             return {key: _plain(each) for key, each in value.items()}
-        case _Rows():
-            positions = [value[index] for index in range(len(value))]
-            return [*zip(positions, value.since((BEFORE_ALL_US, Origin("", 0, 0))), strict=True)]
-        case _Table():
-            return {shared for shared in value.numbered.shared if shared is not None}
+        case OrderedRows():
+            return [value.table.seen(number) for number in value.numbers]
+        case Sightings():
+            return None
         case _:
             return value
 
 
-def _last(observations: list[Seen]) -> Shared | None:
-    return shared_by(observations[-1]) if observations else None
+def _last(observations: list[Seen]) -> Seen | None:
+    return shared_part(observations[-1]) if observations else None
 
 
 @given(histories(), LIMITS)

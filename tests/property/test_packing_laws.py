@@ -16,9 +16,9 @@ from assay_stream.registry import folding
 from assay_stream.registry.folding import fold
 from assay_stream.registry.ledger import Ledger
 from assay_stream.registry.packing import pack_repeats
-from assay_stream.registry.runs import rows_of, shared_by
+from assay_stream.registry.runs import rows_of
+from assay_stream.registry.sightings import seen_at
 from assay_stream.registry.state import Bindings
-from assay_stream.registry.timeline import position_of
 from tests.support.facts import SERVER, a_catalogue, seen
 
 OBSERVERS = ("alice", "bob")
@@ -151,10 +151,10 @@ def test_each_list_stands_in_the_topic_once(facts: list[Seen], entries_max: int)
     gone = {(fact.origin, further) for fact in found if isinstance(fact, RunCut) for further in fact.gone}
     lists = [fact for fact in found if isinstance(fact, Seen)]
     for run in (fact for fact in found if isinstance(fact, SeenRun)):
-        entries = map(shared_by(run).seen, rows_of(run))
+        entries = (seen_at(run, row) for row in rows_of(run))
         lists += [each for each in entries if (run.origin, each.origin.offset - run.origin.offset) not in gone]
     kept = [each for lists_of_one in lists_of(ledger.bindings).values() for each in lists_of_one]
-    assert sorted(lists, key=position_of) == sorted(kept, key=position_of)
+    assert sorted(lists, key=lambda each: each.position) == sorted(kept, key=lambda each: each.position)
 
 
 @given(histories(), ENTRIES_MAX)

@@ -18,7 +18,6 @@ from assay_stream.model.fields import ITEM_SUBJECTS
 from assay_stream.model.record import OBSERVER_HEADER, Origin, Output, Record, Role
 from assay_stream.registry.as_of import Binding, bind
 from assay_stream.registry.state import Bindings
-from tests.support.plain_sightings import plain_lists
 
 SERVERS = ("alpha", "beta")
 OBSERVERS = ("alice", "bob")
@@ -230,14 +229,6 @@ def test_a_restored_registry_goes_on_as_if_it_had_never_stopped(
 def test_the_same_history_gives_the_same_outputs(history: list[Record], limits: Limits) -> None:
     """Two registries that read the same records write the same records."""
     assert run(a_state(limits), history) == run(a_state(limits), history)
-
-
-@given(histories(), LIMITS)
-def test_packed_lists_give_the_same_outputs(history: list[Record], limits: Limits) -> None:
-    """To the byte: a registry finds the same in columns as in lists that it keeps as they are."""
-    with plain_lists():
-        plain = run(a_state(limits), history)
-    assert run(a_state(limits), history) == plain
 
 
 @given(histories(announced=False), st.data())

@@ -6,6 +6,7 @@ import random
 from collections import Counter, defaultdict
 from datetime import timedelta
 
+import msgspec
 import orjson
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -19,8 +20,7 @@ from assay_stream.model.envelope import Producer
 from assay_stream.model.finding import PIN_FIELDS
 from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Origin, Output, Record, Role
-from assay_stream.replay.results import _checkpoint_json, _read_checkpoint
-from assay_stream.replay.run import Replay, replay
+from assay_stream.replay.run import Replay, ResumePoint, replay
 from tests.property.test_registry_laws import LIMITS, a_state, histories, run
 from tests.support import replay_reference
 from tests.support.fleet import START, Fleet, a_call_by, a_listing
@@ -445,12 +445,12 @@ def test_one_that_was_interrupted_gives_what_an_undisturbed_one_gives(records: l
         with small_spool(records) as spool:
             made = Replay(spool, producer=PRODUCER, snapshot_partitions=2)
             if told is not None:
-                made.resume_from(_read_checkpoint(orjson.loads(told)))
+                made.resume_from(msgspec.json.decode(told, type=ResumePoint))
             for number, written in enumerate(made.steps()):
                 if number == stop:
                     break
                 outputs += written
-                told = orjson.dumps(_checkpoint_json(made.resume_point()))
+                told = msgspec.json.encode(made.resume_point())
             else:
                 break
     assert outputs == was

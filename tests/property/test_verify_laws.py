@@ -16,9 +16,8 @@ from assay_stream.model.record import Record, Role
 from assay_stream.replay.history import history_of
 from assay_stream.schemes.assay import tool as assay
 from assay_stream.verify.evidence import Recorded
-from assay_stream.verify.judging import judgements
-from assay_stream.verify.pairing import CALLS, Pairing
-from assay_stream.verify.verification import Judgement, RecordStatus, Verifier
+from assay_stream.verify.pairing import Pairing
+from assay_stream.verify.verification import Judgement, RecordStatus, Verifier, judgements, origin_of
 from tests.property.test_replay_laws import FLEETS, LOGS, Drawn, drawn_log, handed_in, in_time, live, logged
 from tests.support.fleet import Fleet
 
@@ -35,7 +34,7 @@ def verified(
     """The judgement on each of some records of evidence, by the logs."""
     verifier = Verifier(history_of(lambda: records, snapshot_partitions=partitions))
     evidence = [Recorded(f"line {number}", value) for number, value in enumerate(values)]
-    return list(judgements(verifier, evidence, lambda: records, pairing=Pairing(CALLS, waiting_max=waiting_max)))
+    return list(judgements(verifier, evidence, lambda: records, pairing=Pairing(origin_of, waiting_max=waiting_max)))
 
 
 def statuses(found: list[Judgement]) -> list[RecordStatus]:

@@ -11,13 +11,13 @@ from typing import Any
 
 from aiohttp.test_utils import TestClient, TestServer
 
+from assay_stream.console.authentication import Authenticator
 from assay_stream.console.deciding import ACTIONS, Action
-from assay_stream.console.door import Door
-from assay_stream.console.operators import Operator
 from assay_stream.console.posting import Posting, Publish
 from assay_stream.console.reader import StoreReader
 from assay_stream.console.rendering import url
 from assay_stream.console.service import ConsoleService
+from assay_stream.console.sessions import Operator
 from assay_stream.limits.console import CONSOLE_LIMITS, ConsoleLimits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
@@ -107,7 +107,7 @@ async def a_console(
     *,
     limits: ConsoleLimits = CONSOLE_LIMITS,
     listener: Listener | None = None,
-    door: Door | None = None,
+    authenticator: Authenticator | None = None,
     publish: Publish | None = None,
     actions: Mapping[str, Action] = ACTIONS,
 ) -> AsyncIterator[TestClient[Any, Any]]:
@@ -115,7 +115,12 @@ async def a_console(
     reader = StoreReader(folder, limits)
     posting = None if publish is None else Posting(reader, publish, clock=lambda: NOW_US, actions=actions)
     service = ConsoleService(
-        reader, listener or Listener(), door=door, posting=posting, clock=lambda: NOW_US, limits=limits
+        reader,
+        listener or Listener(),
+        authenticator=authenticator,
+        posting=posting,
+        clock=lambda: NOW_US,
+        limits=limits,
     )
     try:
         async with TestClient(TestServer(service.application())) as client:
@@ -128,7 +133,7 @@ ALICE = Operator(name="local:alice", may_decide=True)
 VICTOR = Operator(name="local:victor", may_decide=False)
 
 
-def signed_in(client: TestClient[Any, Any], door: Door, operator: Operator = ALICE) -> str:
+def signed_in(client: TestClient[Any, Any], door: Authenticator, operator: Operator = ALICE) -> str:
     """Give the browser a session, and return the token of its forms."""
     session_id = door.sessions.begin(operator)
     client.session.cookie_jar.update_cookies({"assay-stream": session_id}, client.make_url("/"))

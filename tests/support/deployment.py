@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -26,6 +25,7 @@ from assay_stream.kafka.log import record_of
 from assay_stream.kafka.topics import apply_topics, topic_names, topic_table
 from assay_stream.model.finding_topic import Tick
 from assay_stream.model.record import Headers, Record, Role
+from deploy.local.kafka import free_ports
 
 _READY_LIMIT_S = 120.0
 _CENSUS = (Role.SNAPSHOTS, Role.CALLS, Role.BINDINGS, Role.EVIDENCE, Role.FINDINGS, Role.ALERTS, Role.REJECTED)
@@ -33,10 +33,8 @@ _CENSUS = (Role.SNAPSHOTS, Role.CALLS, Role.BINDINGS, Role.EVIDENCE, Role.FINDIN
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A loopback port that nobody listens on, nor is given to a client meanwhile."""
+    return free_ports(1)[0]
 
 
 @dataclass

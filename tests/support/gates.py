@@ -10,8 +10,8 @@ import orjson
 import pytest
 
 from assay_stream.observe import WireObserver
-from assay_stream.observe.gate import Passage, Rule, gate_class
-from assay_stream.observe.wire import Shown
+from assay_stream.observe.gate import Rule, gate_class
+from assay_stream.observe.session import ClientSaid, Commands, ServerSaid
 from assay_stream.registry.pins import PinsInForce, check_pins
 from assay_stream.registry.rulings import Ruling, VerdictTable
 from assay_stream.registry.verdicts import verdict_key
@@ -79,7 +79,7 @@ class Connection:
         self.table = table or VerdictTable()
         ids = itertools.count(1)
         self.observer = WireObserver(THE_VANTAGE, session_id="session", new_id=lambda: f"id-{next(ids)}")
-        self.gate = gate_class(hide)(THE_VANTAGE, self.observer, self.rule)
+        self.gate = gate_class(hide)(self.observer, self.rule)
         self.asked: list[tuple[str, Fingerprint | None]] = []
 
     def rule(self, server_id: str, tool_name: str, definition: Fingerprint | None) -> Ruling:
@@ -87,20 +87,22 @@ class Connection:
         self.asked.append((tool_name, definition))
         return self.table.rule(server_id, tool_name, definition)
 
-    def client(self, message: object) -> Passage:
+    def client(self, message: object) -> Commands:
         """The client says something: an object, or bytes as they are."""
-        return self.gate.inward(message if isinstance(message, bytes) else json.dumps(message).encode(), START)
+        return self.gate.receive(
+            ClientSaid(message if isinstance(message, bytes) else json.dumps(message).encode()), START
+        )
 
     def server(self, message: object) -> list[dict[str, Any]]:
         """The server says something, and the client gets it; the data of what is observed."""
         shown = self.shows(message)
-        self.gate.offered.delivered()
+        self.gate.delivered()
         return [json.loads(each.value)["data"] for each in shown.observations]
 
-    def shows(self, message: object) -> Shown:
+    def shows(self, message: object) -> Commands:
         """The server says something that has not reached the client yet."""
         line = message if isinstance(message, bytes) else json.dumps(message).encode()
-        return self.gate.show(line, START)
+        return self.gate.receive(ServerSaid(line), START)
 
     def asks_list(self, number: object = 1, **params: Any) -> None:
         """The client asks for a list."""
@@ -116,7 +118,7 @@ class Connection:
         result = {"tools": list(tools)} | ({} if more is None else {"nextCursor": more})
         self.server({"jsonrpc": "2.0", "id": number, "result": result})
 
-    def calls(self, name: object = "read", number: object = 7) -> Passage:
+    def calls(self, name: object = "read", number: object = 7) -> Commands:
         """The client calls a tool."""
         return self.client(a_call(name, number))
 
@@ -126,15 +128,15 @@ def a_call(name: object = "read", number: object = 7) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": {"name": name, "arguments": {}}}
 
 
-def answer(passage: Passage) -> Any:
+def answer(passage: Commands) -> Any:
     """What the client got instead: one line."""
-    assert not passage.forward
+    assert passage.forward is None
     assert passage.reply.endswith(b"\n")
     assert passage.reply.count(b"\n") == 1
     return json.loads(passage.reply, parse_constant=pytest.fail)
 
 
-def denied(passage: Passage) -> list[tuple[str, str]]:
+def denied(passage: Commands) -> list[tuple[str, str]]:
     """Tool and reason of the calls that are published as denied; all of them must be."""
     events = [json.loads(each.value)["data"] for each in passage.observations]
     assert {event["decision"] for event in events} <= {"deny"}

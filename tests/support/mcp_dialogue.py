@@ -44,17 +44,18 @@ class Dialogue:
 
     def close(self) -> list[dict[str, Any]]:
         """The connection ends."""
-        return [json.loads(observation.value) for observation in self.observer.close(self._tick())]
+        return [json.loads(observation.value) for observation in self.observer.close(self.tick())]
 
     def raw(self, direction: Direction, line: bytes) -> list[Observation]:
         """Someone says some bytes; the observations as they are."""
-        return self.observer.feed(direction, line, self._tick())
+        return self.observer.feed(direction, line, self.tick())
 
     def _say(self, direction: Direction, message: object) -> list[dict[str, Any]]:
         line = message if isinstance(message, bytes) else json.dumps(message).encode()
         return [json.loads(observation.value) for observation in self.raw(direction, line)]
 
-    def _tick(self) -> datetime:
+    def tick(self) -> datetime:
+        """The time now; the next is a millisecond later."""
         now, self.now = self.now, self.now + timedelta(milliseconds=1)
         return now
 

@@ -45,17 +45,22 @@ def as_records(outputs: Iterable[Output]) -> list[Record]:
     return records
 
 
+def written(records: Iterable[Record]) -> list[Record]:
+    """What the stages write of some observations, facts included, as their topics hold it."""
+    outputs: list[Output] = []
+    with spooled(records) as spool:
+        for step in Replay(spool, producer=Producer(version="1"), take_fact=outputs.append).steps():
+            outputs += step
+    return as_records(outputs)
+
+
 @cache
 def history(calls: int = 60, changes: int = 4, seed: int = 1) -> tuple[Record, ...]:
     """Everything that the store reads of a fleet with a pin, in the order in which it was written."""
     value = "sha256:" + "0" * 64
     pin = a_control("pin.set", server_id="server-0", tool_name="tool_1", scheme="assay.v1", value=value)
-    written: list[Output] = []
     records = published(Fleet(servers=3, calls=calls, changes=changes, seed=seed), [pin])
-    with spooled(records) as spool:
-        for outputs in Replay(spool, producer=Producer(version="1"), take_fact=written.append).steps():
-            written += outputs
-    return tuple(record for record in as_records(written) if record.role in ROLES)
+    return tuple(record for record in written(records) if record.role in ROLES)
 
 
 def of_role(records: Iterable[Record], role: Role) -> list[Record]:

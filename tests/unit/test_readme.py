@@ -22,30 +22,6 @@ def block_after(heading: str) -> str:
     return "\n".join(line[4:] for line in section.splitlines() if line.startswith("    "))
 
 
-def test_make_integration_names_every_folder_with_such_tests() -> None:
-    """It collects no others, so a test of brokers or servers anywhere else would never run."""
-    named = re.findall(r'-m "[^"]*kafka or servers[^"]*" (tests/.+)', (ROOT / "Makefile").read_text())
-    marked = {
-        f"tests/{path.relative_to(ROOT / 'tests').parts[0]}"
-        for path in (ROOT / "tests").rglob("test_*.py")
-        if re.search(r"mark\.(kafka|servers)\b", path.read_text())
-    }
-    assert marked - {"tests/chaos"} == set(" ".join(named).split())
-
-
-def test_every_make_target_it_names_exists() -> None:
-    """`make X` in the README is a target of the Makefile."""
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    named = set(re.findall(r"make ([a-z-]+)", README))
-    assert named <= targets
-    assert {"demo", "test", "run"} <= named
-
-
-def test_ci_calls_the_test_command_it_names() -> None:
-    """CI runs what the README tells a newcomer to run."""
-    assert "make test" in (ROOT / ".ci/run").read_text().splitlines()
-
-
 @pytest.fixture
 def shell(tmp_path: Path) -> dict[str, str]:
     """An environment in which `assay-stream` is the code under test."""

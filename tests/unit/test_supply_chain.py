@@ -50,21 +50,6 @@ def test_a_service_that_knows_nothing_is_not_good_news() -> None:
     assert found.lines[0].startswith("NOT AUDITED")
 
 
-@pytest.mark.parametrize(
-    "stderr",
-    [
-        "ERROR:pip_audit._cli:Could not connect to the vulnerability feed",
-        "pip_audit._service.interface.ConnectionError: x",
-        "requests.exceptions.HTTPError: 503",
-    ],
-)
-def test_a_service_that_cannot_be_reached_has_a_code_of_its_own(stderr: str) -> None:
-    """An outage elsewhere is no advisory, and no audit."""
-    found = verdict("", stderr)
-    assert found.code == NOT_AUDITED
-    assert found.lines[0].startswith("NOT AUDITED")
-
-
 def test_an_audit_that_failed_by_itself_does() -> None:
     """A malformed lock must not pass for an outage."""
     assert verdict("", "ERROR:pip_audit._cli:requirement file is invalid").code == 2

@@ -19,8 +19,7 @@ from assay_stream.agents.runner import Runner
 from assay_stream.alerts.state import counted
 from assay_stream.drift.severity import Level
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
-from assay_stream.model.alert import Activity, AlertStatus
-from assay_stream.model.alert_writer import alert_record
+from assay_stream.model.alert import Activity, AlertStatus, alert_record
 from assay_stream.model.finding import Finding, decode_finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Output, Role

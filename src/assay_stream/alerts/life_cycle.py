@@ -41,9 +41,8 @@ from assay_stream.alerts.state import (
     without,
 )
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.model.alert import Activity, AlertStatus
+from assay_stream.model.alert import Activity, AlertStatus, alert_record
 from assay_stream.model.alert_state import UNNAMED_OBSERVER, AlertState
-from assay_stream.model.alert_writer import alert_record
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import Resolution
 from assay_stream.model.kinds import KINDS

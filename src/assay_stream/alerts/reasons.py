@@ -16,8 +16,8 @@ from dataclasses import replace
 from typing import Any, cast
 
 from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.model.alert import reasons_of
 from assay_stream.model.alert_state import AlertPart, AlertState, PinPart
-from assay_stream.model.alert_writer import reasons_of
 from assay_stream.model.finding import PIN_FIELDS, Finding
 from assay_stream.model.kinds import Kind
 

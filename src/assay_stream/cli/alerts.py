@@ -14,9 +14,9 @@ from assay_stream.alerts.formats import CONTENT_TYPES, AlertFormat, as_lines, re
 from assay_stream.alerts.formats.syslog import EXAMPLE_ENTERPRISE
 from assay_stream.alerts.selection import AlertSelection, SeverityLevel
 from assay_stream.cli.files import input_lines
-from assay_stream.cli.options import AlertFile, AlertStore, Bootstrap, time_option
+from assay_stream.cli.options import Bootstrap, grouped, time_option
 from assay_stream.cli.shared import Refusals, on_kafka, show_refused
-from assay_stream.cli.store_sources import every_row, opened_store
+from assay_stream.cli.store_sources import AlertOptions, every_row, open_store
 from assay_stream.config import Settings, command_settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError, needing_extra
 from assay_stream.forward.receivers import Receiver, Subscription, is_address, parse_target, secret_from, tls_context
@@ -32,14 +32,13 @@ SeverityFilter = Annotated[
 ]
 
 
+@grouped
 def export(
+    looking: AlertOptions,
     target: Annotated[AlertFormat, typer.Option("--format", help="What to write.")] = AlertFormat.OCSF,
-    file: AlertFile = None,
-    store: AlertStore = None,
     since: Since = None,
     server_id: ServerFilter = None,
     severity: SeverityFilter = None,
-    bootstrap_servers: Bootstrap = None,
 ) -> None:
     """Write alerts to standard output, one per line (SARIF: one document): of a store, the latest record of each.
 
@@ -50,10 +49,10 @@ def export(
     )
     refused = Refusals()
     alerts: Iterable[dict[str, Any]]
-    if file is None and store is not None:
-        alerts = (alert for alert in stored_alerts(store) if selection.wants(view_of(alert)))
+    if looking.file is None and looking.store is not None:
+        alerts = (alert for alert in stored_alerts(looking) if selection.wants(view_of(alert)))
     else:
-        alerts = chosen_alerts(file, selection, refused, bootstrap=bootstrap_servers)
+        alerts = chosen_alerts(looking.file, selection, refused, bootstrap=looking.bootstrap_servers)
     for line in as_lines(alerts, target):
         sys.stdout.buffer.write(line.encode("utf-8") + b"\n")
     sys.stdout.buffer.flush()
@@ -199,16 +198,16 @@ def chosen_alerts(
             yield alert
 
 
-def stored_alerts(folder: Path) -> Iterator[dict[str, Any]]:
+def stored_alerts(looking: AlertOptions) -> Iterator[dict[str, Any]]:
     """Yield the latest record of every alert in a store, the most severe alert first.
 
     Raises:
         InputError: ``store_unreadable``.
         ConfigurationError: ``store_missing``, ``store_version``.
     """
-    with opened_store(folder) as store:
-        for row in every_row(lambda paging: store.alerts(AlertFilter(state=None), paging)):
-            yield store.alert(row.uid).records[-1]
+    with open_store(looking) as opened:
+        for row in every_row(lambda paging: opened.store.alerts(AlertFilter(state=None), paging)):
+            yield opened.store.alert(row.uid).records[-1]
 
 
 def _stored(file: Path | None, bootstrap: str | None) -> Iterator[tuple[str, bytes | None]]:

@@ -8,7 +8,8 @@ from assay_stream.cli.deciding import Deciding
 from assay_stream.cli.options import AlertFile, grouped
 from assay_stream.cli.shared import say
 from assay_stream.cli.showing import Uid
-from assay_stream.cli.store_sources import alerts_in
+from assay_stream.cli.store_sources import AlertOptions, open_store
+from assay_stream.model.record import Role
 from assay_stream.report.decisions import AlertAct, alert_decision
 from assay_stream.text.escaping import visible
 
@@ -46,9 +47,9 @@ def reopen(uid: Uid, by: Deciding, file: AlertFile = None) -> None:
 
 
 def _do(act: AlertAct, uid: str, by: Deciding, file: AlertFile, assignee: str | None = None) -> None:
-    with alerts_in(file, None, by.bootstrap_servers) as looked:
-        for text in looked.refused:
+    with open_store(AlertOptions(file=file, bootstrap_servers=by.bootstrap_servers), Role.ALERTS) as opened:
+        for text in opened.refused:
             say(text)
-        row = looked.store.alert(uid).row
+        row = opened.store.alert(uid).row
     by.decide(alert_decision(act, server_id=row.server_id, uid=row.uid, assignee=assignee))
     say(f"{act}: {row.uid[:12]} ({row.kind}, {visible('/'.join(filter(None, (row.server_id, row.tool_name))))})")

@@ -115,7 +115,7 @@ async def _run(
         hosted: of logs and of the port for operators of this process, where it has one.
     """
     with needing_extra(_EXTRA):
-        from assay_stream.console.door import now_us, open_door
+        from assay_stream.console.authentication import now_us, open_authenticator
         from assay_stream.console.posting import Posting
         from assay_stream.console.publishing import KafkaPublish
         from assay_stream.console.reader import StoreReader
@@ -126,7 +126,9 @@ async def _run(
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    door = None if identity is None else open_door(identity, decides=settings is not None, is_tls=bool(listener.tls))
+    authenticator = None
+    if identity is not None:
+        authenticator = open_authenticator(identity, decides=settings is not None, is_tls=bool(listener.tls))
     publish = None if settings is None else KafkaPublish(settings)
     metrics = process_metrics(load_settings().producer() if hosted is None else hosted.producer())
     reader = StoreReader(folder)
@@ -137,7 +139,7 @@ async def _run(
         return None if filling is None else filling.problem
 
     service = ConsoleService(
-        reader, listener, door=door, posting=posting, filling=filling_problem, note=metrics.answered
+        reader, listener, authenticator=authenticator, posting=posting, filling=filling_problem, note=metrics.answered
     )
 
     def started(port: int) -> None:
@@ -163,8 +165,8 @@ async def _run(
         raise errors.exceptions[0] from None
     finally:
         reader.close()
-        if door is not None:
-            await door.aclose()
+        if authenticator is not None:
+            await authenticator.aclose()
         if publish is not None:
             await publish.aclose()
     if hosted is not None:

@@ -13,14 +13,12 @@ import typer
 from assay_stream.cli.options import Bootstrap
 from assay_stream.cli.output import RowFormat, print_rows
 from assay_stream.cli.publishing import deliver
-from assay_stream.cli.shared import on_kafka, say
-from assay_stream.config import Settings, command_settings
+from assay_stream.cli.shared import say
+from assay_stream.cli.store_sources import StoreOptions, known_bindings
 from assay_stream.errors import InputError
-from assay_stream.kafka.lookup import read_bindings
 from assay_stream.model.control import KEY_ACCEPT_TYPE, PIN_REMOVE_TYPE, POLICY_REMOVE_TYPE, POLICY_SET_TYPE
 from assay_stream.model.suppression import ANY_SERVER
 from assay_stream.observe.decisions import decision_event
-from assay_stream.registry.state import Bindings
 from assay_stream.report.pins import knows_tool
 
 _ON_TOOLS = frozenset({POLICY_SET_TYPE, POLICY_REMOVE_TYPE, PIN_REMOVE_TYPE, KEY_ACCEPT_TYPE})
@@ -70,8 +68,8 @@ class DecidingOnServer(Deciding):
             OperatingError: as ``Deciding.decide``.
         """
         if self.output is None and not self.new:
-            _, bindings = known_bindings(self.bootstrap_servers)
             named = {data["server_id"] for _, data in decisions} - {ANY_SERVER}
+            bindings = known_bindings(StoreOptions(bootstrap_servers=self.bootstrap_servers), *named)
             for server_id in sorted(named - bindings.servers.keys()):
                 raise InputError(
                     "server_not_known", f"no list and no decision names {server_id}: check it, or give --new"
@@ -98,12 +96,6 @@ def author_or_login(author: str | None) -> str:
         return getpass.getuser()
     except (OSError, KeyError):
         raise InputError("author_unknown", "nobody is logged in here: say who decides with --author") from None
-
-
-def known_bindings(bootstrap: str | None) -> tuple[Settings, Bindings]:
-    """Return the settings and everything that the registry has published."""
-    settings = command_settings(bootstrap_servers=bootstrap)
-    return settings, on_kafka(settings, read_bindings)
 
 
 def print_state(rows: Iterable[Mapping[str, Any]], columns: tuple[str, ...], *, as_json: bool) -> None:

@@ -13,7 +13,7 @@ from assay_stream.cli.inventory import Wide, as_object, nothing_found, print_tab
 from assay_stream.cli.options import AnyServerId, AnyTool, AsJson, Bootstrap, check_span, grouped, time_option
 from assay_stream.cli.output import json_line, print_json, print_line
 from assay_stream.cli.shared import follow, say
-from assay_stream.cli.store_sources import StoreOptions, every_row
+from assay_stream.cli.store_sources import EvidenceOptions, every_row, open_store
 from assay_stream.config import command_settings
 from assay_stream.errors import InputError
 from assay_stream.limits.store import STORE_CANDIDATES_MAX
@@ -72,7 +72,7 @@ Limit = Annotated[int, typer.Option(min=1, help="Calls at most, the newest.")]
 @evidence_app.command("list")
 @grouped
 def list_evidence(
-    looking: StoreOptions,
+    looking: EvidenceOptions,
     which: Which,
     digest: Annotated[
         str | None, typer.Option(help="Only calls whose evidence has this digest, of any scheme; or its beginning.")
@@ -85,18 +85,18 @@ def list_evidence(
 
     Exit code 3: not all could be read. 5: no call matches.
     """
-    with looking.looked(Role.EVIDENCE) as looked:
-        wanted = which.filter(None if digest is None else whole_digest(looked.store, digest, as_json=as_json))
-        if not _list(looked.store, wanted, limit, as_json=as_json, wide=wide):
+    with open_store(looking, Role.EVIDENCE) as opened:
+        wanted = which.filter(None if digest is None else whole_digest(opened.store, digest, as_json=as_json))
+        if not _list(opened.store, wanted, limit, as_json=as_json, wide=wide):
             nothing_found(_not_found(digest))
-        looked.end()
+        opened.end()
 
 
 @evidence_app.command()
 @grouped
 def search(
     digest: Annotated[str, typer.Argument(metavar="DIGEST", help="Or its first 6 digits or more; or a call's id.")],
-    looking: StoreOptions,
+    looking: EvidenceOptions,
     which: Which,
     limit: Limit = 50,
     as_json: AsJson = False,
@@ -107,9 +107,9 @@ def search(
     Also takes trace ids, tool call ids and ids of evidence. --json prints the places, then the calls. Exit code 2:
     several digests begin like that (they are listed). 3: not everything could be read. 5: nothing has it.
     """
-    with looking.looked(*_EVERYWHERE) as looked:
-        digest = whole_digest(looked.store, digest, as_json=as_json)
-        places = looked.store.places(digest)
+    with open_store(looking, *_EVERYWHERE) as opened:
+        digest = whole_digest(opened.store, digest, as_json=as_json)
+        places = opened.store.places(digest)
         for place in places if as_json else ():
             print_json(as_object(place))
         if places and not as_json:
@@ -128,11 +128,11 @@ def search(
             head = ("where", "what", "server", "tool", "calls", "reference")
             print_table(head, cells, flexible=("server", "tool"), optional=("reference",), wide=wide)
             print_line("")
-        if not _list(looked.store, which.filter(digest), limit, as_json=as_json, wide=wide):
+        if not _list(opened.store, which.filter(digest), limit, as_json=as_json, wide=wide):
             if not places:
                 nothing_found(_not_found(digest))
             say("no call used it" if which == Which() else "no call that matches the options used it")
-        looked.end()
+        opened.end()
 
 
 @evidence_app.command()
@@ -142,22 +142,22 @@ def show(
         str,
         typer.Argument(metavar="ID", help="Id of the evidence or of the call, a digest, or TOPIC/PARTITION/OFFSET."),
     ],
-    looking: StoreOptions,
+    looking: EvidenceOptions,
     as_json: AsJson = False,
 ) -> None:
     """Show the evidence of one call, with every digest in it and its scheme. --json prints the record unchanged.
 
     Exit code 3: not everything could be read. 5: there is no such call.
     """
-    with looking.looked(Role.EVIDENCE) as looked:
-        found = _the_one(looked.store, whole_digest(looked.store, what, as_json=as_json))
+    with open_store(looking, Role.EVIDENCE) as opened:
+        found = _the_one(opened.store, whole_digest(opened.store, what, as_json=as_json))
         if found is None:
             nothing_found(_not_found(what))
         elif as_json:
             print_json(decode_json(found.value))
         else:
             _print_record(found)
-        looked.end()
+        opened.end()
 
 
 @evidence_app.command()

@@ -17,7 +17,7 @@ from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.export.bundle_file import verify_bundle
 from assay_stream.export.export import Collection, export_bundles, export_parquet, export_timesketch, numbered_bundles
 from assay_stream.export.input import Dataset, ExportSelection, Stored, stored_in
-from assay_stream.export.parquet import check_installed
+from assay_stream.export.rows import check_installed
 from assay_stream.kafka.lookup import read_records
 from assay_stream.limits.files import BUNDLE_LIMITS
 from assay_stream.model.record import Role

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,8 +11,8 @@ from typing import Annotated, Literal
 import typer
 
 from assay_stream.cli.options import Bootstrap, VantageOptions, grouped, stated_servers
-from assay_stream.cli.shared import InertFormatter, say
-from assay_stream.cli.tap import closing, sink_for, verdict_client
+from assay_stream.cli.shared import say
+from assay_stream.cli.tap import observing
 from assay_stream.cli.tap_http import address_of
 from assay_stream.config import load_settings
 from assay_stream.errors import ConfigurationError, needing_extra
@@ -63,9 +61,6 @@ def extmcp(
 
     Example: assay-stream extmcp --listen 127.0.0.1:9001 --prefix github_=github --prefix time_=time
     """
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(InertFormatter("assay-stream extmcp: %(message)s"))
-    logging.basicConfig(handlers=[handler], level=logging.WARNING)
     with needing_extra("extmcp"):
         from assay_stream.observe.feeds.agentgateway import ExtMcp
         from assay_stream.observe.feeds.ext_mcp import start_server
@@ -80,13 +75,13 @@ def extmcp(
     ca = None if client_ca is None else _content(client_ca)
     own = vantage.of(server_id)
     key = load_settings().auth_context_key
-    client = verdict_client(bootstrap_servers, Action(unavailable)) if enforce else None
 
     async def serve() -> None:
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        async with closing(client) as rule, sink_for(output, bootstrap_servers, command="extmcp") as sink:
+        ruling = Action(unavailable) if enforce else None
+        async with observing("extmcp", output, bootstrap_servers, ruling) as (sink, rule):
             answers = ExtMcp(
                 Feed(
                     server_id,

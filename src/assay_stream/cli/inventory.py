@@ -9,7 +9,7 @@ import typer
 from assay_stream.cli.options import AnyServerId, AsJson, grouped
 from assay_stream.cli.output import Colour, Painter, cell, print_json
 from assay_stream.cli.shared import NOTHING_FOUND, say
-from assay_stream.cli.store_sources import StoreOptions, every_row
+from assay_stream.cli.store_sources import EvidenceOptions, every_row, open_store
 from assay_stream.model.record import Origin, Role
 from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import DigestValue, Page, Paging
@@ -84,7 +84,7 @@ def nothing_found(what: str) -> None:
 
 
 def _list(
-    looking: StoreOptions,
+    looking: EvidenceOptions,
     ask: Callable[[Store, int, Paging], Page[_Row]],
     cells_of: Callable[[_Row], dict[str, str]],
     *,
@@ -101,9 +101,9 @@ def _list(
         cells_of: a row as headings and cells.
         none: what to say where there is nothing.
     """
-    with looking.looked(*_ROLES) as looked:
-        now_us = looked.now_us()
-        rows = list(every_row(lambda paging: ask(looked.store, now_us, paging)))
+    with open_store(looking, *_ROLES) as opened:
+        now_us = opened.now_us()
+        rows = list(every_row(lambda paging: ask(opened.store, now_us, paging)))
         if as_json:
             for row in rows:
                 print_json(as_object(row))
@@ -113,12 +113,12 @@ def _list(
             print_table(tuple(cells[0]), table, flexible=flexible, optional=optional, wide=wide)
         if not rows:
             nothing_found(none)
-        looked.end()
+        opened.end()
 
 
 @servers_app.command("list")
 @grouped
-def list_servers(looking: StoreOptions, as_json: AsJson = False, wide: Wide = False) -> None:
+def list_servers(looking: EvidenceOptions, as_json: AsJson = False, wide: Wide = False) -> None:
     """List servers: tools in force, pinned tools, observers, calls in the last day and in total, last seen.
 
     In recorded input, the last day ends with its latest call. Exit code 3: not everything could be read. 5: none found.
@@ -147,7 +147,7 @@ def list_servers(looking: StoreOptions, as_json: AsJson = False, wide: Wide = Fa
 @tools_app.command("list")
 @grouped
 def list_tools(
-    looking: StoreOptions, server_id: AnyServerId = None, as_json: AsJson = False, wide: Wide = False
+    looking: EvidenceOptions, server_id: AnyServerId = None, as_json: AsJson = False, wide: Wide = False
 ) -> None:
     """List tools: the definition in force, versions seen so far, how it compares with its pins, calls, last seen.
 
@@ -177,7 +177,7 @@ def list_tools(
 
 @observers_app.command("list")
 @grouped
-def list_observers(looking: StoreOptions, as_json: AsJson = False, wide: Wide = False) -> None:
+def list_observers(looking: EvidenceOptions, as_json: AsJson = False, wide: Wide = False) -> None:
     """List observers (taps, gateways, list-watch): servers they watch, calls in the last day and in total, last seen.
 
     Exit code 3: not everything could be read. 5: none found.

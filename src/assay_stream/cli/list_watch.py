@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 import ssl
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from assay_stream.cli.options import Bootstrap, ObserverId
-from assay_stream.cli.shared import InertFormatter
-from assay_stream.cli.tap import sink_for
+from assay_stream.cli.tap import observing
 from assay_stream.config import load_settings
 from assay_stream.errors import ConfigurationError, needing_extra
 from assay_stream.files.toml_file import read_toml
@@ -67,9 +64,6 @@ def list_watch(
     except OSError as error:
         raise ConfigurationError("bad_servers", f"--ca cannot be used: {error.strerror}") from None
     if once:
-        handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(InertFormatter("assay-stream list-watch: %(message)s"))
-        logging.basicConfig(handlers=[handler], level=logging.WARNING)
         watched = asyncio.run(_once(servers, tls, output, bootstrap_servers))
         raise typer.Exit(int(any(each.failing is not None for each in watched)))
     with needing_extra("worker"):
@@ -85,7 +79,7 @@ async def _once(
 
     client = Client(HTTP_LIMITS, tls)
     try:
-        async with sink_for(output, bootstrap, command="list-watch") as sink:
+        async with observing("list-watch", output, bootstrap) as (sink, _):
             watch = ListWatch(servers, publish=sink.publish, client=client)
             await watch.once()
     finally:

@@ -3,30 +3,29 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import partial, wraps
-from pathlib import Path
+from functools import wraps
 from typing import Annotated, Any
 
 import typer
 
-from assay_stream.cli.files import files_option
-from assay_stream.cli.options import AnyTool, Bootstrap, Report, ServerId, check_span, grouped, time_option
+from assay_stream.cli.options import AnyTool, Report, ServerId, check_span, grouped, time_option
 from assay_stream.cli.output import ReportFormat, cell, print_rows
 from assay_stream.cli.shared import say
-from assay_stream.config import Settings, command_settings
+from assay_stream.cli.sources import Ends, make_source
+from assay_stream.cli.store_sources import HistoryOptions, about, not_calls, open_store, replayed_store
+from assay_stream.config import Settings
 from assay_stream.errors import InputError
 from assay_stream.files.archive import read_files
-from assay_stream.kafka.lookup import read_bindings, read_log_history, timeline_from_kafka, traces_from_kafka
+from assay_stream.kafka.lookup import log_starts
+from assay_stream.kafka.ranges import note_ends
 from assay_stream.model.kinds import Kind
-from assay_stream.registry.state import Bindings
-from assay_stream.replay.history import history_of
-from assay_stream.report.archived import Read, archived_timeline, archived_traces
+from assay_stream.model.record import Record, Role
+from assay_stream.replay.selection import Selection
 from assay_stream.report.as_of import asof_rows, check_tool
 from assay_stream.report.pins import server_of
 from assay_stream.report.rows import Row
-from assay_stream.report.timeline import timeline_rows
-from assay_stream.report.trace import Sought, trace_rows
+from assay_stream.report.timeline import changes, timeline_rows
+from assay_stream.report.trace import Sought, pending_rows, trace_rows, traced
 
 EXIT_GONE, EXIT_UNKNOWN = 3, 5
 _UNKNOWN = frozenset({"server_not_known", "tool_not_known", "nothing_known_then", "call_not_known"})
@@ -45,25 +44,6 @@ _SCHEME_OF = {
     "decision": "schemapin.v1",
 }
 """What the digest in a row is, by what the row is about."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Looking:
-    """Where to look, and how to print what is found."""
-
-    inputs: Annotated[
-        list[Path] | None, files_option("--input", help="Recorded observations (NDJSON). Repeatable. Default: Kafka.")
-    ] = None
-    target: Report = ReportFormat.TABLE
-    bootstrap_servers: Bootstrap = None
-
-    @property
-    def files(self) -> Read | None:
-        """What reads the files, ``None`` for Kafka."""
-        return partial(read_files, self.inputs) if self.inputs else None
-
-    def settings(self) -> Settings:
-        return command_settings(bootstrap_servers=self.bootstrap_servers)
 
 
 def _unknown_is_an_answer(command: Callable[..., None]) -> Callable[..., None]:
@@ -86,56 +66,87 @@ def _unknown_is_an_answer(command: Callable[..., None]) -> Callable[..., None]:
 @_unknown_is_an_answer
 def asof(
     server_id: ServerId,
-    looking: Looking,
+    looking: HistoryOptions,
     at: Annotated[int | None, time_option("The time, inclusive. Default: now.")] = None,
     tool: AnyTool = None,
     from_log: Annotated[bool, typer.Option("--from-log", help="Read the full logs, which reach further back.")] = False,
+    target: Report = ReportFormat.TABLE,
 ) -> None:
     """Show the tools, pins, policy and keys in force on a server at a given time, with the records that prove it.
 
     Exit code 3: history that old has been compacted away. 5: nothing is known about the server or tool.
     """
     time_us = time.time_ns() // 1_000 if at is None else at
-    server = server_of(_bindings(looking, from_log), server_id)
+    wanted = not_calls(server_id)
+    if from_log and not looking.inputs:
+        source = make_source(None, True, Selection(), looking.settings(), ends=_input_ends(looking.settings()))
+        opening = replayed_store(source, wanted)
+    else:
+        opening = open_store(looking, replayed=wanted)
+    with opening as opened:
+        opened.read(Role.BINDINGS, wanted=about(server_id))
+        server = server_of(opened.store.bindings(server_id), server_id)
     rows = asof_rows(server, server_id, time_us, tool_name=tool)
-    _print(rows, _ASOF, looking.target)
+    _print(rows, _ASOF, target)
     if any(row["what"] == "forgotten" for row in rows):
         say("part of that history has been compacted away: read the log with --from-log, or files with --input")
         raise typer.Exit(EXIT_GONE)
+
+
+def _input_ends(settings: Settings) -> Ends:
+    """Return where the logs of lists and decisions end, and name those that have lost their beginning."""
+    roles = (Role.SNAPSHOTS, Role.CONTROL)
+    begin = asyncio.run(log_starts(settings, roles))
+    if begin:
+        say(f"the logs have lost their beginning, and start at {cell([origin.as_json() for origin in begin])}")
+    return asyncio.run(note_ends(settings, roles))
 
 
 @grouped
 @_unknown_is_an_answer
 def timeline(
     server_id: ServerId,
-    looking: Looking,
+    looking: HistoryOptions,
     tool: AnyTool = None,
     since: Annotated[int | None, time_option("Only from this time on.")] = None,
     until: Annotated[int | None, time_option("Only up to this time, inclusive.")] = None,
+    target: Report = ReportFormat.TABLE,
 ) -> None:
     """Show every change on a server with its evidence: changed lists, findings, decisions, alerts.
 
     Exit code 5: nothing is known about the server or tool.
     """
     check_span(since, until)
-    settings, read = looking.settings(), looking.files
-    if read is not None:
-        check_tool(server_of(history_of(read).view, server_id), tool)
-        dated = list(archived_timeline(read, server_id, producer=settings.producer(), tool_name=tool))
-    else:
-        dated = asyncio.run(timeline_from_kafka(settings, server_id, tool_name=tool))
-    rows = timeline_rows(server_id, dated, since_us=since, until_us=until)
-    if not rows:
-        raise InputError("nothing_known_then", "nothing changed on this server or tool in that time")
-    _print(rows, _TIMELINE, looking.target)
+    lists, profile = not_calls(server_id), looking.settings().call_profile
+    name = server_id.encode("utf-8", "surrogatepass")
+
+    def wanted(record: Record) -> bool:
+        if record.role is not Role.CALLS:
+            return lists(record)
+        # Most calls are on other servers; a name that JSON may escape is looked for in each.
+        if server_id.isascii() and name not in (record.value or b""):
+            return False
+        event = Sought().call_in(record, profile)
+        return event is not None and event.data["server_id"] == server_id
+
+    with open_store(looking, replayed=wanted) as opened:
+        opened.read(Role.BINDINGS, Role.FINDINGS, Role.CHANGES, Role.ALERTS, wanted=about(server_id))
+        rows = timeline_rows(
+            server_id, changes(opened.store, server_id, tool_name=tool), since_us=since, until_us=until
+        )
+        if not rows:
+            check_tool(server_of(opened.store.bindings(server_id), server_id), tool)
+            raise InputError("nothing_known_then", "nothing changed on this server or tool in that time")
+    _print(rows, _TIMELINE, target)
 
 
 @grouped
 @_unknown_is_an_answer
 def trace(
-    looking: Looking,
+    looking: HistoryOptions,
     tool_call_id: Annotated[str | None, typer.Option(help="The call with this id.")] = None,
     trace_id: Annotated[str | None, typer.Option(help="The calls of this trace.")] = None,
+    target: Report = ReportFormat.TABLE,
 ) -> None:
     """Follow one call from observation to evidence to alerts.
 
@@ -143,21 +154,26 @@ def trace(
     """
     if tool_call_id is None and trace_id is None:
         raise InputError("bad_option", "name the call: give --tool-call-id or --trace-id")
-    sought = Sought(tool_call_id=tool_call_id, trace_id=trace_id)
-    settings, read = looking.settings(), looking.files
-    if read is not None:
-        traces = archived_traces(
-            read,
-            sought,
-            producer=settings.producer(),
-            redaction=settings.redaction(),
-            call_profile=settings.call_profile,
-        )
-    else:
-        traces = asyncio.run(traces_from_kafka(settings, sought))
-    if not traces:
+    sought, profile = Sought(tool_call_id=tool_call_id, trace_id=trace_id), looking.settings().call_profile
+    keys = {
+        event.data["server_id"].encode()
+        for record in read_files(looking.inputs or ())
+        if record.role is Role.CALLS and (event := sought.call_in(record, profile)) is not None
+    }
+
+    def wanted(record: Record) -> bool:
+        return sought.may_be_in(record.value) if record.role is Role.CALLS else record.key in keys
+
+    with open_store(looking, replayed=wanted) as opened:
+        opened.read(Role.EVIDENCE, wanted=lambda record: sought.may_be_in(record.value))
+        found = traced(opened.store, sought)
+        if found:
+            servers = {whole.row.server_id for whole in found}
+            opened.read(Role.BINDINGS, Role.FINDINGS, Role.ALERTS, wanted=about(*servers))
+        rows = trace_rows(opened.store, found) or pending_rows(opened.pending_calls(sought))
+    if not rows:
         raise InputError("call_not_known", "no call or evidence has this id: check it")
-    _print(trace_rows(traces), _TRACE, looking.target)
+    _print(rows, _TRACE, target)
 
 
 def _print(rows: Iterable[Row], columns: tuple[str, ...], target: ReportFormat) -> None:
@@ -178,15 +194,3 @@ def _scheme(row: Row) -> str | None:
     if what in ("finding", "alert"):
         return "catalogue" if kind == Kind.FIRST_LOOK else "full" if row.get("tool_name") else None
     return _SCHEME_OF.get(str(what))
-
-
-def _bindings(looking: Looking, from_log: bool) -> Bindings:
-    if looking.files is not None:
-        return history_of(looking.files).view
-    settings = looking.settings()
-    if not from_log:
-        return asyncio.run(read_bindings(settings))
-    bindings, begin = asyncio.run(read_log_history(settings))
-    if begin:
-        say(f"the logs have lost their beginning, and start at {cell([origin.as_json() for origin in begin])}")
-    return bindings

@@ -60,10 +60,6 @@ EvidenceFiles = Annotated[
 AlertFile = Annotated[
     Path | None, files_option("--input", "--from-file", help="Alerts (NDJSON), in place of the topics.", kind="alerts")
 ]
-AlertStore = Annotated[
-    Path | None,
-    typer.Option("--store", envvar="ASSAY_STREAM_STORE", metavar="FOLDER", help="Folder of a store to read."),
-]
 SnapshotPartitions = Annotated[int | None, typer.Option(min=1, help="Partitions of the recorded snapshot topic.")]
 ProgressOption = Annotated[
     bool | None, typer.Option(help="Report progress on standard error. Default: only on a terminal.")

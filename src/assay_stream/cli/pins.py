@@ -13,12 +13,19 @@ import typer
 
 from assay_stream import __version__
 from assay_stream.alerts.story import subject_of
-from assay_stream.cli.deciding import Deciding, DecidingOnServer, known_bindings, print_state
+from assay_stream.cli.deciding import Deciding, DecidingOnServer, print_state
 from assay_stream.cli.files import read_input
-from assay_stream.cli.options import AnyServerId, AnyTool, AsJson, Bootstrap, ServerId, grouped
+from assay_stream.cli.options import AnyServerId, AnyTool, AsJson, ServerId, grouped
 from assay_stream.cli.output import print_line
 from assay_stream.cli.shared import named_in_errors, say
-from assay_stream.cli.store_sources import published_alert, published_definitions
+from assay_stream.cli.store_sources import (
+    HistoryOptions,
+    StoreOptions,
+    known_bindings,
+    named,
+    published_alert,
+    published_definitions,
+)
 from assay_stream.errors import InputError
 from assay_stream.limits.core import PIN_FILE_LIMITS
 from assay_stream.model.control import PIN_REMOVE_TYPE, PIN_SET_TYPE
@@ -68,23 +75,25 @@ _HISTORY_COLUMNS = ("time", "change", "server_id", "tool_name", "scheme", "value
 
 
 @pins_app.command("list")
+@grouped
 def list_pins(
-    server_id: AnyServerId = None, tool: AnyTool = None, as_json: AsJson = False, bootstrap_servers: Bootstrap = None
+    looking: HistoryOptions, server_id: AnyServerId = None, tool: AnyTool = None, as_json: AsJson = False
 ) -> None:
     """Show the decisions in force, and how the tools offered now compare with them.
 
     A pinned tool that no list in force has is shown as unobserved. A match means that two values are equal.
     """
-    _, bindings = known_bindings(bootstrap_servers)
+    bindings = known_bindings(looking, *named(server_id))
     print_state(pin_rows(bindings, server_id=server_id, tool_name=tool), _LIST_COLUMNS, as_json=as_json)
 
 
 @pins_app.command()
+@grouped
 def history(
-    server_id: AnyServerId = None, tool: AnyTool = None, as_json: AsJson = False, bootstrap_servers: Bootstrap = None
+    looking: HistoryOptions, server_id: AnyServerId = None, tool: AnyTool = None, as_json: AsJson = False
 ) -> None:
     """Show every decision on pins, policies and keys, oldest first, superseded ones included."""
-    _, bindings = known_bindings(bootstrap_servers)
+    bindings = known_bindings(looking, *named(server_id))
     rows = history_rows(bindings, server_id=server_id, tool_name=tool)
     print_state(rows, _HISTORY_COLUMNS, as_json=as_json)
 
@@ -147,18 +156,19 @@ def import_pins(
 
 
 @pins_app.command("export")
+@grouped
 def export_pins(
+    looking: HistoryOptions,
     target: Annotated[PinFormat, typer.Option("--format", help="What to write.")] = "native",
     server_id: AnyServerId = None,
     lockfile_version: Annotated[
         LockfileVersion, typer.Option(help="For mcptrust; `mcptrust check` needs 3.0.")
     ] = "2.0",
-    bootstrap_servers: Bootstrap = None,
 ) -> None:
     """Write the approved values to standard output. Exit code 1 if the format cannot hold some of them."""
     if target != "native" and server_id is None:
         raise InputError("server_not_named", f"a file of format {target} is about one server: give --server-id")
-    _, bindings = known_bindings(bootstrap_servers)
+    bindings = known_bindings(looking, *named(server_id))
     entries = approved_entries(bindings, server_id=server_id)
     stamp = None
     if lockfile_version == "3.0":
@@ -173,9 +183,10 @@ def export_pins(
 
 
 @pins_app.command()
-def diff(server_id: ServerId, tool: AnyTool = None, bootstrap_servers: Bootstrap = None) -> None:
+@grouped
+def diff(server_id: ServerId, looking: HistoryOptions, tool: AnyTool = None) -> None:
     """Show how pinned tools differ from what is offered now. Exit code 1 if any does."""
-    settings, bindings = known_bindings(bootstrap_servers)
+    bindings = known_bindings(looking, server_id)
     server = server_of(bindings, server_id)
     rows = list(pin_rows(bindings, server_id=server_id, tool_name=tool))
     if not rows:
@@ -184,7 +195,7 @@ def diff(server_id: ServerId, tool: AnyTool = None, bootstrap_servers: Bootstrap
     rejected = [row["tool_name"] for row in rows if row["state"] == "rejected" and "rejected" in row["comparison"]]
     pairs = list(_differing(bindings, server, server_id, tool))
     digests = {digest for _, _, *both in pairs for digest in both if digest is not None}
-    bodies = published_definitions(settings, digests) if digests else {}
+    bodies = published_definitions(looking, digests) if digests else {}
     for name, scheme, pinned, offered in pairs:
         print_line(f"{visible(name)}: differs from its pin under {scheme}")
         for line in _body_diff(bodies, pinned, offered):
@@ -201,7 +212,6 @@ def _decide_on(act: DefinitionAct, by: Deciding, chosen: Chosen, *, every: bool 
     by_name = server_id is not None and (tool is None) == every and not (every and digest)
     if by_name == (chosen.alert is not None) or (chosen.alert is not None and (server_id or tool or every or digest)):
         raise InputError("bad_option", "give --alert UID, or --server-id with --tool NAME (and --digest) or --all")
-    _, bindings = known_bindings(by.bootstrap_servers)
     if chosen.alert is not None:
         view = published_alert(chosen.alert, by.bootstrap_servers)
         subject = subject_of(view)
@@ -210,6 +220,7 @@ def _decide_on(act: DefinitionAct, by: Deciding, chosen: Chosen, *, every: bool 
                 "no_definition_in_alert", "the alert with this uid is about no definition: use --server-id and --tool"
             )
         server_id, (tool, digest) = view.fact("mcp_server_id"), subject
+    bindings = known_bindings(StoreOptions(bootstrap_servers=by.bootstrap_servers), server_id or "")
     server = server_of(bindings, server_id or "")
     names = tools_offered_now(server) if tool is None else [tool]
     rejected = [name for name in names if every and offers_rejected(server, name)]

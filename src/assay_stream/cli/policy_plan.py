@@ -2,33 +2,23 @@
 
 import shlex
 import time
-from dataclasses import dataclass
-from functools import partial
-from itertools import chain
 from typing import Annotated
 
 import typer
 
-from assay_stream.cli.deciding import known_bindings
-from assay_stream.cli.options import AsJson, Bootstrap, Inputs, ServerId, grouped, time_option
+from assay_stream.cli.options import AsJson, ServerId, grouped, time_option
 from assay_stream.cli.output import RowFormat, print_rows
 from assay_stream.cli.rules import Enforcement, PolicyTool, Unknown, policy_app
-from assay_stream.cli.shared import on_kafka, say
-from assay_stream.cli.sources import make_source
-from assay_stream.config import Settings, command_settings
+from assay_stream.cli.shared import say
+from assay_stream.cli.store_sources import HistoryOptions, about, open_store
 from assay_stream.errors import InputError
-from assay_stream.files.archive import read_files
-from assay_stream.kafka.lookup import read_records
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.record import Role
-from assay_stream.replay.history import history_of
-from assay_stream.replay.selection import Selection
 from assay_stream.report.pins import server_of
 from assay_stream.report.policy_plan import PlannedPolicy, PolicyPlan
 from assay_stream.report.rows import time_text
 from assay_stream.schemes.hangar import Action
 from assay_stream.text.counting import counted
-from assay_stream.verify.evidence import Recorded, of_record
 
 _DAY_US = 86_400 * 1_000_000
 _COMMANDS_MAX = 5
@@ -36,20 +26,12 @@ _REASON = "reviewed"
 _COLUMNS = ("tool_name", "comparison", "now", "planned", "calls", "refused", "denied")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Calls:
-    """The calls to try the policy on."""
-
-    since: Annotated[int | None, time_option("Count calls from then on. Default: 1d; with --input, all.")] = None
-    inputs: Inputs = None
-    bootstrap_servers: Bootstrap = None
-
-
 @policy_app.command()
 @grouped
 def plan(
     server_id: ServerId,
-    calls: Calls,
+    looking: HistoryOptions,
+    since: Annotated[int | None, time_option("Count calls from then on. Default: 1d; with --input, all.")] = None,
     enforcement: Annotated[Enforcement | None, typer.Option(help="What to do on a mismatch.")] = None,
     unknown: Unknown = "allow_degraded",
     tool: PolicyTool = None,
@@ -64,22 +46,29 @@ def plan(
     if (enforcement is None) != remove:
         raise InputError("bad_option", "say what to try out: --enforcement, or --remove")
     now_us = time.time_ns() // 1_000
-    since_us = calls.since
+    since_us = since
     if since_us is None:
-        since_us = 0 if calls.inputs else now_us - _DAY_US
+        since_us = 0 if looking.inputs else now_us - _DAY_US
     planned = PlannedPolicy(
         server_id=server_id, tool_name=tool, enforcement=enforcement, unknown=None if remove else unknown, now_us=now_us
     )
-    tried = _from_files(planned, since_us, calls) if calls.inputs else _from_topics(planned, since_us, calls)
+    with open_store(looking) as opened:
+        opened.read(Role.BINDINGS, wanted=about(server_id))
+        # Event times may lie after the record's own.
+        since_ms = max(since_us // 1_000 - DEFAULT_LIMITS.future_max_ms, 0)
+        opened.read(Role.EVIDENCE, since_ms=since_ms, wanted=about(server_id))
+        tried = PolicyPlan(planned=planned, server=server_of(opened.store.bindings(server_id), server_id))
+        for counted_calls in opened.store.calls_by_definition(server_id, since_us=since_us):
+            tried.take(*counted_calls)
     rows = tried.rows()
     print_rows(rows, _COLUMNS, RowFormat.JSON if as_json else RowFormat.TABLE)
     tools = sum(row["planned"] == Action.BLOCK.value for row in rows)
     calls_made, refused, denied = (sum(row[name] for row in rows) for name in ("calls", "refused", "denied"))
-    since = f"since {time_text(since_us)}" if since_us else "in the input"
+    when = f"since {time_text(since_us)}" if since_us else "in the input"
     was = f" ({denied:,} of them already denied)" if denied else ""
     say(
         f"would refuse {tools:,} of {counted(len(rows), 'tool')}, "
-        f"and {refused:,} of {counted(calls_made, 'call')} {since}{was}"
+        f"and {refused:,} of {counted(calls_made, 'call')} {when}{was}"
     )
     if not tried.knows_tool:
         say("no list offers that tool and no pin names it: check --tool")
@@ -111,30 +100,3 @@ def _is_suspect(comparison: str) -> bool:
 
 def _suggest(*arguments: str) -> None:
     say(f"  assay-stream {shlex.join(arguments)}")
-
-
-def _from_files(planned: PlannedPolicy, since_us: int, calls: Calls) -> PolicyPlan:
-    files = calls.inputs or []
-    source = make_source(files, False, Selection(), command_settings(bootstrap_servers=calls.bootstrap_servers))
-    server = server_of(history_of(partial(read_files, files)).view, planned.server_id)
-    tried = PolicyPlan(planned=planned, server=server, since_us=since_us)
-    with source.spool() as spool:
-        for output in chain.from_iterable(source.replay(spool).steps()):
-            if output.role is Role.EVIDENCE:
-                tried.take(Recorded("replayed", output.value or b""))
-    return tried
-
-
-def _from_topics(planned: PlannedPolicy, since_us: int, calls: Calls) -> PolicyPlan:
-    settings, bindings = known_bindings(calls.bootstrap_servers)
-    tried = PolicyPlan(planned=planned, server=server_of(bindings, planned.server_id), since_us=since_us)
-    # Event times may lie after the record's own.
-    since_ms, key = max(since_us // 1_000 - DEFAULT_LIMITS.future_max_ms, 0), planned.server_id.encode()
-
-    async def read(settings: Settings) -> None:
-        async for record in read_records(settings, Role.EVIDENCE, since_ms=since_ms):
-            if record.key == key:
-                tried.take(of_record(record))
-
-    on_kafka(settings, read)
-    return tried

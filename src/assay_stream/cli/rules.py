@@ -4,9 +4,10 @@ from typing import Annotated, Literal
 
 import typer
 
-from assay_stream.cli.deciding import DecidingOnServer, known_bindings, print_state
-from assay_stream.cli.options import AnyServerId, AsJson, Bootstrap, ServerId, grouped
+from assay_stream.cli.deciding import DecidingOnServer, print_state
+from assay_stream.cli.options import AnyServerId, AsJson, ServerId, grouped
 from assay_stream.cli.shared import say
+from assay_stream.cli.store_sources import HistoryOptions, known_bindings, named
 from assay_stream.model.control import KEY_ACCEPT_TYPE, KEY_REVOKE_TYPE, POLICY_REMOVE_TYPE, POLICY_SET_TYPE
 from assay_stream.report.pins import key_rows, policy_rows
 
@@ -53,9 +54,10 @@ def remove(server_id: ServerId, by: DecidingOnServer, tool: PolicyTool = None) -
 
 
 @policy_app.command("list")
-def list_policies(server_id: AnyServerId = None, as_json: AsJson = False, bootstrap_servers: Bootstrap = None) -> None:
+@grouped
+def list_policies(looking: HistoryOptions, server_id: AnyServerId = None, as_json: AsJson = False) -> None:
     """Show the policies in force."""
-    _, bindings = known_bindings(bootstrap_servers)
+    bindings = known_bindings(looking, *named(server_id))
     columns = ("server_id", "tool_name", "enforcement", "unknown", "author", "since", "reason")
     print_state(policy_rows(bindings, server_id=server_id), columns, as_json=as_json)
 
@@ -85,8 +87,9 @@ def revoke(server_id: ServerId, fingerprint: KeyFingerprint, by: DecidingOnServe
 
 
 @keys_app.command("list")
-def list_keys(server_id: AnyServerId = None, as_json: AsJson = False, bootstrap_servers: Bootstrap = None) -> None:
+@grouped
+def list_keys(looking: HistoryOptions, server_id: AnyServerId = None, as_json: AsJson = False) -> None:
     """Show the keys that were observed, the ones that tools are pinned to, and what operators decided on them."""
-    _, bindings = known_bindings(bootstrap_servers)
+    bindings = known_bindings(looking, *named(server_id))
     columns = ("server_id", "domain", "tool_name", "what", "fingerprint", "since", "author")
     print_state(key_rows(bindings, server_id=server_id), columns, as_json=as_json)

@@ -1,6 +1,7 @@
 """``assay-stream alerts list``, ``show`` and ``explain``: triage."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Literal
 
@@ -12,11 +13,10 @@ from assay_stream.alerts.index import AlertRow, ReviewState, by_group, row_of, s
 from assay_stream.alerts.page import page_of, severity_style
 from assay_stream.alerts.selection import AlertSelection
 from assay_stream.cli.alerts import ServerFilter, SeverityFilter
-from assay_stream.cli.options import AlertFile, AlertStore, Bootstrap, Format, grouped, time_option
+from assay_stream.cli.options import Format, grouped, time_option
 from assay_stream.cli.output import Colour, Painter, RowFormat, print_json, print_line
 from assay_stream.cli.shared import ends_now, follow, say, show_refused
-from assay_stream.cli.store_sources import AlertOptions, alerts_in, every_row
-from assay_stream.config import command_settings
+from assay_stream.cli.store_sources import AlertOptions, StoryOptions, every_row, open_store
 from assay_stream.errors import InputError
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Record, Role
@@ -41,7 +41,9 @@ ColourOption = Annotated[Colour, typer.Option("--color", help="auto: on a termin
 Uid = Annotated[str, typer.Argument(metavar="UID", help="The alert's uid, or a prefix that no other alert has.")]
 
 
+@grouped
 def list_alerts(
+    looking: AlertOptions,
     server_id: ServerFilter = None,
     tool: Annotated[str | None, typer.Option(help="Only tools whose name matches; *, ? and [abc].")] = None,
     kind: Annotated[Kind | None, typer.Option(help="Only this kind of finding.")] = None,
@@ -51,13 +53,10 @@ def list_alerts(
     limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of alerts.")] = None,
     target: Format = RowFormat.TABLE,
     each: Annotated[bool, typer.Option("--each", help="A line for each alert, not for each change.")] = False,
-    file: AlertFile = None,
-    store: AlertStore = None,
     follow_on: Annotated[
         bool, typer.Option("--follow", help="Then print each new record of an alert, read from the topics.")
     ] = False,
     color: ColourOption = Colour.AUTO,
-    bootstrap_servers: Bootstrap = None,
 ) -> None:
     """List the current alerts, most severe first, then most recent. One change on many servers is one line.
 
@@ -65,17 +64,17 @@ def list_alerts(
     """
     since_ms = None if since is None else since // 1_000
     selection = AlertSelection(since_ms=since_ms, server_id=server_id, severity=severity)
-    if follow_on and file is not None:
+    if follow_on and looking.file is not None:
         raise InputError("bad_option", "--follow reads the topics: leave out --input")
-    settings = command_settings(bootstrap_servers=bootstrap_servers)
+    settings = looking.settings()
     # Noted first: what comes while the list is read may be shown twice, but is not missed.
     starts = ends_now(settings, Role.ALERTS) if follow_on else None
     state = None if status == "all" else ReviewState(status)
     wanted = AlertFilter(selection=selection, state=state, tool_name=tool, kind=None if kind is None else kind.value)
-    with alerts_in(file, None if follow_on else store, bootstrap_servers) as looked:
-        found = list(every_row(partial(looked.store.alerts, wanted), limit))
-        summary = _summary(looked.store.alert_states(wanted), len(found), state)
-        short, refused = short_uids(looked.store.alert_uids()), looked.refused
+    with open_store(replace(looking, store=None) if follow_on else looking, Role.ALERTS) as opened:
+        found = list(every_row(partial(opened.store.alerts, wanted), limit))
+        summary = _summary(opened.store.alert_states(wanted), len(found), state)
+        short, refused = short_uids(opened.store.alert_uids()), opened.refused
     if target is RowFormat.JSON:
         for row in found:
             print_json(row.as_json(), sort_keys=True)
@@ -123,7 +122,7 @@ def _current(records: Sequence[Record]) -> Iterator[AlertRow]:
 @grouped
 def show(
     uid: Uid,
-    sources: AlertOptions,
+    sources: StoryOptions,
     full: Annotated[bool, typer.Option("--full", help="Show differences whole, up to 10,000 of them.")] = False,
     color: ColourOption = Colour.AUTO,
 ) -> None:
@@ -139,7 +138,7 @@ def show(
 @grouped
 def explain(
     uid: Uid,
-    sources: AlertOptions,
+    sources: StoryOptions,
     output_format: Annotated[
         ExplainFormat, typer.Option("--format", help="Text, JSON, or Markdown for a ticket.")
     ] = "text",

@@ -18,11 +18,13 @@ from assay_stream.files.failures import reading
 from assay_stream.files.log_spool import LogSpool
 from assay_stream.kafka import lookup
 from assay_stream.kafka import ranges as log_ends
+from assay_stream.limits.core import Limits
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.replay.run import Replay
 from assay_stream.replay.selection import OFFSETS_METAVAR, Selection, offsets_of
 
 RecordSink = Callable[[Record], None]
+Wanted = Callable[[Record], bool]
 Ends = dict[Role, dict[int, int]]
 
 _LOOK_EVERY = 1_024
@@ -124,23 +126,36 @@ class Source:
             if not narrows or wants(record):
                 note(record)
 
-    def spool(self, *, meter: Meter | None = None, too_long: TooLong | None = None) -> LogSpool:
-        """Return every selected record in order, in a spool for the caller to close."""
+    def spool(
+        self, *, meter: Meter | None = None, too_long: TooLong | None = None, wanted: Wanted | None = None
+    ) -> LogSpool:
+        """Return every selected record in order, in a spool for the caller to close.
+
+        Args:
+            wanted: which of them to take; by default all.
+        """
         spool = LogSpool()
+
+        def add_wanted(record: Record) -> None:
+            if wanted is None or wanted(record):
+                spool.add(record)
+
         try:
-            self.read(spool.add, meter=meter, too_long=too_long)
+            self.read(spool.add if wanted is None else add_wanted, meter=meter, too_long=too_long)
             spool.finish()
         except BaseException:
             spool.close()
             raise
         return spool
 
-    def replay(self, spool: LogSpool, *, take_fact: Callable[[Output], None] | None = None) -> Replay:
+    def replay(
+        self, spool: LogSpool, *, take_fact: Callable[[Output], None] | None = None, limits: Limits | None = None
+    ) -> Replay:
         """Return the replay of what ``spool`` returned, under the operator's settings."""
         return Replay(
             spool,
             producer=self.settings.producer(),
-            limits=self.settings.limits(),
+            limits=self.settings.limits() if limits is None else limits,
             snapshot_partitions=self.partitions,
             redaction=self.settings.redaction(),
             call_profile=self.settings.call_profile,
@@ -149,8 +164,12 @@ class Source:
             take_fact=take_fact,
         )
 
-    def derived(self) -> Iterator[Record]:
+    def derived(self, wanted: Wanted | None = None, *, limits: Limits | None = None) -> Iterator[Record]:
         """Yield all that a replay writes, facts included, as topics would hold it.
+
+        Args:
+            wanted: which records to replay; by default all.
+            limits: bounds on what is remembered, in place of the operator's.
 
         Raises:
             InputError: where a file cannot be read.
@@ -158,8 +177,8 @@ class Source:
         """
         offsets = Counter[tuple[Role, int]]()
         written: list[Output] = []
-        with self.spool() as spool:
-            for outputs in self.replay(spool, take_fact=written.append).steps():
+        with self.spool(wanted=wanted) as spool:
+            for outputs in self.replay(spool, take_fact=written.append, limits=limits).steps():
                 written += outputs
                 for output in written:
                     place = (output.role, output.partition or 0)

@@ -14,12 +14,12 @@ from assay_stream.cli.files import copied_stdin
 from assay_stream.cli.options import AsJson, Bootstrap
 from assay_stream.cli.output import print_json, print_line
 from assay_stream.cli.sources import make_source
+from assay_stream.cli.store_sources import results_in
 from assay_stream.config import load_settings
 from assay_stream.errors import ConfigurationError, needing_extra
-from assay_stream.files.archive import lines_of, open_archive
 from assay_stream.files.failures import reading
-from assay_stream.files.record_line import record_line_parts
-from assay_stream.model.record import Origin, Record, Role
+from assay_stream.files.log_spool import LogSpool
+from assay_stream.model.record import Record
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import ROLES, Filler, fill
 from assay_stream.readmodel.queries import Store
@@ -91,7 +91,7 @@ def load(
     for path in paths:
         with reading(path):
             path.stat()
-    with schema.writing(folder, rebuild=rebuild) as connection:
+    with schema.replacing(folder) as connection:
         filler = Filler(connection)
         filler.begin(FILES_DEPLOYMENT)
         fill(connection, _records(paths))
@@ -130,6 +130,7 @@ _NOUNS = {
     "verdict": ("verdict", "verdicts"),
     "catalogue": ("tool list", "tool lists"),
     "seen": ("sighting of a list", "sightings of lists"),
+    "fact": ("fact of the registry", "facts of the registry"),
 }
 
 
@@ -207,23 +208,23 @@ def _result_name(path: Path) -> str:
 
 
 def _records(paths: list[Path]) -> Iterator[Record]:
-    """Yield the records of results as they stand, then those that follow from recorded observations."""
+    """Yield the records of results as they stand, those of archived logs in the order of their offsets, then those that
+    follow from recorded observations."""
     observed = []
-    for path in paths:
-        name = _result_name(path)
-        role = _ROLE_OF_FILE.get(name)
-        if role is not None:
-            yield from _results(path, role)
-        elif name not in FILES.values():
-            observed.append(path)
+    with LogSpool() as archived:
+        for path in paths:
+            name = _result_name(path)
+            role = _ROLE_OF_FILE.get(name)
+            if role is not None:
+                for record in results_in(path, role):
+                    if record.origin.topic == str(path):
+                        yield record
+                    else:
+                        archived.add(record)
+            elif name not in FILES.values():
+                observed.append(path)
+        archived.finish()
+        for log in archived.logs():
+            yield from archived.read(log)
     if observed:
         yield from make_source(observed, False, Selection(), load_settings()).derived()
-
-
-def _results(path: Path, role: Role) -> Iterator[Record]:
-    for number, line in enumerate(open_archive(path, of=lines_of)):
-        value = line.rstrip(b"\r\n")
-        if value:
-            place = Origin(topic=str(path), partition=0, offset=number)
-            record = record_line_parts(value, place) if value.startswith(b'{"origin"') else None
-            yield Record(role, place, b"", value) if record is None else record

@@ -15,15 +15,19 @@ from assay_stream.alerts.formats.view import AlertView, read_alert, view_of
 from assay_stream.alerts.story import AlertStory, tool_names_of
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import jcs_digest
-from assay_stream.cli.files import STANDARD_INPUT, archive_lines, files_option, input_lines
-from assay_stream.cli.options import AlertFile, AlertStore, Bootstrap, EvidenceFiles, Inputs, time_option
+from assay_stream.cli.files import STANDARD_INPUT, archive_lines, files_option
+from assay_stream.cli.options import AlertFile, Bootstrap, EvidenceFiles, Inputs, time_option
 from assay_stream.cli.shared import Refusals, collecting_seldom, on_kafka, say
-from assay_stream.cli.sources import make_source
+from assay_stream.cli.sources import Source, Wanted, make_source
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import InputError
+from assay_stream.files.record_line import record_line_parts
 from assay_stream.kafka.lookup import read_records
 from assay_stream.kafka.ranges import note_ends
+from assay_stream.kafka.topics import topic_names
 from assay_stream.limits.store import STORE_BATCH_RECORDS, STORE_PAGE_ROWS_MAX
+from assay_stream.model.facts import decode_key
+from assay_stream.model.observation import CallEvent
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.model.suppression import ANY_SERVER
 from assay_stream.readmodel import schema
@@ -32,9 +36,11 @@ from assay_stream.readmodel.filling import Filler, fill
 from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import AlertHistory, Page, Paging
 from assay_stream.readmodel.stories import calls_of, first_ms, key_of, known_definitions, story
+from assay_stream.registry.state import Bindings
+from assay_stream.replay.history import unbounded
 from assay_stream.replay.selection import Selection
+from assay_stream.report.trace import TRACED_MAX, Sought
 from assay_stream.text.counting import counted
-from assay_stream.verify.evidence import of_lines
 
 EXIT_INCOMPLETE = 3
 """Exit code where not everything could be looked at."""
@@ -42,11 +48,10 @@ EXIT_INCOMPLETE = 3
 _PROGRESS_EVERY_S = 5.0
 _DEFINITIONS = "definitions.ndjson"
 _Row = TypeVar("_Row")
-_Wanted = Callable[[Record], bool]
 
 
 @dataclass(slots=True)
-class Looked:
+class OpenedStore:
     """A store to ask, and whether it has all that there is.
 
     Args:
@@ -69,11 +74,39 @@ class Looked:
         if not self.is_complete:
             raise typer.Exit(EXIT_INCOMPLETE)
 
-    def read(self, *roles: Role, since_ms: int | None = None, wanted: _Wanted | None = None) -> None:
-        """Read more into the store, where it is filled from topics."""
+    def read(self, *roles: Role, since_ms: int | None = None, wanted: Wanted | None = None) -> None:
+        """Read topics to their end, or to the end of the time, where the store is filled from topics.
+
+        Args:
+            since_ms: skip everything before the first record of this timestamp or later.
+            wanted: which records are taken in; by default all.
+        """
+
+    def pending_calls(self, sought: Sought) -> list[tuple[Origin, CallEvent]]:  # noqa: ARG002 -- only topics hold any
+        """Return calls that have no evidence yet."""
+        return []
 
 
-class _Topics(Looked):
+def about(*server_ids: str) -> Wanted:
+    """Return which records of any topic can be about some servers, by their keys; any without servers."""
+    keys = {server_id.encode("utf-8", "surrogatepass") for server_id in server_ids}
+
+    def wanted(record: Record) -> bool:
+        if record.role is Role.BINDINGS:
+            return decode_key(record.key)[1] in server_ids
+        # What is found about a name on several servers stands under the group of the name.
+        return record.key in keys or (record.role is Role.ALERTS and (record.key or b"").startswith(b"names-"))
+
+    return wanted if server_ids else lambda _: True
+
+
+def not_calls(*server_ids: str) -> Wanted:
+    """Return which observations to replay for what follows from the lists and decisions about some servers, or any."""
+    wanted = about(*server_ids)
+    return lambda record: record.role is not Role.CALLS and wanted(record)
+
+
+class _Topics(OpenedStore):
     """A store in memory, filled from the topics that an answer rests on.
 
     Args:
@@ -84,22 +117,20 @@ class _Topics(Looked):
 
     def __init__(self, settings: Settings, within_s: float | None = None) -> None:
         connection = schema.in_memory()
-        Looked.__init__(self, Store(connection), is_live=True)
+        OpenedStore.__init__(self, Store(connection), is_live=True)
         self._filler, self._settings, self._within_s = Filler(connection), settings, within_s
         self._until = time.monotonic() + (float("inf") if within_s is None else within_s)
 
-    def read(self, *roles: Role, since_ms: int | None = None, wanted: _Wanted | None = None) -> None:
-        """Read topics once, to their end or the end of the time.
-
-        Args:
-            since_ms: skip everything before the first record of this timestamp or later.
-            wanted: which records are taken in; by default all.
-        """
+    def read(self, *roles: Role, since_ms: int | None = None, wanted: Wanted | None = None) -> None:
         read = known = 0
 
         async def fill(settings: Settings) -> None:
             nonlocal read, known
-            known = sum(end for of_role in (await note_ends(settings, roles)).values() for end in of_role.values())
+            ends = await note_ends(settings, roles)
+            for role, of_role in ends.items():
+                for number, end in of_role.items():
+                    self._filler.note(role, topic_names(settings)[role], number, end=end)
+            known = sum(end for of_role in ends.values() for end in of_role.values())
             said_s, batch = time.monotonic(), list[Record]()
             for role in roles:
                 async for record in read_records(settings, role, since_ms=since_ms):
@@ -129,6 +160,18 @@ class _Topics(Looked):
                 "time (--within), or keep a store (assay-stream store run) and name it with --store"
             )
 
+    def pending_calls(self, sought: Sought) -> list[tuple[Origin, CallEvent]]:
+        found: list[tuple[Origin, CallEvent]] = []
+
+        async def read(settings: Settings) -> None:
+            async for record in read_records(settings, Role.CALLS):
+                event = sought.call_in(record, settings.call_profile) if len(found) < TRACED_MAX else None
+                if event is not None:
+                    found.append((record.origin, event))
+
+        on_kafka(self._settings, read)
+        return found
+
     def _is_sound(self, record: Record) -> bool:
         if record.role is not Role.ALERTS:
             return True
@@ -142,96 +185,151 @@ class _Topics(Looked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
-    """Where to look."""
+    """A store, or the topics."""
 
     store: Annotated[
         Path | None,
         typer.Option(
-            envvar="ASSAY_STREAM_STORE", help="Folder of a store. Default: files if given, else the topics, read once."
+            envvar="ASSAY_STREAM_STORE",
+            metavar="FOLDER",
+            help="Folder of a store. Default: files if given, else the topics, read once.",
         ),
     ] = None
+    bootstrap_servers: Bootstrap = None
+
+    @property
+    def reading_limit_s(self) -> float | None:
+        """How long to read topics at most, ``None`` for no bound."""
+        return None
+
+    def settings(self) -> Settings:
+        return command_settings(bootstrap_servers=self.bootstrap_servers)
+
+    def fill(self, opened: OpenedStore, replayed: Wanted | None) -> bool:  # noqa: ARG002 -- others have files
+        """Fill a store from the files that are given; return whether there are any.
+
+        Args:
+            replayed: as in ``open_store``.
+        """
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryOptions(StoreOptions):
+    """The same, or recorded observations."""
+
     inputs: Inputs = None
+
+    def fill(self, opened: OpenedStore, replayed: Wanted | None) -> bool:
+        if self.inputs:
+            _replay_into(opened, make_source(self.inputs, False, Selection(), self.settings()), replayed)
+        return bool(self.inputs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceOptions(HistoryOptions):
+    """The same, or files of evidence; topics are read for some time only."""
+
     evidence: EvidenceFiles = None
     within_s: Annotated[
         float, typer.Option("--within", min=1, metavar="SECONDS", help="How long to read topics at most.")
     ] = 60
-    bootstrap_servers: Bootstrap = None
 
-    @contextmanager
-    def looked(self, *roles: Role) -> Iterator[Looked]:
-        """Open the store, or fill one in memory.
+    @property
+    def reading_limit_s(self) -> float | None:
+        return self.within_s
 
-        Args:
-            roles: what the answer rests on.
-
-        Raises:
-            InputError: ``bad_option``, ``store_unreadable``; as ``make_source``.
-            ConfigurationError: ``store_missing``, ``store_version``, ``topic_missing``.
-            OperatingError: ``store_failing``, ``broker_unreachable``.
-        """
+    def fill(self, opened: OpenedStore, replayed: Wanted | None) -> bool:
         if self.inputs and self.evidence:
             raise InputError("bad_option", "give --input (observations) or --evidence, not both")
-        if self.inputs or self.evidence:
-            with _in_memory() as looked, collecting_seldom():
-                self._fill(looked)
-                yield looked
-        elif self.store is not None:
-            with opened_store(self.store) as store:
-                yield Looked(store, is_live=True)
-        else:
-            with _closing(_Topics(command_settings(bootstrap_servers=self.bootstrap_servers), self.within_s)) as looked:
-                looked.read(*roles)
-                yield looked
-
-    def _fill(self, looked: Looked) -> None:
-        if self.inputs:
-            settings = command_settings(bootstrap_servers=None)
-            fill(looked.store.connection, make_source(self.inputs, False, Selection(), settings).derived())
         for path in self.evidence or ():
-            lines = (line for _, line in archive_lines(path))
-            fill(
-                looked.store.connection,
-                (
-                    recorded.record or Record(Role.EVIDENCE, Origin(str(path), 0, number), None, recorded.value)
-                    for number, recorded in enumerate(of_lines(lines, name=str(path)))
-                ),
-            )
+            fill(opened.store.connection, results_in(path, Role.EVIDENCE))
+        # Without the name: a dataclass with slots is made anew, and ``super()`` would look in the old one.
+        return bool(self.evidence) or HistoryOptions.fill(self, opened, replayed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertOptions(StoreOptions):
+    """A store, the topics, or a file of alerts."""
+
+    file: AlertFile = None
+
+    def fill(self, opened: OpenedStore, replayed: Wanted | None) -> bool:  # noqa: ARG002 -- alerts are results
+        if self.file is not None:
+            fill(opened.store.connection, results_in(self.file, Role.ALERTS, opened.refused))
+        return self.file is not None
 
 
 @contextmanager
-def _closing(looked: Looked) -> Iterator[Looked]:
+def open_store(options: StoreOptions, *roles: Role, replayed: Wanted | None = None) -> Iterator[OpenedStore]:
+    """Open the store that options name, or fill one in memory from files or topics.
+
+    Args:
+        roles: topics that the answer rests on. Without any, the caller reads them (``OpenedStore.read``).
+        replayed: which records of files to replay, by default all; nothing is folded away then, so that the answer
+            reaches back as far as the files.
+
+    Raises:
+        InputError: ``bad_option``, ``store_unreadable``; as ``make_source``.
+        ConfigurationError: ``store_missing``, ``store_version``, ``topic_missing``.
+        OperatingError: ``store_failing``, ``broker_unreachable``.
+    """
+    with _in_memory() as opened:
+        with collecting_seldom():
+            has_files = options.fill(opened, replayed)
+        if has_files:
+            yield opened
+            return
+    if options.store is not None:
+        store = Store(schema.reading(options.store))
+        try:
+            with schema.failures(options.store):
+                _say_what_is_lacking(store)
+                yield OpenedStore(store, is_live=True)
+        finally:
+            store.close()
+        return
+    topics = _Topics(options.settings(), options.reading_limit_s)
+    with _closing(topics):
+        if roles:
+            topics.read(*roles)
+        yield topics
+
+
+@contextmanager
+def replayed_store(source: Source, replayed: Wanted | None = None) -> Iterator[OpenedStore]:
+    """Fill a store in memory with all that follows from observations; ``replayed`` as in ``open_store``."""
+    with _in_memory() as opened:
+        with collecting_seldom():
+            _replay_into(opened, source, replayed)
+        yield opened
+
+
+def _replay_into(opened: OpenedStore, source: Source, replayed: Wanted | None) -> None:
+    limits = None if replayed is None else unbounded()
+    fill(opened.store.connection, source.derived(replayed, limits=limits))
+
+
+@contextmanager
+def _closing(opened: OpenedStore) -> Iterator[OpenedStore]:
     try:
         with schema.failures("in memory"):
-            yield looked
+            yield opened
     finally:
-        looked.store.close()
+        opened.store.close()
 
 
 def _in_memory() -> Any:
-    return _closing(Looked(Store(schema.in_memory()), is_live=False))
+    return _closing(OpenedStore(Store(schema.in_memory()), is_live=False))
 
 
-@contextmanager
-def opened_store(folder: Path) -> Iterator[Store]:
-    """Open a store to read, and say what it lacks.
-
-    Raises:
-        InputError: ``store_unreadable``.
-        ConfigurationError: ``store_missing``, ``store_version``.
-        OperatingError: ``store_failing``.
-    """
-    store = Store(schema.reading(folder))
-    try:
-        with schema.failures(folder):
-            status = store.status()
-            behind = sum(row.lag or 0 for row in status.positions)
-            if behind:
-                say(f"the store is {counted(behind, 'record')} behind the topics")
-            if status.dropped:
-                say(f"the store dropped {counted(status.dropped, 'older evidence record')} for age or size")
-            yield store
-    finally:
-        store.close()
+def _say_what_is_lacking(store: Store) -> None:
+    status = store.status()
+    behind = sum(row.lag or 0 for row in status.positions)
+    if behind:
+        say(f"the store is {counted(behind, 'record')} behind the topics")
+    if status.dropped:
+        say(f"the store dropped {counted(status.dropped, 'older evidence record')} for age or size")
 
 
 def every_row(ask: Callable[[Paging], Page[_Row]], limit: int | None = None) -> Iterator[_Row]:
@@ -247,87 +345,79 @@ def every_row(ask: Callable[[Paging], Page[_Row]], limit: int | None = None) -> 
             return
 
 
-@contextmanager
-def alerts_in(file: Path | None, store: Path | None, bootstrap: str | None) -> Iterator[Looked]:
-    """Open the store that has the alerts of a file, of a store's folder, or of the topics, in this order.
-
-    Args:
-        file: file of alerts, ``-`` for standard input.
-
-    Raises:
-        AssayStreamError: as ``StoreOptions.looked``; ``unreadable_file``.
-    """
-    if file is not None:
-        with _in_memory() as looked:
-            _take_lines(looked, Role.ALERTS, file)
-            yield looked
-    elif store is not None:
-        with opened_store(store) as found:
-            yield Looked(found, is_live=True)
-    else:
-        with _closing(_Topics(command_settings(bootstrap_servers=bootstrap))) as looked:
-            looked.read(Role.ALERTS)
-            yield looked
-
-
 def published_alert(uid: str, bootstrap: str | None) -> AlertView:
     """Return the latest record of the alert in the topics whose uid begins so.
 
     Raises:
         InputError: ``bad_uid``, ``unknown_uid`` or ``ambiguous_uid``.
     """
-    with alerts_in(None, None, bootstrap) as looked:
-        return view_of(looked.store.alert(uid).records[-1])
+    with open_store(StoreOptions(bootstrap_servers=bootstrap), Role.ALERTS) as opened:
+        return view_of(opened.store.alert(uid).records[-1])
 
 
-def published_definitions(settings: Settings, digests: Collection[str]) -> dict[str, dict[str, Any]]:
-    """Return the definitions with these full digests, as far as the topic holds them."""
-    with _closing(_Topics(settings)) as looked:
-        looked.read(Role.DEFINITIONS, wanted=lambda record: (record.key or b"").decode() in digests)
-        found = {each: looked.store.definition(each) for each in digests}
+def published_definitions(options: HistoryOptions, digests: Collection[str]) -> dict[str, dict[str, Any]]:
+    """Return the definitions with these full digests, as far as they are there."""
+    with open_store(options, replayed=not_calls()) as opened:
+        opened.read(Role.DEFINITIONS, wanted=lambda record: (record.key or b"").decode() in digests)
+        found = {each: opened.store.definition(each) for each in digests}
     return {each: row.definition for each, row in found.items() if row is not None}
 
 
-def _take_lines(looked: Looked, role: Role, path: Path) -> None:
-    """Fill a store from lines, and note those that are none."""
-
-    def records() -> Iterator[Record]:
-        for number, line in input_lines(path):
-            try:
-                yield Record(role, Origin(str(path), 0, number), _key_of(role, line), line)
-            except InputError as error:
-                where = f"line {number}" if role is Role.ALERTS else f"{path}, line {number}"
-                looked.refused.append(f"{where}: {error}")
-
-    fill(looked.store.connection, records())
+def named(server_id: str | None) -> tuple[str, ...]:
+    return () if server_id is None else (server_id,)
 
 
-def _key_of(role: Role, line: bytes) -> bytes | None:
-    """Return the key of the record in a line.
+def known_bindings(options: StoreOptions, *server_ids: str) -> Bindings:
+    """Return what the registry published about some servers, or about all of them."""
+    with open_store(options, replayed=not_calls(*server_ids)) as opened:
+        opened.read(Role.BINDINGS, wanted=about(*server_ids))
+        return opened.store.bindings(*server_ids)
+
+
+def results_in(path: Path, role: Role, refused: Refusals | None = None) -> Iterator[Record]:
+    """Yield the records in a file of results: each line is a record, or a record line of an archive.
+
+    Args:
+        refused: gets what is wrong with the lines that hold no such record, which are left out; without it the store
+            counts them.
+    """
+    for number, line in archive_lines(path):
+        place = Origin(str(path), 0, number - 1)
+        record = record_line_parts(line, place) if line.startswith(b'{"origin"') else None
+        record = Record(role, place, b"", line) if record is None else record
+        try:
+            yield record if refused is None else _checked(record)
+        except InputError as error:
+            where = f"line {number}" if role is Role.ALERTS else f"{path}, line {number}"
+            assert refused is not None  # noqa: S101 -- only what is checked is refused
+            refused.append(f"{where}: {error}")
+
+
+def _checked(record: Record) -> Record:
+    """Return the record in a line, with the key that it has in its topic.
 
     Raises:
-        InputError: where it is no such record.
+        InputError: where it is none of its role.
     """
-    if role is Role.ALERTS:
-        read_alert(line)
-    elif role is Role.EVIDENCE and read_line(line) is None:
+    value = record.value or b""
+    if record.role is Role.ALERTS:
+        read_alert(value)
+    elif record.role is Role.EVIDENCE and read_line(value) is None:
         raise InputError("not_evidence", "this is no evidence record (assay.tool.decision)")
-    elif role is Role.DEFINITIONS:
-        value = decode_json(line)
-        definition = value.get("definition") if isinstance(value, dict) else None
+    elif record.role is Role.DEFINITIONS:
+        content = decode_json(value)
+        definition = content.get("definition") if isinstance(content, dict) else None
         if not isinstance(definition, dict):
             raise InputError("not_a_definition", "a definition record has a member definition, an object")
         # What a line says its digest is does not count.
-        return str(jcs_digest(definition)).encode()
-    return None
+        return record._replace(key=str(jcs_digest(definition)).encode())
+    return record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlertOptions:
+class StoryOptions(AlertOptions):
     """Where ``alerts show`` and ``explain`` look."""
 
-    file: AlertFile = None
-    store: AlertStore = None
     definitions: Annotated[
         Path | None,
         files_option(
@@ -347,29 +437,27 @@ class AlertOptions:
     ] = None
     no_calls: Annotated[bool, typer.Option("--no-calls", help="Don't look for calls that used the tool.")] = False
     since: Annotated[int | None, time_option("Only calls since this time. Default: the first finding.")] = None
-    bootstrap_servers: Bootstrap = None
 
     def story(self, uid: str, *, full: bool = False) -> tuple[AlertStory, Refusals]:
         """Return all that is known about one alert, and what could not be read.
 
         Raises:
-            InputError: ``bad_uid``, ``unknown_uid`` or ``ambiguous_uid``; as ``alerts_in`` besides.
+            InputError: ``bad_uid``, ``unknown_uid`` or ``ambiguous_uid``; as ``open_store`` besides.
         """
-        with alerts_in(self.file, self.store, self.bootstrap_servers) as looked, _in_memory() as given:
-            history = looked.store.alert(uid)
+        with open_store(self, Role.ALERTS) as opened, _in_memory() as given:
+            history = opened.store.alert(uid)
             since_ms = first_ms(history) if self.since is None else self.since // 1_000
-            self._read(looked, history, since_ms)
+            self._read(opened, history, since_ms)
             definitions, evidence = self._definitions(), self.evidence
             for role, path in ((Role.DEFINITIONS, definitions), (Role.EVIDENCE, evidence)):
                 if path is not None:
-                    _take_lines(given, role, path)
-            looked.refused.extend(given.refused)
-            known = known_definitions(looked.store, history, among=looked.store if definitions is None else given.store)
+                    fill(given.store.connection, results_in(path, role, opened.refused))
+            known = known_definitions(opened.store, history, among=opened.store if definitions is None else given.store)
             calls = None
             if not self.no_calls and (evidence is not None or self.file is None):
-                asked = looked.store if evidence is None else given.store
+                asked = opened.store if evidence is None else given.store
                 calls = calls_of(asked, history, since_ms=since_ms)
-            return story(looked.store, history, known, calls=calls, full=full), looked.refused
+            return story(opened.store, history, known, calls=calls, full=full), opened.refused
 
     def _definitions(self) -> Path | None:
         if self.definitions is not None or self.file is None or self.file == STANDARD_INPUT:
@@ -377,19 +465,19 @@ class AlertOptions:
         beside = self.file.with_name(_DEFINITIONS)
         return beside if beside.is_file() else None
 
-    def _read(self, looked: Looked, history: AlertHistory, since_ms: int) -> None:
+    def _read(self, opened: OpenedStore, history: AlertHistory, since_ms: int) -> None:
         """Read of the topics what the story needs, and no more."""
         view = view_of(history.records[-1])
         server = view.fact("mcp_server_id").encode()
         keys = {server, key_of(view).encode(), ANY_SERVER.encode()}
-        looked.read(Role.FINDINGS, wanted=lambda record: record.key in keys)
+        opened.read(Role.FINDINGS, wanted=lambda record: record.key in keys)
         if view.fact("mcp_pin_expected") and not view.fact("mcp_digest_before"):
-            looked.read(Role.BINDINGS)
+            opened.read(Role.BINDINGS)
         if self.definitions is None:
-            pinned = known_definitions(looked.store, history).pinned
+            pinned = known_definitions(opened.store, history).pinned
             named = (view.fact("mcp_digest_before"), view.fact("mcp_digest_after"), pinned)
             digests = {each.encode() for each in named if each}
             if digests:
-                looked.read(Role.DEFINITIONS, wanted=lambda record: record.key in digests)
+                opened.read(Role.DEFINITIONS, wanted=lambda record: record.key in digests)
         if not self.no_calls and self.evidence is None and tool_names_of(view):
-            looked.read(Role.EVIDENCE, since_ms=since_ms, wanted=lambda record: record.key == server)
+            opened.read(Role.EVIDENCE, since_ms=since_ms, wanted=lambda record: record.key == server)

@@ -6,8 +6,9 @@ import asyncio
 import logging
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -23,15 +24,13 @@ from assay_stream.errors import ConfigurationError
 from assay_stream.kafka.connection import connection_options
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Role
-from assay_stream.observe import FileSink, ObservationPublisher, Sink, Vantage, VerdictClient, run_tap
+from assay_stream.observe import FileSink, ObservationPublisher, Sink, VerdictClient, run_tap
 from assay_stream.observe.spool import spool_in
 from assay_stream.schemes.hangar import Action
 from assay_stream.text.counting import counted
 
 if TYPE_CHECKING:
     from assay_stream.observe.gate import Rule
-    from assay_stream.observe.http.tap import Listener
-    from assay_stream.observe.http.upstreams import Upstream
 
 _VERDICTS_WAIT_S = 5.0
 
@@ -82,26 +81,58 @@ def tap(
 
     assay-stream tap --listen 127.0.0.1:8080 --server-id docs --upstream https://docs.example/mcp
     """
-    _log_to_stderr()
     if http.listen is not None:
         if command:
             raise ConfigurationError("bad_upstream", "--listen takes no command: give --upstream, or --upstreams FILE")
         upstreams, listener = http.upstreams(server_id, vantage), http.listener(load_settings())
-        client = verdict_client(bootstrap_servers, Action(unavailable)) if enforce else None
-        asyncio.run(_serve(upstreams, listener, output, bootstrap_servers, client, hide=enforce == "hide"))
-        return
-    http.check_unused()
-    if server_id is None or not command:
-        raise ConfigurationError(
-            "server_not_started", "give --server-id and the server's command after --, or --listen and --upstream"
-        )
-    client = verdict_client(bootstrap_servers, Action(unavailable)) if enforce else None
-    run = _run(command, vantage.of(server_id), output, bootstrap_servers, client, hide=enforce == "hide")
-    raise typer.Exit(asyncio.run(run))
+        run: Callable[..., Awaitable[int | None]] = partial(serve, upstreams, listener)
+    else:
+        http.check_unused()
+        if server_id is None or not command:
+            raise ConfigurationError(
+                "server_not_started", "give --server-id and the server's command after --, or --listen and --upstream"
+            )
+        run = partial(run_tap, command, vantage=vantage.of(server_id))
+
+    async def observe() -> int:
+        async with observing("tap", output, bootstrap_servers, Action(unavailable) if enforce else None) as (
+            sink,
+            rule,
+        ):
+            return await run(sink=sink, rule=rule, hide=enforce == "hide") or 0
+
+    raise typer.Exit(asyncio.run(observe()))
 
 
-def verdict_client(bootstrap: str | None, unavailable: Action) -> VerdictClient:
-    """Return a client that follows the verdicts, and has read them if the brokers answer soon."""
+@asynccontextmanager
+async def observing(
+    command: str, output: Path | None, bootstrap: str | None, unavailable: Action | None = None
+) -> AsyncIterator[tuple[Sink, Rule | None]]:
+    """Give what observations go to, and what rules on calls; at the end, deliver what is queued and report losses.
+
+    Args:
+        output: a file in place of Kafka.
+        unavailable: what to do with calls until the verdicts have been read; ``None`` if nothing is enforced.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(InertFormatter(f"assay-stream {command}: %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
+    client = None if unavailable is None else await asyncio.to_thread(_verdict_client, bootstrap, unavailable)
+    sink: Sink | None = None
+    try:
+        sink = _sink(output, bootstrap)
+        yield sink, None if client is None else client.rule
+    finally:
+        if sink is not None:
+            await sink.aclose()
+            if dropped := sum(sink.stats.dropped.values()):
+                reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(sink.stats.dropped.items()))
+                print(f"assay-stream {command}: dropped {counted(dropped, 'observation')}: {reasons}", file=sys.stderr)
+        if client is not None:
+            await asyncio.to_thread(client.close)
+
+
+def _verdict_client(bootstrap: str | None, unavailable: Action) -> VerdictClient:
     settings = load_settings(bootstrap_servers=bootstrap)
     client = VerdictClient(
         connection_options(settings),
@@ -115,72 +146,18 @@ def verdict_client(bootstrap: str | None, unavailable: Action) -> VerdictClient:
     return client
 
 
-async def _run(
-    command: list[str],
-    vantage: Vantage,
-    output: Path | None,
-    bootstrap: str | None,
-    client: VerdictClient | None,
-    *,
-    hide: bool,
-) -> int:
-    async with closing(client) as rule, sink_for(output, bootstrap) as sink:
-        return await run_tap(command, vantage=vantage, sink=sink, rule=rule, hide=hide)
-
-
-async def _serve(
-    upstreams: Sequence[Upstream],
-    listener: Listener,
-    output: Path | None,
-    bootstrap: str | None,
-    client: VerdictClient | None,
-    *,
-    hide: bool,
-) -> None:
-    async with closing(client) as rule, sink_for(output, bootstrap) as sink:
-        await serve(upstreams, listener, sink, rule, hide=hide)
-
-
-def _log_to_stderr() -> None:
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(InertFormatter("assay-stream tap: %(message)s"))
-    logging.basicConfig(handlers=[handler], level=logging.WARNING)
-
-
-@asynccontextmanager
-async def closing(client: VerdictClient | None) -> AsyncIterator[Rule | None]:
-    """Give what rules on calls, if anything does, and close it at the end."""
-    try:
-        yield None if client is None else client.rule
-    finally:
-        if client is not None:
-            await asyncio.to_thread(client.close)
-
-
-@asynccontextmanager
-async def sink_for(output: Path | None, bootstrap: str | None, *, command: str = "tap") -> AsyncIterator[Sink]:
-    """Give what observations go to; at the end, deliver what is queued and report what was dropped."""
-    sink: Sink
+def _sink(output: Path | None, bootstrap: str | None) -> Sink:
     if output is not None:
-        sink = FileSink(output)
-    else:
-        settings = load_settings(bootstrap_servers=bootstrap)
-        publisher = ObservationPublisher(
-            connection_options(settings),
-            topics=topic_names(settings),
-            spool=spool_in(settings.spool, mib_max=settings.spool_mib_max),
-            call_spread=settings.call_spread,
-        )
-        publisher.start()
-        sink = publisher
-    try:
-        yield sink
-    finally:
-        await sink.aclose()
-        dropped = sum(sink.stats.dropped.values())
-        if dropped:
-            reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(sink.stats.dropped.items()))
-            print(f"assay-stream {command}: dropped {counted(dropped, 'observation')}: {reasons}", file=sys.stderr)
+        return FileSink(output)
+    settings = load_settings(bootstrap_servers=bootstrap)
+    publisher = ObservationPublisher(
+        connection_options(settings),
+        topics=topic_names(settings),
+        spool=spool_in(settings.spool, mib_max=settings.spool_mib_max),
+        call_spread=settings.call_spread,
+    )
+    publisher.start()
+    return publisher
 
 
 tap_command = CommandInfo("tap", cls=TapCommand, callback=tap, context_settings={"allow_interspersed_args": False})

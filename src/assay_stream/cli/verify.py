@@ -32,9 +32,19 @@ from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.record import Record, Role
 from assay_stream.replay.history import History, history_of
 from assay_stream.verify.evidence import EvidenceSelection, Recorded, of_record
-from assay_stream.verify.judging import Coverage, Expect, Summary, judged, judgements
-from assay_stream.verify.pairing import CALLS, Pairing
-from assay_stream.verify.verification import Judgement, RecordStatus, Verifier, late_only
+from assay_stream.verify.pairing import Pairing
+from assay_stream.verify.verification import (
+    Coverage,
+    Expect,
+    Judgement,
+    RecordStatus,
+    Summary,
+    Verifier,
+    judged,
+    judgements,
+    late_only,
+    origin_of,
+)
 
 _APPLIED = (Role.CONTROL, Role.SNAPSHOTS)
 
@@ -214,7 +224,7 @@ class _Partition:
     ) -> None:
         self._logs, self._number, self._selection, self._coverage = logs, number, selection, coverage
         place = (topic_names(settings)[Role.CALLS], number)
-        self.pairing = Pairing(CALLS, places={place} & logs.ranges.bounds.keys())
+        self.pairing = Pairing(origin_of, places={place} & logs.ranges.bounds.keys())
         self._gone_before = 0
 
     def gone_before(self) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from assay_stream.alerts.index import ReviewState
 from assay_stream.alerts.selection import AlertSelection, SeverityLevel
-from assay_stream.console.operators import Session
+from assay_stream.console.sessions import Session
 from assay_stream.errors import InputError
 from assay_stream.limits.console import CONSOLE_LIMITS
 from assay_stream.model.operator_time import operator_time_us

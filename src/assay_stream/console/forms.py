@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
 
-from assay_stream.console.operators import Operator
+from assay_stream.console.sessions import Operator
 from assay_stream.errors import InputError
 from assay_stream.limits.console import CONSOLE_LIMITS, ConsoleLimits
 

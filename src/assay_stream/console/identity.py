@@ -6,23 +6,20 @@ import ipaddress
 import os
 from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from assay_stream.console.operators import Operator
-from assay_stream.console.throttle import address_in
-from assay_stream.errors import ConfigurationError
+from assay_stream.console.sessions import Operator
+from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.files.secret_file import secret_of_file
 from assay_stream.files.toml_file import read_toml
 from assay_stream.observe.http.headers import is_loopback
 
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
 EVERYBODY = "*"
 
-_HEADER = r"^[A-Za-z0-9-]{1,64}$"
+_Header = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,64}$")]
 
 
 class _Table(BaseModel):
@@ -30,7 +27,7 @@ class _Table(BaseModel):
 
 
 class Members(_Table):
-    """Whom a table of the file lets in: by name or by group, or (among viewers) everybody, as ``*``."""
+    """Who may use the console, by name or group; ``*`` among viewers is everybody."""
 
     operators: frozenset[str] = frozenset()
     operator_groups: frozenset[str] = frozenset()
@@ -45,7 +42,7 @@ class Members(_Table):
         return names
 
     @model_validator(mode="after")
-    def _lets_somebody_in(self) -> Self:
+    def _is_not_empty(self) -> Self:
         if not (self.operators or self.operator_groups or self.viewers or self.viewer_groups):
             raise ValueError(
                 "nobody may come in: give operators, operator_groups, viewers or viewer_groups "
@@ -53,17 +50,20 @@ class Members(_Table):
             )
         return self
 
-    def operator(self, way: str, name: str, groups: Collection[str], *, decides: bool) -> Operator | None:
-        """Return who this is, ``None`` where the table does not let them in.
+    def operator(self, way: str, name: str, groups: Collection[str], *, decides: bool) -> Operator:
+        """Return who this is.
 
         Args:
             way: how the name is known; it starts the author of what they decide.
             decides: whether anything can be decided in this console.
+
+        Raises:
+            InputError: ``may_not_look``.
         """
         may_decide = name in self.operators or not self.operator_groups.isdisjoint(groups)
         if may_decide or not self.viewers.isdisjoint((name, EVERYBODY)) or not self.viewer_groups.isdisjoint(groups):
             return Operator(name=f"{way}:{name}", may_decide=may_decide and decides)
-        return None
+        raise InputError("may_not_look", "you are known, but not let in: ask who runs the console")
 
 
 class Local(_Table):
@@ -73,19 +73,19 @@ class Local(_Table):
 
 
 class Proxied(Members):
-    """A proxy says who it is, in a header."""
+    """A proxy states who it is, in a header."""
 
-    user_header: Annotated[str, Field(pattern=_HEADER)]
-    groups_header: Annotated[str, Field(pattern=_HEADER)] | None = None
+    user_header: _Header
+    groups_header: _Header | None = None
     groups_format: Annotated[str, Field(pattern=r"^(headers|json|[^A-Za-z0-9\\]{1,3})$")] = "json"
-    """How it lists groups: ``json``; ``headers``, one in each; or what stands between them."""
-    secret_header: Annotated[str, Field(pattern=_HEADER)] | None = None
+    """How it lists groups: ``json``; ``headers``, one in each; or what separates them."""
+    secret_header: _Header | None = None
     secret_file: Path | None = None
     secret_env: str | None = None
 
 
 class Oidc(Members):
-    """A provider says who it is (OpenID Connect, authorization code with PKCE)."""
+    """A provider states who it is (OpenID Connect, authorization code with PKCE)."""
 
     issuer: str
     client_id: Annotated[str, Field(min_length=1)]
@@ -98,7 +98,7 @@ class Oidc(Members):
 
     @field_validator("issuer")
     @classmethod
-    def _isencrypted(cls, issuer: str) -> str:
+    def _is_encrypted(cls, issuer: str) -> str:
         return encrypted(issuer)
 
     @field_validator("scopes")
@@ -110,15 +110,15 @@ class Oidc(Members):
 
 
 class Identity(_Table):
-    """The file: one way of identity, and where the console is reached.
+    """The file.
 
     Args:
-        address: as browsers see it; ``None`` where it is served over HTTP to this machine only.
-        proxies: whose word about where a request comes from is believed.
+        address: of the console, as browsers see it; ``None`` where it is served over HTTP to this machine only.
+        proxies: whose statement of where a request comes from is trusted.
     """
 
     address: str | None = None
-    proxies: tuple[Network, ...] = ()
+    proxies: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...] = ()
     local: Local | None = None
     proxy: Proxied | None = None
     oidc: Oidc | None = None
@@ -140,10 +140,10 @@ class Identity(_Table):
         if self.oidc is not None and self.address is None:
             raise ValueError("[oidc] needs address: the provider sends browsers back to it")
         if self.proxy is not None:
-            secrets = self.proxy.secret_file, self.proxy.secret_env
-            if (self.proxy.secret_header is None) != (secrets == (None, None)):
+            has_secret = (self.proxy.secret_file, self.proxy.secret_env) != (None, None)
+            if (self.proxy.secret_header is not None) != has_secret:
                 raise ValueError("[proxy] secret_header goes with secret_file or secret_env")
-            if not self.proxies and self.proxy.secret_header is None:
+            if not self.proxies and not has_secret:
                 raise ValueError(
                     "anybody could send the header of [proxy]: give proxies (addresses of the proxy), or secret_header"
                 )
@@ -155,7 +155,6 @@ class Identity(_Table):
         return self.address is not None and self.address.startswith("https:")
 
     def is_proxy(self, address: str | None) -> bool:
-        """Tell whether a peer is one of the proxies."""
         peer = address_in(address)
         return peer is not None and any(peer in network for network in self.proxies)
 
@@ -175,11 +174,18 @@ def read_identity(path: Path) -> Identity:
     try:
         return Identity.model_validate(given)
     except ValidationError as error:
-        raise ConfigurationError("bad_identity", f"{path}: {'; '.join(map(_sentence, error.errors()))}") from None
+        sentences = [": ".join((".".join(map(str, each["loc"])), _why(each))) for each in error.errors()]
+        raise ConfigurationError("bad_identity", f"{path}: {'; '.join(sentences)}") from None
+
+
+def _why(error: Any) -> str:
+    """Return what is wrong without the value, which may be a secret."""
+    known = {"extra_forbidden": "no such setting", "missing": "is missing"}
+    return known.get(error["type"]) or str(error["msg"]).removeprefix("Value error, ")
 
 
 def secret_of(file: Path | None, variable: str | None, *, name: str) -> str | None:
-    """Return a secret that a file or a variable of the environment holds, ``None`` where neither is named.
+    """Return the secret in a file or a variable of the environment, ``None`` where neither is named.
 
     Args:
         name: of the setting, without ``_file`` and ``_env``.
@@ -200,7 +206,7 @@ def secret_of(file: Path | None, variable: str | None, *, name: str) -> str | No
 
 
 def encrypted(address: str) -> str:
-    """Return an address over which nobody can read along: https, or of this machine.
+    """Return an address that nobody can eavesdrop on: https, or of this machine.
 
     Raises:
         ValueError: for any other.
@@ -217,10 +223,23 @@ def encrypted(address: str) -> str:
     return address
 
 
-def _sentence(error: object) -> str:
-    """Return what is wrong and where, without the value."""
-    assert isinstance(error, dict)  # noqa: S101 -- pydantic's
-    where = ".".join(str(each) for each in error["loc"])
-    message = error["msg"].removeprefix("Value error, ")
-    known = {"extra_forbidden": "no such setting", "missing": "is missing"}.get(error["type"], message)
-    return f"{where}: {known}" if where else known
+def address_in(hop: str | None) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return an address that may have a port, as in hops of some proxies: ``192.0.2.7:443``, ``[2001:db8::7]:443``."""
+    text = hop or ""
+    if text.startswith("["):
+        text = text[1:].partition("]")[0]
+    elif text.count(":") == 1:
+        text = text.partition(":")[0]
+    try:
+        found = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    return found if isinstance(found, ipaddress.IPv4Address) else found.ipv4_mapped or found
+
+
+def network_of(hop: str | None) -> str:
+    """Return the source that an address counts as: one IPv4 address, or the network that an IPv6 customer has."""
+    found = address_in(hop)
+    if isinstance(found, ipaddress.IPv6Address):
+        return str(ipaddress.ip_network((found, 64), strict=False))
+    return "" if found is None else str(found)

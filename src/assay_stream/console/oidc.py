@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import hmac
 import json
 import re
 import secrets
 import ssl
-from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote_plus
 
 import aiohttp
+from authlib.oauth2.auth import ClientAuth
+from authlib.oauth2.rfc6749.parameters import prepare_grant_uri, prepare_token_request
+from authlib.oauth2.rfc7636 import create_s256_code_challenge
+from authlib.oidc.core import CodeIDToken
 from cryptography.fernet import Fernet, InvalidToken
 from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
 from assay_stream.console.identity import Oidc, encrypted
-from assay_stream.console.throttle import Throttle
-from assay_stream.console.ways import Admitted, is_name, limited, may_not_look
+from assay_stream.console.sessions import is_name
+from assay_stream.console.throttle import SignedIn, Throttles
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.limits.console import CONSOLE_LIMITS, ConsoleLimits
 from assay_stream.observe.http.client import open_session, read_body
@@ -38,49 +39,46 @@ _DEVICE = b"device"
 _ERROR = re.compile(r"[a-z_]{1,64}")
 
 
-class OidcWay:
-    """The word of a provider.
+class OidcProvider:
+    """A client of one provider.
 
     Args:
-        throttle, known: count failed attempts, from browsers that have signed somebody in before apart from others.
         redirect: the address that the provider sends browsers back to.
         secret: of the client; ``None`` for a public one.
+        decides: whether anything can be decided in this console.
         clock: the time now, microseconds since the epoch.
-        new_token: makes what nobody can guess.
-        key: of Fernet: what a browser holds while it is with the provider means something to this process only.
     """
 
     def __init__(
         self,
         table: Oidc,
-        throttle: Throttle,
-        known: Throttle,
+        throttles: Throttles,
         *,
         redirect: str,
         secret: str | None,
         decides: bool,
         clock: Callable[[], int],
-        new_token: Callable[[], str] = secrets.token_urlsafe,
-        key: bytes | None = None,
         limits: ConsoleLimits = CONSOLE_LIMITS,
     ) -> None:
         self._table = table
+        self._throttles = throttles
         self._redirect = redirect
         self._secret = secret
-        self._throttle, self._known = throttle, known
         self._decides = decides
         self._clock = clock
-        self._new_token = new_token
-        self._fernet = Fernet(key or Fernet.generate_key())
         self._limits = limits
-        self._tls = _trust(table)
+        # What a browser holds while it is with the provider means something to this process only.
+        self._fernet = Fernet(Fernet.generate_key())
+        try:
+            self._tls = ssl.create_default_context(cafile=table.ca_file)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigurationError("bad_tls_file", f"cannot use [oidc] ca_file: {error}") from None
         self._session: aiohttp.ClientSession | None = None
-        self._metadata: dict[str, Any] = {}
-        self._metadata_us = 0
-        self._failed: tuple[OperatingError, int] | None = None
         self._asking = asyncio.Lock()
-        self._keys = KeySet([])
-        self._keys_us: int | None = None
+        self._found: tuple[dict[str, Any], KeySet] | None = None
+        self._found_us = 0
+        self._failed: OperatingError | None = None
+        self._failed_us = 0
 
     async def begin(self, address: str) -> tuple[str, str]:
         """Return where to send a browser, and what it has to hold until it comes back.
@@ -91,29 +89,28 @@ class OidcWay:
         Raises:
             OperatingError: ``provider_failing``.
         """
-        metadata = await self._discovered()
-        pending = {name: self._new_token() for name in ("state", "nonce", "verifier")} | {"address": address}
-        challenge = urlsafe_b64encode(hashlib.sha256(pending["verifier"].encode()).digest()).decode().rstrip("=")
-        query = {
-            "response_type": "code",
-            "client_id": self._table.client_id,
-            "redirect_uri": self._redirect,
-            "scope": " ".join(self._table.scopes),
-            "state": pending["state"],
-            "nonce": pending["nonce"],
-            "code_challenge": challenge,
-            "code_challenge_method": "S256",
-        }
-        endpoint = metadata["authorization_endpoint"]
-        note = self._fernet.encrypt_at_time(json.dumps(pending).encode(), self._now_s()).decode()
-        return f"{endpoint}{'&' if urlsplit(endpoint).query else '?'}{urlencode(query)}", note
+        metadata, _ = await self._provider(self._limits.provider_keep_s)
+        state, nonce, verifier = (secrets.token_urlsafe() for _ in range(3))
+        location = prepare_grant_uri(
+            metadata["authorization_endpoint"],
+            client_id=self._table.client_id,
+            response_type="code",
+            redirect_uri=self._redirect,
+            scope=self._table.scopes,
+            state=state,
+            nonce=nonce,
+            code_challenge=create_s256_code_challenge(verifier),
+            code_challenge_method="S256",
+        )
+        pending = json.dumps({"state": state, "nonce": nonce, "verifier": verifier, "address": address})
+        return location, self._fernet.encrypt_at_time(pending.encode(), self._now_s()).decode()
 
-    async def finish(self, query: Mapping[str, str], note: str, source: str, device: str = "") -> tuple[Admitted, str]:
+    async def finish(self, query: Mapping[str, str], held: str, source: str, device: str) -> tuple[SignedIn, str]:
         """Return who came back from the provider, and the page to show.
 
         Args:
             query: of the address that the provider sent the browser to.
-            note: what the browser held meanwhile.
+            held: by the browser meanwhile.
             source: the network that it is in.
             device: what the browser kept from an earlier sign-in, if it did.
 
@@ -123,14 +120,14 @@ class OidcWay:
         """
         # 1. This browser began it, not long ago.
         try:
-            pending = json.loads(self._fernet.decrypt_at_time(note, self._limits.pending_s, self._now_s()))
+            pending = json.loads(self._fernet.decrypt_at_time(held, self._limits.pending_s, self._now_s()))
         except (InvalidToken, ValueError):
             raise _refused("it was not begun in this browser, or too long ago: sign in again") from None
         # 2. It is the one that this browser began.
         if not hmac.compare_digest(query.get("state", "").encode(), pending["state"].encode()):
             raise _refused("another sign-in was begun meanwhile: sign in again")
         # 3. The answer is this provider's, not that of another which the browser was sent to (RFC 9207).
-        metadata = await self._discovered()
+        metadata, _ = await self._provider(self._limits.provider_keep_s)
         is_stated = metadata.get("authorization_response_iss_parameter_supported") is True
         if query.get("iss", None if is_stated else self._table.issuer) != self._table.issuer:
             raise _refused("the answer is not this provider's")
@@ -138,27 +135,18 @@ class OidcWay:
         if "code" not in query:
             error = query.get("error", "")
             raise _refused(f"the provider answered {error if _ERROR.fullmatch(error) else 'no code'}")
-        # 5. The code is good, for whoever holds the verifier.
+        # 5. The code is good, for the holder of the verifier; 6. the ID token is the provider's, and of this sign-in.
         if self._is_device(device):
-            throttle, counted, most = self._known, device, self._limits.user_attempts_max
+            throttle, counted = self._throttles.known, {device: self._limits.user_attempts_max}
         else:
+            throttle, counted = self._throttles.strangers, {source: self._limits.source_attempts_max}
             device = self._fernet.encrypt_at_time(_DEVICE, self._now_s()).decode()
-            throttle, counted, most = self._throttle, source, self._limits.source_attempts_max
-        if not throttle.take(counted, most):
-            raise limited(self._limits)
-        try:
+        with throttle.attempt(counted):
             token = await self._token(metadata, query["code"], pending["verifier"])
-            # 6. The ID token is the provider's, for this console, of now, and for this sign-in.
-            claims = await self._claims(token, pending["nonce"])
-        except OperatingError:  # it was not looked at
-            throttle.forgive(counted)
-            raise
-        admitted = self._admitted(claims)
-        throttle.forgive(counted)
-        return replace(admitted, device=device), pending["address"]
+            signed_in = self._signed_in(await self._claims(token, pending["nonce"]), device)
+        return signed_in, pending["address"]
 
     async def aclose(self) -> None:
-        """Close the connections to the provider."""
         if self._session is not None:
             await self._session.close()
 
@@ -168,36 +156,69 @@ class OidcWay:
         except (InvalidToken, ValueError):
             return False
 
-    def _admitted(self, claims: Mapping[str, Any]) -> Admitted:
+    def _signed_in(self, claims: Mapping[str, Any], device: str) -> SignedIn:
         name, groups = claims.get(self._table.name_claim), claims.get(self._table.groups_claim, [])
-        if not isinstance(name, str) or not name or not is_name(name, self._limits.identity_chars_max):
+        if not isinstance(name, str) or not is_name(name, self._limits):
             raise _refused(f"the provider gave no {self._table.name_claim}: ask for its scope, or set name_claim")
         if self._table.name_claim == "email" and claims.get("email_verified", True) not in (True, "true"):
             raise _refused("the provider has not verified your address")
         groups = [groups] if isinstance(groups, str) else groups
         known = {each for each in groups if isinstance(each, str)} if isinstance(groups, list) else set()
-        operator = self._table.operator("oidc", name, known, decides=self._decides)
-        if operator is None:
-            raise may_not_look()
-        return Admitted(operator=operator)
+        return SignedIn(operator=self._table.operator("oidc", name, known, decides=self._decides), device=device)
 
-    async def _discovered(self) -> dict[str, Any]:
-        async with self._asking:  # however many people wait for it
-            now_us = self._clock()
-            if self._metadata and now_us - self._metadata_us < self._limits.provider_keep_s * 1_000_000:
-                return self._metadata
-            if self._failed is not None and now_us - self._failed[1] < self._limits.provider_pause_s * 1_000_000:
-                raise self._failed[0]
+    async def _token(self, metadata: Mapping[str, Any], code: str, verifier: str) -> str:
+        address, client_id, secret, method = metadata["token_endpoint"], self._table.client_id, self._secret, "none"
+        if secret is not None:
+            methods = metadata.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
+            method = "client_secret_basic" if "client_secret_basic" in methods else "client_secret_post"
+            if method == "client_secret_basic":  # encodes both (RFC 6749, section 2.3.1), which Authlib leaves out
+                client_id, secret = quote_plus(client_id), quote_plus(secret)
+        body = prepare_token_request(
+            "authorization_code", redirect_uri=self._redirect, code=code, code_verifier=verifier
+        )
+        headers = {"Content-Type": "application/x-www-form-urlencoded"}
+        _, headers, body = ClientAuth(client_id, secret, method).prepare("POST", address, headers, body)
+        token = (await self._ask("POST", address, data=body, headers=headers)).get("id_token")
+        if not isinstance(token, str):
+            raise _failing("it gave no ID token")
+        return token
+
+    async def _claims(self, token: str, nonce: str) -> Mapping[str, Any]:
+        client_id, limits = self._table.client_id, self._limits
+        options = {"iss": {"value": self._table.issuer}, "aud": {"value": client_id}}
+        try:
             try:
-                self._metadata, self._metadata_us = await self._described(), now_us
-            except OperatingError as error:
-                self._failed = error, now_us
-                raise
-            return self._metadata
+                _, keys = await self._provider(limits.provider_keep_s)
+                found = jwt.decode(token, keys, algorithms=_ALGORITHMS)
+            except (JoseError, ValueError):  # perhaps by a key that is new
+                _, keys = await self._provider(limits.provider_again_s)
+                found = jwt.decode(token, keys, algorithms=_ALGORITHMS)
+            claims = CodeIDToken(found.claims, found.header, options, {"nonce": nonce, "client_id": client_id})
+            claims.validate(self._now_s(), limits.clock_skew_s)
+        except (JoseError, ValueError, TypeError) as error:
+            raise _refused(f"the provider's ID token is not valid ({type(error).__name__})") from None
+        return dict(claims)
 
-    async def _described(self) -> dict[str, Any]:
+    async def _provider(self, age_max_s: int) -> tuple[dict[str, Any], KeySet]:
+        """Return the metadata and the keys of the provider, asked for again where they are older than this."""
+        async with self._asking:  # however many people wait for it
+            now_us, limits = self._clock(), self._limits
+            if self._found is not None and now_us - self._found_us < age_max_s * 1_000_000:
+                return self._found
+            if self._failed is not None and now_us - self._failed_us < limits.provider_pause_s * 1_000_000:
+                raise self._failed
+            try:
+                metadata = await self._metadata()
+                keys = await self._keys(metadata["jwks_uri"])
+            except OperatingError as error:
+                self._failed, self._failed_us = error, now_us
+                raise
+            self._found, self._found_us = (metadata, keys), now_us
+            return self._found
+
+    async def _metadata(self) -> dict[str, Any]:
         issuer = self._table.issuer
-        found = await self._asked("GET", f"{issuer.rstrip('/')}/.well-known/openid-configuration")
+        found = await self._ask("GET", f"{issuer.rstrip('/')}/.well-known/openid-configuration")
         if found.get("issuer") != issuer:
             raise _failing("it names itself otherwise than issuer in the configuration: copy the issuer exactly")
         for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
@@ -207,78 +228,19 @@ class OidcWay:
                 raise _failing(f"its {name} is missing, or not https") from None
         return found
 
-    async def _token(self, metadata: Mapping[str, Any], code: str, verifier: str) -> str:
-        data = {
-            "grant_type": "authorization_code",
-            "code": code,
-            "redirect_uri": self._redirect,
-            "code_verifier": verifier,
-            "client_id": self._table.client_id,
-        }
-        headers = {}
-        if self._secret is not None:
-            methods = metadata.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
-            if "client_secret_basic" in methods:
-                quoted = [urlencode({"": each})[1:] for each in (self._table.client_id, self._secret)]
-                headers["Authorization"] = f"Basic {b64encode(':'.join(quoted).encode()).decode()}"
-            else:
-                data["client_secret"] = self._secret
-        token = (await self._asked("POST", metadata["token_endpoint"], data=data, headers=headers)).get("id_token")
-        if not isinstance(token, str):
-            raise _failing("it gave no ID token")
-        return token
-
-    async def _claims(self, token: str, nonce: str) -> Mapping[str, Any]:
-        registry = jwt.JWTClaimsRegistry(
-            now=self._now_s(),
-            leeway=self._limits.clock_skew_s,
-            iss={"essential": True, "value": self._table.issuer},
-            aud={"essential": True, "value": self._table.client_id},
-            sub={"essential": True},
-            exp={"essential": True},
-            iat={"essential": True},
-            nonce={"essential": True},
-        )
+    async def _keys(self, address: str) -> KeySet:
+        found = (await self._ask("GET", address)).get("keys")
+        usable = [
+            key
+            for key in (found if isinstance(found, list) else ())
+            if isinstance(key, dict) and key.get("kty") in _KEY_TYPES and key.get("use", "sig") == "sig"
+        ]
         try:
-            found = await self._verified(token)
-            registry.validate(found.claims)
-        except (JoseError, ValueError, TypeError) as error:
-            raise _refused(f"the provider's ID token is not valid ({type(error).__name__})") from None
-        claims = found.claims
-        if not hmac.compare_digest(str(claims["nonce"]).encode(), nonce.encode()):
-            raise _refused("the provider's ID token is of another sign-in")
-        several = isinstance(claims["aud"], list) and len(claims["aud"]) > 1
-        if claims.get("azp", None if several else self._table.client_id) != self._table.client_id:
-            raise _refused("the provider's ID token is for another client")
-        return claims
+            return KeySet.import_key_set({"keys": usable})
+        except (JoseError, ValueError, TypeError):
+            raise _failing("its keys cannot be read") from None
 
-    async def _verified(self, token: str) -> jwt.Token:
-        """Return a token whose signature is right; a key that is new is looked for once."""
-        try:
-            return jwt.decode(token, await self._known_keys(), algorithms=_ALGORITHMS)
-        except (JoseError, ValueError):
-            return jwt.decode(token, await self._known_keys(is_old=True), algorithms=_ALGORITHMS)
-
-    async def _known_keys(self, *, is_old: bool = False) -> KeySet:
-        limit_s = self._limits.provider_again_s if is_old else self._limits.provider_keep_s
-        now_us = self._clock()
-        if self._keys_us is None or now_us - self._keys_us >= limit_s * 1_000_000:
-            found = (await self._asked("GET", (await self._discovered())["jwks_uri"])).get("keys")
-            usable = [
-                key
-                for key in (found if isinstance(found, list) else ())
-                if isinstance(key, dict) and key.get("kty") in _KEY_TYPES and key.get("use", "sig") == "sig"
-            ]
-            self._keys, self._keys_us = KeySet.import_key_set({"keys": usable}), now_us
-        return self._keys
-
-    async def _asked(self, method: str, address: str, **given: Any) -> dict[str, Any]:
-        """Return the object that the provider answers.
-
-        Raises:
-            InputError: ``sign_in_refused`` where it refuses what it was sent.
-            OperatingError: ``provider_failing``.
-        """
+    async def _ask(self, method: str, address: str, **given: Any) -> dict[str, Any]:
         if self._session is None:  # it needs a running loop
             headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
             timeout = aiohttp.ClientTimeout(total=self._limits.provider_limit_s)
@@ -301,13 +263,6 @@ class OidcWay:
 
     def _now_s(self) -> int:
         return self._clock() // 1_000_000
-
-
-def _trust(table: Oidc) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=table.ca_file)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigurationError("bad_tls_file", f"cannot use [oidc] ca_file: {error}") from None
 
 
 def _refused(why: str) -> InputError:

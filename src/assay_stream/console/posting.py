@@ -10,8 +10,8 @@ from aiohttp import web
 
 from assay_stream.console.deciding import ACTIONS, Action
 from assay_stream.console.forms import CSRF_FIELD, Decision, Fields, Form, read_fields
-from assay_stream.console.operators import Operator
 from assay_stream.console.reader import StoreReader
+from assay_stream.console.sessions import Operator
 from assay_stream.errors import InputError
 from assay_stream.limits.console import ConsoleLimits
 

@@ -103,7 +103,7 @@ def confirm(store: Store, asked: Asked) -> Answer:
         InputError: ``bad_form``, ``may_not_decide``.
     """
     if asked.session is None or not asked.session.operator.may_decide:
-        raise InputError("may_not_decide", "you may look, but not decide: ask who runs the console for that right")
+        raise InputError("may_not_decide", "read-only account: ask an administrator for the operator role")
     if not asked.is_own:
         raise InputError(
             "bad_form", "a link cannot ask for a decision: open Reviews, or the page of a server, and choose"

@@ -8,88 +8,89 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from assay_stream.console.operators import Operator, Session
 from assay_stream.limits.console import CONSOLE_LIMITS, ConsoleLimits
 
-_S = 1_000_000
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """A person who signed in.
+
+    Args:
+        name: with how it is known, such as ``oidc:alice@example.com``: the author of what they decide.
+    """
+
+    name: str
+    may_decide: bool
+
+
+def is_name(text: str, limits: ConsoleLimits) -> bool:
+    """Return True if a text can name somebody in a record, and on a page."""
+    return 0 < len(text) <= limits.identity_chars_max and text == text.strip() and text.isprintable()
 
 
 @dataclass(slots=True, kw_only=True)
-class _Kept:
-    session: Session
-    proof: str
-    begun_us: int
-    used_us: int
+class Session:
+    """A session.
+
+    Args:
+        csrf_token: what each form of the session holds, in its field ``csrf``.
+        proof: what showed who it is; the session ends once that no longer holds.
+        can_sign_out: whether that is done here, and not at a proxy.
+    """
+
+    operator: Operator
+    csrf_token: str
+    proof: str = ""
+    can_sign_out: bool = True
+    begun_us: int = 0
+    used_us: int = 0
 
 
 class Sessions:
-    """All sessions. One that was not used for a while is over, and so is one that began long ago.
-
-    They end with the process. Used from the event loop only.
+    """All sessions of this process, each bounded by its age and by how long it was idle. Not thread-safe.
 
     Args:
         clock: the time now, microseconds since the epoch.
-        new_token: makes what nobody can guess.
     """
 
-    def __init__(
-        self,
-        clock: Callable[[], int],
-        *,
-        new_token: Callable[[], str] = secrets.token_urlsafe,
-        limits: ConsoleLimits = CONSOLE_LIMITS,
-    ) -> None:
+    def __init__(self, clock: Callable[[], int], *, limits: ConsoleLimits = CONSOLE_LIMITS) -> None:
         self._clock = clock
-        self._new_token = new_token
         self._limits = limits
         # Found by a hash of the id: how long a look-up takes says nothing about an id. The least recently used first.
-        self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
+        self._kept: OrderedDict[bytes, Session] = OrderedDict()
 
-    def begin(self, operator: Operator, proof: str = "") -> str:
-        """Begin a session, always under a new id, and return that.
+    def begin(self, operator: Operator, proof: str = "", *, can_sign_out: bool = True) -> str:
+        """Begin a session under a new id, and return that. The least recently used one makes room.
 
-        Somebody who has too many loses the one that was used least recently; so does everybody where all have too many.
-
-        Args:
-            proof: what showed who it is.
+        That is one of the same operator where these have too many: nobody can end the sessions of others.
         """
-        own = [key for key, kept in self._kept.items() if kept.session.operator.name == operator.name]
+        own = [key for key, session in self._kept.items() if session.operator.name == operator.name]
         if len(own) >= self._limits.operator_sessions_max:
             del self._kept[own[0]]
         elif len(self._kept) >= self._limits.sessions_max:
             self._kept.popitem(last=False)
-        session_id, now_us = self._new_token(), self._clock()
-        session = Session(operator=operator, csrf_token=self._new_token())
-        self._kept[_key(session_id)] = _Kept(session=session, proof=proof, begun_us=now_us, used_us=now_us)
+        session_id, token, now_us = secrets.token_urlsafe(), secrets.token_urlsafe(), self._clock()
+        self._kept[_key(session_id)] = Session(
+            operator=operator, csrf_token=token, proof=proof, can_sign_out=can_sign_out, begun_us=now_us, used_us=now_us
+        )
         return session_id
 
-    def find(
-        self, session_id: str, *, is_used: bool = True, holds: Callable[[Operator, str], bool] = lambda *_: True
-    ) -> Session | None:
-        """Return a session that is not over.
-
-        Args:
-            holds: whether a proof still shows who it is.
-            is_used: whether somebody uses it: a page that keeps itself up to date does not keep its session alive.
-        """
+    def find(self, session_id: str, *, is_used: bool = True) -> Session | None:
+        """Return a session that is not over; only one that a person uses stays alive."""
         key, now_us = _key(session_id), self._clock()
-        kept = self._kept.get(key)
-        if kept is None:
+        session = self._kept.get(key)
+        if session is None:
             return None
-        if (
-            now_us - kept.begun_us >= self._limits.session_s * _S
-            or now_us - kept.used_us >= self._limits.session_idle_s * _S
-            or not holds(kept.session.operator, kept.proof)
-        ):
+        age_s, idle_s = (now_us - session.begun_us) / 1e6, (now_us - session.used_us) / 1e6
+        if age_s >= self._limits.session_s or idle_s >= self._limits.session_idle_s:
             del self._kept[key]
             return None
         if is_used:
-            kept.used_us = now_us
+            session.used_us = now_us
             self._kept.move_to_end(key)
-        return kept.session
+        return session
 
     def end(self, session_id: str) -> None:
-        """End a session, if there is one."""
         self._kept.pop(_key(session_id), None)
 
     def __len__(self) -> int:

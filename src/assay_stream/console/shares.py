@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from assay_stream.console.operators import Session
+from assay_stream.console.sessions import Session
 from assay_stream.errors import OperatingError
 
 

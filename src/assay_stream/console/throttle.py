@@ -3,75 +3,87 @@
 from __future__ import annotations
 
 import hashlib
-import ipaddress
-from collections.abc import Callable
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+from assay_stream.console.sessions import Operator
+from assay_stream.errors import InputError, OperatingError
 from assay_stream.limits.console import CONSOLE_LIMITS, ConsoleLimits
 
-_BUCKETS = 16_384
+_COUNTERS = 16_384
 
 
-@dataclass(slots=True)
-class _Bucket:
-    window: int = -1
-    count: int = 0
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedIn:
+    """Somebody who has just shown who they are.
+
+    Args:
+        proof: by what. A session ends once this no longer proves it.
+        device: for the browser to keep: attempts of others do not lock out one that has it.
+    """
+
+    operator: Operator
+    proof: str = ""
+    device: str = ""
 
 
 class Throttle:
-    """Counts attempts by name, in windows of time.
+    """Counts failed attempts by name, in windows of time.
 
-    Names share a fixed number of counters by a keyed hash: a flood of names takes no memory, and makes no counter
-    forgotten. Two names that share one are only refused sooner.
-
-    Args:
-        clock: the time now, microseconds since the epoch.
-        key: of the hash, secret and random.
+    Names share a fixed number of counters by a keyed hash: a flood of names takes no memory and resets no counter.
+    Two names that share one are only refused sooner.
     """
 
-    def __init__(self, clock: Callable[[], int], key: bytes, *, limits: ConsoleLimits = CONSOLE_LIMITS) -> None:
+    def __init__(self, clock: Callable[[], int], limits: ConsoleLimits = CONSOLE_LIMITS) -> None:
         self._clock = clock
-        self._key = key
-        self._window_us = limits.sign_in_window_s * 1_000_000
-        self._buckets = [_Bucket() for _ in range(_BUCKETS)]
+        self._window_s = limits.sign_in_window_s
+        self._key = secrets.token_bytes(32)
+        self._window = -1
+        self._counts = [0] * _COUNTERS
 
-    def take(self, name: str, most: int) -> bool:
-        """Count an attempt, and return whether it may be made: there are that many in a window."""
-        bucket, window = self._bucket(name), self._clock() // self._window_us
-        if bucket.window != window:
-            bucket.window, bucket.count = window, 0
-        if bucket.count >= most:
+    @contextmanager
+    def attempt(self, most: Mapping[str, int]) -> Iterator[None]:
+        """Count an attempt, but for one that succeeds, or that could not be made (``OperatingError``).
+
+        Args:
+            most: attempts of each name in a window.
+
+        Raises:
+            InputError: ``sign_in_limited``.
+        """
+        if not all(self._take(*each) for each in most.items()):
+            minutes = self._window_s // 60
+            raise InputError("sign_in_limited", f"too many attempts failed: try again in {minutes} minutes")
+        try:
+            yield
+        except OperatingError:
+            self._forgive(most)
+            raise
+        self._forgive(most)
+
+    def _take(self, name: str, most: int) -> bool:
+        window = self._clock() // (self._window_s * 1_000_000)
+        if window != self._window:
+            self._window, self._counts = window, [0] * _COUNTERS
+        counter = self._counter(name)
+        if self._counts[counter] >= most:
             return False
-        bucket.count += 1
+        self._counts[counter] += 1
         return True
 
-    def forgive(self, *names: str) -> None:
-        """Take an attempt back that succeeded, or was not made."""
-        for bucket in map(self._bucket, names):
-            bucket.count = max(bucket.count - 1, 0)
+    def _forgive(self, names: Mapping[str, int]) -> None:
+        for counter in map(self._counter, names):
+            self._counts[counter] = max(self._counts[counter] - 1, 0)
 
-    def _bucket(self, name: str) -> _Bucket:
+    def _counter(self, name: str) -> int:
         digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), key=self._key, digest_size=8).digest()
-        return self._buckets[int.from_bytes(digest) % _BUCKETS]
+        return int.from_bytes(digest) % _COUNTERS
 
 
-def address_in(hop: str | None) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return an address that may have a port, as in hops of some proxies: ``192.0.2.7:443``, ``[2001:db8::7]:443``."""
-    text = hop or ""
-    if text.startswith("["):
-        text = text[1:].partition("]")[0]
-    elif text.count(":") == 1:
-        text = text.partition(":")[0]
-    try:
-        found = ipaddress.ip_address(text)
-    except ValueError:
-        return None
-    return found if isinstance(found, ipaddress.IPv4Address) else found.ipv4_mapped or found
+class Throttles:
+    """Those of strangers, and of browsers that have signed somebody in before: no stranger can fill theirs."""
 
-
-def network_of(hop: str | None) -> str:
-    """Return the source that an address counts as: one IPv4 address, or the network that an IPv6 customer has."""
-    found = address_in(hop)
-    if isinstance(found, ipaddress.IPv6Address):
-        return str(ipaddress.ip_network((found, 64), strict=False))
-    return "" if found is None else str(found)
+    def __init__(self, clock: Callable[[], int], limits: ConsoleLimits = CONSOLE_LIMITS) -> None:
+        self.strangers, self.known = Throttle(clock, limits), Throttle(clock, limits)

@@ -12,8 +12,8 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector, generate_latest
 
 from assay_stream import __version__
+from assay_stream.console.authentication import CALLBACK, SIGN_IN, SIGN_OUT, START, now_us
 from assay_stream.console.deciding import ACTIONS
-from assay_stream.console.door import CALLBACK, SIGN_IN, SIGN_OUT, START, now_us
 from assay_stream.console.forms import Decision
 from assay_stream.console.pages import PAGES
 from assay_stream.console.posting import Publish

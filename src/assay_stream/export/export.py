@@ -20,10 +20,8 @@ import orjson
 
 from assay_stream.canonical.digest import Digest
 from assay_stream.export.bundle_file import write_bundle
-from assay_stream.export.columns import row_of
 from assay_stream.export.input import Dataset, ExportRecord, ExportSelection, Stored, item_again, items
-from assay_stream.export.parquet import write_parquet
-from assay_stream.export.timesketch import as_csv, as_jsonl
+from assay_stream.export.rows import as_csv, as_jsonl, row_of, write_parquet
 from assay_stream.files.aside import Aside, locked_folder
 from assay_stream.files.failures import writing, writing_to
 from assay_stream.files.spool import Spool

@@ -39,6 +39,9 @@ EVENT_LINE_BYTES_MAX = DEFAULT_LIMITS.record_bytes_max + 2
 """The longest event, and the line feed behind it."""
 
 _RECORD_LINE_START = re.compile(rb'\s*\{\s*"origin"\s*:')
+_VALUE_START = re.compile(rb',"value(?:_base64)?":"')
+_BEFORE_VALUE_BYTES_MAX = LINE_BYTES_MAX - 2 * DEFAULT_LIMITS.record_bytes_max - 64
+"""Of a record line over its limit with no more before its value, the value alone is over that of a record."""
 _LINE_FEED = 0x0A
 _ROLE_OF_TYPE = {
     SNAPSHOT_TYPE: Role.SNAPSHOTS,
@@ -127,6 +130,9 @@ def lines_of(
 def observation_lines(stream: BinaryIO, *, name: str, too_long: TooLong | None = None) -> Iterator[bytes]:
     """Yield the lines of recorded observations, as ``lines_of`` does: record lines may be longer than events.
 
+    One over their limit is no error where only its value is too long. Brokers take such a record compressed, and stages
+    refuse it for its size: it is read as the refused record that it is.
+
     Raises:
         InputError: ``line_too_long``.
     """
@@ -137,8 +143,14 @@ def observation_lines(stream: BinaryIO, *, name: str, too_long: TooLong | None =
                 bytes_max = LINE_BYTES_MAX
                 line += stream.readline(bytes_max - len(line))
             if len(line) == bytes_max and line[-1] != _LINE_FEED:
-                _skip_rest(stream, number, name, bytes_max, too_long)
+                is_cut_value = bytes_max == LINE_BYTES_MAX and _long_value_at(line) is not None
+                _skip_rest(stream, number, name, bytes_max, (lambda _: None) if is_cut_value else too_long)
         yield line
+
+
+def _long_value_at(line: bytes) -> re.Match[bytes] | None:
+    """Return where the value of a record line over the limit begins, if it is what is too long."""
+    return _VALUE_START.search(line, 0, _BEFORE_VALUE_BYTES_MAX)
 
 
 def _skip_rest(stream: BinaryIO, number: int, name: str, bytes_max: int, too_long: TooLong | None) -> None:
@@ -225,8 +237,12 @@ def _long_record(raw: bytes, place: Origin, previous_ms: int, roles: Collection[
     Only a record line is decoded, whose shape bounds what that takes: other JSON of this size makes objects many times
     as large. What may be a list counts as one, so that refusing it ends the lists before it.
     """
-    if _RECORD_LINE_START.match(raw) and len(raw) < LINE_BYTES_MAX:
-        return record_of_line(raw, place, roles)
+    if _RECORD_LINE_START.match(raw):
+        if len(raw) < LINE_BYTES_MAX:
+            return record_of_line(raw, place, roles)
+        if value := _long_value_at(raw):
+            whole = record_of_line(raw[: value.start()] + b"}", place, roles)
+            return whole._replace(value=raw[value.end() :][: DEFAULT_LIMITS.record_bytes_max + 1])
     is_list = b'"' + SNAPSHOT_TYPE.encode() + b'"' in raw
     server = _SERVER_ID.search(raw) if is_list else None
     return Record(

@@ -26,7 +26,6 @@ from assay_stream.model.cloudevents import event_time_us, read_call, read_event
 from assay_stream.model.ingest import Mark, mark_of
 from assay_stream.model.native import is_native
 from assay_stream.model.observation import CallProfile, SnapshotEvent
-from assay_stream.model.plain_call import PlainCall
 from assay_stream.model.record import (
     CALL_TYPE,
     LIST_CHANGED_TYPE,
@@ -241,7 +240,7 @@ class EventJudge:
 
 
 def _time_us(event: Any) -> int:
-    return event.time_us if isinstance(event, PlainCall) or is_native(event) else event_time_us(event)
+    return event.time_us if is_native(event) else event_time_us(event)
 
 
 def _check(client: KnownClient, source: str, server_id: str, observer_id: str) -> None:

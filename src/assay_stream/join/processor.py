@@ -14,14 +14,12 @@ from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.cloudevents import Call, read_call, read_calls
-from assay_stream.model.envelope import STRUCTURED, Producer, envelope
+from assay_stream.model.envelope import STRUCTURED, InForcePart, Producer, envelope, fields_of, write_payload
 from assay_stream.model.evidence import BindingField, Scope, ToolIdentity, Unbound
-from assay_stream.model.evidence_writer import InForcePart, fields_of, write_payload
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.native import NativeCall, Writing, is_native, native_part, quoted, write_native
 from assay_stream.model.observation import CallEvent, CallProfile
-from assay_stream.model.plain_call import PlainCall
 from assay_stream.model.record import Headers, Output, Record, Role, made_of
 from assay_stream.registry.as_of import Binding, bind, is_overdue, span_of
 from assay_stream.registry.pin_evaluation import PinEvaluation, pin_evaluation_of, pin_fields
@@ -183,10 +181,10 @@ def _writing(record: Record, event: NativeCall, in_force: _InForce, evaluation: 
 
 
 def _written(
-    join: Join, record: Record, event: CallEvent | PlainCall, in_force: _InForce, evaluation: PinEvaluation | None
+    join: Join, record: Record, event: CallEvent, in_force: _InForce, evaluation: PinEvaluation | None
 ) -> bytes:
     """Return the record of evidence of a call that Python read."""
-    fields = event.fields if isinstance(event, PlainCall) else fields_of(event.data, join.redaction)
+    fields = fields_of(event.data, join.redaction) if event.fields is None else event.fields
     if evaluation is None:
         data = write_payload(fields, record.origin, in_force.part, _RAW_UNPINNED)
     else:

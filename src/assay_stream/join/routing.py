@@ -38,11 +38,9 @@ class Routing(NamedTuple):
     bindings: int
 
     def needed_by(self, partition: int) -> int:
-        """Return the partition of the bindings that a partition of calls needs."""
         return partition % self.bindings
 
     def is_home(self, server_id: str, partition: int) -> bool:
-        """Tell whether calls of a server belong in a partition."""
         return home_of(server_id, self.bindings) == partition % self.bindings
 
     def home_near(self, server_id: str, partition: int) -> int:

@@ -25,7 +25,8 @@ class HttpLimits:
 
     connections_max: int = 2_000
     """Sessions, and clients without one, that are followed per server. Each remembers the lists that it was given, some
-    hundred kilobytes at most for real servers. The one that rested longest is forgotten first."""
+    hundred kilobytes at most for real servers. Of those without open calls the one that rested longest is forgotten
+    first."""
 
     backlog_bytes_max: int = 64 * 1024 * 1024
     """What may wait to be inspected: two of the longest messages. No request waits for the observer."""
@@ -77,7 +78,7 @@ class FeedLimits:
 
     views_max: int = 2_000
     """Clients that are followed, by server. Each remembers the lists that it was given, some hundred kilobytes at most
-    for real servers. The one that rested longest is forgotten first."""
+    for real servers. Of those without open calls the one that rested longest is forgotten first."""
 
     message_bytes_max: int = 8 * 1024 * 1024
     """The largest list, arguments or result that are read: a record of the snapshot topic. The gateway waits while they

@@ -90,10 +90,6 @@ def _lists(applied: Mapping[str, tuple[int, ...]]) -> dict[str, list[int]]:
     return {place: list(offsets) for place, offsets in applied.items()}
 
 
-def _tuples(applied: Mapping[str, list[int]]) -> dict[str, tuple[int, ...]]:
-    return {place: tuple(offsets) for place, offsets in applied.items()}
-
-
 _Parts = Annotated[dict[BareHex, AlertPart], Field(max_length=DEFAULT_LIMITS.alert_parts_max)]
 
 
@@ -130,7 +126,7 @@ class AlertState:
         through: offset in the finding topic of what changed it last; what stands at it or before is applied.
     """
 
-    applied: Annotated[dict[str, tuple[int, ...]], Wire(dict[str, list[Natural]], _lists, _tuples)]
+    applied: Annotated[dict[str, tuple[int, ...]], Wire(dict[str, list[Natural]], _lists)]
     count: Positive
     first_us: Micros
     last_us: Micros

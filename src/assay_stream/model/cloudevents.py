@@ -26,7 +26,7 @@ from assay_stream.model.observation import (
     LossEvent,
     SnapshotEvent,
 )
-from assay_stream.model.plain_call import PlainCall, read_plain
+from assay_stream.model.plain_call import read_plain
 from assay_stream.model.record import (
     CALL_TYPE,
     LIST_CHANGED_TYPE,
@@ -44,7 +44,7 @@ from assay_stream.schemes.handshake import event as handshake
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY_US = 86_400_000_000
 
-Call = CallEvent | PlainCall | NativeCall
+Call = CallEvent | NativeCall
 
 _MODELS: dict[Role, Mapping[str, type[Envelope]]] = {
     Role.SNAPSHOTS: {SNAPSHOT_TYPE: SnapshotEvent, LIST_CHANGED_TYPE: ListChangedEvent, LOSS_TYPE: LossEvent},
@@ -167,7 +167,20 @@ def read_whole_call(
         assay.check_definition_cluster(model.data)
     if call_profile == "handshake" or model.data.get("profile") == "handshake":
         handshake.check_observed_call(model.data)
-    return CallEvent(model.source, model.id, model.time, time_us, model.traceparent, _without_nulls(model.data))
+    data = _without_nulls(model.data)
+    return CallEvent(
+        model.source,
+        model.id,
+        model.time,
+        time_us,
+        model.traceparent,
+        data["server_id"],
+        data["tool_name"],
+        data["observer_id"],
+        data.get("snapshot_id"),
+        data["decision"],
+        data,
+    )
 
 
 def _without_nulls(given: CallData) -> CallData:
@@ -301,6 +314,11 @@ def _first_error(error: ValidationError) -> InputError:
     elif code == "wrong_type":
         fix = f"{fix}: {first['msg']}"
     return InputError(code, fix, path=path)
+
+
+def log_time_us(record: Record, limits: Limits = DEFAULT_LIMITS) -> int:
+    """Return a record's own timestamp in microseconds, at most the latest event time: whoever writes it may set it."""
+    return min(record.timestamp_ms, limits.time_max_s * 1_000) * 1_000
 
 
 def _check_time(time_us: int, record: Record, limits: Limits) -> None:

@@ -21,7 +21,6 @@ from assay_stream.model.fields import (
     Scheme,
     SchemeValue,
     ShortText,
-    TriageAct,
     Unknown,
 )
 from assay_stream.model.record import Origin, Position
@@ -113,34 +112,7 @@ class Discovery(ControlFact):
     revoked: Annotated[tuple[str, ...], ALWAYS] = ()
 
     def says_the_same(self, other: Discovery) -> bool:
-        """Tell whether another discovery found the same."""
         return (self.status, self.public_key_pem, self.revoked) == (other.status, other.public_key_pem, other.revoked)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SuppressionDecision(ControlFact):
-    """An operator set a suppression rule, or took it back. It is for the alert stage: no fact is made of it."""
-
-    is_set: bool
-    id: str
-    tool: str | None
-    kind: str | None
-    field: str | None
-    detection: str | None = None
-    until_us: int | None
-    author: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TriageDecision(ControlFact):
-    """A person did something with an alert. It is for the alert stage: no fact is made of it."""
-
-    alert: str
-    act: TriageAct
-    author: str
-    reason: str
-    assignee: str | None = None
 
 
 class Signed(NamedTuple):
@@ -214,6 +186,6 @@ class FirstUse(ControlFact):
     origin: Annotated[Origin, Wire(tuple[str, Natural, Natural], list, origin_of_key)]
 
 
-ControlDecision = Pin | Policy | KeyDecision | Discovery | SuppressionDecision | TriageDecision
-"""What one control record becomes."""
+ControlDecision = Pin | Policy | KeyDecision | Discovery
+"""What one control record becomes, but for those that are for the alert stage alone (``model.finding_topic``)."""
 AnyControlFact = Pin | Policy | KeyDecision | Discovery | Signatures | Checked | FirstUse

@@ -80,7 +80,7 @@ class Catalogue(BaseFact):
         Wire(
             list[tuple[str, list[DigestText]]],
             lambda named: sorted([name, list(fulls)] for name, fulls in named.items()),
-            lambda given: {name: tuple(fulls) for name, fulls in given},
+            dict,
         ),
     ] = field(default_factory=dict)
 
@@ -96,7 +96,6 @@ class Catalogue(BaseFact):
         return index < len(fulls) and fulls[index] == full
 
     def definitions(self) -> Iterator[tuple[str, str]]:
-        """Yield name and full digest of every definition that has a name."""
         for name in self.tools:
             for full in self.definitions_of(name):
                 yield name, full
@@ -134,7 +133,6 @@ class ItemList(BaseFact):
     is_cut: bool
 
     def by_name(self) -> dict[str, tuple[str, ...]]:
-        """Return the full digests that stood under each name."""
         named: dict[str, list[str]] = {}
         for name, full in self.items:
             named.setdefault(name, []).append(full)

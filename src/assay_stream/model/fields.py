@@ -77,7 +77,6 @@ class Subject(StrEnum):
 
     @property
     def plural(self) -> str:
-        """What several of them are called."""
         return self.value if self is Subject.INSTRUCTIONS else f"{self}s"
 
     @property
@@ -96,7 +95,6 @@ ITEM_SUBJECTS = (Subject.PROMPT, Subject.TEMPLATE, Subject.INSTRUCTIONS)
 
 
 def as_item(instructions: str) -> list[dict[str, Any]]:
-    """Return a server's instructions as the list that they are compared as."""
     return [{"instructions": instructions}] if instructions else []
 
 
@@ -112,7 +110,6 @@ class ChangeDirection(StrEnum):
     NEUTRAL = "neutral"
 
     def mirrored(self) -> ChangeDirection:
-        """Return the direction of the opposite change."""
         opposite = {ChangeDirection.WIDENS: ChangeDirection.NARROWS, ChangeDirection.NARROWS: ChangeDirection.WIDENS}
         return opposite.get(self, self)
 

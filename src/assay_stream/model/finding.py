@@ -36,7 +36,7 @@ from assay_stream.model.wire import ALWAYS, Wire, nested, read_record, rows, wri
 _ORIGINS = Wire(
     Annotated[list[OriginField], Field(max_length=DEFAULT_LIMITS.agent_references_max)],
     lambda origins: [origin.as_json() for origin in origins],
-    lambda given: tuple(Origin(**origin) for origin in given),
+    lambda given: [Origin(**origin) for origin in given],
 )
 
 
@@ -66,7 +66,6 @@ class Detected:
 
     @property
     def key_text(self) -> str:
-        """The key as one text: a JSON array."""
         return orjson.dumps(self.key).decode()
 
 
@@ -140,7 +139,7 @@ class Finding:
     late_ms: Natural | None = None
     approved: bool = False
     offered_elsewhere: bool = False
-    left_out: Annotated[tuple[str, ...], Wire(list[LeftOut], list, tuple)] = ()
+    left_out: Annotated[tuple[str, ...], Wire(list[LeftOut], list)] = ()
     counted: Annotated[tuple[tuple[str, int], ...], rows(tuple[Kind, Positive])] = ()
     detection: Annotated[Detected | None, nested(Detected)] = None
     inventory: Annotated[tuple[tuple[str, int], ...], rows(tuple[Counted, Natural])] = ()
@@ -212,7 +211,6 @@ def uid_of(
 
 
 def finding_fields(finding: Finding) -> dict[str, Any]:
-    """Return a finding as a JSON object, without what is absent."""
     return write_record(finding) | {"uid": finding.uid()}
 
 

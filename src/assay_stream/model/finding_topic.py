@@ -7,7 +7,7 @@ of it in one order.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
@@ -16,17 +16,15 @@ from pydantic import Field
 
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.model.control_facts import SuppressionDecision, TriageDecision
 from assay_stream.model.fields import BareHex, DigestText, Identifier, Micros, Positive, ShortText, TriageAct
 from assay_stream.model.finding import Finding, finding_of, unknown_finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Output, Role
 from assay_stream.model.suppression import ANY_SERVER, SuppressionRule
-from assay_stream.model.wire import ALWAYS, Wire, nested, read_record, write_record
+from assay_stream.model.wire import ALWAYS, nested, read_record, write_record
 from assay_stream.text.look_alikes import skeleton
 
 Reason = Literal["definition_returned", "list_completed", "signature_returned", "decided", "no_longer_offered"]
-_TimeRead = Annotated[int, Wire(Micros, read=int)]
 NameDigest = Annotated[str, Field(pattern=r"^[0-9a-f]{8}$")]
 ENTRIES: dict[str, type[_Entry]] = {}
 """Every class of entries by its kind."""
@@ -36,6 +34,9 @@ _Class = TypeVar("_Class", bound="type[_Entry]")
 NAME_GROUPS = 4
 """Groups of look-alike names: what is found in the names of one group is in one partition, and can be folded there.
 Another number would separate claims from those written before."""
+
+_IN_ANY_PARTITION = (None, Kind.TOOL_SHADOWED.value, Kind.ALERTS_FOLDED.value)
+"""Kinds that a rule may cover of which alerts stand in other partitions than their server's."""
 
 LIST_MARK = "@"
 """Between a group of names and the time of a list: no place of a record has one, since no topic may."""
@@ -139,6 +140,10 @@ class Suppression(_Entry):
     is_set: bool
     time_us: Micros
 
+    @property
+    def server_id(self) -> str:
+        return self.rule.server_id
+
     def output(self, *, partition: int | None = None) -> Output:
         """Return the record for the finding topic.
 
@@ -146,7 +151,17 @@ class Suppression(_Entry):
             partition: where it goes; ``None`` for the partition of its server.
         """
         label = f"suppression:{'set' if self.is_set else 'removed'}"
-        return self._output(self.rule.server_id, self.time_us, label, partition)
+        return self._output(self.server_id, self.time_us, label, partition)
+
+    def outputs(self, partitions: int) -> list[Output]:
+        """Return the records that hand the rule to the alert stage: in the partition of its server, or in all of them.
+
+        All for a rule for every server, and for one that covers alerts of shadowed tools, or what those are folded
+        into.
+        """
+        if self.server_id != ANY_SERVER and self.rule.kind not in _IN_ANY_PARTITION:
+            return [self.output()]
+        return [self.output(partition=number) for number in range(partitions)]
 
 
 @_entry("alert_act")
@@ -172,6 +187,10 @@ class AlertAct(_Entry):
     def output(self, *, partition: int | None = None) -> Output:
         return self._output(self.server_id, self.time_us, f"alert_act:{self.act}", partition)
 
+    def outputs(self, partitions: int) -> list[Output]:
+        """Return the records that hand it to the alert stage: in all partitions, since an alert may stand in any."""
+        return [self.output(partition=number) for number in range(partitions)]
+
 
 @_entry("tick")
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +200,7 @@ class Tick(_Entry):
     The alert stage writes it into the partitions that it owns, so that time arrives as a record like all else.
     """
 
-    time_us: _TimeRead
+    time_us: Micros
 
 
 @_entry("flood_end")
@@ -195,8 +214,8 @@ class FloodEnd(_Entry):
 
     server_id: Identifier
     group: ShortText | None = None
-    findings: Annotated[int, Wire(Positive, read=int)]
-    time_us: _TimeRead
+    findings: Positive
+    time_us: Micros
     origin: Origin
 
     def output(self) -> Output:
@@ -222,29 +241,3 @@ def decode_entry(value: bytes | None) -> Entry:
     except (AttributeError, KeyError, TypeError, ValueError):
         raise unknown_finding() from None
     return entry  # type: ignore[no-any-return]
-
-
-_IN_ANY_PARTITION = (None, Kind.TOOL_SHADOWED.value, Kind.ALERTS_FOLDED.value)
-"""Kinds that a rule may cover of which alerts stand in other partitions than their server's."""
-
-
-def suppression_records(decision: SuppressionDecision, partitions: int) -> list[Output]:
-    """Return the records that hand a rule to the alert stage: in the partition of its server, or in all of them.
-
-    All for a rule for every server, and for one that covers alerts of shadowed tools, or what those are folded into.
-    """
-    rule = SuppressionRule(**_shared(SuppressionRule, decision))
-    entry = Suppression(rule=rule, is_set=decision.is_set, time_us=decision.time_us)
-    if rule.server_id != ANY_SERVER and rule.kind not in _IN_ANY_PARTITION:
-        return [entry.output()]
-    return [entry.output(partition=number) for number in range(partitions)]
-
-
-def act_records(decision: TriageDecision, partitions: int) -> list[Output]:
-    """Return the records that hand an act to the alert stage: in all partitions, since an alert may stand in any."""
-    entry = AlertAct(**_shared(AlertAct, decision))
-    return [entry.output(partition=number) for number in range(partitions)]
-
-
-def _shared(cls: Any, decision: SuppressionDecision | TriageDecision) -> dict[str, Any]:
-    return {field.name: getattr(decision, field.name) for field in fields(cls)}

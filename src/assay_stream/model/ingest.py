@@ -65,7 +65,6 @@ def mark_of(observer_id: str, source: str, event_id: str) -> Mark:
 
 
 def write_accepted(marks: Sequence[Mark]) -> bytes:
-    """Return the record of accepted events."""
     return orjson.dumps({"ids": [mark.hex() for mark in marks]})
 
 

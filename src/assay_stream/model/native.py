@@ -7,7 +7,7 @@ Python path is generated from. What it does not take, ``model.plain_call`` reads
 from collections.abc import Sequence
 from functools import lru_cache
 from types import UnionType
-from typing import Any, Final, Literal, Protocol, Union, get_args, get_origin
+from typing import Any, Final, Literal, Union, get_args, get_origin
 
 import msgspec
 import orjson
@@ -16,7 +16,8 @@ from typing_extensions import TypeIs
 
 from assay_stream import __version__
 from assay_stream.limits.core import Limits
-from assay_stream.model.evidence_writer import CONSTANTS, DecisionFields, InForcePart, PlainTime
+from assay_stream.model.envelope import CONSTANTS, DecisionFields, InForcePart, PlainTime
+from assay_stream.model.observation import CallEvent
 from assay_stream.model.plain_call import PlainEvent, may_be_plain, plain_bytes_max
 from assay_stream.schemes.assay import tool as assay
 
@@ -34,29 +35,8 @@ _DROPPED = {"data": frozenset({"tool_name", "snapshot_id"}), "error": frozenset(
 """Fields that evidence leaves out, or has under another name."""
 
 
-class NativeCall(Protocol):
-    """A call that the extension read; the same by name as a ``CallEvent``."""
-
-    @property
-    def source(self) -> str: ...
-    @property
-    def id(self) -> str: ...
-    @property
-    def time(self) -> str: ...
-    @property
-    def time_us(self) -> int: ...
-    @property
-    def traceparent(self) -> str | None: ...
-    @property
-    def server_id(self) -> str: ...
-    @property
-    def tool_name(self) -> str: ...
-    @property
-    def observer_id(self) -> str: ...
-    @property
-    def snapshot_id(self) -> str | None: ...
-    @property
-    def decision(self) -> str: ...
+class NativeCall(CallEvent, frozen=True):
+    """What a call that the extension read is typed as: its own class has the same attributes, but for the last two."""
 
 
 class Declared(msgspec.Struct, frozen=True):
@@ -73,7 +53,6 @@ class Declared(msgspec.Struct, frozen=True):
 
 
 def declared(struct: type[Struct], dropped: frozenset[str] = frozenset()) -> list[Declared]:
-    """Return the fields of a declaration in order."""
     return sorted(
         (_field(field, is_dropped=field.name in dropped) for field in msgspec.structs.fields(struct)),
         key=lambda each: each.name,
@@ -187,5 +166,4 @@ def quoted(topic: str) -> bytes:
 
 
 def is_native(call: object) -> TypeIs[NativeCall]:
-    """Tell whether the extension read a call."""
     return isinstance(call, NATIVE_CALLS)

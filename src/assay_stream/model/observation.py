@@ -4,8 +4,9 @@ All arrive as CloudEvents 1.0 JSON, in structured or binary Kafka content mode (
 Unknown fields are accepted and ignored; what a model names must be right.
 """
 
-from typing import Annotated, Any, Literal, NamedTuple, Required
+from typing import Annotated, Any, Literal, Required
 
+from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, with_config
 from typing_extensions import TypedDict
 
@@ -247,11 +248,13 @@ class CallModel(Envelope):
     data: CallData
 
 
-class CallEvent(NamedTuple):
-    """A call that satisfies the model; null fields are left out, but for the arguments and the result.
+class CallEvent(Struct, frozen=True, gc=False):
+    """A call that was read: by its model, with all of its ``data``, or by ``plain_call``, with its ``fields`` only.
 
     Args:
         time: event time as it was written, RFC 3339.
+        data: what the model says; null fields are left out, but for the arguments and the result.
+        fields: what enters the evidence as it is.
     """
 
     source: str
@@ -259,24 +262,10 @@ class CallEvent(NamedTuple):
     time: str
     time_us: int
     traceparent: str | None
-    data: CallData
-
-    @property
-    def server_id(self) -> str:
-        return self.data["server_id"]
-
-    @property
-    def tool_name(self) -> str:
-        return self.data["tool_name"]
-
-    @property
-    def observer_id(self) -> str:
-        return self.data["observer_id"]
-
-    @property
-    def snapshot_id(self) -> str | None:
-        return self.data.get("snapshot_id")
-
-    @property
-    def decision(self) -> str:
-        return self.data["decision"]
+    server_id: str
+    tool_name: str
+    observer_id: str
+    snapshot_id: str | None
+    decision: str
+    data: CallData = {}  # type: ignore[typeddict-item]
+    fields: Any = None

@@ -15,13 +15,13 @@ from itertools import product
 from typing import Any, get_type_hints
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType, defstruct
+from msgspec import UNSET, UnsetType, defstruct
 
 from assay_stream.canonical.decode import is_faithful
 from assay_stream.errors import InputError
 from assay_stream.limits.core import Limits
-from assay_stream.model.evidence_writer import DecisionFields, plain_form
-from assay_stream.model.observation import CallModel
+from assay_stream.model.envelope import DecisionFields, plain_form
+from assay_stream.model.observation import CallEvent, CallModel
 from assay_stream.schemes.assay import tool as assay
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -58,26 +58,6 @@ _DECODER = msgspec.json.Decoder(PlainEvent)
 _ENCODER = msgspec.json.Encoder()
 
 
-class PlainCall(Struct, frozen=True, gc=False):
-    """A call that was read here; the same by name as a ``CallEvent``, with its other fields out of sight.
-
-    Args:
-        fields: what enters the evidence as it is.
-    """
-
-    source: str
-    id: str
-    time: str
-    time_us: int
-    traceparent: str | None
-    server_id: str
-    tool_name: str
-    observer_id: str
-    snapshot_id: str | None
-    decision: str
-    fields: Any
-
-
 def may_be_plain(raw: bytes, limits: Limits) -> bool:
     """Tell whether the limits leave an event to the short way."""
     return len(raw) <= plain_bytes_max(limits) and b"\\" not in raw
@@ -91,7 +71,7 @@ def plain_bytes_max(limits: Limits) -> int:
     return min(limits.record_bytes_max, limits.containers_max)
 
 
-def read_plain(raw: bytes, limits: Limits) -> PlainCall | None:
+def read_plain(raw: bytes, limits: Limits) -> CallEvent | None:
     """Return a call from its event in structured mode, or ``None`` where the model must decide."""
     if not may_be_plain(raw, limits):
         return None
@@ -122,7 +102,7 @@ def read_plain(raw: bytes, limits: Limits) -> PlainCall | None:
     if not _has_sound_policy(fields):
         return None
     time_us = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-    call = PlainCall(
+    call = CallEvent(
         event.source,
         event.id,
         event.time,
@@ -133,7 +113,7 @@ def read_plain(raw: bytes, limits: Limits) -> PlainCall | None:
         observer_id,
         snapshot_id,
         fields.decision,
-        fields,
+        fields=fields,
     )
     fields.tool, fields.tool_name, fields.snapshot_id = tool_name, UNSET, UNSET
     if fields.error is not UNSET:

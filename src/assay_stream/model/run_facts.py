@@ -18,15 +18,10 @@ SharedCompleteness = Annotated[Completeness, Wire(Completeness, read=shared)]
 SharedRights = Annotated[BareHex | None, Wire(BareHex | None, read=shared)]
 
 
-_Rows = tuple[tuple[int, int, str], ...]
-_ROWS = rows(tuple[Natural, Natural, Identifier])
-
-
-def _some_rows(given: list[list[Any]]) -> _Rows:
+def _some_rows(given: list[Any]) -> list[Any]:
     if not given:
         raise ValueError("a run has rows")
-    found: _Rows = _ROWS.read(given) if _ROWS.read else ()
-    return found
+    return given
 
 
 @fact("seen_run", "server_id", "observer_id", "origin")
@@ -45,7 +40,9 @@ class SeenRun(BaseFact):
     observer_id: Identifier
     origin: Origin
     time_us: Micros
-    rows: Annotated[_Rows, _ROWS._replace(read=_some_rows)]
+    rows: Annotated[
+        tuple[tuple[int, int, str], ...], rows(tuple[Natural, Natural, Identifier])._replace(read=_some_rows)
+    ]
     catalogue: SharedDigest
     completeness: SharedCompleteness
     signatures: DigestText | None = None

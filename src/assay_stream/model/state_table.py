@@ -94,7 +94,6 @@ class Table(MutableMapping[str, Value]):
         return {self._input_topic: None}
 
     def flush(self, positions: Mapping[str, int]) -> list[Output]:
-        """Return the records that bring the compacted topic up to date."""
         changed = sorted(self._changed)
         self._changed.clear()
         progress: AlertProgress = {"position": positions[self._input_topic], "states": len(self._values)}
@@ -105,11 +104,9 @@ class Table(MutableMapping[str, Value]):
         return []
 
     def decode(self, key: str, fields: dict[str, Any]) -> Value:
-        """Return a value as it is kept in memory."""
         raise NotImplementedError
 
     def encode(self, value: Value) -> Mapping[str, Any]:
-        """Return a value as it stands in the topic."""
         raise NotImplementedError
 
     def _state(self, key: str) -> Output:

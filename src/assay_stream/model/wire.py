@@ -7,8 +7,9 @@ The fields of the dataclass are the members of the record's JSON object, under t
    none: they are written as objects, texts and lists.
 3. The fields that ``fact`` names stand in the record's key instead, behind the kind of fact.
 
-Annotations beyond the type (patterns, bounds) are what the published schema says. Reading does not check them again:
-only assay-stream writes these records, and what it reads back is taken as written or refused.
+Reading checks names and types (``msgspec.convert``), not what annotations say beyond the type (patterns, bounds): that
+is for the published schema. Only assay-stream writes these records, and what it reads back is taken as written or
+refused.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import MISSING, fields
 from enum import StrEnum
+from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
+import msgspec
 from pydantic import BaseModel, Field, create_model
 
 from assay_stream.limits.core import DEFAULT_LIMITS
@@ -39,7 +42,7 @@ class Wire(NamedTuple):
     Args:
         form: its type there, as the schema has it.
         write: makes that of the value, ``None`` where both are the same.
-        read: makes the value of that.
+        read: makes of that what the field's own type takes, ``None`` where it takes it as it is.
     """
 
     form: Any
@@ -64,14 +67,7 @@ def pairs(value_form: Any) -> Wire:
 
 def rows(row_form: Any) -> Wire:
     """Return the wire form of a tuple of tuples: a list of lists."""
-    width = len(get_args(row_form))
-
-    def read(given: list[list[Any]]) -> tuple[tuple[Any, ...], ...]:
-        if any(len(row) != width for row in given):
-            raise ValueError(f"a row has {width} parts")
-        return tuple(map(tuple, given))
-
-    return Wire(list[row_form], lambda given: list(map(list, given)), read)
+    return Wire(list[row_form], lambda given: list(map(list, given)))
 
 
 def nested(cls: type) -> Wire:
@@ -103,8 +99,11 @@ def fact(kind: str, *key: str) -> Callable[[type[_Record]], type[_Record]]:
         assert issubclass(cls, BaseFact)  # noqa: S101 -- a mistake in a declaration shows at import
         cls.fact_kind, cls.key_fields, FACTS[kind] = kind, key, cls
         cls.key_parts = 1 + sum(3 if name == "origin" else 1 for name in key)
-        parts = ", ".join(f"{'*' * (name == 'origin')}self.{name}" for name in key)
-        cls.key = _compiled(f"def key(self): return ({kind!r}, {parts})", {})
+        parts: Callable[[Any], FactKey] = attrgetter("fact_kind", *(name for name in key if name != "origin"))
+        if "origin" in key:
+            cls.key = lambda self: (*parts(self), *self.origin)
+        else:
+            cls.key = lambda self: parts(self)
         return cls
 
     return declare
@@ -112,7 +111,11 @@ def fact(kind: str, *key: str) -> Callable[[type[_Record]], type[_Record]]:
 
 def write_record(record: Any) -> dict[str, Any]:
     """Return the JSON object of a record, without the fields of its key."""
-    content: dict[str, Any] = _codec(type(record)).write(record)
+    content = {}
+    for name, default, write in _codec(type(record)).written:
+        value = getattr(record, name)
+        if value is not default and value != default:
+            content[name] = value if write is None else write(value)
     return content
 
 
@@ -125,23 +128,31 @@ def read_record(cls: type[_Record], content: dict[str, Any]) -> _Record:
     Raises:
         AttributeError, TypeError, ValueError or KeyError: where it is no such record.
     """
-    found: _Record = _codec(cls).read((), content)
-    return found
+    return _read(cls, content.copy())
 
 
 def read_fact(key: FactKey, content: dict[str, Any]) -> Any:
-    """Return the fact that a key and a value hold.
+    """Return the fact that a key and a value hold. The value is used up.
 
     Raises:
         AttributeError, TypeError, ValueError or KeyError: where it is no fact of this version.
     """
-    return _codec(FACTS[str(key[0])]).read(key, content)
+    cls = FACTS[str(key[0])]
+    if not content.keys().isdisjoint(cls.key_fields):
+        raise ValueError("a field of the key stands in the value")
+    for place, name in enumerate(cls.key_fields, start=1):
+        if name == "origin":
+            content[name] = origin_of_key(list(key[place:]))
+        else:
+            part = key[place]
+            content[name] = shared(part) if isinstance(part, str) else part
+    return _read(cls, content)
 
 
 def origin_of_key(place: list[str | int | bool]) -> Origin:
     """Return the origin that the last three parts of a fact's key name."""
     topic, partition, offset = place
-    return Origin(topic=str(topic), partition=int(partition), offset=int(offset))
+    return Origin(topic=shared(str(topic)), partition=int(partition), offset=int(offset))
 
 
 def record_model(cls: type, **more: Any) -> type[BaseModel]:
@@ -186,8 +197,19 @@ def _value_fields(cls: type) -> list[tuple[str, Any]]:
 
 
 class _Codec(NamedTuple):
-    write: _Convert
-    read: Callable[[FactKey, dict[str, Any]], Any]
+    """How a class is written and read.
+
+    Args:
+        written: name, default (one that no value equals, where the member is always written) and writer of each member.
+        names: all members, those of the key included.
+        always: the members that must be there.
+        read: the readers of members.
+    """
+
+    written: tuple[tuple[str, Any, _Convert | None], ...]
+    names: frozenset[str]
+    always: frozenset[str]
+    read: dict[str, _Convert]
 
 
 _CODECS: dict[type, _Codec] = {}
@@ -201,61 +223,33 @@ def _codec(cls: type) -> _Codec:
 
 
 def _codec_of(cls: type) -> _Codec:
-    """Return writer and reader of a class, compiled as ``dataclasses`` compiles a constructor: facts are the many."""
     hints = get_type_hints(cls, include_extras=True)
-    names = {name for name, _ in _value_fields(cls)}
-    used: dict[str, Any] = {"cls": cls, "names": names, "Origin": Origin}
-    used["text"] = _text
-    always, optional, arguments = [], [], []
-    for name, default in _value_fields(cls):
-        form = _wire(hints[name])
-        used |= {f"write_{name}": form.write, f"read_{name}": form.read, f"default_{name}": default}
-        written = f"write_{name}(self.{name})" if form.write else f"self.{name}"
-        taken = f"read_{name}(content[{name!r}])" if form.read else f"content[{name!r}]"
-        if default is MISSING or _is_always(hints[name]):
-            always.append(f"{name!r}: {written}")
-        else:
-            present = f"self.{name} is not None" if default is None else f"self.{name} != default_{name}"
-            optional.append(f"    if {present}: content[{name!r}] = {written}")
-            taken = f"{taken} if {name!r} in content else default_{name}"
-        arguments.append(f"{name}={taken}")
-    unpacked = ""
-    if issubclass(cls, BaseFact):
-        known = {name: _wire(hints[name]).read or _plain_type(hints[name]) for name in cls.key_fields}
-        used |= {f"read_{name}": convert for name, convert in known.items() if name != "origin"}
-        places = ("topic, partition, offset" if name == "origin" else f"key_{name}" for name in known)
-        unpacked = f"    _, {', '.join(places)} = key\n"
-        arguments += [
-            f"{name}=Origin(text(topic), int(partition), int(offset))"
-            if name == "origin"
-            else f"{name}=read_{name}(key_{name})"
-            for name in known
-        ]
-    write = [f"def write(self):\n    content = {{{', '.join(always)}}}", *optional, "    return content"]
-    read = [
-        f"def read(key, content):\n{unpacked}    if not content.keys() <= names: raise ValueError",
-        f"    return cls({', '.join(arguments)})",
-    ]
-    return _Codec(_compiled("\n".join(write), used), _compiled("\n".join(read), used))
+    found = {name: (MISSING if _is_always(hints[name]) else default) for name, default in _value_fields(cls)}
+    wires = {field.name: _wire(hints[field.name]) for field in fields(cls)}
+    in_key = cls.key_fields if issubclass(cls, BaseFact) else ()
+    return _Codec(
+        tuple((name, default, wires[name].write) for name, default in found.items()),
+        frozenset(wires),
+        frozenset(name for name, default in found.items() if default is MISSING),
+        {name: wire.read for name, wire in wires.items() if wire.read and not (name in in_key and name == "origin")},
+    )
 
 
-def _compiled(source: str, used: dict[str, Any]) -> Any:
-    made: dict[str, Any] = {}
-    exec(source, used, made)  # noqa: S102 -- of names in our own declarations, nothing else
-    return next(iter(made.values()))
+def _read(cls: type[_Record], content: dict[str, Any]) -> _Record:
+    codec = _codec(cls)
+    if not codec.always <= content.keys() <= codec.names:
+        raise ValueError(f"the members of {cls.__name__} are others")
+    for name, read in codec.read.items():
+        if name in content:
+            content[name] = read(content[name])
+    try:
+        return msgspec.convert(content, cls)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from None
 
 
 def _is_always(hint: Any) -> bool:
     return get_origin(hint) is Annotated and ALWAYS in get_args(hint)
-
-
-def _plain_type(hint: Any) -> _Convert:
-    base = get_args(hint)[0] if get_origin(hint) is Annotated else hint
-    return base if isinstance(base, type) and base is not str else _text
-
-
-def _text(given: Any) -> str:
-    return shared(str(given))
 
 
 def _wire(hint: Any) -> Wire:
@@ -265,12 +259,12 @@ def _wire(hint: Any) -> Wire:
         if isinstance(extra, Wire):
             return extra
     if base is Origin:
-        return Wire(OriginField, Origin.as_json, lambda place: place if type(place) is Origin else Origin(**place))
+        return Wire(OriginField, Origin.as_json, lambda place: Origin(**place))
     if isinstance(base, type) and issubclass(base, StrEnum):
-        return Wire(base, lambda member: member.value, base)
+        return Wire(base, lambda member: member.value)
     if get_origin(base) is tuple and get_args(base)[-1] is ...:
         form: Any = list[get_args(base)[0]]  # type: ignore[misc]
-        return Wire(_annotated(form, more), list, tuple)
+        return Wire(_annotated(form, more), list)
     return Wire(_annotated(base, more))
 
 

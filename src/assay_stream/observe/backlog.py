@@ -12,8 +12,25 @@ from collections.abc import Callable, Hashable
 _log = logging.getLogger(__name__)
 
 
-class Backlog(threading.Thread):
-    """Runs steps one after the other. A step that fails is counted; the first failure is logged.
+class Guard:
+    """Counts what fails, and logs the first failure: none may be felt by a connection."""
+
+    failures = 0
+
+    def guard(self, step: Callable[[], object]) -> None:
+        try:
+            step()
+        except Exception:  # noqa: BLE001 - as above
+            self.note_failure()
+
+    def note_failure(self) -> None:
+        self.failures += 1
+        if self.failures == 1:
+            _log.exception("inspecting failed; further failures are only counted")
+
+
+class Backlog(Guard, threading.Thread):
+    """Runs steps one after the other, whichever of them fail.
 
     Args:
         bytes_max: what may wait, by the size that each step is given.
@@ -32,9 +49,7 @@ class Backlog(threading.Thread):
         share_bytes_max: int | None = None,
         pause_s: float = 0.0,
     ) -> None:
-        super().__init__(name=name, daemon=True)
-        self.failures = 0
-        """How many steps have failed."""
+        threading.Thread.__init__(self, name=name, daemon=True)
         self._bytes_max = bytes_max
         self._share_bytes_max = bytes_max if share_bytes_max is None else share_bytes_max
         self._last = last
@@ -76,14 +91,3 @@ class Backlog(threading.Thread):
             else:
                 break
         self.guard(self._last)
-
-    def guard(self, step: Callable[[], None]) -> None:
-        try:
-            step()
-        except Exception:  # noqa: BLE001 - no failure of the observer may reach the connection
-            self.note_failure()
-
-    def note_failure(self) -> None:
-        self.failures += 1
-        if self.failures == 1:
-            _log.exception("observing failed; the connection goes on, further failures are only counted")

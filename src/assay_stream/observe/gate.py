@@ -4,7 +4,7 @@ Rules:
 
 1. A ``tools/call`` whose ruling is ``block`` never reaches the server. Its caller gets a JSON-RPC error that says
    why, and the call is published as denied.
-2. The definitions that count are the latest this client was given under the name (``observe.offered``), and those on
+2. The definitions that count are the latest this client was given under the name (``observe.lists``), and those on
    their way to it; of several, the one with the worst ruling. While a list is in doubt, every pinned tool counts as
    unreadable. So does a pinned tool missing from the list that follows an announced change; until that list nothing
    changes.
@@ -20,9 +20,9 @@ import json
 import math
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
+from types import MappingProxyType
 from typing import Any
 
 from assay_stream.errors import InputError
@@ -34,6 +34,7 @@ from assay_stream.observe.jsonrpc import (
     HEADER_MISMATCH_CODE,
     INVALID_REQUEST_CODE,
     LINE_BREAK,
+    Direction,
     Line,
     is_ambiguous,
     listed_in,
@@ -41,10 +42,10 @@ from assay_stream.observe.jsonrpc import (
     params_of,
     request_key,
 )
+from assay_stream.observe.lists import HiddenTool
 from assay_stream.observe.mcp_wire import WireObserver
-from assay_stream.observe.observation import Observation, Vantage
-from assay_stream.observe.offered import HiddenTool
-from assay_stream.observe.wire import Shown
+from assay_stream.observe.observation import Observation
+from assay_stream.observe.session import Commands, Failed, Session
 from assay_stream.registry.offers import content_key
 from assay_stream.registry.rulings import NO_VERDICT, UNREADABLE, WITHDRAWN, Ruling, gravity
 from assay_stream.schemes.fingerprint import ContentCache, Fingerprint, fingerprint
@@ -52,9 +53,6 @@ from assay_stream.schemes.hangar import Action
 
 Rule = Callable[[str, str, Fingerprint | None], Ruling]
 """What to do with a call, given its server, its tool, and the fingerprint of the tool's definition if known."""
-
-Take = Callable[[Line, bytes, datetime], list[Observation]]
-"""What observes a line of the client that passes."""
 
 _HELD_BACK = {
     "inexact_json": "the line is not sound JSON, so its meaning is unclear",
@@ -75,29 +73,11 @@ _WITHHELD = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Passage:
-    """What becomes of a line from the client.
-
-    Args:
-        reply: what the client gets instead, a line with its line feed; empty if nobody waits for an answer.
-        warnings: tools whose calls passed although their definition gives cause for concern; of a name beyond the
-            limit its beginning.
-        is_bad_request: whether the line does not pass because of how it is written.
-    """
-
-    forward: bool
-    reply: bytes = b""
-    observations: list[Observation] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    is_bad_request: bool = False
-
-
 def fingerprints_kept() -> ContentCache[Fingerprint]:
     return ContentCache(_DEFINITIONS_KEPT)
 
 
-class Gate:
+class Gate(Session):
     """Rules on the messages of one connection. Times must be timezone-aware.
 
     Args:
@@ -105,69 +85,57 @@ class Gate:
         digested: fingerprints that the gates of a server share; all of them run in one thread.
     """
 
-    hides = False
-    """Whether messages from the server must be held until it is known what the client gets of them."""
+    rules = True
 
     def __init__(
         self,
-        vantage: Vantage,
         observer: WireObserver,
         rule: Rule,
         *,
         over_http: bool = False,
         digested: ContentCache[Fingerprint] | None = None,
     ) -> None:
+        super().__init__(observer)
         self._breaks = EVENT_BREAK if over_http else LINE_BREAK
         self._over_http = over_http
-        self._vantage = vantage
-        self._observer = observer
         self._rule = rule
         self._digested = fingerprints_kept() if digested is None else digested
-        self.offered = observer.offered
-        """What the client was offered; whoever shows it a message says here what becomes of that."""
-        self.offered.deferred = True
+        observer.offered.deferred = True  # ``delivered`` says when the client has a list
 
-    def inward(self, raw: bytes, at: datetime, take: Take | None = None) -> Passage:
-        """Rule on a line from the client; ``take`` observes it in place of the connection's observer."""
-        if not raw.strip(BLANKS):
-            return Passage(forward=True)
-        line = self._observer.read(raw)
+    def rule(self, line: Line, raw: bytes, at: datetime) -> Commands:
         unclear = _unclear(line, raw, None if self._over_http else LINE_BREAK)
         if unclear is not None:
-            return self.held_back(line, unclear, at)
+            return self._held_back(line, at, unclear)
         rulings = {id(message): self._ruling(message) for message in line.messages if _is_call(message)}
         blocked = {call: ruling.reason_code for call, ruling in rulings.items() if ruling.action is Action.BLOCK}
         if blocked:
-            observations = self._observer.refuse(line, lambda call: blocked.get(id(call), "batch_blocked"), at)
+            observations = self.observer.refuse(line, lambda call: blocked.get(id(call), "batch_blocked"), at)
             reply = _refusals(line, lambda message: self._why(message, rulings.get(id(message))))
-            return Passage(forward=False, reply=reply, observations=observations)
-        observations = take(line, raw, at) if take is not None else self._observer.take("client->server", line, raw, at)
+            return Commands(observations=observations, reply=reply)
         warned = [
             params_of(message)["name"][: DEFAULT_LIMITS.identifier_chars_max]
             for message in line.messages
             if id(message) in rulings and rulings[id(message)].action is Action.WARN
         ]
-        return Passage(forward=True, observations=observations, warnings=warned)
+        return Commands(raw, warnings=warned)
 
-    def not_ruled_on(self, raw: bytes, at: datetime) -> Passage:
-        return self.held_back(self._observer.read(raw), "not_ruled_on", at)
-
-    def held_back(self, line: Line, reason: str, at: datetime, **detail: str) -> Passage:
+    def _held_back(
+        self, line: Line, at: datetime, reason: str, detail: Mapping[str, str] = MappingProxyType({})
+    ) -> Commands:
         """Hold back a line whatever is called in it; the client is told why, with details."""
-        observations = self._observer.refuse(line, lambda _: reason, at)
+        observations = self.observer.refuse(line, lambda _: reason, at)
         code = _CODES.get(reason, INVALID_REQUEST_CODE)
-        error = error_of(code, f"assay-stream: {_HELD_BACK[reason]}; it was not passed on", reason, detail)
+        error = error_of(code, f"assay-stream: {_HELD_BACK[reason]}; it was not passed on", reason, dict(detail))
         reply = _refusals(line, lambda _: error)
-        return Passage(False, reply, observations, is_bad_request=code != BLOCKED_CODE)
+        return Commands(observations=observations, reply=reply, is_bad_request=code != BLOCKED_CODE)
 
-    def show(self, raw: bytes, at: datetime, *, exchange: int = 0) -> Shown:
-        """Inspect a message from the server; ``offered.delivered`` says when the client has it."""
+    def _failed(self, event: Failed, at: datetime) -> Commands:
+        return self._held_back(self.observer.read(event.raw), at, event.reason, event.detail)
+
+    def _from_server(self, raw: bytes, at: datetime, exchange: int) -> Commands:
         if not raw.strip(BLANKS):
-            return Shown(raw)
-        return Shown(raw, self._look(self._observer.read(raw), raw, at, exchange))
-
-    def missed_line(self, at: datetime, *, exchange: int = 0) -> Shown:
-        return Shown(b"", self.missed(at, exchange=exchange))
+            return Commands(raw)
+        return Commands(raw, self._look(self.observer.read(raw), raw, at, exchange))
 
     def _look(
         self,
@@ -178,26 +146,23 @@ class Gate:
         hidden: Mapping[int, Sequence[HiddenTool]] | None = None,
     ) -> list[Observation]:
         # On another stream it answers no list, but a client that goes by the id may take it for one.
-        is_awaited = self._observer.awaits_list_in(exchange) or (self._observer.awaits_list and may_list(raw))
+        is_awaited = self.observer.awaits_list(exchange) or (self.observer.awaits_list() and may_list(raw))
         is_doubtful = is_awaited and (not line.exact or is_ambiguous(line, raw, self._breaks))
-        observations = self._observer.take("server->client", line, raw, at, exchange=exchange, hidden=hidden or {})
-        if is_doubtful and self._observer.awaits_list_in(exchange):
-            observations += self.missed(at, exchange=exchange)
+        observations = self.observer.take("server->client", line, raw, at, exchange=exchange, hidden=hidden or {})
+        if is_doubtful and self.observer.awaits_list(exchange):
+            observations += self.observer.missed("server->client", at, exchange=exchange)
         elif is_doubtful and self._over_http:
-            self.offered.doubt()  # the list may have another one inside
+            self.doubt()  # the list may have another one inside
         return observations
-
-    def missed(self, at: datetime, *, exchange: int = 0) -> list[Observation]:
-        """Note a line from the server that could not be inspected: what it listed is unknown."""
-        return self._observer.missed("server->client", at, exchange=exchange)
 
     def _ruling(self, call: Mapping[str, Any]) -> Ruling:
         name = params_of(call)["name"]
-        rulings = [self._rule(self._vantage.server_id, name, each) for each in self._definitions(name)]
+        server_id = self.observer.vantage.server_id
+        rulings = [self._rule(server_id, name, each) for each in self._definitions(name)]
         return max(rulings, key=lambda ruling: gravity(ruling.action))
 
     def _definitions(self, name: str) -> list[Fingerprint | None]:
-        offered = self.offered
+        offered = self.observer.offered
         if offered.in_doubt:
             return [UNREADABLE]
         if offered.is_withdrawn(name):
@@ -207,7 +172,8 @@ class Gate:
         return [*prints] if given else [None, *prints]
 
     def _fingerprint(self, tool: dict[str, Any]) -> Fingerprint:
-        scope = self._vantage.server_id if self._vantage.server_scoped else None
+        vantage = self.observer.vantage
+        scope = vantage.server_id if vantage.server_scoped else None
         content = content_key(tool, scope)
         found = self._digested.get(content) if content else None
         if found is None:
@@ -224,7 +190,7 @@ class Gate:
             return error_of(BLOCKED_CODE, "assay-stream: another call of this batch is blocked", "batch_blocked", {})
         detail: dict[str, Any] = {} if ruling.result is None else dict(ruling.result.as_json())
         detail |= {
-            "server_id": self._vantage.server_id,
+            "server_id": self.observer.vantage.server_id,
             "tool_name": params_of(message)["name"],
             "reason_code": ruling.reason_code,
         }
@@ -297,21 +263,23 @@ class HidingGate(Gate):
 
     hides = True
 
-    def show(self, raw: bytes, at: datetime, *, exchange: int = 0) -> Shown:
+    def _from_server(self, raw: bytes, at: datetime, exchange: int) -> Commands:
         if not raw.strip(BLANKS):
-            return Shown(raw)
-        line = self._observer.read(raw)
+            return Commands(raw)
+        line = self.observer.read(raw)
         lists = self._lists_in(line, exchange)
         is_list = all(listed_in(message) is not None and "tools" not in message for message in lists)
         is_clear = line.exact and line.whole and not is_ambiguous(line, raw, self._breaks)
         if not is_list or (not is_clear and (lists or may_list(raw))):
             # The client gets no list, but the registry must hear of it.
             known = self._unanswered(line, at, exchange)
-            is_heard = is_clear or not line.exact
-            known += self._look(line, raw, at, exchange) if is_heard else self.missed(at, exchange=exchange)
+            if is_clear or not line.exact:
+                known += self._look(line, raw, at, exchange)
+            else:
+                known += self.observer.missed("server->client", at, exchange=exchange)
             return self._withheld("list_unreadable", line, exchange, known)
         if not lists:
-            return Shown(raw, self._look(line, raw, at, exchange))
+            return Commands(raw, self._look(line, raw, at, exchange))
         dropped = {id(message): list(self._refused(listed_in(message) or ())) for message in lists}
         refusals = [refusal for each in dropped.values() for refusal in each]
         hidden = {
@@ -323,10 +291,9 @@ class HidingGate(Gate):
         observations += self._look(line, raw, at, exchange, hidden)
         names = tuple(_name_of(tool) for tool, _, _ in refusals)
         if is_withheld:
-            return replace(self._withheld("verdicts_unavailable", line, exchange, observations), hidden=names)
-        if not refusals:
-            return Shown(raw, observations)
-        return Shown(_without(line, {id(tool) for tool, _, _ in refusals}), observations, names)
+            return self._withheld("verdicts_unavailable", line, exchange, observations, names)
+        shown = _without(line, {id(tool) for tool, _, _ in refusals}) if refusals else raw
+        return Commands(shown, observations, hidden=names)
 
     def _lists_in(self, line: Line, exchange: int) -> list[dict[str, Any]]:
         """Return the messages of a line that some client may take for a list of tools."""
@@ -335,18 +302,18 @@ class HidingGate(Gate):
         for message in line.messages:
             result = message.get("result")
             is_first = (key := request_key(message.get("id"))) not in answered
-            if is_first and self._observer.answers_call(message, exchange):
+            if is_first and self.observer.answers_call(message, exchange):
                 answered.add(key)
             elif (
                 (isinstance(result, dict) and result.get("tools") is not None)
                 or ("method" not in message and message.get("tools") is not None)
-                or (result is not None and self._observer.answers_list(message, exchange))
+                or (result is not None and self.observer.answers_list(message, exchange))
             ):
                 found.append(message)
         return found
 
-    def missed_line(self, at: datetime, *, exchange: int = 0) -> Shown:
-        observations = self.missed(at, exchange=exchange)
+    def _missed(self, direction: Direction, at: datetime, exchange: int) -> Commands:
+        observations = self.observer.missed(direction, at, exchange=exchange)
         return self._withheld("not_inspected", Line((), exact=False), exchange, observations)
 
     def _refused(self, tools: Iterable[Any]) -> Iterator[tuple[Any, Fingerprint, Ruling]]:
@@ -355,7 +322,7 @@ class HidingGate(Gate):
         yield from (entry for entry in entries if _name_of(entry[0]) in refused)
 
     def _entry(self, tool: Any) -> tuple[Fingerprint, Ruling]:
-        server_id, name = self._vantage.server_id, _name_of(tool)
+        server_id, name = self.observer.vantage.server_id, _name_of(tool)
         ruling = self._rule(server_id, name, UNREADABLE)
         if ruling is NO_VERDICT or not isinstance(tool, dict):
             return UNREADABLE, ruling
@@ -364,15 +331,17 @@ class HidingGate(Gate):
 
     def _unanswered(self, line: Line, at: datetime, exchange: int) -> list[Observation]:
         """Return the calls that a withheld message answers: to the client they fail, whatever the server said."""
-        return self._observer.withheld(line, f"jsonrpc_{BLOCKED_CODE}", at, exchange=exchange)
+        return self.observer.withheld(line, f"jsonrpc_{BLOCKED_CODE}", at, exchange=exchange)
 
-    def _withheld(self, code: str, line: Line, exchange: int, observations: list[Observation]) -> Shown:
+    def _withheld(
+        self, code: str, line: Line, exchange: int, observations: list[Observation], names: tuple[str, ...] = ()
+    ) -> Commands:
         named = [answerable(message.get("id")) for message in line.messages if "method" not in message]
-        ids = [each for each in named if each is not None] or list(islice(self._observer.awaited_lists(exchange), 1))
+        ids = [each for each in named if each is not None] or list(islice(self.observer.awaited_lists(exchange), 1))
         error = error_of(BLOCKED_CODE, f"assay-stream: {_WITHHELD[code]}", code, {})
         answers = [{"jsonrpc": "2.0", "id": each, "error": error} for each in ids or (None,)]
         text = json.dumps(answers if line.batch else answers[0], allow_nan=False).encode()
-        return Shown(text, observations, is_withheld=True)
+        return Commands(text, observations, hidden=names, withheld=1)
 
 
 def gate_class(hide: bool) -> type[Gate]:

@@ -1,28 +1,26 @@
-"""What a tap does with the bytes between client and server: watch them from the side, or rule on them as they pass.
+"""What a tap over pipes does with the bytes between client and server: watch them from the side, or rule on them.
 
 Watching never delays the connection and never breaks it: it runs in a thread of its own, in the order in which bytes
 passed. Enforcing reads each line before it passes: if inspecting a client's line fails, the line is held back and
-answered; if inspecting a server's line fails, the failure is counted and the line passes.
+answered; if inspecting a server's line fails, the failure is counted and the line passes, unless tools are hidden.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import logging
 import threading
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING
 
-from assay_stream.observe.backlog import Backlog
+from assay_stream.observe.backlog import Backlog, Guard
 from assay_stream.observe.jsonrpc import BLOCKED_CODE, NOT_RULED_ON, Direction
-from assay_stream.observe.mcp_wire import LINE_BYTES_MAX, WireObserver
+from assay_stream.observe.mcp_wire import LINE_BYTES_MAX
 from assay_stream.observe.observation import Observation
 from assay_stream.observe.pumps import LineSplitter, write_all
-
-if TYPE_CHECKING:
-    from assay_stream.observe.gate import Gate, Passage
+from assay_stream.observe.session import ClientSaid, Commands, Failed, Missed, ServerSaid, Session
 
 BACKLOG_BYTES_MAX = 2 * LINE_BYTES_MAX
 """What may wait to be inspected: two of the longest lines. The wire never waits for the observer."""
@@ -30,58 +28,123 @@ BACKLOG_BYTES_MAX = 2 * LINE_BYTES_MAX
 _log = logging.getLogger(__name__)
 
 
+class Lines:
+    """A session whose messages are lines: bytes in, commands out."""
+
+    def __init__(
+        self, session: Session, note_failure: Callable[[], None], *, line_bytes_max: int = LINE_BYTES_MAX
+    ) -> None:
+        self._session = session
+        self._note_failure = note_failure
+        self._splitters: dict[Direction, LineSplitter] = {
+            "client->server": LineSplitter(line_bytes_max),
+            "server->client": LineSplitter(line_bytes_max),
+        }
+
+    def lose(self, direction: Direction) -> None:
+        """Note that bytes passed unseen."""
+        self._splitters[direction].lose()
+
+    def receive(self, direction: Direction, data: bytes | None, clock: Callable[[], datetime]) -> list[Commands]:
+        """Return what to do about the lines that end in some bytes; ``None`` stands for the end of the stream."""
+        splitter, end = self._splitters[direction], b"" if data is None else b"\n"
+        inspect = self._from_client if direction == "client->server" else self._from_server
+        return [inspect(line, end, clock) for line in (splitter.end() if data is None else splitter.feed(data))]
+
+    def _from_client(self, line: bytes | None, end: bytes, clock: Callable[[], datetime]) -> Commands:
+        if line is None and self._session.rules:
+            return Commands(reply=_failure("the line is too long to inspect; it was not passed on"))
+        event = Missed("client->server") if line is None else ClientSaid(line)
+        for attempt in (event, Failed(line or b"")):
+            try:
+                commands = self._session.receive(attempt, clock())
+            except Exception:  # noqa: BLE001 - a call that could not be ruled on does not pass
+                if attempt is event:
+                    self._note_failure()
+                continue
+            if commands.forward is not None:
+                commands.forward += end
+            return commands
+        return Commands(reply=_failure(NOT_RULED_ON))
+
+    def _from_server(self, line: bytes | None, end: bytes, clock: Callable[[], datetime]) -> Commands:
+        try:
+            event = Missed("server->client") if line is None else ServerSaid(line)
+            commands = self._session.receive(event, clock())
+        except Exception:  # noqa: BLE001 - what the server says must reach its client all the same
+            self._note_failure()
+            self._session.doubt()
+            text = _failure("a line of the server could not be inspected; it was not passed on")
+            return Commands(text + end, withheld=int(self._session.hides))
+        commands.forward = (commands.forward or b"") + end
+        return commands
+
+
 class Watch(Backlog):
-    """Feeds a wire observer and publishes what it yields.
+    """Passes bytes on at once, and inspects them in a thread.
 
     Args:
+        write: passes bytes on.
         backlog_bytes_max: what may wait to be inspected.
     """
 
     def __init__(
         self,
-        observer: WireObserver,
+        session: Session,
         *,
         publish: Callable[[Observation], object],
         clock: Callable[[], datetime],
+        write: Callable[[Direction, bytes], object] = lambda *_: None,
         backlog_bytes_max: int = BACKLOG_BYTES_MAX,
         line_bytes_max: int = LINE_BYTES_MAX,
     ) -> None:
         super().__init__("assay-stream watch", bytes_max=backlog_bytes_max, last=self._end)
-        self._observer = observer
+        self._session = session
+        self._lines = Lines(session, self.note_failure, line_bytes_max=line_bytes_max)
         self._publish = publish
         self._clock = clock
-        self._losing: dict[Direction, bool] = {"client->server": False, "server->client": False}
-        self._splitters: dict[Direction, LineSplitter] = {
-            direction: LineSplitter(line_bytes_max) for direction in self._losing
-        }
+        self._write = write
+        self._losing: set[Direction] = set()
 
-    def see(self, direction: Direction, data: bytes) -> None:
-        """Note some bytes; returns at once and never raises."""
-        self.guard(lambda: self._note(direction, data))
+    def receive(self, direction: Direction, data: bytes) -> None:
+        """Pass bytes on.
+
+        Raises:
+            OSError: if the other side is gone.
+        """
+        self.guard(lambda: self._note(direction, data))  # before any reaction of the other side
+        self._write(direction, data)
+
+    def ended(self, direction: Direction) -> None:
+        """Inspect nothing yet: the other side may still be heard."""
+
+    def close(self, limit_s: float) -> None:
+        self.finish()
+        self.join(limit_s)
+        if self.is_alive():
+            _log.warning("gave up inspecting what was still in the backlog")
 
     def _note(self, direction: Direction, data: bytes) -> None:
-        splitter, at = self._splitters[direction], self._clock()
-        fits = self.add(len(data), lambda: self._lines(direction, splitter.feed(data), at))
-        if not fits and not self._losing[direction]:
-            self.add(0, splitter.lose)
-        self._losing[direction] = not fits
+        at = self._clock()
+        if self.add(len(data), lambda: self._inspect(direction, data, at)):
+            self._losing.discard(direction)
+        elif direction not in self._losing:
+            self._losing.add(direction)
+            self.add(0, lambda: self._lines.lose(direction))
+
+    def _inspect(self, direction: Direction, data: bytes | None, at: datetime) -> None:
+        for commands in self._lines.receive(direction, data, lambda: at):
+            self._hand_on(commands.observations)
 
     def _end(self) -> None:
         at = self._clock()
-        for direction, splitter in self._splitters.items():
-            self.guard(functools.partial(self._lines, direction, splitter.end(), at))
-        self._hand_on(self._observer.close(at))
-
-    def _lines(self, direction: Direction, lines: Iterable[bytes | None], at: datetime) -> None:
-        for line in lines:
-            if line is None:
-                self._hand_on(self._observer.missed(direction, at))
-            else:
-                self._hand_on(self._observer.feed(direction, line, at))
+        self._inspect("client->server", None, at)
+        self._inspect("server->client", None, at)
+        self._hand_on(self._session.observer.close(at))
 
     def _hand_on(self, observations: Iterable[Observation]) -> None:
         for observation in observations:
-            self._publish(observation)
+            self.guard(functools.partial(self._publish, observation))
 
 
 class ClientOutput:
@@ -113,8 +176,8 @@ class ClientOutput:
                 write_all(self._descriptor, line)
 
 
-class Enforcer:
-    """Rules on what passes between a client and a server.
+class Enforcer(Guard):
+    """Inspects each line before it passes.
 
     Args:
         publish: gets every observation, in the thread that saw it.
@@ -122,124 +185,68 @@ class Enforcer:
 
     def __init__(
         self,
-        gate: Gate,
+        session: Session,
         *,
         server_input: int,
         client: ClientOutput,
         publish: Callable[[Observation], object],
         clock: Callable[[], datetime],
     ) -> None:
-        self.failures = 0
         self.blocked = 0
         self.withheld = 0
-        self._gate = gate
-        self._server_input = server_input
         self.client = client
+        self._session = session
+        self._lines = Lines(session, self.note_failure)
+        self._server_input = server_input
         self._publish = publish
         self._clock = clock
         self._lock = threading.Lock()
-        self._ended = False
-        self._inward = LineSplitter(LINE_BYTES_MAX)
-        self._outward = LineSplitter(LINE_BYTES_MAX)
+        self._closed = False
 
-    def from_client(self, data: bytes) -> None:
-        """Take bytes of the client, and pass on the lines that may pass."""
-        for line in self._inward.feed(data):
-            self._rule(line, b"\n")
-
-    def client_ended(self) -> None:
-        """Take the client's last line, if it has no line feed."""
-        for line in self._inward.end():
-            self._rule(line, b"")
-
-    def from_server(self, data: bytes) -> None:
-        """Inspect bytes of the server, then pass them on: as they come, or in whole lines if the gate hides tools.
-
-        A line means nothing to a client before its end, so holding it back delays nothing.
-        """
-        lines = [self._look(line, b"\n") for line in self._outward.feed(data)]
-        self._give(b"".join(lines) if self._gate.hides else data)
-
-    def server_ended(self) -> None:
-        """Inspect the server's last line, if it has no line feed."""
-        lines = [self._look(line, b"") for line in self._outward.end()]
-        self._give(b"".join(lines) if self._gate.hides else b"")
-
-    def _give(self, data: bytes) -> None:
-        self.client.pass_on(data)
+    def receive(self, direction: Direction, data: bytes | None) -> None:
+        """Pass on what may pass; as ``Watch.receive``."""
         with self._lock:
-            self._gate.offered.delivered()
+            if self._closed and direction == "client->server":
+                return
+            received = self._lines.receive(direction, data, self._clock)
+        for commands in received:
+            self._hand_on(commands.observations)
+            for notice in commands.notices:
+                _log.warning("%s", notice)
+        if direction == "client->server":
+            self._pass_inward(received)
+        else:
+            self._pass_outward(received, data or b"")
 
-    def end(self, close: Callable[[datetime], list[Observation]]) -> None:
-        """Pass nothing on from now; publish the unanswered calls that ``close`` returns."""
+    def ended(self, direction: Direction) -> None:
+        with contextlib.suppress(OSError):  # the other side is gone, and with it whoever would read this
+            self.receive(direction, None)
+
+    def close(self, limit_s: float) -> None:  # noqa: ARG002 - nothing waits
         with self._lock:
-            self._ended = True
-            observations = close(self._clock())
+            self._closed = True
+            observations = self._session.observer.close(self._clock())
         self._hand_on(observations)
 
-    def _look(self, line: bytes | None, end: bytes) -> bytes:
-        """Return what the client gets of a line, if the gate hides tools."""
+    def _pass_inward(self, received: list[Commands]) -> None:
+        for commands in received:
+            if commands.forward is not None:
+                write_all(self._server_input, commands.forward)
+                continue
+            self.blocked += 1
+            if commands.reply:
+                self.client.answer(commands.reply)
+
+    def _pass_outward(self, received: list[Commands], data: bytes) -> None:
+        self.withheld += sum(commands.withheld for commands in received)
+        # A line means nothing to a client before its end, so holding it back delays nothing.
+        self.client.pass_on(b"".join(each.forward or b"" for each in received) if self._session.hides else data)
         with self._lock:
-            shown = None
-            try:
-                at = self._clock()
-                shown = self._gate.missed_line(at) if line is None else self._gate.show(line, at)
-            except Exception:  # noqa: BLE001 - what the server says must reach its client all the same
-                self._note_failure()
-                self._gate.offered.doubt()
-        if shown is None:
-            self.withheld += self._gate.hides
-            return _failure("a line of the server could not be inspected; it was not passed on")
-        self._hand_on(shown.observations)
-        self.withheld += shown.is_withheld
-        if shown.hidden:
-            _log.warning("the digest policy hides tools from a list: %s", shown.hidden_text)
-        return shown.text + end
+            self._session.delivered()
 
-    def _rule(self, line: bytes | None, end: bytes) -> None:
-        if line is None:
-            self.blocked += 1
-            self.client.answer(_failure("the line is too long to inspect; it was not passed on"))
-            return
-        with self._lock:
-            if self._ended:
-                return
-            passage = self._ruled(line)
-        if passage is None:
-            self.blocked += 1
-            self.client.answer(_failure(NOT_RULED_ON))
-            return
-        self._hand_on(passage.observations)
-        for name in passage.warnings:
-            _log.warning("the digest policy warns of a call that passed: %r", name)
-        if passage.forward:
-            write_all(self._server_input, line + end)
-        else:
-            self.blocked += 1
-            if passage.reply:
-                self.client.answer(passage.reply)
-
-    def _ruled(self, line: bytes) -> Passage | None:
-        try:
-            return self._gate.inward(line, self._clock())
-        except Exception:  # noqa: BLE001 - a call that could not be ruled on does not pass
-            self._note_failure()
-        try:
-            return self._gate.not_ruled_on(line, self._clock())
-        except Exception:  # noqa: BLE001 - nor does one that cannot even be answered by its id
-            return None
-
-    def _hand_on(self, observations: list[Observation]) -> None:
+    def _hand_on(self, observations: Iterable[Observation]) -> None:
         for observation in observations:
-            try:
-                self._publish(observation)
-            except Exception:  # noqa: BLE001 - no failure to publish may be felt, enforcing or not
-                self._note_failure()
-
-    def _note_failure(self) -> None:
-        self.failures += 1
-        if self.failures == 1:
-            _log.exception("inspecting a line failed; further failures are only counted")
+            self.guard(functools.partial(self._publish, observation))
 
 
 def _failure(text: str) -> bytes:

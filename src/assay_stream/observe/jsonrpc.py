@@ -81,7 +81,7 @@ EVENT_BREAK = re.compile(rb"(?:\xe2\x80[\xa8\xa9]|\xc2\x85){2}")
 
 
 def is_ambiguous(line: Line, raw: bytes, breaks: re.Pattern[bytes] | None = LINE_BREAK) -> bool:
-    """Tell whether programs disagree about a line although it is sound JSON.
+    """Return True if programs disagree about a line although it is sound JSON.
 
     Some find an end of the message within it, and behind that another message. Some ignore case, so that they read
     ``Method`` as ``method`` and find a message where others find none.
@@ -91,7 +91,7 @@ def is_ambiguous(line: Line, raw: bytes, breaks: re.Pattern[bytes] | None = LINE
 
 
 def may_be_misread(line: Line, raw: bytes, breaks: re.Pattern[bytes] | None = LINE_BREAK) -> bool:
-    """Tell whether some program may find other messages in a line than those that were read."""
+    """Return True if some program may find other messages in a line than those that were read."""
     return not (line.sure and line.whole) or is_ambiguous(line, raw, breaks)
 
 
@@ -120,7 +120,7 @@ _MAY_LIST = re.compile(
 
 
 def may_list(raw: bytes) -> bool:
-    """Tell whether some program may find a list of tools in a message, however it reads JSON and joins lines."""
+    """Return True if some program may find a list of tools in a message, however it reads JSON and joins lines."""
     # Some clients join the lines of an event without a break, and strip each of them before.
     return _MAY_LIST.search(raw.translate(None, BLANKS)) is not None
 

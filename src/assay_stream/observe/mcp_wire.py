@@ -4,10 +4,10 @@ Every tap feeds it: the stdio tap with lines, the HTTP tap with the bodies and e
 
 Rules:
 
-1. Every ``tools/list`` result yields a snapshot of the list assembled so far (``observe.offered``).
+1. Every ``tools/list`` result yields a snapshot of the list assembled so far (``observe.lists``).
 2. A result that strict decoding refuses still yields a snapshot, as unsound as it came: the registry must hear of it
    and reject it, or a malformed list could keep an old one in force.
-3. Every call yields one call event, with its outcome or the reason why there is none (``observe.wire_calls``).
+3. Every call yields one call event, with its outcome or the reason why there is none (``observe.calls``).
 4. A call refers to the latest snapshot before it, accepted or not; to none if the server has since announced that
    its tools changed (``notifications/tools/list_changed``).
 5. String ids and number ids are distinct, but a response nobody waits for is tried as a number too.
@@ -23,6 +23,7 @@ from datetime import datetime
 from typing import Any
 
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
+from assay_stream.observe.calls import TASK_METHODS, CallObserver
 from assay_stream.observe.jsonrpc import (
     BLANKS,
     Direction,
@@ -36,12 +37,9 @@ from assay_stream.observe.jsonrpc import (
     read_line,
     request_key,
 )
+from assay_stream.observe.lists import LIST_CHANGED, METHODS, TOOLS, HiddenTool, ListObserver, Offered
 from assay_stream.observe.observation import Observation, Vantage, loss_event
-from assay_stream.observe.offered import HiddenTool, Offered
-from assay_stream.observe.open_calls import TASK_METHODS
 from assay_stream.observe.wire import Pending, WireConnection, WireStats
-from assay_stream.observe.wire_calls import CallObserver
-from assay_stream.observe.wire_lists import LIST_CHANGED, METHODS, TOOLS, ListObserver
 
 PENDING_MAX = 10_000
 """Unanswered requests of a kind. A client has a few at a time; each costs under a kilobyte."""
@@ -80,7 +78,7 @@ class WireObserver:
             filtered=filtered,
             retrospective=retrospective,
         )
-        self._lists, self._calls = ListObserver(self._wire), CallObserver(self._wire)
+        self.lists, self.calls = ListObserver(self._wire), CallObserver(self._wire)
         self._greetings = Pending[bool]()
         """Requests of ``_GREETINGS`` that are not answered yet."""
         self._refused: set[int] = set()
@@ -92,36 +90,32 @@ class WireObserver:
         return replace(self._wire.stats)
 
     @property
-    def offered(self) -> Offered:
-        return self._lists.offered
+    def vantage(self) -> Vantage:
+        return self._wire.vantage
 
     @property
-    def awaits_list(self) -> bool:
-        return self.awaits_list_in(0)
+    def offered(self) -> Offered:
+        return self.lists.offered
 
     def awaited_lists(self, exchange: int) -> Iterator[int | float | str]:
         """Yield the ids of the requests for tools that a response in an exchange may answer; 0 stands for any."""
-        return (key[1] for key in self._lists.for_tools(exchange))
+        return (key[1] for key in self.lists.for_tools(exchange))
 
-    def awaits_list_in(self, exchange: int) -> bool:
+    def awaits_list(self, exchange: int = 0) -> bool:
         """Whether a response in an exchange may be a list of tools that the client asked for."""
-        return any(True for _ in self._lists.for_tools(exchange))
+        return any(True for _ in self.lists.for_tools(exchange))
 
     def answers_call(self, message: Mapping[str, Any], exchange: int = 0) -> bool:
-        """Tell whether a response answers a call, and no client that reads ids otherwise takes it for a list's."""
+        """Return True if a response answers a call, and no client that reads ids otherwise takes it for a list's."""
         own, keys = request_key(message.get("id")), answer_keys(message.get("id"), exchange)
         # Some clients take whatever comes in an exchange for the answer to its request.
-        is_for_list = exchange and self.awaits_list_in(exchange)
-        if "method" in message or is_for_list or any(self._lists.awaited(key) for key in keys):
+        is_for_list = exchange and self.awaits_list(exchange)
+        if "method" in message or is_for_list or any(self.lists.awaited(key) for key in keys):
             return False
-        return any(self._calls.awaits(key) for key in keys if key[:2] == own)
+        return any(self.calls.awaits(key) for key in keys if key[:2] == own)
 
     def answers_list(self, message: Mapping[str, Any], exchange: int = 0) -> bool:
-        return any(self._lists.awaited(key) == TOOLS for key in answer_keys(message.get("id"), exchange))
-
-    @property
-    def open_calls(self) -> int:
-        return self._calls.open_calls
+        return any(self.lists.awaited(key) == TOOLS for key in answer_keys(message.get("id"), exchange))
 
     def feed(self, direction: Direction, raw: bytes, observed_at: datetime) -> list[Observation]:
         """Take one line and return the observations to publish, in order."""
@@ -130,7 +124,7 @@ class WireObserver:
         line = self.read(raw)
         is_lost = direction == "client->server" and may_be_misread(line, raw)
         observations = self.take(direction, line, raw, observed_at)
-        return [*observations, *self._lost(observed_at)] if is_lost else observations
+        return [*observations, *self.lost(observed_at)] if is_lost else observations
 
     def read(self, raw: bytes) -> Line:
         """Parse a line for ``take`` and ``refuse``."""
@@ -157,13 +151,13 @@ class WireObserver:
         """
         raw = raw.strip(BLANKS)
         self._count(line)
-        observations = self._calls.expire(observed_at)
+        observations = self.calls.expire(observed_at)
         for message in line.messages:
             if direction == "client->server":
                 if "method" in message:
                     observations += self._request(message, line.exact, observed_at, exchange, shown_name)
                 else:
-                    self._calls.answered_by_client(message)
+                    self.calls.answered_by_client(message)
             elif "method" not in message:
                 observations += self._response(
                     message, raw, line.exact, observed_at, exchange, hidden.get(id(message), ())
@@ -172,9 +166,9 @@ class WireObserver:
                 continue
             elif message["method"] == LIST_CHANGED:
                 # By itself, or on a stream that subscriptions/listen opened.
-                observations += self._lists.changed(observed_at)
+                observations += self.lists.changed(observed_at)
             else:
-                observations += self._calls.said(message, line.exact, observed_at, exchange)
+                observations += self.calls.said(message, line.exact, observed_at, exchange)
         return observations
 
     def refuse(
@@ -182,9 +176,9 @@ class WireObserver:
     ) -> list[Observation]:
         """Take a line from the client that is not passed on, and return the calls in it as denied."""
         self._count(line)
-        before = self._lists.snapshot_before(observed_at)
+        before = self.lists.snapshot_before(observed_at)
         calls = (each for each in line.messages if each.get("method") == "tools/call")
-        return [self._calls.refused(each, before, line.exact, observed_at, reason_code(each)) for each in calls]
+        return [self.calls.refused(each, before, line.exact, observed_at, reason_code(each)) for each in calls]
 
     def withheld(self, line: Line, code: str, observed_at: datetime, *, exchange: int = 0) -> list[Observation]:
         """Note that the client gets errors instead of the answers in a line, and return the calls that end with them.
@@ -194,7 +188,7 @@ class WireObserver:
         observations = []
         for message in line.messages:
             for key in self._answered(message, exchange) if "method" not in message else ():
-                ended = self._calls.give_up(key, code, observed_at, ok=False)
+                ended = self.calls.give_up(key, code, observed_at, ok=False)
                 observations += ended
                 if ended:
                     break
@@ -207,30 +201,34 @@ class WireObserver:
         """
         self._wire.stats.missed_lines += 1
         if direction == "client->server":
-            return [] if exchange else self._lost(observed_at)
+            return [] if exchange else self.lost(observed_at)
         asked = self._greetings.latest_in(exchange) is not None
-        unread = self._lists.greeting_missed(observed_at) if asked else []
-        return [*self._lists.missed(observed_at, exchange), *unread]
+        unread = self.lists.greeting_missed(observed_at) if asked else []
+        return [*self.lists.missed(observed_at, exchange), *unread]
+
+    def lost(self, at: datetime) -> list[Observation]:
+        """Return what says that a line of the client may have been a call that is not on record."""
+        # A few bytes can be such a line, and many of them come at once: one record says it of all.
+        if self._lost_at == at:
+            return []
+        self._lost_at = at
+        return [loss_event(self._wire.vantage, event_id=self._wire.new_id(), observed_at=at, lists=0, calls=1)]
 
     def shown_as(self, prefix: str) -> None:
         """Note what a gateway puts before the names of the tools from now on."""
         self._wire.vantage = replace(self._wire.vantage, shown_prefix=prefix)
-
-    def note_version(self, version: str) -> None:
-        """Note the protocol version that a client states outside its messages."""
-        self._lists.note_version(version)
 
     def unanswered(
         self, key: RequestKey, code: str, observed_at: datetime, *, ok: bool | None = None
     ) -> list[Observation]:
         """Note that nothing will answer a request, and return its call, if it is one; ``code`` says why."""
         self._greetings.take(key)
-        return self._calls.give_up(key, code, observed_at, ok=ok) + self._lists.give_up(key, observed_at)
+        return self.calls.give_up(key, code, observed_at, ok=ok) + self.lists.give_up(key, observed_at)
 
     def refused(self, exchange: int, keys: Iterable[RequestKey], observed_at: datetime) -> list[Observation]:
         """Note that an exchange was refused: its requests go on with nothing, and its responses answer only them."""
         self._refused.add(exchange)
-        return [each for key in keys for each in self._calls.undo(key, observed_at)]
+        return [each for key in keys for each in self.calls.undo(key, observed_at)]
 
     def ended(self, exchange: int) -> None:
         """Note that nothing more comes in an exchange."""
@@ -238,31 +236,19 @@ class WireObserver:
 
     def orphaned(self, key: RequestKey, observed_at: datetime) -> list[Observation]:
         """Note that an exchange ended before it answered a request, which a later exchange may answer."""
-        self._lists.orphan(key)
+        self.lists.orphan(key)
         if self._greetings.take(key):
             self._greetings.take(key[:2])
             self._greetings.put(key[:2], True)
-        return self._calls.orphan(key, observed_at)
-
-    def expire(self, observed_at: datetime) -> list[Observation]:
-        """Return the calls that have been open for too long; every line that is taken does so first."""
-        return self._calls.expire(observed_at)
+        return self.calls.orphan(key, observed_at)
 
     def close(self, observed_at: datetime) -> list[Observation]:
-        return self._calls.close(observed_at)
+        return self.calls.close(observed_at)
 
     def _answered(self, message: Mapping[str, Any], exchange: int) -> list[RequestKey]:
         """Return the requests that a response may answer: in an exchange that was refused, only its own."""
         keys = answer_keys(message.get("id"), exchange)
         return [key for key in keys if len(key) == 3] if exchange in self._refused else keys
-
-    def _lost(self, at: datetime) -> list[Observation]:
-        """Return what says that a line of the client may have been a call that is not on record."""
-        # A few bytes can be such a line, and many of them come at once: one record says it of all.
-        if self._lost_at == at:
-            return []
-        self._lost_at = at
-        return [loss_event(self._wire.vantage, event_id=self._wire.new_id(), observed_at=at, lists=0, calls=1)]
 
     def _count(self, line: Line) -> None:
         stats = self._wire.stats
@@ -276,22 +262,22 @@ class WireObserver:
         method, params = message["method"], params_of(message)
         if method == CANCELLED:
             cancelled = request_key(params.get("requestId"))
-            return [] if cancelled is None else self._calls.cancelled(cancelled, at)
+            return [] if cancelled is None else self.calls.cancelled(cancelled, at)
         key = request_key(message.get("id"), exchange)
         observations: list[Observation] = []
         if key is not None:
-            self._lists.forget(key)
+            self.lists.forget(key)
             self._greetings.take(key)
-            observations += self._calls.give_up(key, "id_reused", at)
+            observations += self.calls.give_up(key, "id_reused", at)
         if not exchange:  # over HTTP it is in the header, and counts once the server has accepted the request
-            self._lists.note_version(meta_of(params).get(_VERSION_KEY))
+            self.lists.note_version(meta_of(params).get(_VERSION_KEY))
         if method == "tools/call":
-            snapshot_id = self._lists.snapshot_before(at)
-            observations += self._calls.request(key, params, snapshot_id, exact, at, shown_name)
+            snapshot_id = self.lists.snapshot_before(at)
+            observations += self.calls.request(key, params, snapshot_id, exact, at, shown_name)
         elif key is not None and isinstance(method, str) and method in METHODS:
-            self._lists.request(method, key, params)
+            self.lists.request(method, key, params)
         elif key is not None and isinstance(method, str) and method in TASK_METHODS:
-            self._calls.task_request(method, key, params)
+            self.calls.task_request(method, key, params)
         elif key is not None and method in _GREETINGS:
             self._greetings.put(key, True)
             if len(self._greetings) > self._wire.pending_max and (oldest := self._greetings.oldest()) is not None:
@@ -312,13 +298,13 @@ class WireObserver:
         is_refused = exchange in self._refused
         if exchange and listed_in(message) is not None and not self.answers_list(message, exchange):
             # Some clients take whatever comes in an exchange for the answer to its request.
-            missed = self._lists.missed(at, exchange) if not is_refused and self.awaits_list_in(exchange) else []
+            missed = self.lists.missed(at, exchange) if not is_refused and self.awaits_list(exchange) else []
         for key in self._answered(message, exchange):
             if self._greetings.take(key):
-                return self._lists.greeted(message.get("result"), exact, at)
-            observations = self._calls.response(key, message, exact, at)
+                return self.lists.greeted(message.get("result"), exact, at)
+            observations = self.calls.response(key, message, exact, at)
             if observations is None:
-                observations = self._lists.response(
+                observations = self.lists.response(
                     key, message, raw, exact, at, same_id=key[:2] == same_id, exchange=exchange, hidden=hidden
                 )
             if observations is not None:
@@ -326,7 +312,7 @@ class WireObserver:
         self._wire.stats.unmatched_responses += 1
         if is_refused:
             return []
-        self._calls.strayed(answer_keys(message.get("id")), message, exact)
+        self.calls.strayed(answer_keys(message.get("id")), message, exact)
         if listed_in(message) is not None:
-            self._lists.strayed(answer_keys(message.get("id")))
+            self.lists.strayed(answer_keys(message.get("id")))
         return missed

@@ -190,9 +190,7 @@ def snapshot_event(
         hidden: ``name`` and full ``digest`` of each of the tools that the client was not shown.
         ttl_ms: for how long the server lets clients cache the list, in milliseconds.
     """
-    data: dict[str, Any] = {
-        "server_id": vantage.server_id,
-        "observer_id": vantage.observer_id,
+    data = {
         "snapshot_id": snapshot_id,
         "server_scoped": vantage.server_scoped,
         "completeness": completeness,
@@ -206,8 +204,7 @@ def snapshot_event(
         "signatures": signatures,
         "ttl_ms": ttl_ms,
     }
-    event = _envelope(vantage.source, SNAPSHOT_TYPE, event_id, observed_at, traceparent)
-    event["data"] = {name: value for name, value in data.items() if value is not None}
+    event = _event(vantage, SNAPSHOT_TYPE, event_id, observed_at, data, traceparent)
     # The tools come last, so that raw bytes that are not JSON can take their place.
     if isinstance(tools, RawMessage):
         value = _dumps(event)[:-2] + b',"tools":' + tools.raw.strip(b"\r\n") + b"}}"
@@ -220,15 +217,9 @@ def snapshot_event(
 def list_changed_event(
     vantage: Vantage, *, event_id: str, observed_at: datetime, session_id: str | None = None
 ) -> Observation:
-    data: dict[str, Any] = {
-        "server_id": vantage.server_id,
-        "observer_id": vantage.observer_id,
-        "session_id": session_id,
-        "auth_context": vantage.auth_context,
-    }
-    event = _envelope(vantage.source, LIST_CHANGED_TYPE, event_id, observed_at, None)
-    event["data"] = {name: value for name, value in data.items() if value is not None}
-    return _observation("list", vantage, _dumps(event), observed_at, None)
+    data = {"session_id": session_id, "auth_context": vantage.auth_context}
+    event = _event(vantage, LIST_CHANGED_TYPE, event_id, observed_at, data)
+    return _observation("list", vantage, _dumps(event), observed_at)
 
 
 def loss_event(vantage: Vantage, *, event_id: str, observed_at: datetime, lists: int, calls: int) -> Observation:
@@ -238,10 +229,8 @@ def loss_event(vantage: Vantage, *, event_id: str, observed_at: datetime, lists:
         lists: how many lists and announced changes of this server.
         calls: how many calls.
     """
-    event = _envelope(vantage.source, LOSS_TYPE, event_id, observed_at, None)
-    named = {"server_id": vantage.server_id, "observer_id": vantage.observer_id}
-    event["data"] = named | {"lists": lists, "calls": calls}
-    return _observation("list", vantage, _dumps(event), observed_at, None)
+    event = _event(vantage, LOSS_TYPE, event_id, observed_at, {"lists": lists, "calls": calls})
+    return _observation("list", vantage, _dumps(event), observed_at)
 
 
 def call_event(
@@ -266,17 +255,15 @@ def call_event(
         fields: what else is known. Digests only: never pass arguments or results.
     """
     data: dict[str, Any] = {
-        "server_id": vantage.server_id,
-        "observer_id": vantage.observer_id,
         "tool_name": tool_name,
         "tool_call_id": tool_call_id,
         "decision": decision,
         "reason_code": reason_code,
     }
-    event = _envelope(vantage.source, CALL_TYPE, event_id, observed_at, traceparent)
     if vantage.shown_prefix:
         data["shown_tool_name"] = vantage.shown_prefix + tool_name
-    event["data"] = data | {name: value for name, value in fields.items() if value is not None}
+    present = {name: value for name, value in fields.items() if value is not None}
+    event = _event(vantage, CALL_TYPE, event_id, observed_at, data | present, traceparent)
     return _observation("call", vantage, _dumps(event), observed_at, traceparent)
 
 
@@ -328,8 +315,16 @@ def _envelope(source: str, kind: str, event_id: str, at: datetime, traceparent: 
     return event
 
 
+def _event(
+    vantage: Vantage, kind: str, event_id: str, at: datetime, data: Mapping[str, Any], traceparent: str | None = None
+) -> dict[str, Any]:
+    known = {name: value for name, value in data.items() if value is not None}
+    named = {"server_id": vantage.server_id, "observer_id": vantage.observer_id}
+    return _envelope(vantage.source, kind, event_id, at, traceparent) | {"data": named | known}
+
+
 def _observation(
-    kind: ObservationKind, vantage: Vantage, value: bytes, observed_at: datetime, traceparent: str | None
+    kind: ObservationKind, vantage: Vantage, value: bytes, observed_at: datetime, traceparent: str | None = None
 ) -> Observation:
     return Observation(
         kind=kind,

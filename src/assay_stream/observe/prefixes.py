@@ -78,11 +78,6 @@ class Prefixes:
         [(prefix, server)] = found
         return OwnName(tool_name=shown[len(prefix) :], prefix=prefix, server_id=server)
 
-    def prefix_of(self, server_id: str) -> str:
-        """Return what stands before a server's tools; empty unless exactly one rule names the server."""
-        found = [prefix for prefix, server in self._servers.items() if server == server_id]
-        return found[0] if len(found) == 1 else ""
-
     def split(
         self, tools: Iterable[Any], *, among: Collection[str] | None = None
     ) -> dict[tuple[str | None, str], list[Any]]:

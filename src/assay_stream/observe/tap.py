@@ -24,9 +24,11 @@ from typing import IO, TYPE_CHECKING
 
 from assay_stream.errors import ConfigurationError
 from assay_stream.observe.inspection import ClientOutput, Enforcer, Watch
+from assay_stream.observe.jsonrpc import Direction
 from assay_stream.observe.mcp_wire import WireObserver
 from assay_stream.observe.observation import Observation, Vantage
 from assay_stream.observe.pumps import Pump, write_all
+from assay_stream.observe.session import Session
 from assay_stream.observe.sinks import Sink
 
 if TYPE_CHECKING:
@@ -73,23 +75,28 @@ async def run_tap(
         loop.call_soon_threadsafe(sink.publish, observation)
 
     observer = WireObserver(vantage, session_id=new_id(), new_id=new_id)
-    eyes: Watch | Enforcer
+    assert process.stdin is not None  # noqa: S101 - it was started with pipes
+    server_input = process.stdin.fileno()
+    host: Watch | Enforcer
     if rule is None:
-        eyes = Watch(observer, publish=publish, clock=clock)
-        eyes.start()
+        target = {"client->server": server_input, "server->client": stdout}
+        host = Watch(
+            Session(observer), publish=publish, clock=clock, write=lambda way, data: write_all(target[way], data)
+        )
+        host.start()
     else:
         # Imported here: a tap that does not enforce starts faster without the schemes.
         from assay_stream.observe.gate import gate_class
 
-        eyes = Enforcer(
-            gate_class(hide)(vantage, observer, rule),
-            server_input=_descriptor(process.stdin),
+        host = Enforcer(
+            gate_class(hide)(observer, rule),
+            server_input=server_input,
             client=ClientOutput(stdout),
             publish=publish,
             clock=clock,
         )
     output_ended = asyncio.Event()
-    inward, outward = _pumps(process, eyes, stdin, stdout, _setter(loop, output_ended))
+    inward, outward = _pumps(process, host, stdin, stdout, _setter(loop, output_ended))
     inward.start()
     outward.start()
     try:
@@ -104,20 +111,12 @@ async def run_tap(
             await asyncio.to_thread(_end, process)
             inward.stop()
             outward.stop()
-        await _end_observing(observer, eyes, inward)
-    code = process.returncode
-    return code if code >= 0 else 128 - code
-
-
-async def _end_observing(observer: WireObserver, eyes: Watch | Enforcer, inward: Pump) -> None:
-    if isinstance(eyes, Watch):
-        eyes.finish()
-        await asyncio.to_thread(eyes.join, _WATCH_LIMIT_S)
-    else:
-        eyes.end(observer.close)
+        await asyncio.to_thread(host.close, _WATCH_LIMIT_S)
         # Also lets the loop take in what the pumps' threads have passed to it.
         await asyncio.to_thread(inward.join, _INWARD_LIMIT_S)
-    _report(observer, eyes)
+        _report(observer, host)
+    code = process.returncode
+    return code if code >= 0 else 128 - code
 
 
 def _start(command: Sequence[str], environment: Mapping[str, str] | None) -> subprocess.Popen[bytes]:
@@ -136,48 +135,24 @@ def _start(command: Sequence[str], environment: Mapping[str, str] | None) -> sub
 
 
 def _pumps(
-    process: subprocess.Popen[bytes], eyes: Watch | Enforcer, stdin: int, stdout: int, ended: Callable[[], None]
+    process: subprocess.Popen[bytes], host: Watch | Enforcer, stdin: int, stdout: int, ended: Callable[[], None]
 ) -> tuple[Pump, Pump]:
-    server_input = _descriptor(process.stdin)
-
-    def to_server(data: bytes) -> None:
-        if isinstance(eyes, Enforcer):
-            eyes.from_client(data)
-        else:
-            eyes.see("client->server", data)  # before any reaction of the other side
-            write_all(server_input, data)
-
-    def to_client(data: bytes) -> None:
-        if isinstance(eyes, Enforcer):
-            eyes.from_server(data)
-        else:
-            eyes.see("server->client", data)
-            write_all(stdout, data)
-
     def inward_done() -> None:
-        if isinstance(eyes, Enforcer):
-            with contextlib.suppress(OSError):  # the server is gone, and with it whoever would obey
-                eyes.client_ended()
+        host.ended("client->server")
         _close(process.stdin)
         _let_go(stdin, os.O_RDONLY)
 
     def outward_done() -> None:
-        if isinstance(eyes, Enforcer):
-            with contextlib.suppress(OSError):  # the client is gone
-                eyes.server_ended()
+        host.ended("server->client")
         _close(process.stdout)
         _let_go(stdout, os.O_WRONLY)
         ended()
 
-    inward = Pump(stdin, to_server, done=inward_done, name="assay-stream client->server")
-    outward = Pump(_descriptor(process.stdout), to_client, done=outward_done, name="assay-stream server->client")
-    return inward, outward
+    def pump(source: int, direction: Direction, done: Callable[[], None]) -> Pump:
+        return Pump(source, lambda data: host.receive(direction, data), done=done, name=f"assay-stream {direction}")
 
-
-def _descriptor(pipe: IO[bytes] | None) -> int:
-    if pipe is None:
-        raise RuntimeError("the server was started with pipes")
-    return pipe.fileno()
+    assert process.stdout is not None  # noqa: S101 - it was started with pipes
+    return (pump(stdin, "client->server", inward_done), pump(process.stdout.fileno(), "server->client", outward_done))
 
 
 def _close(pipe: IO[bytes] | None) -> None:
@@ -230,7 +205,7 @@ def _forwarded_signals(
 
 
 def _in_foreground() -> bool:
-    """Tell whether the terminal interrupts our whole process group, so that the server has the signal already."""
+    """Return True if the terminal interrupts our whole process group, so that the server has the signal already."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
     except OSError:
@@ -252,14 +227,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _report(observer: WireObserver, eyes: Watch | Enforcer) -> None:
-    if isinstance(eyes, Watch) and eyes.is_alive():
-        _log.warning("gave up inspecting what was still in the backlog")
+def _report(observer: WireObserver, host: Watch | Enforcer) -> None:
     stats = observer.stats
-    if eyes.failures or stats.missed_lines or stats.refused_snapshots or stats.evicted_requests:
+    if host.failures or stats.missed_lines or stats.refused_snapshots or stats.evicted_requests:
         counts = {name: count for name, count in stats.as_dict().items() if count}
-        _log.warning("not everything could be observed: %s", counts | {"failures": eyes.failures})
-    if isinstance(eyes, Enforcer) and eyes.blocked:
-        _log.warning("%d lines were not passed on", eyes.blocked)
-    if isinstance(eyes, Enforcer) and eyes.withheld:
-        _log.warning("%d lines of the server were withheld", eyes.withheld)
+        _log.warning("not everything could be observed: %s", counts | {"failures": host.failures})
+    if isinstance(host, Enforcer) and host.blocked:
+        _log.warning("%d lines were not passed on", host.blocked)
+    if isinstance(host, Enforcer) and host.withheld:
+        _log.warning("%d lines of the server were withheld", host.withheld)

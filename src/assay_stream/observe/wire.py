@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Generic, TypeVar
 
-from assay_stream.limits.core import DEFAULT_LIMITS, Limits
+from assay_stream.limits.core import Limits
 from assay_stream.observe.jsonrpc import RequestKey
-from assay_stream.observe.observation import Observation, Vantage
+from assay_stream.observe.observation import Vantage
 
-_NAMES_LOGGED = 5
 T = TypeVar("T")
 
 
@@ -136,26 +135,3 @@ class Pending(Generic[T]):
 
 def _exchange_of(key: RequestKey) -> int:
     return key[2] if len(key) == 3 else 0
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """What becomes of a message from the server.
-
-    Args:
-        text: what the client gets: the message itself, or one in its place.
-        hidden: names of the tools that were dropped from it.
-        is_withheld: whether the client gets an error in its place.
-    """
-
-    text: bytes
-    observations: list[Observation] = field(default_factory=list)
-    hidden: tuple[str, ...] = ()
-    is_withheld: bool = False
-
-    @property
-    def hidden_text(self) -> str:
-        """The hidden names for the log: the first few, none longer than a name may be."""
-        more = len(self.hidden) - _NAMES_LOGGED
-        names = (repr(name[: DEFAULT_LIMITS.identifier_chars_max]) for name in self.hidden[:_NAMES_LOGGED])
-        return ", ".join(names) + (f" and {more} more" if more > 0 else "")

@@ -63,6 +63,8 @@ _ALERTS = """DELETE FROM alert WHERE id IN
 _CHANGES = """DELETE FROM decision WHERE id IN
   (SELECT id FROM decision WHERE server = ? AND author IS NULL ORDER BY time_us, id LIMIT ?)"""
 
+_FACTS = "SELECT server, sum(length(body)) AS bytes FROM fact GROUP BY server ORDER BY bytes DESC, server"
+
 _FINDINGS = "DELETE FROM finding WHERE id IN (SELECT id FROM finding WHERE {} ORDER BY time_us LIMIT ?)"
 
 
@@ -103,8 +105,9 @@ def drop(connection: sqlite3.Connection, bounds: Bounds, secret: bytes, *, now_u
 
     1. What is too old: evidence, closed alerts, findings, lists that others replaced.
     2. What one server has too much of, whatever room there is: it drives nobody else's rows out.
-    3. Where there is no room: where definitions take more than their share, lists of the server whose take most; of
-       the servers with the most evidence what came first; the oldest findings and lists; alerts, closed ones first.
+    3. Where there is no room: where definitions or facts take more than their share, lists or all facts of the server
+       whose take most; of the servers with the most evidence what came first; the oldest findings and lists; alerts,
+       closed ones first; at last facts.
 
     Verdicts follow from pins, policies and the lists in force; decisions are the operators' own, and stay.
     """
@@ -138,19 +141,28 @@ def _beyond(drops: _Drops, old_us: int) -> Iterator[Dropped]:
 
 def _for_room(drops: _Drops, size_bytes: int) -> Iterator[Dropped]:
     """Drop what there is no room for, step by step."""
-    greedy = _greedy(drops.connection, size_bytes)
+    greedy = _greedy(drops.connection, _TAKEN, size_bytes)
     if greedy is not None:
         yield Dropped(rows=drops.first_lists(greedy, tools=STORE_DROP_ROWS // 10), kind="seen", bound="server")
+    greedy = _greedy(drops.connection, _FACTS, size_bytes)
+    if greedy is not None:
+        yield Dropped(rows=drops.facts(greedy), kind="fact", bound="server")
     yield Dropped(rows=drops.evidence(_FIRST_EVIDENCE, _surpluses(drops.connection), are_latest=True))
     yield Dropped(rows=drops.findings("TRUE"), kind="finding")
     yield Dropped(rows=drops.lists(_OLDEST_LISTS, STORE_DROP_ROWS), kind="seen")
     yield Dropped(rows=drops.alerts("TRUE"), kind="alert")
+    for largest, _ in drops.connection.execute(f"{_FACTS} LIMIT 1").fetchall():
+        yield Dropped(rows=drops.facts(largest), kind="fact")
 
 
-def _greedy(connection: sqlite3.Connection, size_bytes: int) -> str | None:
-    """Return the server whose definitions take most, where that is more than an eighth of the store, or all definitions
-    are more than half."""
-    taken = connection.execute(_TAKEN).fetchall()
+def _greedy(connection: sqlite3.Connection, taken_by: str, size_bytes: int) -> str | None:
+    """Return the server that takes most, where that is more than an eighth of the store, or all servers take more than
+    half.
+
+    Args:
+        taken_by: selects servers and bytes, those with the most first.
+    """
+    taken = connection.execute(taken_by).fetchall()
     if not taken or (taken[0][1] <= size_bytes // 8 and sum(row[1] for row in taken) <= size_bytes // 2):
         return None
     return str(taken[0][0])
@@ -210,6 +222,11 @@ class _Drops:
 
     def findings(self, condition: str, *given: object, limit: int = STORE_DROP_ROWS) -> int:
         return self.connection.execute(_FINDINGS.format(condition), (*given, limit)).rowcount
+
+    def facts(self, server: str) -> int:
+        """Drop all facts about a server: from some of them wrong answers would follow."""
+        self.connection.execute("INSERT OR IGNORE INTO without_facts VALUES (?)", (server,))
+        return self.connection.execute("DELETE FROM fact WHERE server = ?", (server,)).rowcount
 
     def first_lists(self, server: str, *, tools: int) -> int:
         """Drop lists of a server with so many tools at least: replaced ones first, then the oldest."""

@@ -81,6 +81,15 @@ class CallQueries(Tables):
         return self._whole("e.id = ?", int(reference))
 
     @at_one_moment
+    def calls_by_definition(self, server_id: str, *, since_us: int) -> list[tuple[str, str | None, str | None, int]]:
+        """Return tool, full digest of the definition, decision and number of the calls on a server since a time."""
+        return self._connection.execute(
+            "SELECT e.tool, nullif(s.full, ''), e.decision, count(*) "
+            "FROM evidence e JOIN subject s ON s.id = e.subject WHERE e.server = ? AND e.time_us >= ? GROUP BY 1, 2, 3",
+            (server_id, since_us),
+        ).fetchall()
+
+    @at_one_moment
     def calls_since(
         self, server_id: str, tool_names: Collection[str], *, full_digest: str | None, since_ms: int
     ) -> CallsSince:

@@ -29,6 +29,7 @@ ROLES = (*(Role.BINDINGS, Role.DEFINITIONS, Role.VERDICTS, Role.CHANGES, Role.FI
 _Place = tuple[Role, str, int]
 _EVER_US = -(2**63)
 _TIMESTAMP_MS_MAX = 2**63 // 1_000 - 1
+_OFFSET_MAX = 2**63 - 1
 _WITNESS_BYTES = 16
 
 
@@ -213,7 +214,7 @@ class Filler:
         for record in records:
             if record.origin.offset >= following:
                 new.append(record)
-                following = record.origin.offset + 1
+                following = min(record.origin.offset + 1, _OFFSET_MAX)
         if not new:
             return 0
         dropped = 0

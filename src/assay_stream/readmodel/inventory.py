@@ -7,6 +7,7 @@ a row away, so that the store is the same whether it was filled before or after 
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -18,7 +19,7 @@ from assay_stream.errors import AssayStreamError
 from assay_stream.limits.store import STORE_ALERT_DIGESTS_MAX, STORE_ALERT_HEAD, STORE_ALERT_RECORDS_MAX
 from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.definition_facts import Catalogue, ToolFact
-from assay_stream.model.facts import Fact, Seen, decode_fact, decode_key
+from assay_stream.model.facts import Fact, Progress, Seen, decode_fact, decode_key, encode_value
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import NameClaim, Resolution, Suppression, decode_entry
 from assay_stream.model.record import Origin, Record, Role
@@ -26,7 +27,10 @@ from assay_stream.model.run_facts import RunCut, SeenRun
 from assay_stream.readmodel import lists
 from assay_stream.readmodel.calls import compressed, write_digests
 from assay_stream.readmodel.digests import Digests
+from assay_stream.registry.state import OF_REGISTRIES
 
+_OF_REGISTRIES = OF_REGISTRIES | {Progress.fact_kind}
+"""Kinds of facts that no question rests on."""
 _TABLES = {"tool": "tool_fact", "catalogue": "catalogue"}
 """Kinds of facts whose rows stand under their keys, and their tables."""
 _INT64_MAX = 2**63 - 1
@@ -86,17 +90,29 @@ class Inventory:
     def _fact(self, record: Record) -> None:
         key, part = decode_key(record.key), record.origin.partition
         kind = str(key[0])
-        if kind not in _TABLES and kind not in lists.KINDS:
+        if kind in _OF_REGISTRIES:
             return
         fact = None if record.value is None else decode_fact(key, record.value)
+        self._keep_fact(record, str(key[1]), fact)
         if kind in _TABLES:
             self._drop(_TABLES[kind], part, record.key or b"")
             if fact is not None:
                 self._insert(fact, part, record.key or b"")
         elif isinstance(fact, Seen | SeenRun | RunCut):
             self._lists.take(fact, part)
-        else:
+        elif kind in lists.KINDS:
             self._lists.forget(key, part)
+
+    def _keep_fact(self, record: Record, server: str, fact: Fact | None) -> None:
+        part, key, value = record.origin.partition, record.key or b"", record.value or b""
+        if fact is None or self._one("SELECT 1 FROM without_facts WHERE server = ?", server):
+            self._connection.execute("DELETE FROM fact WHERE part = ? AND key = ?", (part, key))
+            return
+        if isinstance(fact, ToolFact):
+            value = encode_value(replace(fact, packed=""))
+        self._connection.execute(
+            "INSERT OR REPLACE INTO fact VALUES (?, ?, ?, ?)", (part, key, server, compressed(value))
+        )
 
     def _insert(self, fact: Fact, part: int, key: bytes) -> None:
         match fact:
@@ -224,10 +240,16 @@ class Inventory:
 
     def _finding(self, record: Record) -> None:
         entry = decode_entry(record.value)
-        if isinstance(entry, Finding | NameClaim | Resolution | Suppression):
+        body = compressed(record.value or b"")
+        if isinstance(entry, Suppression):
+            place = entry.rule.server_id, entry.rule.id
+            self._connection.execute("DELETE FROM suppression WHERE server = ? AND rule = ?", place)
+            if entry.is_set:
+                self._connection.execute("INSERT INTO suppression VALUES (?, ?, ?)", (*place, body))
+        elif isinstance(entry, Finding | NameClaim | Resolution):
             self._connection.execute(
                 "INSERT INTO finding (server, time_us, body) VALUES (?, ?, ?)",
-                ((record.key or b"").decode(), entry.time_us, compressed(record.value or b"")),
+                ((record.key or b"").decode(), entry.time_us, body),
             )
 
     def _decision(self, record: Record) -> None:
@@ -248,7 +270,7 @@ class Inventory:
             str(data["change"]),
             str(data["server_id"]),
             *texts,
-            _json(data),
+            compressed(record.value or b""),
         )
         scheme, value, key, content = (text or "" for text in named)
         digests = [

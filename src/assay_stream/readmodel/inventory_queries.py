@@ -8,6 +8,10 @@ from typing import Any
 
 import orjson
 
+from assay_stream.errors import InputError
+from assay_stream.model.facts import foreign_fact
+from assay_stream.model.record import Origin, Record, Role
+from assay_stream.readmodel.calls import decompressed
 from assay_stream.readmodel.digests import values_of
 from assay_stream.readmodel.paging import Tables, at_one_moment, page_of, place_of, rows_max
 from assay_stream.readmodel.rows import (
@@ -20,6 +24,7 @@ from assay_stream.readmodel.rows import (
     VerdictRow,
     VersionRow,
 )
+from assay_stream.registry.state import Bindings
 
 _DAY_US = 86_400 * 1_000_000
 _NAMES_AT_ONCE = 1_000
@@ -77,6 +82,34 @@ def _begin(after: tuple[str, ...] | None) -> str:
 
 class InventoryQueries(Tables):
     """Questions about what there is."""
+
+    @at_one_moment
+    def bindings(self, *server_ids: str) -> Bindings:
+        """Return what the registry published about some servers, or about all of them.
+
+        Raises:
+            InputError: ``facts_dropped`` where the facts about one of ``server_ids`` were dropped.
+            IntegrityError: ``foreign_fact`` where the binding topic holds what this version does not write.
+        """
+        logs, ends, refused = self._connection.execute(
+            "SELECT count(*), count(ends), sum(refused) FROM source WHERE role = ?", (Role.BINDINGS.value,)
+        ).fetchone()
+        if refused:
+            raise foreign_fact()
+        without = "SELECT server FROM without_facts WHERE server IN (SELECT value FROM json_each(?))"
+        named = orjson.dumps(server_ids).decode()
+        if dropped := self._connection.execute(without, (named,)).fetchone():
+            raise InputError(
+                "facts_dropped",
+                f"the store has no room for all that {dropped[0]} listed: ask the topics, or files with --input",
+            )
+        bindings = Bindings(home_partitions=logs if logs and logs == ends else None)
+        chosen = "WHERE server IN (SELECT value FROM json_each(?1))" if server_ids else "WHERE ?1 IS NOT NULL"
+        statement = f"SELECT part, key, body FROM fact {chosen}"  # noqa: S608
+        for part, key, body in self._connection.execute(statement, (named,)):
+            place = Origin(topic=Role.BINDINGS.value, partition=part, offset=0)
+            bindings.take(Record(role=Role.BINDINGS, origin=place, key=key, value=decompressed(body)))
+        return bindings
 
     @at_one_moment
     def servers(self, *, now_us: int, paging: Paging = Paging()) -> Page[ServerRow]:  # noqa: B008 -- frozen

@@ -12,7 +12,8 @@ from assay_stream.model.facts import Seen, encode_key
 from assay_stream.model.record import Origin
 from assay_stream.model.run_facts import RunCut, SeenRun
 from assay_stream.model.wire import FactKey, origin_of_key
-from assay_stream.registry.runs import rows_of, shared_by
+from assay_stream.registry.runs import rows_of
+from assay_stream.registry.sightings import seen_at
 
 KINDS = (Seen.fact_kind, SeenRun.fact_kind, RunCut.fact_kind)
 _INT64_MAX = 2**63 - 1
@@ -34,8 +35,7 @@ class Sightings:
                 self._connection.execute(_DROP_SINGLE, (part, encode_key(fact.key())))
                 self._put(fact, part, None)
             case SeenRun():
-                shared = shared_by(fact)
-                rows = [shared.seen(row) for row in rows_of(fact)]
+                rows = [seen_at(fact, row) for row in rows_of(fact)]
                 self._keep(fact.key(), part, {seen.origin.offset for seen in rows})
                 for seen in rows:
                     self._put(seen, part, fact.origin.offset)

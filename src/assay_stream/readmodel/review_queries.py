@@ -120,13 +120,29 @@ class ReviewQueries(Tables):
 
     @at_one_moment
     def findings(self, *keys: str) -> list[Entry]:
-        """Return the latest entries of the finding topic under some keys, in the order in which they came."""
-        places = ",".join("?" * len(set(keys)))
+        """Return the suppression rules in force and the latest findings under some keys, each key's in their order."""
+        bodies: list[tuple[bytes]] = []
+        for key in sorted(set(keys)):
+            bodies += self._connection.execute("SELECT body FROM suppression WHERE server = ? ORDER BY rule", (key,))
+            latest = "SELECT id, body FROM finding WHERE server = ? ORDER BY id DESC LIMIT ?"
+            statement = f"SELECT body FROM ({latest}) ORDER BY id"  # noqa: S608
+            bodies += self._connection.execute(statement, (key, STORE_FINDINGS_PER_SERVER_MAX))
+        return [decode_entry(decompressed(body)) for (body,) in bodies]
+
+    @at_one_moment
+    def alert_records(self, server_id: str) -> list[dict[str, Any]]:
+        """Return the records of all alerts about a server that are here: the first and the latest ones of each."""
         found = self._connection.execute(
-            f"SELECT body FROM finding WHERE server IN ({places}) ORDER BY id DESC LIMIT ?",  # noqa: S608
-            (*sorted(set(keys)), STORE_FINDINGS_PER_SERVER_MAX),
+            "SELECT r.body FROM alert a JOIN alert_record r ON r.alert = a.id WHERE a.server = ? ORDER BY r.id",
+            (server_id,),
         )
-        return [decode_entry(decompressed(body)) for (body,) in reversed(found.fetchall())]
+        return [read_alert(decompressed(body)) for (body,) in found]
+
+    @at_one_moment
+    def changes(self, server_id: str) -> list[dict[str, Any]]:
+        """Return the records of all that was decided on a server, or observed of its keys, oldest first."""
+        statement = "SELECT body FROM decision WHERE server = ? ORDER BY time_us, id"
+        return [orjson.loads(decompressed(body)) for (body,) in self._connection.execute(statement, (server_id,))]
 
     @at_one_moment
     def definitions(self, digest: str) -> tuple[DefinitionRow, ...]:
@@ -239,7 +255,7 @@ def _alert_row(text: str) -> AlertRow:
 
 def _decision(row: Sequence[Any]) -> DecisionRow:
     number, time_us, change, server, tool, author, alert, body = row
-    content = orjson.loads(body)
+    content = orjson.loads(decompressed(body))["data"]
     return DecisionRow(
         reference=str(number),
         time_us=time_us,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,9 +21,10 @@ from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.files.aside import locked_folder
 from assay_stream.limits.store import STORE_CACHE_KIB, STORE_LOG_PAGES, STORE_WAIT_MS
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 """Raised with every change of ``schema.sql`` or of what is written to its tables."""
 FILE = "store.sqlite3"
+_ASIDE = ".part.store"
 
 _APPLICATION_ID = 0x41535352
 REBUILD = (
@@ -88,9 +90,7 @@ def writing(folder: Path, *, rebuild: bool = False) -> Iterator[sqlite3.Connecti
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _only_writer(folder), failures(path):
             if rebuild:
-                # The file first: its log without it is passed over, it without its log may be half written.
-                for suffix in ("", "-wal", "-shm"):
-                    Path(f"{path}{suffix}").unlink(missing_ok=True)
+                _remove(path)
             # SQLite gives its other files the mode of this one.
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
             connection = _connect(str(path))
@@ -114,6 +114,33 @@ def writing(folder: Path, *, rebuild: bool = False) -> Iterator[sqlite3.Connecti
                 connection.close()
     except OSError as error:
         raise InputError("unwritable_folder", f"cannot write to {folder}: {error.strerror}") from None
+
+
+@contextmanager
+def replacing(folder: Path) -> Iterator[sqlite3.Connection]:
+    """Open a new store that takes its place in a folder when it is whole; if it fails, all is as it was.
+
+    Raises:
+        AssayStreamError: as ``writing``.
+    """
+    aside = folder / _ASIDE
+    try:
+        with _only_writer(folder):
+            try:
+                with writing(aside, rebuild=True) as connection:
+                    yield connection
+                _remove(folder / FILE)
+                (aside / FILE).replace(folder / FILE)
+            finally:
+                shutil.rmtree(aside, ignore_errors=True)
+    except OSError as error:
+        raise InputError("unwritable_folder", f"cannot write to {folder}: {error.strerror}") from None
+
+
+def _remove(path: Path) -> None:
+    # The file first: its log without it is passed over, it without its log may be half written.
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
 
 
 @contextmanager

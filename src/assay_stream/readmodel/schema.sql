@@ -55,6 +55,14 @@ CREATE TABLE called (
 ) WITHOUT ROWID, STRICT;
 CREATE INDEX called_observer ON called (observer, server);
 
+-- The facts that the registry publishes, as its topic holds them, but for the text of definitions: what was in force when.
+CREATE TABLE fact (
+  part INTEGER NOT NULL, key BLOB NOT NULL, server TEXT NOT NULL, body BLOB NOT NULL, PRIMARY KEY (part, key)
+) WITHOUT ROWID, STRICT;
+CREATE INDEX fact_server ON fact (server);
+-- Servers whose facts were dropped for their size. Some of them would give wrong answers, so there are none.
+CREATE TABLE without_facts (server TEXT PRIMARY KEY) WITHOUT ROWID, STRICT;
+
 -- What the registry says: rows by the key of their fact and its partition, so that a compacted topic gives the same.
 CREATE TABLE tool_fact (
   id INTEGER PRIMARY KEY, part INTEGER NOT NULL, fact BLOB NOT NULL, server TEXT NOT NULL, full TEXT NOT NULL,
@@ -102,16 +110,20 @@ CREATE TABLE alert_record (
 ) STRICT;
 CREATE INDEX alert_record_alert ON alert_record (alert);
 
--- What was found, what ended it and which rules suppress it, under the key that it has in its topic.
+-- What was found and what ended it, under the key that it has in its topic.
 CREATE TABLE finding (
   id INTEGER PRIMARY KEY, server TEXT NOT NULL, time_us INTEGER NOT NULL, body BLOB NOT NULL
 ) STRICT;
 CREATE INDEX finding_server ON finding (server, time_us);
 CREATE INDEX finding_time ON finding (time_us);
+-- Suppression rules in force. Operators set them, so no bound drops them.
+CREATE TABLE suppression (
+  server TEXT NOT NULL, rule TEXT NOT NULL, body BLOB NOT NULL, PRIMARY KEY (server, rule)
+) WITHOUT ROWID, STRICT;
 
 CREATE TABLE decision (
   id INTEGER PRIMARY KEY, time_us INTEGER NOT NULL, change TEXT NOT NULL, server TEXT NOT NULL, tool TEXT,
-  author TEXT, alert TEXT, body TEXT NOT NULL
+  author TEXT, alert TEXT, body BLOB NOT NULL
 ) STRICT;
 CREATE INDEX decision_time ON decision (time_us);
 CREATE INDEX decision_server ON decision (server, time_us);

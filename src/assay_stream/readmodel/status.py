@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass, field
 
-KINDS = ("evidence", "alert", "finding", "definition", "decision", "verdict", "tool_fact", "catalogue", "seen")
+KINDS = ("evidence", "alert", "finding", "definition", "decision", "verdict", "tool_fact", "catalogue", "seen", "fact")
 """Tables whose rows are counted."""
 
 FILES_DEPLOYMENT = "files"

@@ -3,7 +3,8 @@
 1. A server has an allowance of work, refilled by the log's timestamps: a replay decides as the live stage did.
 2. What a list cost is taken from the allowance of its server, unless the same change was analysed before: a fleet
    that is shown one upgrade by every observer pays for it once.
-   Only what is kept is free: what would be worked out again is paid for again.
+   Only what is kept is free: what would be worked out again is paid for again. So is a change back to a list that its
+   observer saw before: a server that goes back and forth between two lists has as many findings each time.
 3. A list that finds the allowance used up is applied and bound, and analysed for what little is left.
 4. The allowance is a fact, published with the other facts of the list and only where something was taken from it.
 """
@@ -20,7 +21,7 @@ import orjson
 from assay_stream.limits.core import Limits
 from assay_stream.model.definition_facts import Catalogue
 from assay_stream.model.facts import Allowance, Seen
-from assay_stream.model.fields import LeftOut
+from assay_stream.model.fields import ITEM_SUBJECTS, LeftOut
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.registry.analysis import Analysis, CutReason
@@ -82,9 +83,10 @@ class Ration:
         self._limits = limits
         self._change = change
         self._allowance = refilled(server.allowance, seen.server_id, time_ms, limits)
-        self._is_known = change is not None and self._allowance.knows(change[0])
+        self._was_analysed = change is not None and self._allowance.knows(change[0])
+        self._is_free = self._was_analysed and not _is_back(server, seen)
         units_max = limits.work_units_max
-        if not self._is_known:
+        if not self._is_free:
             units_max = min(units_max, max(self._allowance.units, limits.ration_floor_units))
         self._cut = CutReason.BUDGET if units_max == limits.work_units_max else CutReason.RATIONED
         self.analysis = Analysis(units_max, is_rationed=self._cut is CutReason.RATIONED)
@@ -94,7 +96,7 @@ class Ration:
 
     def compared(self) -> None:
         """End the comparison: if the change was analysed before, what is kept is not charged."""
-        if self._is_known:
+        if self._is_free:
             self._free_units = self.analysis.kept_units
             self._reported = 0
 
@@ -128,7 +130,7 @@ class Ration:
         units += self._reported * UNITS_PER_REPORTED + self._counted.total() * _UNITS_PER_COUNTED
         if not units:
             return None
-        is_new = not self._is_known and not self.analysis.left_out
+        is_new = not self._was_analysed and not self.analysis.left_out
         return charged(self._allowance, units, self._change if is_new else None, self._limits)
 
     def findings(self) -> Iterator[Finding]:
@@ -137,6 +139,15 @@ class Ration:
         return self.analysis.finding(
             seen.server_id, seen.origin, seen.time_us, catalogue=seen.catalogue, cut=self._cut, counted=self._counted
         )
+
+
+def _is_back(server: ServerBindings, seen: Seen) -> bool:
+    own = server.observers.get(seen.observer_id)
+    return own is not None and _stated(seen) in map(_stated, own.newest_first())
+
+
+def _stated(seen: Seen) -> tuple[str | None, ...]:
+    return seen.catalogue, *(seen.listed(subject) for subject in ITEM_SUBJECTS)
 
 
 def change_of(

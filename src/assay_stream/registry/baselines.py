@@ -20,7 +20,6 @@ from assay_stream.model.fields import LeftOut, Subject
 from assay_stream.model.record import Position
 from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.offers import ItemOffer
-from assay_stream.registry.runs import Shared
 from assay_stream.registry.server import ServerBindings
 from assay_stream.schemes.fingerprint import Fingerprint
 from assay_stream.work import WorkExhaustedError
@@ -188,7 +187,7 @@ def last_shown(server: ServerBindings, seen: Seen, names: Iterable[str], analysi
     return found
 
 
-def _newest_first(server: ServerBindings, seen: Seen) -> Iterator[Seen | Shared]:
+def _newest_first(server: ServerBindings, seen: Seen) -> Iterator[Seen]:
     own = server.observers.get(seen.observer_id)
     under_rights = server.observations.back_under_rights(seen.position, seen.auth_context)
     everything = server.observations.back_from(seen.position)
@@ -213,7 +212,7 @@ class ItemBaseline:
     stated: bool = False
 
 
-def latest_stating(server: ServerBindings, subject: Subject, seen: Seen) -> Seen | Shared | None:
+def latest_stating(server: ServerBindings, subject: Subject, seen: Seen) -> Seen | None:
     """Return the observation that the prompts, or templates, of a snapshot are compared with first."""
     own = next(stated(server, seen.observer_id, subject, seen.position), None)
     if own is not None:
@@ -224,7 +223,7 @@ def latest_stating(server: ServerBindings, subject: Subject, seen: Seen) -> Seen
     return next(stated(server, latest.observer_id, subject, seen.position), latest)
 
 
-def repeats(latest: Seen | Shared, offer: ItemOffer) -> bool:
+def repeats(latest: Seen, offer: ItemOffer) -> bool:
     """Tell whether the complete list before is the same, so that there is nothing to compare."""
     is_whole = latest.completeness == "complete" and not latest.rationed and not offer.is_cut
     return is_whole and latest.listed(offer.subject) == offer.digest
@@ -289,5 +288,5 @@ def stated(server: ServerBindings, observer_id: str, subject: Subject, position:
             yield seen
 
 
-def _list_of(server: ServerBindings, seen: Seen | Shared, subject: Subject) -> ItemList:
+def _list_of(server: ServerBindings, seen: Seen, subject: Subject) -> ItemList:
     return server.item_list(subject, str(seen.listed(subject)))

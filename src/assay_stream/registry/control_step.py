@@ -29,21 +29,13 @@ from assay_stream.model.control import (
     ControlEvent,
     DiscoveryData,
 )
-from assay_stream.model.control_facts import (
-    ControlDecision,
-    ControlFact,
-    Discovery,
-    KeyDecision,
-    Pin,
-    Policy,
-    SuppressionDecision,
-    TriageDecision,
-)
+from assay_stream.model.control_facts import ControlDecision, ControlFact, Discovery, KeyDecision, Pin, Policy
 from assay_stream.model.envelope import EVIDENCE_SOURCE, STRUCTURED, Producer
 from assay_stream.model.evidence import CHANGE_TYPE
 from assay_stream.model.fields import TriageAct
-from assay_stream.model.finding_topic import act_records, suppression_records
+from assay_stream.model.finding_topic import AlertAct, Suppression
 from assay_stream.model.record import Output, Record, Role
+from assay_stream.model.suppression import SuppressionRule
 from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.change_points import start_of
 from assay_stream.registry.controls import Controls, digest_policy
@@ -57,14 +49,15 @@ from assay_stream.registry.transition import Transition
 from assay_stream.schemes.assay import tool as assay
 from assay_stream.schemes.hangar import UnknownPolicy
 
+_Decision = ControlDecision | Suppression | AlertAct
+
 
 def apply_control(registry: Registry, record: Record, event: ControlEvent) -> list[Output]:
     fact = fact_of(record, event)
-    if isinstance(fact, SuppressionDecision | TriageDecision):
+    if isinstance(fact, Suppression | AlertAct):
         # Both are for the alert stage alone.
-        hand_on = act_records if isinstance(fact, TriageDecision) else suppression_records
-        handed = hand_on(fact, registry.partitions or 1)  # type: ignore[arg-type]
-        return [change_record(record, event, fact, Controls(), registry.producer), *handed]
+        change = change_record(record, event, fact, Controls(), registry.producer)
+        return [change, *fact.outputs(registry.partitions or 1)]
     ledger, server = registry.ledger, registry.bindings.server(fact.server_id)
     outputs: list[Output] = []
     is_news = not says_nothing_new(fact, server.controls)
@@ -83,24 +76,27 @@ def apply_control(registry: Registry, record: Record, event: ControlEvent) -> li
     return [*outputs, *transition.claims(), *transition.verdicts(), *transition.cut_short(fact.time_us)]
 
 
-def fact_of(record: Record, event: ControlEvent) -> ControlDecision:
-    data = event.data
+def fact_of(record: Record, event: ControlEvent) -> _Decision:
+    data, time_us = event.data, event_time_us(event)
     # What operators state of a decision goes into its fact as it is, under the same names.
     given: dict[str, Any] = {name: value for name, value in data if name not in _NOT_IN_FACTS}
-    given |= {"origin": record.origin, "time_us": event_time_us(event)}
+    if event.type == SUPPRESSION_SET_TYPE:
+        given["kind"] = None if data.kind is None else data.kind.value
+        given["until_us"] = None if data.until is None else time_us_of(data.until)
+    if event.type in (SUPPRESSION_SET_TYPE, SUPPRESSION_REMOVE_TYPE):
+        is_set = event.type == SUPPRESSION_SET_TYPE
+        return Suppression(rule=SuppressionRule(**given), is_set=is_set, time_us=time_us)
+    given |= {"origin": record.origin, "time_us": time_us}
     if event.type == DISCOVERY_TYPE:
         return Discovery(**given, **_found(data))
     if event.type == POLICY_SET_TYPE:
         given["unknown"] = UnknownPolicy.parse(data.unknown).value
-    elif event.type == SUPPRESSION_SET_TYPE:
-        given["kind"] = None if data.kind is None else data.kind.value
-        given["until_us"] = None if data.until is None else time_us_of(data.until)
     fact, fixed = _FACTS[event.type]
     return fact(**given, **fixed)
 
 
 _NOT_IN_FACTS = frozenset(("until", "status", "document", "revocations", "error_code", "detail", "fetched_from"))
-_FACTS: dict[str, tuple[type[ControlDecision], dict[str, Any]]] = {
+_FACTS: dict[str, tuple[type[_Decision], dict[str, Any]]] = {
     PIN_SET_TYPE: (Pin, {"act": "set"}),
     PIN_REJECT_TYPE: (Pin, {"act": "reject"}),
     PIN_REMOVE_TYPE: (Pin, {"act": "remove"}),
@@ -108,12 +104,7 @@ _FACTS: dict[str, tuple[type[ControlDecision], dict[str, Any]]] = {
     POLICY_REMOVE_TYPE: (Policy, {}),
     KEY_ACCEPT_TYPE: (KeyDecision, {"act": "accept"}),
     KEY_REVOKE_TYPE: (KeyDecision, {"act": "revoke", "domain": None, "tool_name": None}),
-    SUPPRESSION_SET_TYPE: (SuppressionDecision, {"is_set": True}),
-    SUPPRESSION_REMOVE_TYPE: (
-        SuppressionDecision,
-        {"is_set": False, "tool": None, "kind": None, "field": None, "detection": None, "until_us": None},
-    ),
-    **{ALERT_TYPE + act: (TriageDecision, {"act": act}) for act in get_args(TriageAct)},
+    **{ALERT_TYPE + act: (AlertAct, {"act": act}) for act in get_args(TriageAct)},
 }
 
 
@@ -125,9 +116,7 @@ def _found(data: DiscoveryData) -> dict[str, Any]:
     return {"status": status, "revoked": revoked, **found}
 
 
-def change_record(
-    record: Record, event: ControlEvent, fact: ControlDecision, before: Controls, producer: Producer
-) -> Output:
+def change_record(record: Record, event: ControlEvent, fact: _Decision, before: Controls, producer: Producer) -> Output:
     payload = {
         "change": event.type.removeprefix("assay.control."),
         "server_id": fact.server_id,
@@ -172,8 +161,8 @@ _WHAT: dict[type, tuple[str, ...]] = {
     Policy: ("tool_name", "enforcement", "unknown", *_BY_OPERATOR),
     KeyDecision: ("tool_name", "domain", "fingerprint", *_BY_OPERATOR),
     Discovery: ("domain", "status", "fingerprint", "revoked"),
-    TriageDecision: ("alert", "assignee", *_BY_OPERATOR),
-    SuppressionDecision: ("id", "tool", "kind", "field", "detection", "until_us", *_BY_OPERATOR),
+    AlertAct: ("alert", "assignee", *_BY_OPERATOR),
+    SuppressionRule: ("id", "tool", "kind", "field", "detection", "until_us", *_BY_OPERATOR),
 }
 """What a change says of its fact."""
 
@@ -181,8 +170,9 @@ _CALLED = {"fingerprint": "key_fingerprint", "revoked": "revoked_keys", "id": "r
 """Names in the change that differ from those in the fact."""
 
 
-def _what(fact: ControlDecision) -> dict[str, Any]:
-    return {_CALLED.get(name, name): getattr(fact, name) for name in _WHAT[type(fact)]}
+def _what(fact: _Decision) -> dict[str, Any]:
+    said = fact.rule if isinstance(fact, Suppression) else fact
+    return {_CALLED.get(name, name): getattr(said, name) for name in _WHAT[type(said)]}
 
 
 def says_nothing_new(fact: ControlDecision, before: Controls) -> bool:
@@ -193,7 +183,7 @@ def says_nothing_new(fact: ControlDecision, before: Controls) -> bool:
     return bool(history) and history[-1].says_the_same(fact)
 
 
-def _replaced(fact: ControlDecision, before: Controls) -> Any:
+def _replaced(fact: _Decision, before: Controls) -> Any:
     """Return what was in force at the time of the change and is not any more."""
     match fact:
         case Pin():
@@ -211,7 +201,7 @@ def _replaced(fact: ControlDecision, before: Controls) -> Any:
             return _replaced_key(fact, before)
         case Discovery():
             return _replaced_document(fact, before)
-        case SuppressionDecision() | TriageDecision():
+        case Suppression() | AlertAct():
             return None
 
 
@@ -240,8 +230,11 @@ def _replaced_document(fact: Discovery, before: Controls) -> str | None:
     return None if was == fact.fingerprint else was
 
 
-def _is_superseded(fact: ControlDecision, before: Controls) -> bool:
+def _is_superseded(fact: _Decision, before: Controls) -> bool:
     """Tell whether the log held a decision on the same thing already that is later by event time."""
+    if isinstance(fact, Suppression | AlertAct):
+        # Rules and alerts are the alert stage's; what is read last counts there.
+        return False
     return any(known.position > fact.position for known in _of_same_thing(fact, before))
 
 
@@ -255,9 +248,6 @@ def _of_same_thing(fact: ControlDecision, before: Controls) -> Iterable[ControlF
             return [known for known in before.key_decisions if _is_about_same_key(fact, known)]
         case Discovery():
             return before.discoveries.get(fact.domain, ())
-        case SuppressionDecision() | TriageDecision():
-            # Rules and alerts are the alert stage's; what is read last counts there.
-            return ()
 
 
 def _is_about_same_pin(fact: Pin, known: Pin) -> bool:

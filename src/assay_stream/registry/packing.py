@@ -8,16 +8,13 @@ alone, so that a restart goes on as before.
 
 from __future__ import annotations
 
-from itertools import islice
-
 from assay_stream.limits.core import Limits
 from assay_stream.model.facts import Seen
-from assay_stream.model.record import Origin, Output, Record
+from assay_stream.model.record import Output, Record
 from assay_stream.model.run_facts import RunCut, SeenRun
 from assay_stream.registry.ledger import Ledger
-from assay_stream.registry.run_ranges import RunRanges
-from assay_stream.registry.runs import run_fact, shared_by
-from assay_stream.registry.timeline import Timeline
+from assay_stream.registry.runs import run_fact
+from assay_stream.registry.timeline import Run, Timeline
 
 
 def pack_repeats(ledger: Ledger, record: Record, timeline: Timeline, seen: Seen) -> list[Output]:
@@ -27,89 +24,79 @@ def pack_repeats(ledger: Ledger, record: Record, timeline: Timeline, seen: Seen)
         seen: what was observed just now.
     """
     limits, place = ledger.limits, seen.origin[:2]
-    ranges = next((known for known in timeline.runs if known.place == place), None)
-    packed_until = -1 if ranges is None else ranges.last_offset
-    first = timeline.nth_latest(limits.seen_run_rows_min)
-    if first is None or not _repeats(first, seen) or first.origin.offset <= packed_until:
+    last = next((run for run in reversed(timeline.runs) if run.key[:2] == place), None)
+    count = _packable(timeline, seen, -1 if last is None else last.last, limits)
+    if count < limits.seen_run_rows_min:
         return []
-    tail = _tail(timeline, seen, packed_until, limits)
-    if len(tail) < limits.seen_run_rows_min:
-        return []
-    joined = _joined(timeline, ranges, tail, limits)
-    key = joined[1] if joined else tail[0].origin
-    outputs = [ledger.publish(record, run_fact(key, [*joined[0], *tail] if joined else tail))]
+    tail = [timeline.table.seen(number) for number in timeline.numbers[-count:]]
+    key, entries = tail[0].origin, tail
+    if last is not None and _can_join(timeline, last, count, limits):
+        key = last.key
+        entries = [timeline.table.seen(number) for number in timeline.numbers[-count - last.rows :]]
+    outputs = [ledger.publish(record, run_fact(key, entries))]
     return outputs + ledger.retract(record, *[packed.key() for packed in tail])
 
 
 def take_away(ledger: Ledger, record: Record, timeline: Timeline, folded: Seen) -> list[Output]:
     """Take an observation back, be it a fact of its own or a row of a run."""
-    run, place = timeline.run_of(folded.origin), folded.origin[:2]
+    run = timeline.run_of(folded.origin)
     if run is None:
         return ledger.retract(record, folded.key())
-    origin, gone = Origin(*place, run.key), timeline.runs_at(place).gone(run.key)
     cut = RunCut(
         server_id=folded.server_id,
         observer_id=folded.observer_id,
-        origin=origin,
-        gone=tuple(sorted({*gone, folded.origin.offset - run.key})),
+        origin=run.key,
+        gone=tuple(sorted({*timeline.cuts.get(run.key, ()), folded.origin.offset - run.key.offset})),
     )
     if run.rows == 1:
         return ledger.retract(record, (SeenRun.fact_kind, *cut.key()[1:]))
     outputs = [ledger.publish(record, cut)]
     if 2 * len(cut.gone) >= run.rows:
         # Written anew with what is left: each row as often as its run can be halved.
-        outputs.append(ledger.publish(record, run_fact(origin, timeline.in_run(place, run))))
+        left = [timeline.table.seen(number) for number in timeline.in_run(run)]
+        outputs.append(ledger.publish(record, run_fact(run.key, left)))
         outputs += ledger.retract(record, cut.key())
     return outputs
 
 
-def _repeats(older: Seen, newer: Seen) -> bool:
-    return older.catalogue == newer.catalogue and older.origin[:2] == newer.origin[:2]
-
-
-def _tail(timeline: Timeline, seen: Seen, packed_until: int, limits: Limits) -> list[Seen]:
-    """Return the latest observations that a run may stand for, oldest first, none where ``seen`` is not the latest.
+def _packable(timeline: Timeline, seen: Seen, packed_until: int, limits: Limits) -> int:
+    """Return how many of the latest observations a run may stand for: none where ``seen`` is not the latest.
 
     No other observation of the observer may have an offset among theirs, which one that was dated ahead may have.
     """
-    shared, before = shared_by(seen), seen.origin.offset + 1
-    tail: list[Seen] = []
-    for entry in islice(timeline.newest_first(), limits.seen_run_rows_max):
-        offset = entry.origin.offset
-        if not packed_until < offset < before or shared_by(entry) != shared:
+    table, numbers = timeline.table, timeline.numbers
+    if len(numbers) < limits.seen_run_rows_min or table.position(numbers[-1]) != seen.position:
+        return 0
+    kind, tail, before = table.kinds[numbers[-1]], list[int](), seen.origin.offset + 1
+    for number in reversed(numbers[-limits.seen_run_rows_max :]):
+        offset = table.offsets[number]
+        if table.kinds[number] != kind or not packed_until < offset < before:
             break
-        tail.append(entry)
+        tail.append(offset)
         before = offset
-    if not tail or tail[0] != seen:
-        return []
-    highest = _highest_before(timeline, len(tail), seen)
-    return [entry for entry in reversed(tail) if entry.origin.offset > highest]
+    if len(tail) < limits.seen_run_rows_min:
+        return 0
+    highest = _highest_before(timeline, len(tail))
+    return sum(offset > highest for offset in tail)
 
 
-def _highest_before(timeline: Timeline, count: int, seen: Seen) -> int:
-    """Return the highest offset, in the partition of an observation, of all but the latest so many."""
-    topic, partition, _ = seen.origin
-    places = (other.origin for other in islice(timeline.newest_first(), count, None))
-    return max((place[2] for place in places if place[1] == partition and place[0] == topic), default=-1)
+def _highest_before(timeline: Timeline, count: int) -> int:
+    """Return the highest offset, in the partition of the latest observation, of all but the latest so many."""
+    table, numbers = timeline.table, timeline.numbers
+    place = table.origin(numbers[-1])[:2]
+    return max((table.offsets[each] for each in numbers[:-count] if table.shared(each).origin[:2] == place), default=-1)
 
 
-def _joined(
-    timeline: Timeline, ranges: RunRanges | None, tail: list[Seen], limits: Limits
-) -> tuple[list[Seen], Origin] | None:
-    """Return the observations of the run before, and the origin in its key, if it can take a tail up."""
-    last = None if ranges is None else ranges.last()
-    if ranges is None or last is None or ranges.gone(last.key) or last.rows + len(tail) > limits.seen_run_rows_max:
-        return None
-    entries = list(islice(timeline.newest_first(), len(tail), len(tail) + last.rows))[::-1]
+def _can_join(timeline: Timeline, last: Run, count: int, limits: Limits) -> bool:
+    """Return True if the run before can take up the latest observations."""
+    table, numbers, together = timeline.table, timeline.numbers, count + last.rows
+    if last.key in timeline.cuts or together > limits.seen_run_rows_max or together > len(numbers):
+        return False
+    kind = table.kinds[numbers[-1]]
     # Whatever was inserted among them stands for itself.
-    if any(not last.first <= entry.origin.offset <= last.last or not _same_place(entry, tail[0]) for entry in entries):
-        return None
-    if shared_by(entries[-1]) != shared_by(tail[0]):
-        return None
-    if _highest_before(timeline, len(tail) + last.rows, tail[0]) > last.first:
-        return None
-    return entries, Origin(*ranges.place, last.key)
-
-
-def _same_place(one: Seen, other: Seen) -> bool:
-    return one.origin[:2] == other.origin[:2]
+    if any(
+        table.kinds[each] != kind or not last.first <= table.offsets[each] <= last.last
+        for each in numbers[-together:-count]
+    ):
+        return False
+    return _highest_before(timeline, together) <= last.first

@@ -14,7 +14,14 @@ from collections import Counter
 from collections.abc import Iterator
 
 from assay_stream.errors import InputError
-from assay_stream.model.cloudevents import check_observer, event_time_us, identifier_of, observer_in_header, read_event
+from assay_stream.model.cloudevents import (
+    check_observer,
+    event_time_us,
+    identifier_of,
+    log_time_us,
+    observer_in_header,
+    read_event,
+)
 from assay_stream.model.control import ControlEvent
 from assay_stream.model.facts import Rejection
 from assay_stream.model.finding import Finding
@@ -103,7 +110,7 @@ def _refuse(registry: Registry, record: Record, error: InputError) -> list[Outpu
     rejection = Rejection(
         server_id=server_id,
         origin=record.origin,
-        time_us=record.timestamp_ms * 1_000,
+        time_us=log_time_us(record, registry.limits),
         code=error.code,
         observer_id=observer_in_header(record.headers, limits=registry.limits),
     )

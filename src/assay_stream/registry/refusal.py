@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from assay_stream.errors import InputError
-from assay_stream.model.cloudevents import identifier_of
+from assay_stream.model.cloudevents import identifier_of, log_time_us
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Output, Record, rejected
@@ -18,7 +18,7 @@ def refusal(record: Record, error: InputError) -> list[Output]:
         finding = Finding(
             kind=Kind.RECORD_SET_ASIDE,
             server_id=identifier_of(record.key) or UNKNOWN_SERVER,
-            time_us=record.timestamp_ms * 1_000,
+            time_us=log_time_us(record),
             origin=record.origin,
             reason=error.code,
         )

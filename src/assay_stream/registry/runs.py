@@ -1,89 +1,26 @@
-"""Observations as rows: time, offset and snapshot id, beside what they share with others of their observer."""
+"""Facts of lists, single and in runs, applied to a server.
+
+The registry packs repeated lists (``registry.packing``): a run, then tombstones of the single facts that it stands for.
+
+1. Every observation of its observer with an offset between the first and the last of a run is a row of it, or is gone.
+   So a single fact or its tombstone with such an offset changes nothing, whether it comes before or after its run.
+2. A run is only ever written again with more rows at its end, or with those that are left of it.
+3. A cut names rows of a run that were folded away since the run was written.
+
+The records of one transaction may come in any order, and compaction may leave any of them out that a later one with the
+same key replaces.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from assay_stream.model.facts import Seen
-from assay_stream.model.fields import Completeness, Subject
 from assay_stream.model.record import Origin
-from assay_stream.model.run_facts import SeenRun
-
-Row = tuple[int, int, str]
-"""Event time in microseconds, offset, and snapshot id."""
-
-
-class Shared(NamedTuple):
-    """The fields of an observation but time, offset and snapshot id."""
-
-    server_id: str
-    observer_id: str
-    topic: str
-    partition: int
-    catalogue: str
-    completeness: Completeness
-    signatures: str | None
-    prompts: str | None
-    templates: str | None
-    instructions: str | None
-    auth_context: str | None
-    hidden: tuple[tuple[str, str], ...]
-    attributed: bool
-    rationed: bool
-
-    def listed(self, subject: Subject) -> str | None:
-        """Return the digest of what is stated beside the tools, as ``Seen.listed``."""
-        match subject:
-            case Subject.PROMPT:
-                return self.prompts
-            case Subject.TEMPLATE:
-                return self.templates
-            case _:
-                return self.instructions
-
-    def seen(self, row: Row) -> Seen:
-        time_us, offset, snapshot_id = row
-        return Seen(
-            server_id=self.server_id,
-            observer_id=self.observer_id,
-            origin=Origin(self.topic, self.partition, offset),
-            time_us=time_us,
-            snapshot_id=snapshot_id,
-            catalogue=self.catalogue,
-            completeness=self.completeness,
-            signatures=self.signatures,
-            prompts=self.prompts,
-            templates=self.templates,
-            instructions=self.instructions,
-            auth_context=self.auth_context,
-            hidden=self.hidden,
-            attributed=self.attributed,
-            rationed=self.rationed,
-        )
-
-
-def shared_by(seen: Seen | SeenRun) -> Shared:
-    return Shared(
-        seen.server_id,
-        seen.observer_id,
-        seen.origin.topic,
-        seen.origin.partition,
-        seen.catalogue,
-        seen.completeness,
-        seen.signatures,
-        seen.prompts,
-        seen.templates,
-        seen.instructions,
-        seen.auth_context,
-        seen.hidden,
-        seen.attributed,
-        seen.rationed,
-    )
-
-
-def row_of(seen: Seen) -> Row:
-    return seen.time_us, seen.origin.offset, seen.snapshot_id
+from assay_stream.model.run_facts import RunCut, SeenRun
+from assay_stream.registry.server import ServerBindings
+from assay_stream.registry.sightings import SHARED_FIELDS, Row, shared_part
+from assay_stream.registry.timeline import Run, Timeline
 
 
 def rows_of(run: SeenRun) -> list[Row]:
@@ -101,19 +38,64 @@ def run_fact(key: Origin, entries: Sequence[Seen]) -> SeenRun:
     """
     first = entries[0]
     return SeenRun(
-        server_id=first.server_id,
-        observer_id=first.observer_id,
         origin=key,
         time_us=first.time_us,
         rows=tuple((e.time_us - first.time_us, e.origin.offset - key.offset, e.snapshot_id) for e in entries),
-        catalogue=first.catalogue,
-        completeness=first.completeness,
-        signatures=first.signatures,
-        prompts=first.prompts,
-        templates=first.templates,
-        instructions=first.instructions,
-        auth_context=first.auth_context,
-        hidden=first.hidden,
-        attributed=first.attributed,
-        rationed=first.rationed,
+        **{name: getattr(first, name) for name in SHARED_FIELDS},
     )
+
+
+def apply_list(server: ServerBindings, fact: Seen | SeenRun | RunCut) -> None:
+    timeline = server.timeline(fact.observer_id)
+    match fact:
+        case SeenRun():
+            _apply_run(server, timeline, fact)
+        case RunCut():
+            before = timeline.cuts.get(fact.origin, ())
+            timeline.put_cut(fact.origin, fact.gone)
+            _unsee(server, fact.observer_id, fact.origin, {*fact.gone} - {*before})
+        case _ if timeline.run_of(fact.origin) is None:
+            server.see(fact)
+
+
+def forget_list(kind: str, server: ServerBindings, observer_id: str, origin: Origin) -> None:
+    """Forget a fact of one of the three kinds; a single one that a run has taken over is forgotten already."""
+    timeline = server.observers.get(observer_id)
+    if timeline is None:
+        return
+    if kind == SeenRun.fact_kind:
+        run = timeline.run_at(origin)
+        if run is not None:
+            timeline.drop_run(origin)
+            left = [timeline.table.offsets[number] - origin.offset for number in timeline.in_run(run)]
+            _unsee(server, observer_id, origin, {*left})
+    elif kind == RunCut.fact_kind:
+        # Its run is written again, or taken back, with it.
+        timeline.put_cut(origin, ())
+    elif timeline.run_of(origin) is None:
+        server.unsee(observer_id, origin)
+
+
+def _apply_run(server: ServerBindings, timeline: Timeline, fact: SeenRun) -> None:
+    key, rows = fact.origin, rows_of(fact)
+    was, gone = timeline.run_at(key), timeline.cuts.get(key, ())
+    run = Run(key, rows[0][1], rows[-1][1], len(rows))
+    timeline.put_run(run)
+    is_longer = was is not None and run.rows >= was.rows and rows[was.rows - 1][1] == was.last
+    if was is not None and is_longer and not gone and run.first == was.first:
+        rows = rows[was.rows :]
+    elif gone and was is not None and run.rows == was.rows - len(gone):
+        return  # Written again with what is left: that is what is here.
+    else:
+        rows = [row for row in rows if row[1] - key.offset not in gone]
+        stale = {*gone}
+        if was is not None:
+            stale |= {timeline.table.offsets[number] - key.offset for number in timeline.in_run(was)}
+        _unsee(server, fact.observer_id, key, stale - {row[1] - key.offset for row in rows})
+    server.see_rows(shared_part(fact), rows)
+
+
+def _unsee(server: ServerBindings, observer_id: str, key: Origin, further: set[int]) -> None:
+    """Remove observations by their offsets, counted from that of a run's key."""
+    for each in sorted(further):
+        server.unsee(observer_id, key._replace(offset=key.offset + each))

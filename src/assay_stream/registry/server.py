@@ -6,7 +6,8 @@ a fact: an ``IntegrityError``, never a guess.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 from typing import Any, NoReturn
 
 from assay_stream.errors import IntegrityError
@@ -23,9 +24,7 @@ from assay_stream.registry.former_tools import FormerTools
 from assay_stream.registry.observations import Observations
 from assay_stream.registry.offers import unpack
 from assay_stream.registry.pins import check_pins
-from assay_stream.registry.runs import Row, Shared
-from assay_stream.registry.sightings import PackedSightings
-from assay_stream.registry.snapshot_index import SnapshotIndex
+from assay_stream.registry.sightings import Row, Sightings, SnapshotIndex, bytes_of_id, seen_at
 from assay_stream.registry.timeline import AFTER_ALL_US, Timeline, latest_of_equal
 from assay_stream.schemes.fingerprint import Fingerprint
 
@@ -40,15 +39,14 @@ class ServerBindings:
 
     Args:
         bound: the bound that the answers of many servers share.
-        indexed_ids: whether snapshot ids are looked up, as a join does for each call.
+        table: what holds the observations of many servers.
     """
 
     __slots__ = (
         "_fleet",
-        "_free_numbers",
-        "_numbered",
         "_observations",
         "_snapshots",
+        "_table",
         "allowance",
         "answers",
         "catalogues",
@@ -64,7 +62,8 @@ class ServerBindings:
         "tools",
     )
 
-    def __init__(self, bound: AnswerBound | None = None, *, indexed_ids: bool = True) -> None:
+    def __init__(self, bound: AnswerBound | None = None, table: Sightings | None = None) -> None:
+        self._table = Sightings() if table is None else table
         self.answers = Answers(bound or AnswerBound())
         self.tools: dict[tuple[bool, str], Fingerprint] = {}
         self.packed: dict[tuple[bool, str], str] = {}
@@ -74,9 +73,7 @@ class ServerBindings:
         self.item_lists: dict[tuple[Subject, str], ItemList] = {}
         self.catalogues: dict[str, Catalogue] = {}
         self.observers: dict[str, Timeline] = {}
-        self._numbered: list[Timeline | None] = []
-        self._free_numbers: list[int] = []
-        self._snapshots = SnapshotIndex() if indexed_ids else None
+        self._snapshots: SnapshotIndex | None = None
         self.endings = Endings()
         self.formers = FormerTools()
         self.controls = Controls()
@@ -98,8 +95,11 @@ class ServerBindings:
     def observations(self) -> Observations:
         """The index over its observations, built on first use."""
         if self._observations is None:
-            self._observations = Observations(seen for timeline in self.observers.values() for seen in timeline)
+            self._observations = Observations(self._table, self._rows())
         return self._observations
+
+    def _rows(self) -> Iterator[int]:
+        return chain.from_iterable(timeline.numbers for timeline in self.observers.values())
 
     @property
     def fleet(self) -> Fleet:
@@ -154,46 +154,51 @@ class ServerBindings:
         self.items[place] = packed
 
     def see(self, seen: Seen) -> None:
-        timeline = self.timeline(seen.observer_id)
-        if not timeline.add(seen):
-            return
-        self.answers.clear()
-        if self._snapshots is not None:
-            self._snapshots.add([seen.snapshot_id], timeline.number)
-        if self._observations is not None:
-            self._observations.add(seen)
-        if self._fleet is not None:
-            self._fleet.refresh(seen.observer_id)
+        number = self.timeline(seen.observer_id).add(seen)
+        if number is not None:
+            self._index(seen.observer_id, [number])
 
-    def see_rows(self, shared: Shared, rows: list[Row]) -> None:
+    def see_rows(self, shared: Seen, rows: list[Row]) -> None:
         """Add the observations of a run, as far as they are not here."""
         timeline = self.timeline(shared.observer_id)
         if not rows:
             return
-        latest = timeline.latest
-        is_after = latest is None or latest.position < shared.seen(rows[0]).position
-        if is_after and self._observations is None and self._fleet is None:
-            timeline.extend(shared, rows)
-            self.answers.clear()
-            if self._snapshots is not None:
-                self._snapshots.add([row[2] for row in rows], timeline.number)
+        if timeline.count_before(seen_at(shared, rows[0]).position) == len(timeline):
+            self._index(shared.observer_id, timeline.extend(shared, rows))
         elif not timeline.ends_with(shared, rows):
             for row in rows:
-                self.see(shared.seen(row))
+                self.see(seen_at(shared, row))
+
+    def _index(self, observer_id: str, added: Sequence[int]) -> None:
+        self.answers.clear()
+        if self._snapshots is not None:
+            self._snapshots.add(added)
+        if self._observations is not None:
+            for number in added:
+                self._observations.add(number)
+        if self._fleet is not None:
+            self._fleet.refresh(observer_id)
 
     def unsee(self, observer_id: str, origin: Origin) -> None:
         """Remove an observation."""
         timeline = self.observers.get(observer_id)
-        if timeline is None or (seen := timeline.remove(origin)) is None:
+        if timeline is None or (number := timeline.row_at(origin)) is None:
             return
         self.answers.clear()
         if self._snapshots is not None:
-            self._snapshots.remove(seen.snapshot_id, timeline.number)
+            self._snapshots.remove(number)
         if self._observations is not None:
-            self._observations.remove(seen)
+            self._observations.remove(number)
+        timeline.remove(number)
         if self._fleet is not None:
             self._fleet.refresh(observer_id)
         self._drop_if_bare(observer_id)
+
+    def clear(self) -> None:
+        """Give back what it has of the table and of the answers of many servers."""
+        self.answers.clear()
+        for timeline in self.observers.values():
+            timeline.clear()
 
     def forget_horizon(self, observer_id: str) -> None:
         """Forget that history of an observer is gone, as a process that never read so."""
@@ -211,8 +216,6 @@ class ServerBindings:
         timeline = self.observers[observer_id]
         if not timeline and not any(timeline.keys("", observer_id)):
             del self.observers[observer_id]
-            self._numbered[timeline.number] = None
-            self._free_numbers.append(timeline.number)
 
     def named(self, snapshot_id: str, observer_id: str) -> list[Seen]:
         """Return the observations that a snapshot id names for a caller, in order; of equal lists the latest one.
@@ -226,8 +229,7 @@ class ServerBindings:
         known: list[Seen] | None = self.answers.get(question)
         if known is not None:
             return known
-        timelines = [self._numbered[number] for number in self._candidates(snapshot_id)]
-        found = latest_of_equal(seen for known in timelines if known is not None for seen in known.named(snapshot_id))
+        found = self._named_among(self._candidates(snapshot_id), snapshot_id)
         one = found if len(found) == 1 else []
         if found:  # Made-up ids must not fill the memory.
             self.answers.keep(question, one)
@@ -239,22 +241,32 @@ class ServerBindings:
         known: list[Seen] | None = self.answers.get(question)
         if own is None or known is not None:
             return known or []
-        found = latest_of_equal(own.named(snapshot_id)) if own.number in self._candidates(snapshot_id) else []
+        numbers: Sequence[int] = list(islice(self._candidates(snapshot_id), len(own) + 1))
+        if len(numbers) > len(own):
+            # The lists of very many have the same id: those of the observer are fewer.
+            numbers = own.numbers
+        else:
+            numbers = [number for number in numbers if self._table.shared(number).observer_id == observer_id]
+        found = self._named_among(numbers, snapshot_id)
         if 1 <= len(found) <= _NAMED_KEPT_MAX:  # Neither made-up ids nor very many lists must fill the memory.
             self.answers.keep(question, found)
         return found
 
-    def _candidates(self, snapshot_id: str) -> Sequence[int]:
-        """Return the numbers of the observers that may have published a snapshot id."""
-        count = len(self._numbered)
-        return range(count) if self._snapshots is None else self._snapshots.candidates(snapshot_id, count)
+    def _candidates(self, snapshot_id: str) -> Iterator[int]:
+        """Yield the rows that may have a snapshot id. Their index is built for the first call that names any."""
+        if self._snapshots is None:
+            self._snapshots = SnapshotIndex(self._table, self._rows())
+        return self._snapshots.candidates(snapshot_id)
+
+    def _named_among(self, numbers: Iterable[int], snapshot_id: str) -> list[Seen]:
+        packed = bytes_of_id(snapshot_id)
+        alike = (self._table.seen(number) for number in numbers if self._table.id_bytes(number) == packed)
+        return latest_of_equal(seen for seen in alike if seen.snapshot_id == snapshot_id)
 
     def timeline(self, observer_id: str) -> Timeline:
         found = self.observers.get(observer_id)
         if found is None:
-            number = self._free_numbers.pop() if self._free_numbers else len(self._numbered)
-            found = self.observers[observer_id] = Timeline(PackedSightings(), number)
-            self._numbered[number : number + 1] = [found]
+            found = self.observers[observer_id] = Timeline(self._table)
         return found
 
     def list_catalogue(self, catalogue: Catalogue) -> None:
@@ -282,7 +294,7 @@ class ServerBindings:
         """Tell whether any observer was ever shown a definition under a name, as far as history is kept."""
         return self.fleet.is_known(tool_name) or tool_name in self.formers
 
-    def catalogue_of(self, seen: Seen | Shared) -> Catalogue:
+    def catalogue_of(self, seen: Seen) -> Catalogue:
         """Return the catalogue that an observation saw."""
         found = self.catalogues.get(seen.catalogue)
         return _lost("catalogue", seen.catalogue) if found is None else found

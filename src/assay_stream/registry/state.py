@@ -32,9 +32,10 @@ from assay_stream.model.record import Record
 from assay_stream.model.run_facts import RunCut, SeenRun
 from assay_stream.model.wire import FactKey, origin_of_key
 from assay_stream.registry.answers import AnswerBound
-from assay_stream.registry.applied_runs import apply_list, forget_list
+from assay_stream.registry.runs import apply_list, forget_list
 from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.shared_facts import SharedFacts, SharedValues
+from assay_stream.registry.sightings import Sightings
 
 _FASTEST = 1
 """Level of compression."""
@@ -56,6 +57,7 @@ class Bindings:
         "_keep_definitions",
         "_servers",
         "_shared_facts",
+        "_table",
         "_unread",
         "_values",
         "progress",
@@ -69,7 +71,7 @@ class Bindings:
         """Records about servers that nobody has asked for: by partition and key, the value, of a run compressed."""
         self._values = SharedValues()
         self.progress: dict[tuple[str, int], int] = {}
-        self._answers = AnswerBound()
+        self._answers, self._table = AnswerBound(), Sightings()
         self._shared_facts = SharedFacts()
         self._holders: dict[str, dict[FactKey, int]] = {}
         """Of each server, the partitions whose registry holds a definition, catalogue or set of signatures: a server in
@@ -151,13 +153,13 @@ class Bindings:
                 self._apply_record(key, decompress(value) if key[0] == SeenRun.fact_kind else value, partition)
         except IntegrityError:
             # Half of a server must never answer.
-            del self._servers[server_id]
+            self.drop(server_id)
             raise
         del self._unread[server_id]
         return found
 
     def _new_server(self) -> ServerBindings:
-        return ServerBindings(self._answers, indexed_ids=not self._keep_definitions)
+        return ServerBindings(self._answers, self._table)
 
     def _apply_record(self, key: FactKey, value: bytes | None, partition: int) -> None:
         if value is not None:
@@ -235,8 +237,8 @@ class Bindings:
             self.drop(server_id)
 
     def drop(self, server_id: str) -> None:
-        """Drop a server that has no facts any more."""
-        self._servers.pop(server_id).answers.clear()
+        """Drop a server, and what is left of its facts."""
+        self._servers.pop(server_id).clear()
         self._holders.pop(server_id, None)
 
 

@@ -11,10 +11,11 @@ observations as are kept may therefore change answers.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice, pairwise
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 from assay_stream.model.facts import Seen
 from assay_stream.model.fields import ITEM_SUBJECTS
@@ -22,9 +23,7 @@ from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Position
 from assay_stream.model.wire import FactKey
-from assay_stream.registry.run_ranges import Place, RunRange, RunRanges
-from assay_stream.registry.runs import Row, Shared, row_of, shared_by
-from assay_stream.registry.sightings import PackedSightings
+from assay_stream.registry.sightings import OrderedRows, Row, Sightings, row_of, seen_at, shared_part
 
 BEFORE_ALL_US, AFTER_ALL_US = -(2**63), 2**63 - 1
 """Event times before and after everything."""
@@ -34,113 +33,148 @@ def position_of(fact: Seen) -> Position:
     return fact.position
 
 
-def _time(seen: Seen) -> int:
-    return seen.time_us
+def _key(run: Run) -> Origin:
+    return run.key
 
 
-class Timeline:
+class Run(NamedTuple):
+    """The offsets of one run of the binding topic.
+
+    Args:
+        key: the origin in its key.
+        first, last: those of its first and its last row.
+        rows: how many rows it was written with.
+    """
+
+    key: Origin
+    first: int
+    last: int
+    rows: int
+
+
+_NO_CUTS: dict[Origin, tuple[int, ...]] = {}
+
+
+class Timeline(OrderedRows):
     """The observations of one observer on one server.
 
     Args:
-        entries: what holds them, empty.
-        number: the observer's number among those of its server.
+        table: what holds them; its own where none is given.
     """
 
-    __slots__ = ("_entries", "horizon_us", "number", "runs")
+    __slots__ = ("_latest", "cuts", "horizon_us", "runs")
 
-    def __init__(self, entries: PackedSightings | None = None, number: int = 0) -> None:
-        self._entries = PackedSightings() if entries is None else entries
-        self.number = number
+    def __init__(self, table: Sightings | None = None) -> None:
+        super().__init__(Sightings() if table is None else table)
+        self._latest: Seen | None = None
+        """The latest, once asked for: most questions of a registry are about it."""
         self.horizon_us: int | None = None
         """Event time before which observations may have been folded away."""
-        self.runs: tuple[RunRanges, ...] = ()
-        """Which of its observations stand in runs of the binding topic, for each partition of the snapshots topic."""
-
-    def __len__(self) -> int:
-        return len(self._entries)
+        self.runs: tuple[Run, ...] = ()
+        """Which of its observations stand in runs of the binding topic, sorted; they don't overlap."""
+        self.cuts: dict[Origin, tuple[int, ...]] = _NO_CUTS
+        """What the cuts of runs name, by the origin in their keys. Never changed in place."""
 
     def __iter__(self) -> Iterator[Seen]:
-        return iter(self._entries)
+        return map(self.table.seen, self.numbers)
 
     def keys(self, server_id: str, observer_id: str) -> Iterator[FactKey]:
         """Yield the keys of the facts that make it up."""
         if self.horizon_us is not None:
             yield "horizon", server_id, observer_id
-        yield from (seen.key() for seen in self if self.run_of(seen.origin) is None)
-        for ranges in self.runs:
-            yield from ((kind, server_id, observer_id, *ranges.place, offset) for kind, offset in ranges.facts())
+        for origin in map(self.table.origin, self.numbers):
+            if self.run_of(origin) is None:
+                yield "seen", server_id, observer_id, *origin
+        yield from (("seen_run", server_id, observer_id, *run.key) for run in self.runs)
+        yield from (("run_cut", server_id, observer_id, *key) for key in self.cuts)
 
-    def add(self, seen: Seen) -> bool:
-        """Add an observation, and tell whether it is new."""
-        entries, position = self._entries, seen.position
-        if not entries or entries[-1].position < position:
-            entries.append(seen)
-            return True
-        index = same = bisect_right(entries, position, key=position_of)
-        while same and entries[same - 1].position == position:
+    def add(self, seen: Seen) -> int | None:
+        """Add an observation, and return its row; ``None`` where it is here already."""
+        index = same = self.count_until(seen.position)
+        while same and self.table.position(self.numbers[same - 1]) == seen.position:
             same -= 1
-            if entries[same] == seen:
-                return False
-        entries.insert(index, seen)
-        return True
+            if self.table.seen(self.numbers[same]) == seen:
+                return None
+        (number,) = self.table.add(shared_part(seen), [row_of(seen)])
+        self.numbers.insert(index, number)
+        self._latest = None
+        return number
 
-    def extend(self, shared: Shared, rows: list[Row]) -> None:
-        """Add observations that come after all others."""
-        self._entries.append_rows(shared, rows)
+    def extend(self, shared: Seen, rows: Sequence[Row]) -> Sequence[int]:
+        """Add observations that come after all others, and return their rows."""
+        added = self.table.add(shared, rows)
+        self.numbers += added
+        self._latest = None
+        return added
 
-    def ends_with(self, shared: Shared, rows: Sequence[Row]) -> bool:
-        """Tell whether these are the latest observations."""
-        latest = list(islice(self.newest_first(), len(rows)))[::-1]
-        return [(shared_by(seen), row_of(seen)) for seen in latest] == [(shared, row) for row in rows]
+    def ends_with(self, shared: Seen, rows: Sequence[Row]) -> bool:
+        """Return True if these are the latest observations."""
+        latest = map(self.table.seen, self.numbers[-len(rows) :])
+        return list(latest) == [seen_at(shared, row) for row in rows]
 
-    def nth_latest(self, number: int) -> Seen | None:
-        """Return the observation that as many are the latest with, ``None`` where there are fewer."""
-        return self._entries[-number] if len(self._entries) >= number else None
-
-    def runs_at(self, place: Place) -> RunRanges:
-        """Return the runs over one partition, to change them."""
-        found = next((ranges for ranges in self.runs if ranges.place == place), None)
-        if found is None:
-            found = RunRanges(place)
-            self.runs = (*self.runs, found)
-        return found
-
-    def run_of(self, origin: Origin) -> RunRange | None:
-        """Return the run that an observation of this origin stands in."""
-        for ranges in self.runs:
-            if ranges.place == origin[:2]:
-                return ranges.covering(origin.offset)
+    def row_at(self, origin: Origin) -> int | None:
+        """Return the row of the observation with this origin."""
+        table = self.table
+        for number, offset in zip(self.numbers, map(table.offsets.__getitem__, self.numbers), strict=True):
+            if offset == origin.offset and table.origin(number) == origin:
+                return number
         return None
 
-    def in_run(self, place: Place, run: RunRange) -> list[Seen]:
-        """Return the observations that stand in a run, in their order."""
-        return [
-            seen for seen in self._entries if run.first <= seen.origin.offset <= run.last and seen.origin[:2] == place
-        ]
+    def remove(self, number: int) -> None:
+        self.discard(number)
+        self.table.remove(number)
+        self._latest = None
 
-    def remove(self, origin: Origin) -> Seen | None:
-        index = self._entries.index_of(origin)
-        return None if index is None else self._entries.pop(index)
+    def clear(self) -> None:
+        """Remove every observation."""
+        for number in self.numbers:
+            self.table.remove(number)
+        self.numbers, self._latest = array("I"), None
 
-    def named(self, snapshot_id: str) -> Iterator[Seen]:
-        """Yield the observations with this snapshot id, in their order."""
-        return self._entries.named(snapshot_id)
+    def run_at(self, key: Origin) -> Run | None:
+        """Return the run with this origin in its key."""
+        return next((run for run in self.runs if run.key == key), None)
+
+    def run_of(self, origin: Origin) -> Run | None:
+        """Return the run that an observation of this origin stands in."""
+        index = bisect_right(self.runs, origin, key=_key)
+        run = self.runs[index - 1] if index else None
+        if run is None or run.key[:2] != origin[:2] or not run.first <= origin.offset <= run.last:
+            return None
+        return run
+
+    def in_run(self, run: Run) -> list[int]:
+        """Return the rows of the observations that stand in a run, in their order."""
+        offsets = self.table.offsets
+        within = [number for number in self.numbers if run.first <= offsets[number] <= run.last]
+        return [number for number in within if self.table.origin(number)[:2] == run.key[:2]]
+
+    def put_run(self, run: Run) -> None:
+        """Add a run, in place of an earlier form of it."""
+        self.drop_run(run.key)
+        self.runs = tuple(sorted([*self.runs, run]))
+
+    def drop_run(self, key: Origin) -> None:
+        self.runs = tuple(run for run in self.runs if run.key != key)
+
+    def put_cut(self, key: Origin, gone: tuple[int, ...]) -> None:
+        """Remember what the cut of a run names; no cut is remembered where that is nothing."""
+        cuts = {known: offsets for known, offsets in self.cuts.items() if known != key}
+        self.cuts = cuts | ({key: gone} if gone else {}) or _NO_CUTS
 
     def at(self, time_us: int) -> Sequence[Seen]:
-        latest = self.latest
-        if latest is None or latest.time_us < time_us:
-            return ()
-        first = bisect_left(self._entries, time_us, key=_time)
-        return self._entries[first : bisect_right(self._entries, time_us, key=_time)]
+        first = self._count_until_us(time_us - 1)
+        return [self.table.seen(number) for number in self.numbers[first : self._count_until_us(time_us)]]
 
     def as_of(self, time_us: int) -> Seen | None:
-        return self._entries.stand_at(time_us)[0]
+        count = self._count_until_us(time_us)
+        return self.table.seen(self.numbers[count - 1]) if count else None
 
     def span_at(self, time_us: int) -> tuple[int, int]:
         """Return the times from which, and before which, every answer is the same as at this time."""
-        seen, next_us = self._entries.stand_at(time_us)
-        since_us = BEFORE_ALL_US if seen is None else seen.time_us
-        until_us = AFTER_ALL_US if next_us is None else next_us
+        count, times_us = self._count_until_us(time_us), self.table.times_us
+        since_us = times_us[self.numbers[count - 1]] if count else BEFORE_ALL_US
+        until_us = times_us[self.numbers[count]] if count < len(self.numbers) else AFTER_ALL_US
         if self.horizon_us is None:
             return since_us, until_us
         if self.horizon_us <= time_us:
@@ -148,63 +182,44 @@ class Timeline:
         return since_us, min(until_us, self.horizon_us)
 
     def is_folded_at(self, time_us: int) -> bool:
-        """Tell whether what was seen at a time may have been folded away."""
+        """Return True if what was seen at a time may have been folded away."""
         return self.horizon_us is not None and time_us < self.horizon_us
 
     def before(self, position: Position) -> list[Seen]:
-        entries = self._entries
-        if entries and entries[-1].position < position:
-            return list(entries)
-        return [seen for seen in entries if seen.position < position]
+        return [self.table.seen(number) for number in self.numbers[: self.count_before(position)]]
 
     def back_from(self, position: Position) -> Iterator[Seen]:
         """Yield the observations before a position, newest first."""
-        latest = self.latest
-        if latest is None or latest.position < position:
-            return self.newest_first()
-        entries = self._entries
-        before = bisect_left(entries, position, key=position_of)
-        return (entries[index] for index in reversed(range(before)))
+        return map(self.table.seen, reversed(self.numbers[: self.count_before(position)]))
 
     def newest_first(self) -> Iterator[Seen]:
-        return reversed(self._entries)
+        return map(self.table.seen, reversed(self.numbers))
 
     @property
     def latest(self) -> Seen | None:
-        return self._entries[-1] if self._entries else None
+        if self._latest is None and self.numbers:
+            self._latest = self.table.seen(self.numbers[-1])
+        return self._latest
 
     def in_force_since(self, position: Position) -> Iterator[tuple[Seen, Position | None]]:
         """Yield what was in force at a position and after it, each with the position at which its force ended."""
-        latest = self.latest
-        if latest is None or latest.position <= position:
-            yield from () if latest is None else ((latest, None),)
-            return
-        entries = self._entries
-        first = max(0, bisect_right(entries, position, key=position_of) - 1)
-        later = entries.starting_at(first)
-        seen = next(later)
-        for following in later:
-            yield seen, following.position
-            seen = following
-        yield seen, None
+        later = self.numbers[max(0, self.count_until(position) - 1) :]
+        ends = [*map(self.table.position, later[1:]), None]
+        return zip(map(self.table.seen, later), ends, strict=True)
 
     def first_after(self, position: Position) -> Seen | None:
         """Return the earliest observation after a position."""
-        latest = self.latest
-        if latest is None or latest.position <= position:
-            return None
-        index = bisect_right(self._entries, position, key=position_of)
-        return self._entries[index] if index < len(self._entries) else None
+        count = self.count_until(position)
+        return self.table.seen(self.numbers[count]) if count < len(self.numbers) else None
 
     def one_too_many(
         self, entries_max: int, parts: Callable[[Seen, Seen], bool] = lambda _older, _newer: False
     ) -> tuple[Seen, bool] | None:
         """Return the observation to fold away, and whether history is lost with it; ``None`` if there is room."""
-        entries = self._entries
-        if len(entries) <= entries_max:
+        if len(self) <= entries_max:
             return None
         same_tools: Seen | None = None
-        for older, seen, newer in _triples(entries):
+        for older, seen, newer in _triples(self):
             repeats = _same_tools(older, seen) and _same_tools(seen, newer)
             # A rejection that names no observer ends the force of a list only if the list names none either.
             if repeats and older.attributed == seen.attributed and not parts(older, seen):
@@ -212,7 +227,14 @@ class Timeline:
                     return seen, False
                 same_tools = same_tools or seen
         # No call is bound to anything but tools: the history of the rest is given up before an answer about a tool is.
-        return (entries[0], True) if same_tools is None else (same_tools, False)
+        return (self.table.seen(self.numbers[0]), True) if same_tools is None else (same_tools, False)
+
+    def _count_until_us(self, time_us: int) -> int:
+        """Return how many stand at or before a time."""
+        numbers, times_us = self.numbers, self.table.times_us
+        if not numbers or times_us[numbers[-1]] <= time_us:
+            return len(numbers)
+        return bisect_right(numbers, time_us, key=times_us.__getitem__)
 
 
 def latest_of_equal(candidates: Iterable[Seen]) -> list[Seen]:

@@ -13,16 +13,15 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any
 
-import orjson
+import msgspec
+from msgspec import Meta, Struct
 
 from assay_stream.errors import ConfigurationError, InputError
-from assay_stream.files.log_spool import Log
 from assay_stream.files.record_line import rejected_line
 from assay_stream.limits.files import PROGRESS_FILE_BYTES_MAX, REFUSED_BYTES_MAX, REFUSED_RECORDS_MAX
 from assay_stream.model.record import LEFT_OUT_HEADER, Origin, Output, Record, Role, rejected, size_bytes
-from assay_stream.replay.order import LogPosition
 from assay_stream.replay.run import ResumePoint
 
 FILES = {
@@ -38,10 +37,23 @@ PROGRESS_FILE = "replay.progress.json"
 _PART = ".part"
 LEFTOVERS = frozenset({f"{name}{_PART}" for name in FILES.values()} | {"replay.progress.new"})
 """What a replay killed before its first resume point may leave: nobody's results."""
-_VERSION = 2
+_VERSION = 3
 _DIGITS_MAX = 18
 
 Ends = dict[Role, dict[int, int]]
+
+
+class _Progress(Struct, kw_only=True, forbid_unknown_fields=True):
+    """What the file of an interrupted replay holds."""
+
+    version: int = _VERSION
+    what: dict[str, Any]
+    ends: Ends | None
+    resume_point: ResumePoint
+    sizes_bytes: dict[Role, int]
+    written: dict[str, int]
+    labels: dict[str, int]
+    refused: dict[str, Annotated[list[int], Meta(min_length=4, max_length=4)]]
 
 
 class Tally:
@@ -85,7 +97,6 @@ class Tally:
         return True
 
     def taken(self, steps: Iterable[list[Output]]) -> Iterator[Output]:
-        """Yield what is to be written of all steps."""
         for outputs in steps:
             yield from filter(self.takes, outputs)
         yield from self.left_out()
@@ -122,7 +133,7 @@ class Results:
     def __init__(self, folder: Path, what: dict[str, Any], *, ends: Ends | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
-        self._what: dict[str, Any] = orjson.loads(orjson.dumps(what))
+        self._what: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(what))
         self._ends = ends
         self._files: dict[Role, IO[bytes]] = {}
         self._evidence: IO[bytes] | None = None
@@ -147,23 +158,13 @@ class Results:
         Raises:
             ConfigurationError: ``resume_differs``, ``bad_progress_file``.
         """
-        path = self._folder / PROGRESS_FILE
-        if not path.exists():
+        progress = _progress_in(self._folder)
+        if progress is None:
             return None
-        try:
-            progress = orjson.loads(_progress_of(path))
-            before = progress["what"]
-            differing = sorted(
-                name for name in self._what.keys() | before.keys() if self._what.get(name) != before.get(name)
-            )
-            if progress["version"] != _VERSION:
-                raise ValueError
-            checkpoint = _read_checkpoint(progress["checkpoint"])
-            sizes = {role: int(progress["bytes"][role.value]) for role in FILES}
-            written, labels = Counter(progress["written"]), Counter(progress["labels"])
-            refused = {log: [int(number) for number in found] for log, found in progress["refused"].items()}
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise _bad_progress(path) from None
+        before = progress.what
+        differing = sorted(
+            name for name in self._what.keys() | before.keys() if self._what.get(name) != before.get(name)
+        )
         if differing:
             raise ConfigurationError(
                 "resume_differs",
@@ -172,17 +173,18 @@ class Results:
             )
         for role in FILES:
             part = self._part(role)
-            if not part.exists() or part.stat().st_size < sizes[role]:
+            if not part.exists() or part.stat().st_size < progress.sizes_bytes[role]:
                 raise ConfigurationError(
                     "bad_progress_file", f"{part} is shorter than it was: replay with --force instead of --resume"
                 )
             file = part.open("r+b", 1_024 * 1_024)
             self._files[role] = file
-            file.truncate(sizes[role])
-            file.seek(sizes[role])
+            file.truncate(progress.sizes_bytes[role])
+            file.seek(0, os.SEEK_END)
         self._evidence = self._files[_EVIDENCE]
-        self.tally.written, self.tally.what, self.tally.refused = written, labels, refused
-        return checkpoint
+        tally = self.tally
+        tally.written, tally.what, tally.refused = Counter(progress.written), Counter(progress.labels), progress.refused
+        return progress.resume_point
 
     def write(self, output: Output) -> None:
         if self.tally.takes(output):
@@ -192,33 +194,30 @@ class Results:
             line = rejected_line(output) if output.role is Role.REJECTED else output.value or b""
             self._files[output.role].write(line + b"\n")
 
-    def resume_point(self, checkpoint: ResumePoint) -> None:
+    def resume_point(self, point: ResumePoint) -> None:
         """Make sure that a replay can resume from here."""
         for file in self._files.values():
             file.flush()
             os.fsync(file.fileno())
-        ends = self._ends
-        progress = {
-            "version": _VERSION,
-            "what": self._what,
-            "ends": None if ends is None else [[role, sorted(found.items())] for role, found in sorted(ends.items())],
-            "checkpoint": _checkpoint_json(checkpoint),
-            "bytes": {role.value: file.tell() for role, file in self._files.items()},
-            "written": self.tally.written,
-            "labels": self.tally.what,
-            "refused": self.tally.refused,
-        }
+        progress = _Progress(
+            what=self._what,
+            ends=self._ends,
+            resume_point=point,
+            sizes_bytes={role: file.tell() for role, file in self._files.items()},
+            written=self.tally.written,
+            labels=self.tally.what,
+            refused=self.tally.refused,
+        )
         path = self._folder / PROGRESS_FILE
         beside = path.with_suffix(".new")
         with beside.open("wb") as file:
-            file.write(orjson.dumps(progress))
+            file.write(msgspec.json.encode(progress))
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
 
     @property
     def replaces(self) -> bool:
-        """Whether the folder holds results of an earlier replay."""
         return any((self._folder / name).exists() for name in FILES.values())
 
     def end(self) -> None:
@@ -247,51 +246,23 @@ def noted_ends(folder: Path) -> Ends | None:
     Raises:
         ConfigurationError: ``bad_progress_file``.
     """
+    progress = _progress_in(folder)
+    return None if progress is None else progress.ends
+
+
+def _progress_in(folder: Path) -> _Progress | None:
     path = folder / PROGRESS_FILE
     try:
-        ends = orjson.loads(_progress_of(path))["ends"]
-        if ends is None:
-            return None
-        return {Role(role): {int(number): int(end) for number, end in found} for role, found in ends}
+        with path.open("rb") as file:
+            raw = file.read(PROGRESS_FILE_BYTES_MAX + 1)
+        progress = msgspec.json.decode(raw[:PROGRESS_FILE_BYTES_MAX], type=_Progress)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError):
-        raise _bad_progress(path) from None
-
-
-def _progress_of(path: Path) -> bytes:
-    with path.open("rb") as file:
-        raw = file.read(PROGRESS_FILE_BYTES_MAX + 1)
-    if len(raw) > PROGRESS_FILE_BYTES_MAX:
-        raise ValueError
-    return raw
-
-
-def _bad_progress(path: Path) -> ConfigurationError:
-    return ConfigurationError(
-        "bad_progress_file", f"{path} is not a progress file of this version: replay with --force instead of --resume"
-    )
-
-
-def _checkpoint_json(checkpoint: ResumePoint) -> dict[str, Any]:
-    return {
-        "positions": [[*log, *position, checkpoint.done[log]] for log, position in checkpoint.positions.items()],
-        "alerts": checkpoint.alerts,
-        "findings": checkpoint.findings,
-        "ticked_us": checkpoint.ticked_us,
-        "time_us": checkpoint.time_us,
-    }
-
-
-def _read_checkpoint(read: dict[str, Any]) -> ResumePoint:
-    return ResumePoint(
-        positions={
-            Log(Role(role), topic, partition): LogPosition(offset, latest_ms)
-            for role, topic, partition, offset, latest_ms, _ in read["positions"]
-        },
-        done={Log(Role(role), topic, partition): done for role, topic, partition, _, _, done in read["positions"]},
-        alerts=read["alerts"],
-        findings=int(read["findings"]),
-        ticked_us=int(read["ticked_us"]),
-        time_us=int(read["time_us"]),
-    )
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        progress = None
+    if progress is None or progress.version != _VERSION or progress.sizes_bytes.keys() != FILES.keys():
+        raise ConfigurationError(
+            "bad_progress_file",
+            f"{path} is not a progress file of this version: replay with --force instead of --resume",
+        )
+    return progress

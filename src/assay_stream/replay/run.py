@@ -12,16 +12,22 @@ applied again.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from itertools import compress
 from typing import Any
+
+from msgspec import Struct
 
 from assay_stream import engine
 from assay_stream.alerts.remembered import state_json, state_of
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.engine import EngineState
+from assay_stream.errors import InputError
 from assay_stream.files.log_spool import Log, LogSpool
+from assay_stream.join.processor import Join, process_calls
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
+from assay_stream.limits.files import CALLS_TOGETHER_BYTES_MAX, CALLS_TOGETHER_MAX
+from assay_stream.model.cloudevents import Call
 from assay_stream.model.envelope import Producer
 from assay_stream.model.finding_topic import Tick
 from assay_stream.model.observation import CallProfile
@@ -29,8 +35,54 @@ from assay_stream.model.record import Origin, Output, Record, Role, made_of
 from assay_stream.registry import processor
 from assay_stream.registry.processor import Registry
 from assay_stream.registry.state import Bindings
-from assay_stream.replay.calls import joined_calls
-from assay_stream.replay.order import LogPosition, Merge
+from assay_stream.replay.order import LogPosition, Merge, Placed
+
+_Calls = list[tuple[Placed, Call | InputError]]
+
+
+def joined_calls(
+    join: Join, merged: Iterable[Placed], server_ids: Collection[str] | None
+) -> Iterator[tuple[Placed, list[Output] | None]]:
+    """Yield records in their places: a call with what the join writes for it, any other with ``None``.
+
+    Args:
+        merged: records in order. Of these the caller applies each that is no call before it asks for the next.
+        server_ids: calls of other servers lead to nothing; ``None`` for all.
+    """
+    calls: _Calls = []
+    size_bytes = 0
+    for placed in merged:
+        event = placed.read
+        if event is None:
+            yield from _written(join, calls, server_ids)
+            calls, size_bytes = [], 0
+            yield placed, None
+            continue
+        calls.append((placed, event))
+        size_bytes += len(placed.record.value or b"")
+        if len(calls) >= CALLS_TOGETHER_MAX or size_bytes >= CALLS_TOGETHER_BYTES_MAX:
+            yield from _written(join, calls, server_ids)
+            calls, size_bytes = [], 0
+    yield from _written(join, calls, server_ids)
+
+
+def _written(join: Join, calls: _Calls, server_ids: Collection[str] | None) -> Iterator[tuple[Placed, list[Output]]]:
+    if server_ids is None:
+        found = process_calls(join, [(placed.record, event) for placed, event in calls])
+        return zip((placed for placed, _ in calls), found, strict=True)
+    wanted = [_is_of(placed, event, server_ids) for placed, event in calls]
+    read = [(placed.record, event) for placed, event in compress(calls, wanted)]
+    others = iter(process_calls(join, read))
+    return ((placed, next(others) if is_wanted else []) for (placed, _), is_wanted in zip(calls, wanted, strict=True))
+
+
+def _is_of(placed: Placed, event: Call | InputError, server_ids: Collection[str]) -> bool:
+    """Tell whether a call is to one of some servers, by its key where it is refused."""
+    if isinstance(event, InputError):
+        key = placed.record.key
+        return key is not None and key.decode("utf-8", "replace") in server_ids
+    return event.server_id in server_ids
+
 
 _FINDING_TOPIC = "replay"
 _TICK_US = 60_000_000
@@ -39,12 +91,14 @@ _STEPS_MAX = 400
 """Steps in which time advances after the last record: more than a year of days."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResumePoint:
-    """Where a replay stands between two records."""
+class ResumePoint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a replay stands between two records.
 
-    positions: dict[Log, LogPosition]
-    done: dict[Log, int]
+    Args:
+        logs: how far each log was replayed, and how many of its records were.
+    """
+
+    logs: list[tuple[Log, LogPosition, int]]
     alerts: dict[str, dict[str, Any]]
     findings: int
     ticked_us: int
@@ -104,29 +158,28 @@ class Replay:
         ]
 
     def resume_point(self) -> ResumePoint:
-        """Return where the replay stands, between two lists of ``steps``."""
         return ResumePoint(
-            positions=dict(zip(self._merge.logs, self._positions, strict=True)),
-            done=dict(zip(self._merge.logs, self._done, strict=True)),
+            logs=list(zip(self._merge.logs, self._positions, self._done, strict=True)),
             alerts={key: state_json(value) for key, value in self._state.alerts.states.items()},
             findings=self._findings,
             ticked_us=self._ticked_us,
             time_us=self._time_us,
         )
 
-    def resume_from(self, checkpoint: ResumePoint) -> list[Output]:
+    def resume_from(self, point: ResumePoint) -> list[Output]:
         """Bring the state to a resume point of another replay of the same records.
 
         Return what snapshots and control records wrote up to there, without alerts.
         """
         outputs: list[Output] = []
-        for placed in self._merge.read_applied(checkpoint.positions):
+        for placed in self._merge.read_applied({log: position for log, position, _ in point.logs}):
             outputs += self._register(placed.record)
-        self._positions = [checkpoint.positions.get(log, LogPosition()) for log in self._merge.logs]
-        self._done = [checkpoint.done.get(log, 0) for log in self._merge.logs]
-        self._state.alerts.keep({key: state_of(key, content) for key, content in checkpoint.alerts.items()})
-        self._findings = checkpoint.findings
-        self._ticked_us, self._time_us = checkpoint.ticked_us, checkpoint.time_us
+        before = {log: (position, done) for log, position, done in point.logs}
+        found = [before.get(log, (LogPosition(), 0)) for log in self._merge.logs]
+        self._positions, self._done = [position for position, _ in found], [done for _, done in found]
+        self._state.alerts.keep({key: state_of(key, content) for key, content in point.alerts.items()})
+        self._findings = point.findings
+        self._ticked_us, self._time_us = point.ticked_us, point.time_us
         return outputs
 
     def steps(self) -> Iterator[list[Output]]:
@@ -188,7 +241,6 @@ class Replay:
         return outputs
 
     def _follow(self, written: Iterable[Output], outputs: list[Output]) -> None:
-        """Add what was written, and behind each finding its alerts."""
         for output in written:
             outputs.append(output)
             if output.role is Role.FINDINGS:

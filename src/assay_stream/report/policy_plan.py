@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.control_facts import Policy
 from assay_stream.model.record import Origin
 from assay_stream.registry.rulings import Ruling, VerdictTable
@@ -18,7 +17,6 @@ from assay_stream.report.pins import tools_offered_now
 from assay_stream.report.rows import Row
 from assay_stream.schemes.fingerprint import Fingerprint
 from assay_stream.schemes.hangar import Action
-from assay_stream.verify.evidence import Recorded
 
 _NOT_OFFERED = ""
 """Stands for all tools that are neither offered nor pinned: made-up names must not fill the memory."""
@@ -62,12 +60,10 @@ class PolicyPlan:
 
     Args:
         server: everything known of it. The policy is applied to it: nothing else may use it any more.
-        since_us: event time of the earliest call that counts, inclusive, microseconds since the epoch.
     """
 
     planned: PlannedPolicy
     server: ServerBindings
-    since_us: int
     _now: VerdictTable = field(init=False)
     _then: VerdictTable = field(init=False)
     _calls: dict[str, _Calls] = field(init=False, default_factory=dict)
@@ -83,22 +79,20 @@ class PolicyPlan:
         self.knows_tool = self.planned.tool_name in (None, *known)
         self._names = frozenset(known if self.planned.tool_name is None else {self.planned.tool_name})
 
-    def take(self, evidence: Recorded) -> None:
-        """Count one call, if it is on the server (and of the tool, if the policy is for one) and not too old.
+    def take(self, tool: str, full_digest: str | None, decision: str | None, count: int) -> None:
+        """Count calls on the server that have these in common.
 
-        Raises:
-            InputError: ``bad_time``, where the evidence was altered.
+        Args:
+            full_digest: of the definition that they were bound to, ``None`` where they were to none.
         """
-        tool, planned = evidence.text("tool"), self.planned
-        if tool is None or evidence.text("server_id") != planned.server_id:
-            return
-        if planned.tool_name not in (None, tool) or time_us_of(str(evidence.content.get("time"))) < self.since_us:
+        if self.planned.tool_name not in (None, tool):
             return
         calls = self._calls.setdefault(tool if tool in self._names else _NOT_OFFERED, _Calls())
-        calls.all += 1
-        if self._then.rule(planned.server_id, tool, self._definition(evidence)).action is Action.BLOCK:
-            calls.refused += 1
-            calls.denied += evidence.text("decision") == "deny"
+        calls.all += count
+        ruling = self._then.rule(self.planned.server_id, tool, self._definition(full_digest))
+        if ruling.action is Action.BLOCK:
+            calls.refused += count
+            calls.denied += count if decision == "deny" else 0
 
     def rows(self) -> list[Row]:
         """Return a row for each tool, those that would be refused first."""
@@ -133,10 +127,8 @@ class PolicyPlan:
     def _rule(self, table: VerdictTable, name: str) -> Ruling:
         return table.rule(self.planned.server_id, name, None)
 
-    def _definition(self, evidence: Recorded) -> Fingerprint | None:
-        """Return the definition that a call was bound to, ``None`` where it was to none, or it is forgotten."""
-        binding = evidence.binding
-        if not isinstance(binding, dict):
+    def _definition(self, full: str | None) -> Fingerprint | None:
+        """Return a definition, ``None`` where it is not known any more."""
+        if full is None:
             return None
-        full = binding.get("full_digest")
-        return self.server.tools.get((binding.get("server_scoped") is True, full)) if isinstance(full, str) else None
+        return self.server.tools.get((True, full)) or self.server.tools.get((False, full))

@@ -1,18 +1,17 @@
 """Every change on a server with its evidence: lists that differ, findings, decisions, alerts, by event time."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 
-from assay_stream.alerts.formats.view import AlertView, read_alert, view_of
-from assay_stream.errors import AssayStreamError, InputError
+from assay_stream.alerts.formats.view import AlertView, view_of
 from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.facts import Rejection, Seen
 from assay_stream.model.finding import Finding
-from assay_stream.model.finding_topic import decode_entry
-from assay_stream.model.record import Role
+from assay_stream.readmodel.queries import Store
 from assay_stream.registry.server import ServerBindings
+from assay_stream.report.pins import server_of
 from assay_stream.report.rows import Row, present, time_text
 from assay_stream.text.counting import counted
 
@@ -20,18 +19,6 @@ Dated = tuple[int, Row]
 """Event time in microseconds, and the row of what happened then."""
 
 _ORDER = {"decision": 0, "snapshot": 1, "announcement": 2, "rejection": 3, "finding": 4, "alert": 5}
-
-
-class Written(Protocol):
-    """A record that a stage wrote, read from its topic or replayed."""
-
-    @property
-    def role(self) -> Role:
-        """What its topic carries."""
-
-    @property
-    def value(self) -> bytes | None:
-        """Its value."""
 
 
 def timeline_rows(
@@ -64,19 +51,21 @@ def timeline_rows(
     return [{"time": time_text(time_us), "server_id": server_id, **row} for time_us, row in sorted(selected, key=place)]
 
 
-def changes(
-    server: ServerBindings, server_id: str, written: Iterable[Written], *, tool_name: str | None = None
-) -> Iterator[Dated]:
+def changes(store: Store, server_id: str, *, tool_name: str | None = None) -> Iterator[Dated]:
     """Yield everything that changed on a server.
 
-    Args:
-        written: findings, changes and alerts, of other servers too; any other role is skipped.
+    Raises:
+        InputError: ``server_not_known``; as ``Store.bindings``.
     """
-    yield from observed(server, tool_name=tool_name)
-    read = {Role.FINDINGS: found, Role.CHANGES: decided, Role.ALERTS: alerted}
-    for one in written:
-        if one.role in read:
-            yield from read[one.role](one.value, server_id, tool_name=tool_name)
+    yield from observed(server_of(store.bindings(server_id), server_id), tool_name=tool_name)
+    for entry in store.findings(server_id):
+        if isinstance(entry, Finding) and is_about(entry, server_id, tool_name=tool_name):
+            yield entry.time_us, finding_row(entry)
+    for content in store.changes(server_id):
+        yield from decided(content, tool_name=tool_name)
+    for view in map(view_of, store.alert_records(server_id)):
+        if tool_name in (None, view.fact("mcp_tool_name") or None):
+            yield view.time_ms * 1_000, alert_row(view)
 
 
 def observed(server: ServerBindings, *, tool_name: str | None = None) -> Iterator[Dated]:
@@ -114,22 +103,8 @@ def observed(server: ServerBindings, *, tool_name: str | None = None) -> Iterato
         yield end.time_us, present(row)
 
 
-def found(value: bytes | None, server_id: str, *, tool_name: str | None = None) -> Iterator[Dated]:
-    """Yield the row of a record of the finding topic, if it is about this server and tool."""
-    finding = finding_about(value, server_id, tool_name=tool_name)
-    if finding is not None:
-        yield finding.time_us, finding_row(finding)
-
-
-def finding_about(value: bytes | None, server_id: str, *, tool_name: str | None = None) -> Finding | None:
-    """Return the finding in a record of the finding topic, if it is one about this server and tool."""
-    try:
-        entry = decode_entry(value)
-    except AssayStreamError:
-        return None
-    if not isinstance(entry, Finding) or entry.server_id != server_id:
-        return None
-    return entry if tool_name in (None, entry.tool_name, entry.renamed_to) else None
+def is_about(finding: Finding, server_id: str, *, tool_name: str | None = None) -> bool:
+    return finding.server_id == server_id and tool_name in (None, finding.tool_name, finding.renamed_to)
 
 
 def finding_row(finding: Finding) -> Row:
@@ -149,18 +124,10 @@ def finding_row(finding: Finding) -> Row:
     return present(row)
 
 
-def decided(value: bytes | None, server_id: str, *, tool_name: str | None = None) -> Iterator[Dated]:
-    content = _object(value)
-    data = content.get("data")
-    time = content.get("time")
-    if not isinstance(data, dict) or data.get("server_id") != server_id or not isinstance(time, str):
-        return
+def decided(content: dict[str, Any], *, tool_name: str | None = None) -> Iterator[Dated]:
+    data = content["data"]
     about = data.get("tool_name")
     if about is not None and tool_name not in (None, about):
-        return
-    try:
-        time_us = time_us_of(time)
-    except (InputError, TypeError):
         return
     row = {
         "what": "decision",
@@ -177,25 +144,7 @@ def decided(value: bytes | None, server_id: str, *, tool_name: str | None = None
         "id": content.get("id"),
         "origin": data.get("origin"),
     }
-    yield time_us, present(row)
-
-
-def alerted(value: bytes | None, server_id: str, *, tool_name: str | None = None) -> Iterator[Dated]:
-    view = alert_about(value, server_id, tool_name=tool_name)
-    if view is not None:
-        yield view.time_ms * 1_000, alert_row(view)
-
-
-def alert_about(value: bytes | None, server_id: str, *, tool_name: str | None = None) -> AlertView | None:
-    """Return the alert in a record, if it is one about this server and tool."""
-    try:
-        view = view_of(read_alert(value))
-    except InputError:
-        return None
-    about = view.fact("mcp_tool_name") or None
-    if view.fact("mcp_server_id") != server_id or tool_name not in (None, about):
-        return None
-    return view
+    yield time_us_of(content["time"]), present(row)
 
 
 def alert_row(view: AlertView) -> Row:
@@ -217,11 +166,3 @@ def _changed_tools(server: ServerBindings, before: Seen | None, seen: Seen) -> l
     now = server.catalogue_of(seen).tools
     was: Mapping[str, str | None] = {} if before is None else server.catalogue_of(before).tools
     return sorted(name for name in now.keys() | was.keys() if now.get(name, "") != was.get(name, ""))
-
-
-def _object(value: bytes | None) -> dict[str, Any]:
-    try:
-        content = orjson.loads(value or b"")
-    except orjson.JSONDecodeError:
-        return {}
-    return content if isinstance(content, dict) else {}

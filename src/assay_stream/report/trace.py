@@ -1,21 +1,31 @@
 """One call from observation to evidence to alerts, each step with its place in the logs."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from assay_stream.alerts.formats.view import AlertView
+import orjson
+
+from assay_stream.alerts.formats.view import view_of
 from assay_stream.errors import InputError
-from assay_stream.model.cloudevents import event_time_us, read_event, read_whole_call
+from assay_stream.limits.store import STORE_PAGE_ROWS_MAX
+from assay_stream.model.cloudevents import event_time_us, read_whole_call
+from assay_stream.model.facts import Seen
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import INVENTORY
-from assay_stream.model.observation import CallEvent, CallProfile, SnapshotEvent
+from assay_stream.model.observation import CallEvent, CallProfile
 from assay_stream.model.record import Origin, Record
+from assay_stream.readmodel.queries import Store
+from assay_stream.readmodel.rows import EvidenceFilter, EvidenceRecord, Paging
+from assay_stream.registry.server import ServerBindings
 from assay_stream.report.rows import Row, time_text
-from assay_stream.report.timeline import alert_about, alert_row, finding_about, finding_row
+from assay_stream.report.timeline import alert_row, finding_row, is_about
 from assay_stream.text.counting import counted
-from assay_stream.verify.evidence import Recorded, intact_content, origin_in
+from assay_stream.verify.evidence import intact_content, origin_in
+
+TRACED_MAX = STORE_PAGE_ROWS_MAX
+"""Calls of one trace that are shown."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9._:-]+")
 """Text that has one form in JSON, in practice; anything else is searched for the slow way."""
@@ -29,123 +39,99 @@ class Sought:
     trace_id: str | None = None
 
     def may_be_in(self, value: bytes | None) -> bool:
-        """Tell whether the value of a record can be that of a call or evidence to trace."""
+        """Return whether the value of a record can be that of a call or evidence to trace."""
         return value is not None and all(
             text is None or _PLAIN.fullmatch(text) is None or text.encode() in value
             for text in (self.tool_call_id, self.trace_id)
         )
 
     def is_in(self, data: object) -> bool:
-        """Tell whether this is the data of a call or evidence to trace."""
+        """Return whether this is the data of a call or evidence to trace."""
         return isinstance(data, dict) and all(
             wanted is None or data.get(name) == wanted
             for name, wanted in (("tool_call_id", self.tool_call_id), ("trace_id", self.trace_id))
         )
 
-
-@dataclass(slots=True, kw_only=True)
-class Trace:
-    """What was found of one call.
-
-    Args:
-        evidence: its record, ``None`` where there is none yet.
-        call: the call itself, ``None`` where it is deleted.
-        snapshot: the snapshot that the binding rests on, ``None`` where it rests on none or that is deleted.
-    """
-
-    evidence: Recorded | None
-    call: Record | None = None
-    snapshot: Record | None = None
-    findings: list[Finding] = field(default_factory=list)
-    alerts: list[AlertView] = field(default_factory=list)
-
-    @property
-    def call_origin(self) -> Origin | None:
-        """Where the call is, or was."""
-        if self.call is not None:
-            return self.call.origin
-        return None if self.evidence is None else self.evidence.call
-
-    @property
-    def snapshot_origin(self) -> Origin | None:
-        """Where the snapshot stands that the binding rests on, or stood."""
-        return None if self.evidence is None else origin_in(self.evidence.binding, "origin")
-
-    def about(self) -> tuple[str | None, str | None]:
-        """Return the server and the tool that were called, as far as known."""
-        if self.evidence is not None:
-            return self.evidence.text("server_id"), self.evidence.text("tool")
-        event = None if self.call is None else call_of(self.call)
-        return (None, None) if event is None else (event.data["server_id"], event.data["tool_name"])
+    def call_in(self, record: Record, call_profile: CallProfile = "assay") -> CallEvent | None:
+        """Return the call in a record of the calls topic, ``None`` where it is refused, or not one to trace."""
+        if not self.may_be_in(record.value):
+            return None
+        try:
+            event = read_whole_call(record, call_profile=call_profile)
+        except InputError:
+            return None
+        return event if self.is_in(event.data) else None
 
 
-def add_consequences(traces: Sequence[Trace], findings: Iterable[bytes | None], alerts: Iterable[bytes | None]) -> None:
-    """Add to each trace the findings about its call, and then the alerts about these."""
-    abouts = [(trace, *trace.about()) for trace in traces]
-    for value in findings:
-        for trace, server_id, tool_name in abouts:
-            finding = None if server_id is None else finding_about(value, server_id)
-            if finding is None or finding.kind in INVENTORY:
-                continue
-            if finding.origin not in (trace.call_origin, trace.snapshot_origin):
-                continue
-            if finding.tool_name is None or tool_name in (finding.tool_name, finding.renamed_to):
-                trace.findings.append(finding)
-    for value in alerts:
-        for trace, server_id, _ in abouts:
-            view = None if server_id is None or not trace.findings else alert_about(value, server_id)
-            if view is not None and view.uid in {finding.uid() for finding in trace.findings}:
-                trace.alerts.append(view)
+def traced(store: Store, sought: Sought) -> list[EvidenceRecord]:
+    """Return the evidence of the calls to trace, in the order of their event times."""
+    digest = sought.tool_call_id if sought.trace_id is None else sought.trace_id
+    rows = store.evidence(EvidenceFilter(digest=digest), Paging(limit=TRACED_MAX)).rows
+    found = [whole for row in reversed(rows) if (whole := store.evidence_of(row.reference)) is not None]
+    return [whole for whole in found if sought.is_in(_data(whole))]
 
 
-def call_of(record: Record, *, call_profile: CallProfile = "assay") -> CallEvent | None:
-    """Return the call in a record of the calls topic under a profile, ``None`` where it is refused."""
-    try:
-        return read_whole_call(record, call_profile=call_profile)
-    except InputError:
-        return None
-
-
-def trace_rows(traces: Sequence[Trace]) -> list[Row]:
+def trace_rows(store: Store, evidence: Sequence[EvidenceRecord]) -> list[Row]:
+    """Return what the store knows of some calls, step by step."""
+    bindings = store.bindings(*{whole.row.server_id for whole in evidence}) if evidence else None
     rows = []
-    for number, trace in enumerate(traces, start=1):
-        rows += [{"call": number, **row} for row in _rows(trace)]
+    for number, whole in enumerate(evidence, start=1):
+        server = None if bindings is None else bindings.find(whole.row.server_id)
+        rows += [{"call": number, **row} for row in _rows(store, server, whole)]
     return rows
 
 
-def _rows(trace: Trace) -> Iterable[Row]:
-    yield _call_row(trace)
-    if trace.snapshot_origin is not None:
-        yield _snapshot_row(trace.snapshot, trace.snapshot_origin)
-    if trace.evidence is None:
-        yield {"step": "evidence", "state": "none_yet"}
-    else:
-        yield _evidence_row(trace.evidence)
-    for finding in trace.findings:
+def pending_rows(calls: Iterable[tuple[Origin, CallEvent]]) -> list[Row]:
+    """Return rows of calls that have no evidence yet."""
+    rows: list[Row] = []
+    for number, (origin, event) in enumerate(calls, start=1):
+        call = _call_row(origin, time_text(event_time_us(event)), {**event.data, "tool": event.data["tool_name"]})
+        rows += [{"call": number, **row} for row in (call, {"step": "evidence", "state": "none_yet"})]
+    return rows
+
+
+def _data(whole: EvidenceRecord) -> dict[str, Any]:
+    data: dict[str, Any] = orjson.loads(whole.value)["data"]
+    return data
+
+
+def _rows(store: Store, server: ServerBindings | None, whole: EvidenceRecord) -> Iterator[Row]:
+    content = orjson.loads(whole.value)
+    data = content["data"]
+    call, snapshot = origin_in(data, "origin"), origin_in(data.get("binding"), "origin")
+    yield _call_row(call, time_text(whole.row.time_us), data)
+    if snapshot is not None:
+        yield _snapshot_row(server, snapshot)
+    yield _evidence_row(whole, content)
+    findings = [
+        entry
+        for entry in store.findings(data["server_id"])
+        if isinstance(entry, Finding)
+        and entry.kind not in INVENTORY
+        and entry.origin in (call, snapshot)
+        and (entry.tool_name is None or is_about(entry, data["server_id"], tool_name=data["tool"]))
+    ]
+    for finding in findings:
         yield {"step": "finding", "time": time_text(finding.time_us), **_without_what(finding_row(finding))}
-    for view in trace.alerts:
-        yield {"step": "alert", "time": time_text(view.time_ms * 1_000), **_without_what(alert_row(view))}
+    uids = {finding.uid() for finding in findings}
+    for view in map(view_of, store.alert_records(data["server_id"])) if uids else ():
+        if view.uid in uids:
+            yield {"step": "alert", "time": time_text(view.time_ms * 1_000), **_without_what(alert_row(view))}
 
 
-def _call_row(trace: Trace) -> Row:
-    origin = trace.call_origin
-    row: Row = {"step": "call", "origin": None if origin is None else origin.as_json()}
-    if trace.call is None:
-        return row | {"state": "gone"}
-    event = call_of(trace.call)
-    if event is None:
-        return row | {"state": "refused"}
-    data = event.data
-    return row | {
+def _call_row(origin: Origin | None, time: str, data: Mapping[str, Any]) -> Row:
+    return {
+        "step": "call",
+        "origin": None if origin is None else origin.as_json(),
         "state": "observed",
-        "time": time_text(event_time_us(event)),
+        "time": time,
         "server_id": data["server_id"],
-        "tool_name": data["tool_name"],
+        "tool_name": data["tool"],
         "observer_id": data["observer_id"],
         "tool_call_id": data["tool_call_id"],
         "trace_id": data.get("trace_id"),
-        "value": data["decision"],
-        "detail": ", ".join([data["reason_code"], *_course(data)]),
+        "value": data.get("decision"),
+        "detail": ", ".join([str(data.get("reason_code")), *_course(data)]),
     }
 
 
@@ -155,49 +141,46 @@ def _course(data: Mapping[str, Any]) -> Iterable[str]:
         yield f"{data['rounds']} rounds"
     if data.get("unmatched_retry"):
         yield "retry of no known call"
-    for name, count in data.get("inputs", {}).items():
+    for name, count in (data.get("inputs") or {}).items():
         if type(count) is int:
             yield f"{count} {name}"
-    if "task" in data:
-        yield f"task {data['task']['status']}"
+    if data.get("task"):
+        yield f"task {data['task'].get('status')}"
 
 
-def _snapshot_row(snapshot: Record | None, origin: Origin) -> Row:
+def _snapshot_row(server: ServerBindings | None, origin: Origin) -> Row:
     row: Row = {"step": "snapshot", "origin": origin.as_json()}
-    if snapshot is None:
+    seen = None if server is None else _seen_at(server, origin)
+    if server is None or seen is None:
         return row | {"state": "gone"}
-    try:
-        event = read_event(snapshot)
-    except InputError:
-        return row | {"state": "refused"}
-    if not isinstance(event, SnapshotEvent):
-        return row | {"state": "refused"}
+    tools = sum(1 for _ in server.catalogue_of(seen).definitions())
     return row | {
         "state": "observed",
-        "time": time_text(event_time_us(event)),
-        "observer_id": event.data.observer_id,
-        "snapshot_id": event.data.snapshot_id,
-        "detail": f"{event.data.completeness}, {counted(len(event.data.tools), 'tool')}",
+        "time": time_text(seen.time_us),
+        "observer_id": seen.observer_id,
+        "snapshot_id": seen.snapshot_id,
+        "detail": f"{seen.completeness}, {counted(tools, 'tool')}",
     }
 
 
-def _evidence_row(evidence: Recorded) -> Row:
-    content = evidence.content
-    data = content.get("data")
-    data = data if isinstance(data, dict) else {}
-    binding = evidence.binding
-    pin = data.get("pin")
+def _seen_at(server: ServerBindings, origin: Origin) -> Seen | None:
+    return next((seen for timeline in server.observers.values() for seen in timeline if seen.origin == origin), None)
+
+
+def _evidence_row(whole: EvidenceRecord, content: Mapping[str, Any]) -> Row:
+    data = content["data"]
+    binding, pin = data["binding"], data.get("pin")
     return {
         "step": "evidence",
-        "state": "written" if intact_content(evidence.value) is not None else "content_hash_mismatch",
-        "time": content.get("time"),
-        "tool_name": data.get("tool"),
-        "scope": binding.get("scope") if isinstance(binding, dict) else None,
+        "state": "written" if intact_content(whole.value) is not None else "content_hash_mismatch",
+        "time": content["time"],
+        "tool_name": data["tool"],
+        "scope": binding["scope"],
         "value": data.get("tool_definition_digest") or data.get("unbound_reason"),
-        "detail": f"scope {binding.get('scope')}" if isinstance(binding, dict) else None,
+        "detail": f"scope {binding['scope']}",
         "pin": pin.get("status") if isinstance(pin, dict) else None,
-        "id": content.get("id"),
-        "where": evidence.where,
+        "id": content["id"],
+        "where": str(whole.row.origin),
     }
 
 

@@ -25,6 +25,7 @@ partitions is reported with ``order_of_reading``, and does not count.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from assay_stream.canonical.digest import canonicalize
@@ -41,9 +42,8 @@ from assay_stream.verify.alert_ledger import (
     UNEXPECTED,
     AlertLedger,
 )
-from assay_stream.verify.differences import codes_of, differing_paths, rests_on_logs
-from assay_stream.verify.evidence import Producers, Recorded, intact_content
-from assay_stream.verify.pairing import EVIDENCE, Pairing, paired
+from assay_stream.verify.evidence import Producers, Recorded, codes_of, differing_paths, intact_content, rests_on_logs
+from assay_stream.verify.pairing import Pairing
 
 LATE_CALL = "late_call"
 DOUBTS_MAX = 2_000
@@ -145,7 +145,7 @@ class ReplayComparison:
         self._snapshot_partitions = snapshot_partitions
         self._redaction = redaction
         self._call_profile: CallProfile = call_profile
-        self._pairing = Pairing(EVIDENCE) if pairing is None else pairing
+        self._pairing = Pairing(attrgetter("call")) if pairing is None else pairing
         self._producers = Producers()
         self._doubts: list[_Doubt] = []
         self._alerts = AlertLedger()
@@ -178,20 +178,11 @@ class ReplayComparison:
             yield difference
 
     def _of_evidence(self, replayed: Iterable[Output], recorded: Iterable[Recorded]) -> Iterator[Difference]:
-        nameless: list[Recorded] = []
-        for given, again in paired(recorded, self._evidence_in(replayed), self._pairing, keep=True):
-            if again is None:
-                nameless.append(given)
-            else:
+        for given, again in self._pairing.pairs(recorded, self._evidence_in(replayed), keep=True):
+            if given is not None and again is not None:
                 yield from self._compared(given, again)
-        yield from self._settled()
-        for given in nameless:
-            yield of_evidence(given, ALTERED)
-        for one, again in self._pairing.rest():
-            if one is not None and again is not None:
-                yield from self._compared(one, again)
-            elif one is not None:
-                yield of_evidence(one, UNEXPECTED)
+            elif given is not None:
+                yield of_evidence(given, ALTERED if given.call is None else UNEXPECTED)
             elif again is not None:
                 yield of_evidence(again, MISSING)
         yield from self._settled()

@@ -1,11 +1,16 @@
 """Evidence records as they were written: which call each is about, who wrote it, and which of them are selected.
 
 What is read here is somebody's claim; ``verify.verification`` checks it against the logs.
+
+Where two records differ is said as JSON paths, and what each path means as a code (``differences.toml``). Paths name
+members of our own records only: an unknown member is named by the object it stands in, since its name may be anything.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+import tomllib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib import resources
 from typing import Any
 
 import orjson
@@ -45,6 +50,9 @@ class Recorded:
         self.record = record
         self._content: Mapping[str, Any] | None = None
         self.call = self._call()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Recorded, (self.where, self.value, self.record)
 
     @property
     def content(self) -> Mapping[str, Any]:
@@ -167,7 +175,6 @@ class Producers:
 
 
 def headers_equal(record: Record, expected: Output) -> bool:
-    """Tell whether a record of the evidence topic has the key, headers, time and partition that the join writes."""
     headers: Headers = tuple(map(tuple, record.headers))  # type: ignore[arg-type]
     return (record.key, headers, record.timestamp_ms, record.origin.partition) == (
         expected.key,
@@ -226,3 +233,85 @@ class EvidenceSelection:
 def _text(content: Mapping[str, Any], name: str) -> str:
     found = content.get(name)
     return found if isinstance(found, str) else ""
+
+
+_SPLIT = frozenset({"$.data", "$.data.binding"})
+_CODES: dict[str, dict[str, str]] = tomllib.loads(
+    resources.files(__package__).joinpath("differences.toml").read_text("utf-8")
+)
+_ENVELOPE, _DATA, _BINDING = _CODES["envelope"], _CODES["data"], _CODES["binding"]
+_FROM_LOGS = frozenset(
+    {"unbound_reason_differs", "digest_differs", "pin_differs", "signature_differs", "binding_differs"}
+)
+_HASH = "$.assaycontenthash"
+
+
+def differing_paths(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the members in which an envelope differs from another one, sorted.
+
+    The content hash is among them only if nothing else differs: it follows from what it covers.
+    """
+
+    def is_ours(parent: str, name: str) -> bool:
+        names: dict[str, Mapping[str, Any]] = {"$": _ENVELOPE, "$.data": _DATA, "$.data.binding": _BINDING}
+        return name in names[parent] or f"{parent}.{name}" in _SPLIT
+
+    paths = differing(one, other, split=_SPLIT, is_ours=is_ours)
+    if len(paths) > 1:
+        paths.discard(_HASH)
+    return tuple(sorted(paths))
+
+
+def codes_of(paths: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted({_code_of(path) for path in paths}))
+
+
+def rests_on_logs(paths: Iterable[str]) -> bool:
+    """Tell whether all that differs follows from snapshots and control records, and nothing from the call."""
+    return all(_code_of(path) in _FROM_LOGS for path in paths)
+
+
+def differing(
+    one: Mapping[str, Any],
+    other: Mapping[str, Any],
+    path: str = "$",
+    *,
+    split: Collection[str],
+    is_ours: Callable[[str, str], bool],
+) -> set[str]:
+    """Return the members in which two objects differ, as JSON paths.
+
+    Args:
+        split: paths of objects that are compared member by member.
+        is_ours: tells by its parent and name whether a member that ``other`` lacks may be named; any other is named by
+            the object it stands in.
+    """
+    found: set[str] = set()
+    for name in one.keys() | other.keys():
+        member = f"{path}.{name}"
+        mine, theirs = one.get(name), other.get(name)
+        if name in one and name in other and _same(mine, theirs):
+            continue
+        if member in split and isinstance(mine, dict) and isinstance(theirs, dict):
+            found |= differing(mine, theirs, member, split=split, is_ours=is_ours)
+        else:
+            found.add(member if name in other or is_ours(path, name) else path)
+    return found
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Tell whether two JSON values are equal; true is not 1."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[name], other[name]) for name in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return isinstance(one, bool) is isinstance(other, bool) and bool(one == other)
+
+
+def _code_of(path: str) -> str:
+    steps = path.split(".")
+    if steps[:3] == ["$", "data", "binding"]:
+        return _BINDING.get(".".join(steps[3:]), "binding_differs")
+    if steps[:2] == ["$", "data"]:
+        return _DATA.get(".".join(steps[2:]), "call_differs")
+    return _ENVELOPE.get(".".join(steps[1:]), "envelope_differs")

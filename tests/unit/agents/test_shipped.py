@@ -22,8 +22,7 @@ from assay_stream.agents.shipped import (
 )
 from assay_stream.agents.shipped.toxic_flow import labels_of, toxic_flow
 from assay_stream.alerts.state import counted
-from assay_stream.model.alert import Activity, AlertStatus
-from assay_stream.model.alert_writer import alert_record
+from assay_stream.model.alert import Activity, AlertStatus, alert_record
 from assay_stream.model.record import Output, Role
 from tests.support.agents import evidence, found, start_us
 from tests.support.findings import a_finding

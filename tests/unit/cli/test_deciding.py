@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from assay_stream.cli import deciding, publishing
-from assay_stream.cli.deciding import Deciding, DecidingOnServer, author_or_login, known_bindings
+from assay_stream.cli.deciding import Deciding, DecidingOnServer, author_or_login
 from assay_stream.errors import InputError, OperatingError
 from assay_stream.model.control import PIN_SET_TYPE, POLICY_SET_TYPE, SUPPRESSION_REMOVE_TYPE
 from assay_stream.observe import Observation, SinkStats
-from assay_stream.registry.state import Bindings
 from assay_stream.text.escaping import visible
 from tests.support import facts
 from tests.support.operators import a_state
@@ -94,32 +93,10 @@ def test_a_decision_that_was_not_delivered_is_an_error(monkeypatch: pytest.Monke
         Deciding(reason="r", author="a").decide((POLICY_SET_TYPE, POLICY))
 
 
-def test_the_state_is_read_from_the_brokers_that_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rather than from the settings'."""
-
-    class Admin:
-        async def close(self) -> None:
-            """Do nothing."""
-
-    async def start_admin(*_: Any, **__: Any) -> Admin:
-        return Admin()
-
-    state = Bindings()
-
-    async def read(settings: object) -> Bindings:
-        assert settings
-        return state
-
-    monkeypatch.setattr("assay_stream.kafka.connection.start_admin", start_admin)
-    monkeypatch.setattr(deciding, "read_bindings", read)
-    settings, found = known_bindings("broker-9:9092")
-    assert (settings.bootstrap_servers, found) == ("broker-9:9092", state)
-
-
 def test_a_decision_on_an_unknown_server_needs_to_be_meant(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A slip of the pen would otherwise protect nothing. A file is written without asking any broker."""
     delivered: list[Any] = []
-    monkeypatch.setattr(deciding, "known_bindings", lambda _: (None, a_state()))
+    monkeypatch.setattr(deciding, "known_bindings", lambda *_: a_state())
     monkeypatch.setattr(deciding, "deliver", lambda observations, *_: delivered.extend(observations))
     with pytest.raises(InputError, match=r"server_not_known.*--new"):
         DecidingOnServer(reason="r", author="a").decide((POLICY_SET_TYPE, POLICY))
@@ -135,7 +112,7 @@ def test_a_decision_on_an_unknown_server_needs_to_be_meant(monkeypatch: pytest.M
 def test_a_decision_on_an_unknown_tool_needs_to_be_meant(monkeypatch: pytest.MonkeyPatch) -> None:
     """As one on an unknown server. A pin may be imported before its tool is seen."""
     delivered: list[Any] = []
-    monkeypatch.setattr(deciding, "known_bindings", lambda _: (None, a_state()))
+    monkeypatch.setattr(deciding, "known_bindings", lambda *_: a_state())
     monkeypatch.setattr(deciding, "deliver", lambda observations, *_: delivered.extend(observations))
     by, policy = DecidingOnServer(reason="r", author="a"), POLICY | {"server_id": facts.SERVER}
     with pytest.raises(InputError, match=r"tool_not_observed.*typo.*--new"):

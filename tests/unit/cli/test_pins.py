@@ -13,7 +13,6 @@ from typer.testing import CliRunner, Result
 from assay_stream.alerts.formats.view import AlertView, view_of
 from assay_stream.cli import pins
 from assay_stream.cli.app import app
-from assay_stream.config import load_settings
 from assay_stream.errors import AssayStreamError
 from assay_stream.model.kinds import Kind
 from assay_stream.registry.state import Bindings
@@ -29,7 +28,7 @@ HERE = ("--server-id", facts.SERVER)
 def state(monkeypatch: pytest.MonkeyPatch) -> Bindings:
     """What the commands read instead of Kafka; there is one alert, ``uid-1``, about ``full:two``."""
     bindings = a_state()
-    monkeypatch.setattr(pins, "known_bindings", lambda _: (load_settings(), bindings))
+    monkeypatch.setattr(pins, "known_bindings", lambda *_: bindings)
 
     def alert(uid: str, bootstrap: object) -> AlertView:
         after = {"uid-1": "full:two", "uid-gone": None}[uid]

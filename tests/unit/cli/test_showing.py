@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from assay_stream.cli import showing
 from assay_stream.cli.app import app
-from assay_stream.cli.store_sources import Looked
+from assay_stream.cli.store_sources import OpenedStore
 from assay_stream.errors import AssayStreamError, InputError
 from assay_stream.files.record_line import record_line
 from assay_stream.model.kinds import Kind
@@ -210,14 +210,14 @@ def test_alerts_that_come_while_the_list_is_read_are_not_missed(monkeypatch: pyt
         return {0: 7}
 
     @contextmanager
-    def alerts_in(*_: object) -> Iterator[Looked]:
+    def open_store(*_: object) -> Iterator[OpenedStore]:
         steps.append("list")
-        yield Looked(load(()), is_live=True)
+        yield OpenedStore(load(()), is_live=True)
 
     def follow(*_: object, starts: dict[int, int]) -> None:
         steps.append(f"from {starts}")
 
-    for step in (ends_now, alerts_in, follow):
+    for step in (ends_now, open_store, follow):
         monkeypatch.setattr(showing, step.__name__, step)
     assert run("list", "--follow").exit_code == 0
     assert steps == ["ends", "list", "from {0: 7}"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 import sqlite3
 import time
 from collections.abc import Callable
@@ -12,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from assay_stream.model.record import Role
+from assay_stream.files.record_line import record_line
+from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import EvidenceFilter, Paging
@@ -61,6 +63,54 @@ def test_no_call_is_loaded_twice_from_a_folder_that_holds_both(observed: Path, t
     done = run_command_text("store", "load", str(folder), "--store", str(store))
     assert done.returncode == 0, done.stderr
     assert "40 records of evidence" in done.stdout
+
+
+def archived(folder: Path, *rows: tuple[int, str]) -> str:
+    """A folder with archived evidence: records with these offsets and values."""
+    folder.mkdir()
+    records = (Record(Role.EVIDENCE, Origin("t", 0, offset), b"s", value.encode()) for offset, value in rows)
+    (folder / "evidence.ndjson").write_bytes(b"".join(record_line(record) + b"\n" for record in records))
+    return str(folder)
+
+
+def test_no_archive_hides_the_records_of_another(tmp_path: Path) -> None:
+    """Whatever order they are given in, each record is read, and once."""
+    later, earlier = archived(tmp_path / "a", (2, "x"), (3, "x")), archived(tmp_path / "b", (0, "x"), (2, "x"))
+    done = run_command_text("store", "load", later, earlier, "--store", str(tmp_path / "store"))
+    assert done.returncode == 0, done.stderr
+    assert "t: 3 records read" in done.stdout
+
+
+def test_archived_records_that_cannot_both_be_true_are_an_error(tmp_path: Path) -> None:
+    """Neither takes the place of the other in silence."""
+    one, other = archived(tmp_path / "a", (2, "x")), archived(tmp_path / "b", (2, "y"))
+    done = run_command_text("store", "load", one, other, "--store", str(tmp_path / "store"))
+    assert done.returncode == 2
+    assert "assay-stream: conflicting_records: " in done.stderr
+
+
+def test_a_record_at_the_end_of_all_offsets_hides_none(tmp_path: Path) -> None:
+    """Nor does the number of the next one, which is none of 64 bits, end the command."""
+    forged, other = archived(tmp_path / "a", (2**63 - 1, "x")), archived(tmp_path / "b", (2, "x"))
+    done = run_command_text("store", "load", forged, other, "--store", str(tmp_path / "store"))
+    assert done.returncode == 0, done.stderr
+    assert "t: 2 records read" in done.stdout
+
+
+@pytest.mark.parametrize("rebuild", [(), ("--rebuild",)])
+def test_an_archive_that_is_cut_short_leaves_the_store_as_it_was(rebuild: tuple[str, ...], tmp_path: Path) -> None:
+    """Half a store would look like a whole one, and the one before it would be gone."""
+    store = tmp_path / "store"
+    if rebuild:
+        whole = archived(tmp_path / "a", (0, "x"))
+        assert run_command_text("store", "load", whole, "--store", str(store)).returncode == 0
+    before = [(path.name, path.read_bytes()) for path in store.glob("*")]
+    cut = tmp_path / "evidence.ndjson.gz"
+    cut.write_bytes(gzip.compress(b"x" * 1_000 + b"\n" + random.Random(1).randbytes(9_000))[:-50])
+    done = run_command_text("store", "load", str(cut), "--store", str(store), *rebuild)
+    assert done.returncode == 2
+    assert "archive_truncated" in done.stderr
+    assert [(path.name, path.read_bytes()) for path in store.glob("*")] == before
 
 
 def test_a_store_is_replaced_on_request_only(observed: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from assay_stream.alerts.story import AlertStory
-from assay_stream.cli.store_sources import AlertOptions
+from assay_stream.cli.store_sources import StoryOptions
 from tests.support.stories import NEW, OLD, changed_alert, changed_finding, digest_of
 from tests.unit.alerts.test_context import evidence
 
@@ -19,7 +19,7 @@ def story(tmp_path: Path, **files: bytes) -> tuple[AlertStory, list[str]]:
     for name, content in ({"file": orjson.dumps(changed_alert())} | files).items():
         paths[name] = tmp_path / name
         paths[name].write_bytes(content)
-    told, refused = AlertOptions(**paths).story(changed_finding().uid())
+    told, refused = StoryOptions(**paths).story(changed_finding().uid())
     return told, list(refused)
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from assay_stream.console.authentication import Authenticator
 from assay_stream.console.deciding import Subject, subject_of_alert
-from assay_stream.console.door import Door
 from assay_stream.console.rendering import url
 from assay_stream.console.sessions import Sessions
 from assay_stream.limits.console import CONSOLE_LIMITS
@@ -74,8 +74,8 @@ class Desk:
 @asynccontextmanager
 async def a_desk(folder: Path, operator: Any = ALICE) -> AsyncIterator[Desk]:
     """An operator, signed in."""
-    door, published = Door(Sessions(lambda: NOW_US)), Published()
-    async with a_console(folder, door=door, publish=published) as client:
+    door, published = Authenticator(Sessions(lambda: NOW_US)), Published()
+    async with a_console(folder, authenticator=door, publish=published) as client:
         yield Desk(client, signed_in(client, door, operator), published)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from assay_stream.console.identity import Members, read_identity, secret_of
-from assay_stream.errors import ConfigurationError
+from assay_stream.errors import ConfigurationError, InputError
 
 LOCAL = '[local]\nusers = "u"\n'
 PROXY = '[proxy]\nuser_header = "X-User"\nviewers = ["*"]\n'
@@ -100,17 +100,20 @@ def test_who_is_let_in_is_named_or_in_a_group(name: str, groups: tuple[str, ...]
         viewers=frozenset({"victor"}),
         viewer_groups=frozenset({"audit"}),
     )
+    if may_decide is None:
+        with pytest.raises(InputError, match="may_not_look"):
+            members.operator("proxy", name, groups, decides=True)
+        return
     found = members.operator("proxy", name, groups, decides=True)
-    assert (None if found is None else found.may_decide) is may_decide
-    assert found is None or found.name == f"proxy:{name}"
-    reading = members.operator("proxy", name, groups, decides=False)
-    assert reading is None or not reading.may_decide
+    assert (found.may_decide, found.name) == (may_decide, f"proxy:{name}")
+    assert not members.operator("proxy", name, groups, decides=False).may_decide
 
 
 def test_everybody_may_look_only_where_the_file_says_so() -> None:
     """With a star."""
-    assert Members(viewers=frozenset({"*"})).operator("oidc", "anybody", (), decides=True) is not None
-    assert Members(operators=frozenset({"a"})).operator("oidc", "anybody", (), decides=True) is None
+    assert not Members(viewers=frozenset({"*"})).operator("oidc", "anybody", (), decides=True).may_decide
+    with pytest.raises(InputError, match="may_not_look"):
+        Members(operators=frozenset({"a"})).operator("oidc", "anybody", (), decides=True)
 
 
 def test_secrets_come_from_a_file_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from joserfc.jwk import OctKey
 
-from assay_stream.console.door import Door
+from assay_stream.console.authentication import Authenticator
 from assay_stream.limits.console import CONSOLE_LIMITS, ConsoleLimits
 from tests.support.console import a_store, text_of
 from tests.support.deployment import free_port
 from tests.support.oidc import CLIENT_ID, NOW_S, SECRET, Provider, a_key, a_provider
 from tests.support.readmodel import NOW_US, history
-from tests.unit.console.test_door import cookies_of, served, shown
+from tests.unit.console.test_authentication import cookies_of, served, shown
 
 pytestmark = pytest.mark.filterwarnings("ignore::aiohttp.web_exceptions.NotAppKeyWarning")
 
@@ -37,7 +37,7 @@ async def with_provider(
     now: list[int] | None = None,
     limits: ConsoleLimits = CONSOLE_LIMITS,
     **table: Any,
-) -> AsyncIterator[tuple[Any, Door, Provider]]:
+) -> AsyncIterator[tuple[Any, Authenticator, Provider]]:
     """A console that asks a provider."""
     monkeypatch.setenv("CONSOLE_CLIENT", SECRET)
     async with a_provider() as provider:

@@ -13,12 +13,11 @@ from typing import Any
 
 import pytest
 
+from assay_stream.console.authentication import Authenticator
 from assay_stream.console.deciding import ACTIONS
-from assay_stream.console.door import Door
 from assay_stream.console.forms import Decided, Decision, Form
 from assay_stream.console.identity import Identity
-from assay_stream.console.operators import Operator
-from assay_stream.console.sessions import Sessions
+from assay_stream.console.sessions import Operator, Sessions
 from assay_stream.errors import AssayStreamError, InputError, OperatingError
 from assay_stream.limits.console import CONSOLE_LIMITS, ConsoleLimits
 from assay_stream.observe.http.tap import Listener
@@ -67,10 +66,12 @@ def approve(store: Store, form: Form) -> Decided:
 @asynccontextmanager
 async def a_desk(
     folder: Path, operator: Operator | None = ALICE, *, limits: ConsoleLimits = CONSOLE_LIMITS
-) -> AsyncIterator[tuple[Any, Door, Published, dict[str, str]]]:
+) -> AsyncIterator[tuple[Any, Authenticator, Published, dict[str, str]]]:
     """A console that decides: its browser, its door, what it publishes, and a form that is filled in."""
-    door, published = Door(Sessions(lambda: NOW_US)), Published()
-    async with a_console(folder, door=door, publish=published, actions={"/approve": approve}, limits=limits) as client:
+    door, published = Authenticator(Sessions(lambda: NOW_US)), Published()
+    async with a_console(
+        folder, authenticator=door, publish=published, actions={"/approve": approve}, limits=limits
+    ) as client:
         form = {"server": "server-0", "reason": "seen with its vendor"}
         if operator is not None:
             form["csrf"] = signed_in(client, door, operator)
@@ -149,10 +150,10 @@ async def test_one_word_of_the_browser_is_enough(fleet: Path, headers: dict[str,
 async def test_behind_tls_the_origin_is_that_of_the_address(fleet: Path) -> None:
     """Not that of the request, which the proxy made."""
     given = {"address": "https://console.example", "local": {"users": "users"}}
-    door, published = Door(Sessions(lambda: NOW_US), identity=Identity.model_validate(given)), Published()
+    door, published = Authenticator(Sessions(lambda: NOW_US), identity=Identity.model_validate(given)), Published()
     listener = Listener(host="192.0.2.1", hosts=frozenset({"console.example"}))
     async with a_console(
-        fleet, door=door, publish=published, actions={"/approve": approve}, listener=listener
+        fleet, authenticator=door, publish=published, actions={"/approve": approve}, listener=listener
     ) as client:
         session_id = door.sessions.begin(ALICE)
         session = door.sessions.find(session_id)
@@ -218,9 +219,9 @@ async def test_a_session_that_ends_while_a_form_is_filled_in_loses_nothing(fleet
 @pytest.mark.parametrize("path", ACTIONS)
 async def test_no_action_is_carried_out_for_somebody_who_may_not(fleet: Path, path: str) -> None:
     """Every action of the console: for nobody, a viewer, a form of another site, one without the session's token."""
-    door, published = Door(Sessions(lambda: NOW_US)), Published()
+    door, published = Authenticator(Sessions(lambda: NOW_US)), Published()
     fields = {"act": "acknowledge", "subject": '["server-0", "", "", "0"]', "reason": "why"}
-    async with a_console(fleet, door=door, publish=published) as client:
+    async with a_console(fleet, authenticator=door, publish=published) as client:
         assert (await post(client, fields, address=path))[0] == 401
         tries: list[tuple[Operator, bool, dict[str, str]]] = [
             (VICTOR, True, {}),
@@ -336,13 +337,13 @@ async def test_a_decision_is_carried_out_even_if_its_browser_goes(fleet: Path) -
 
 async def test_a_console_that_does_not_decide_takes_no_form(fleet: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Whoever is signed in; an address that is no form's is not found where it does."""
-    door = Door(Sessions(lambda: NOW_US))
-    async with a_console(fleet, door=door) as client:
+    door = Authenticator(Sessions(lambda: NOW_US))
+    async with a_console(fleet, authenticator=door) as client:
         token = signed_in(client, door)
         assert (await post(client, {"csrf": token}))[0] == 404
     async with a_desk(fleet) as (client, _, published, form):
-        for address in ("/", "/alerts", "/nowhere", "/approve/"):
-            assert (await post(client, form, address=address))[0] == 404
-        assert (await client.get("/approve")).status == 404
+        for address, status in (("/", 405), ("/alerts", 405), ("/nowhere", 404), ("/approve/", 404)):
+            assert (await post(client, form, address=address))[0] == status
+        assert (await client.get("/approve")).status == 405
         assert published.got == []
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]

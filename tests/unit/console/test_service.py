@@ -18,7 +18,7 @@ from aiohttp import ClientTimeout
 
 from assay_stream.console import pages
 from assay_stream.console.answers import HEADERS, Answer, absent
-from assay_stream.console.door import Door
+from assay_stream.console.authentication import Authenticator
 from assay_stream.console.reader import StoreReader
 from assay_stream.console.rendering import url
 from assay_stream.console.sessions import Sessions
@@ -477,8 +477,8 @@ async def test_one_person_leaves_pages_and_streams_for_others(fleet: Path, monke
 
     monkeypatch.setitem(pages.PAGES, "/servers", waiting)
     limits = replace(CONSOLE_LIMITS, operator_streams_max=1, operator_questions_max=1)
-    door = Door(Sessions(lambda: NOW_US))
-    async with a_console(fleet, door=door, limits=limits) as client:
+    door = Authenticator(Sessions(lambda: NOW_US))
+    async with a_console(fleet, authenticator=door, limits=limits) as client:
         signed_in(client, door, VICTOR)
         with pytest.raises(TimeoutError):
             await client.get("/servers", timeout=ClientTimeout(total=0.2))

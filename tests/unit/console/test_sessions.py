@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from assay_stream.console.operators import Operator
-from assay_stream.console.sessions import Sessions
+from assay_stream.console.sessions import Operator, Sessions
 from assay_stream.limits.console import CONSOLE_LIMITS
 from tests.support.console import ALICE
 

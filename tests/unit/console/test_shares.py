@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from assay_stream.console.operators import Session
+from assay_stream.console.sessions import Session
 from assay_stream.console.shares import Shares
 from assay_stream.errors import OperatingError
 from tests.support.console import ALICE, VICTOR

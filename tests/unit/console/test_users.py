@@ -8,7 +8,8 @@ from pathlib import Path
 import argon2
 import pytest
 
-from assay_stream.console.users import User, UserRole, Users, is_password, new_user, read_users, write_users
+from assay_stream.console.throttle import Throttles
+from assay_stream.console.users import LocalUsers, User, UserRole, is_password, new_user, read_users, write_users
 from assay_stream.errors import ConfigurationError, InputError
 
 CHEAP = argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
@@ -25,6 +26,11 @@ def users_file(folder: Path, *users: User) -> Path:
     path = folder / "console.users"
     write_users(path, {user.name: user for user in users})
     return path
+
+
+def a_backend(path: Path) -> LocalUsers:
+    """The users of a file, as the console asks for them."""
+    return LocalUsers(path, Throttles(lambda: 0), decides=True)
 
 
 def test_users_are_read_as_they_were_written(tmp_path: Path) -> None:
@@ -96,13 +102,13 @@ def test_a_file_that_cannot_be_read_says_so(tmp_path: Path, content: bytes | Non
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(ConfigurationError, match="bad_users"):
-        Users(path)
+        a_backend(path)
 
 
 def test_a_change_of_the_file_is_noticed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """While it cannot be read, nobody can sign in."""
     path = users_file(tmp_path, a_user())
-    users = Users(path)
+    users = a_backend(path)
     assert users.get("alice") is not None
     users_file(tmp_path, a_user("bob"))
     assert (users.get("alice"), users.get("bob") is None) == (None, False)
@@ -119,12 +125,12 @@ def test_a_change_of_the_file_is_noticed(tmp_path: Path, caplog: pytest.LogCaptu
 def test_an_unknown_user_costs_what_a_known_one_does(tmp_path: Path) -> None:
     """The hash that is checked for one has the parameters of the costliest hash, and no password."""
     costly = argon2.PasswordHasher(time_cost=2, memory_cost=16, parallelism=1).hash(PASSWORD)
-    users = Users(users_file(tmp_path, a_user(), User(name="bob", role=UserRole.VIEWER, hash=costly)))
-    nobody = users.nobodys_hash()
+    users = a_backend(users_file(tmp_path, a_user(), User(name="bob", role=UserRole.VIEWER, hash=costly)))
+    nobody = users.dummy_hash()
     assert argon2.extract_parameters(nobody) == argon2.extract_parameters(costly)
     assert not is_password(nobody, PASSWORD)
-    assert nobody != users.nobodys_hash()
-    assert not is_password(Users(users_file(tmp_path)).nobodys_hash(), "")
+    assert nobody != users.dummy_hash()
+    assert not is_password(a_backend(users_file(tmp_path)).dummy_hash(), "")
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:

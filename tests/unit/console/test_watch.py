@@ -14,7 +14,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import CollectorRegistry
 
-from assay_stream.console.door import now_us
+from assay_stream.console.authentication import now_us
 from assay_stream.console.forms import Decision
 from assay_stream.console.reader import StoreReader
 from assay_stream.console.service import ConsoleService

@@ -5,8 +5,8 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from assay_stream.export.columns import COLUMNS, ColumnType, Value, row_of
 from assay_stream.export.input import Dataset, Stored, items
+from assay_stream.export.rows import COLUMNS, ColumnType, Value, row_of
 from assay_stream.model.record import Role
 from tests.support.alerts import TIME_US, A, B, alert_records, finding_of
 from tests.support.exports import NOON_US, definition, evidence, replayed, values

@@ -14,10 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from assay_stream.errors import ConfigurationError, InputError
-from assay_stream.export import parquet
-from assay_stream.export.columns import COLUMNS, Value
+from assay_stream.export import rows as module
 from assay_stream.export.input import Dataset
-from assay_stream.export.parquet import write_parquet
+from assay_stream.export.rows import COLUMNS, Value, write_parquet
 
 ROW: dict[str, Value] = {column.name: None for column in COLUMNS[Dataset.EVIDENCE]}
 
@@ -52,10 +51,10 @@ def test_values_are_read_back(tmp_path: Path) -> None:
 
 def test_rows_are_written_in_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By number, and sooner where they are large."""
-    monkeypatch.setattr(parquet, "ROWS_PER_GROUP", 4)
+    monkeypatch.setattr(module, "ROWS_PER_GROUP", 4)
     write_parquet(tmp_path / "e.parquet", Dataset.EVIDENCE, rows(9))
     assert pq.read_metadata(tmp_path / "e.parquet").num_row_groups == 3
-    monkeypatch.setattr(parquet, "ROW_GROUP_BYTES", 10)
+    monkeypatch.setattr(module, "ROW_GROUP_BYTES", 10)
     write_parquet(tmp_path / "e.parquet", Dataset.EVIDENCE, [row | {"record": "x" * 20} for row in rows(3)])
     assert pq.read_metadata(tmp_path / "e.parquet").num_row_groups == 3
 
@@ -78,7 +77,7 @@ def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> N
     """What to install is said."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ConfigurationError, match=r"assay-stream\[parquet\]") as caught:
-        parquet.check_installed()
+        module.check_installed()
     assert caught.value.code == "extra_missing"
 
 

@@ -9,7 +9,7 @@ import json
 import pytest
 
 from assay_stream.export.input import ExportRecord, Stored, items
-from assay_stream.export.timesketch import HEADER, as_csv, as_jsonl
+from assay_stream.export.rows import HEADER, as_csv, as_jsonl
 from assay_stream.text.escaping import visible
 from tests.support.alerts import alert_records, finding_of
 from tests.support.exports import NOON_US, evidence

@@ -241,22 +241,6 @@ def test_an_unscoped_list_leaves_the_server_out() -> None:
     assert data["binding"]["server_scoped"] is False
 
 
-@pytest.mark.parametrize(
-    ("tools", "reason"),
-    [
-        ((), "tool_not_listed"),
-        (({"name": "tool", "inputSchema": 3},), "definition_not_digestible"),
-        ((TOOL, {"name": "tool"}), "definition_ambiguous"),
-    ],
-)
-def test_an_unbound_call_has_no_part_of_the_cluster(tools: tuple[dict[str, Any], ...], reason: str) -> None:
-    """Where there is no digest there is none of its companions either, but a reason."""
-    data = data_of(a_call(), a_snapshot(*tools))
-    assert data["unbound_reason"] == reason
-    assert assay.check_definition_cluster(data) is None
-    assert data.keys().isdisjoint({"tool_definition_digest", *assay.CLUSTER_CONSTANTS})
-
-
 def test_what_the_caller_claims_of_the_definition_is_not_evidence() -> None:
     """A definition cluster in the call is checked, and replaced by what was observed."""
     claimed = assay.CLUSTER_CONSTANTS | {"tool_definition_digest": "sha256:" + "1" * 64}
@@ -315,50 +299,12 @@ def test_an_argument_of_null_is_an_argument() -> None:
     assert "args_hash" not in data_of(a_call())
 
 
-def test_a_call_to_an_unlisted_tool_is_found() -> None:
-    """A call of a tool that the complete list in force lacks gives a finding with the evidence."""
-    evidence, finding = outputs_of(a_call(), a_snapshot())
-    assert (evidence.role, finding.role) == (Role.EVIDENCE, Role.FINDINGS)
-    assert finding.label == "finding:call_to_unlisted_tool"
-    assert json.loads(finding.value or b"")["snapshot_id"] == "snapshot-1"
-
-
 def test_an_ended_hold_is_never_a_guess() -> None:
     """A call whose hold limit ended is unavailable, unless it names a snapshot that is known."""
     held = a_call()._replace(hold_expired=True)
     assert data_of(held, a_snapshot(TOOL))["unbound_reason"] == "definition_unavailable"
     named = a_call(snapshot_id="snapshot-1")._replace(hold_expired=True)
     assert data_of(named, a_snapshot(TOOL))["binding"]["scope"] == "exact"
-
-
-def test_a_pin_is_held_against_what_was_observed() -> None:
-    """Evidence says how the definition stands to its pin, and that there is none where there is none."""
-    assert data_of(a_call(), a_snapshot(TOOL))["pin"] == {"status": "unpinned"}
-    pin = orjson.dumps(
-        {
-            "specversion": "1.0",
-            "type": "assay.control.pin.set",
-            "source": "urn:ops",
-            "id": "p",
-            "time": "2026-03-01T00:00:01Z",
-            "data": {
-                "server_id": "server",
-                "tool_name": "tool",
-                "scheme": "assay.v1",
-                "value": "0" * 64,
-                "author": "ann",
-                "reason": "review",
-            },
-        }
-    )
-    set_pin = a_snapshot()._replace(role=Role.CONTROL, value=pin)
-    assert data_of(a_call(), a_snapshot(TOOL), set_pin)["pin"] == {
-        "status": "mismatch",
-        "scheme": "assay.v1",
-        "expected": "sha256:" + "0" * 64,
-        "observed": str(assay.definition_digest(TOOL, server_id="server")),
-        "reason_code": "P_TOOL_DRIFT",
-    }
 
 
 def test_the_producer_s_fragment_is_canonical() -> None:

@@ -10,7 +10,6 @@ import pytest
 from assay_stream.model.record import Role
 from assay_stream.schemes.assay import manifest
 from assay_stream.schemes.assay import tool as assay
-from assay_stream.schemes.pin_values import printed_value
 from tests.support.events import TOOL, Story, an_event
 
 BARE = "0123456789abcdef" * 4
@@ -50,18 +49,6 @@ def pin_of_next_call(*controls: bytes) -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize("scheme", ["assay.v1", "assay.p60"])
-def test_digests_with_a_prefix_are_pinned_with_it(scheme: str) -> None:
-    """Schemes that print sha256:<hex> have their pins in that form."""
-    assert printed_value(scheme, BARE) == f"sha256:{BARE}"
-
-
-@pytest.mark.parametrize("scheme", ["assay.schema_hash", "assay.meta_hash"])
-def test_bare_digests_are_pinned_bare(scheme: str) -> None:
-    """The hashes of ToolIdentity are bare hexadecimal, and so are their pins."""
-    assert printed_value(scheme, BARE) == BARE
-
-
 @pytest.mark.parametrize("scheme", sorted(DIGESTS))
 @pytest.mark.parametrize("prefix", ["", "sha256:"])
 def test_a_pin_under_any_scheme_matches_the_definition_it_was_made_of(scheme: str, prefix: str) -> None:
@@ -75,39 +62,11 @@ def test_a_pin_under_any_scheme_matches_the_definition_it_was_made_of(scheme: st
     }
 
 
-def test_a_pin_of_another_value_is_a_mismatch() -> None:
-    """What differs from its pin is told, with what was expected and what was observed."""
-    assert pin_of_next_call(control()) == {
-        "status": "mismatch",
-        "scheme": "assay.v1",
-        "expected": f"sha256:{BARE}",
-        "observed": DIGESTS["assay.v1"],
-        "reason_code": "P_TOOL_DRIFT",
-    }
-
-
-def test_a_pin_taken_back_is_no_pin() -> None:
-    """After its removal a tool is unpinned."""
-    assert pin_of_next_call(control(), control("remove", second=1, value=None)) == {"status": "unpinned"}
-
-
 def test_a_removal_ends_the_pin_of_its_own_scheme_alone() -> None:
     """A pin under another scheme stays."""
     kept = control(scheme="assay.p60", value=DIGESTS["assay.p60"])
     gone = control("remove", second=1, value=None)
     assert pin_of_next_call(control(), kept, gone)["scheme"] == "assay.p60"
-
-
-def test_a_pin_counts_from_its_own_event_time() -> None:
-    """A call made before the pin's event time is unpinned, whenever the pin was published."""
-    story = Story().lists(TOOL).calls().raw(Role.CONTROL, control(second=2)).calls()
-    assert [payload["pin"]["status"] for payload in story.tell().evidence] == ["unpinned", "mismatch"]
-
-
-def test_a_pin_published_twice_is_one_pin() -> None:
-    """A repetition behind a later pin does not bring the earlier value back."""
-    first, second = control(second=0), control(second=1, value=DIGESTS["assay.v1"])
-    assert pin_of_next_call(first, second, first)["status"] == "match"
 
 
 @pytest.mark.parametrize(

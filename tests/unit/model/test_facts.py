@@ -74,14 +74,13 @@ def test_a_fact_comes_back_as_it_went(fact: Fact) -> None:
     """Every kind of fact survives the binding topic."""
     key = decode_key(encode_key(fact.key()))
     assert key == fact.key()
-    assert decode_fact(key, encode_value(fact)) == fact
-
-
-@pytest.mark.parametrize("fact", FACTS, ids=lambda fact: str(fact.key()[0]))
-def test_equal_facts_have_equal_bytes(fact: Fact) -> None:
-    """What is read back is written again with the same bytes, whatever the order of its parts."""
-    again = decode_fact(decode_key(encode_key(fact.key())), encode_value(fact))
+    again = decode_fact(key, encode_value(fact))
+    assert again == fact
     assert encode_value(again) == encode_value(fact)
+
+
+def test_equal_facts_have_equal_bytes() -> None:
+    """Whatever the order of their parts."""
     one, other = a_catalogue("d", {"x": "1", "y": "2"}), a_catalogue("d", {"y": "2", "x": "1"})
     assert encode_value(one) == encode_value(other)
 

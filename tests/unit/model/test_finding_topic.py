@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import Any
 
 import orjson
 import pytest
 
 from assay_stream.errors import IntegrityError
-from assay_stream.model.control_facts import SuppressionDecision
-from assay_stream.model.finding_topic import Suppression, Tick, decode_entry, suppression_records
-from assay_stream.model.record import Role
-from tests.support.findings import a_finding, a_rule, an_end, at, place
+from assay_stream.model.finding_topic import Suppression, Tick, decode_entry
+from assay_stream.model.record import Output, Role
+from tests.support.findings import a_finding, a_rule, an_end, at
 
 
 def test_every_entry_is_read_as_it_was_written() -> None:
@@ -47,32 +46,20 @@ def test_what_this_version_cannot_read_stops_it(value: bytes | None) -> None:
     assert caught.value.code == "unknown_finding"
 
 
-def a_decision(server_id: str) -> SuppressionDecision:
-    """A rule that was set."""
-    return SuppressionDecision(
-        server_id=server_id,
-        origin=place(0, topic="assay.control"),
-        time_us=at(0),
-        is_set=True,
-        id="r",
-        tool=None,
-        kind=None,
-        field=None,
-        until_us=None,
-        author="ann",
-        reason="noise",
-    )
+def handed_on(**rule: Any) -> list[Output]:
+    """The records of a rule that was set, for three partitions."""
+    return Suppression(rule=a_rule(**rule), is_set=True, time_us=at(0)).outputs(3)
 
 
 def test_a_rule_goes_where_the_findings_of_its_server_go() -> None:
     """The partition of the key."""
-    [output] = suppression_records(replace(a_decision("server"), kind="tool_changed"), 3)
+    [output] = handed_on(server_id="server", kind="tool_changed")
     assert (output.role, output.key, output.partition) == (Role.FINDINGS, b"server", None)
 
 
 def test_a_rule_for_every_server_goes_everywhere() -> None:
     """The same bytes into each partition."""
-    outputs = suppression_records(a_decision("*"), 3)
+    outputs = handed_on(server_id="*")
     assert [output.partition for output in outputs] == [0, 1, 2]
     assert len({output.value for output in outputs}) == 1
     assert orjson.loads(outputs[0].value or b"")["rule"]["server_id"] == "*"
@@ -81,5 +68,4 @@ def test_a_rule_for_every_server_goes_everywhere() -> None:
 @pytest.mark.parametrize("kind", ["tool_shadowed", "alerts_folded"])
 def test_a_rule_that_covers_shadowed_tools_or_their_folds_goes_everywhere(kind: str) -> None:
     """These alerts stand where the group of the name does."""
-    outputs = suppression_records(replace(a_decision("server"), kind=kind), 3)
-    assert [output.partition for output in outputs] == [0, 1, 2]
+    assert [output.partition for output in handed_on(server_id="server", kind=kind)] == [0, 1, 2]

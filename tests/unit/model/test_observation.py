@@ -122,6 +122,8 @@ def test_a_tool_keeps_every_field_as_received() -> None:
         ({"ok": "yes"}, "wrong_type", "$.data.ok"),
         ({"args_hash": "h" * 129}, "too_long", "$.data.args_hash"),
         ({"reason_code": ""}, "empty_value", "$.data.reason_code"),
+        ({"server_id": "  "}, "bad_format", "$.data.server_id"),
+        ({"ok": 1}, "wrong_type", "$.data.ok"),
     ],
 )
 def test_what_a_call_names_must_be_right(changes: dict[str, Any], code: str, path: str) -> None:

@@ -8,8 +8,7 @@ import pytest
 
 from assay_stream.model.finding import Detected
 from assay_stream.model.kinds import Kind
-from assay_stream.model.suppression import SuppressionRule, covering_rule
-from assay_stream.model.wire import read_record, write_record
+from assay_stream.model.suppression import covering_rule
 from tests.support.findings import a_finding, a_rule, at
 
 
@@ -66,10 +65,3 @@ def test_the_first_by_id_is_named() -> None:
     assert covering is not None
     assert covering.id == "a"
     assert covering_rule([], a_finding(), at(0)) is None
-
-
-@pytest.mark.parametrize("rule", [a_rule(), a_rule(tool="t*", kind="tool_added", field="title", until_us=1)])
-def test_a_rule_survives_storage(rule: SuppressionRule) -> None:
-    """What is absent stays absent."""
-    assert read_record(SuppressionRule, write_record(rule)) == rule
-    assert None not in write_record(rule).values()

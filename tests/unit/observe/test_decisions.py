@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -42,18 +42,6 @@ def test_a_decision_is_a_cloudevent_with_the_server_as_its_key() -> None:
         "datacontenttype": "application/json",
         "data": PIN,
     }
-
-
-def test_other_zones_are_the_same_moment() -> None:
-    """Times are in UTC."""
-    tokyo = NOW.astimezone(timezone(timedelta(hours=9)))
-    assert a_decision(at=tokyo).value == a_decision().value
-
-
-def test_a_moment_without_a_zone_is_a_defect_of_the_caller() -> None:
-    """It is no moment."""
-    with pytest.raises(ValueError, match="timezone-aware"):
-        a_decision(at=NOW.replace(tzinfo=None))
 
 
 def test_an_author_may_have_any_letters() -> None:

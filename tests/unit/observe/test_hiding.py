@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.observe.jsonrpc import BLOCKED_CODE, may_list
-from assay_stream.observe.wire import Shown
+from assay_stream.observe.session import Commands, Missed
 from assay_stream.registry.rulings import Ruling
 from assay_stream.schemes.fingerprint import fingerprint
 from assay_stream.schemes.hangar import Action
@@ -31,25 +31,25 @@ def full(tool: dict[str, Any]) -> str:
     return fingerprint(tool, server_id=SERVER).full
 
 
-def names(shown: Shown) -> list[str]:
+def names(shown: Commands) -> list[str]:
     """The names in the list that the client gets."""
-    return [tool["name"] for tool in json.loads(shown.text)["result"]["tools"]]
+    return [tool["name"] for tool in json.loads(shown.forward or b"")["result"]["tools"]]
 
 
-def published(shown: Shown) -> dict[str, Any]:
+def published(shown: Commands) -> dict[str, Any]:
     """The data of the one snapshot."""
     [observation] = shown.observations
     data: dict[str, Any] = json.loads(observation.value)["data"]
     return data
 
 
-def error(shown: Shown) -> tuple[object, str]:
+def error(shown: Commands) -> tuple[object, str]:
     """Whom an error in place of a message is for, and its code."""
-    assert shown.is_withheld
-    said = json.loads(shown.text)
+    assert shown.withheld
+    said = json.loads(shown.forward or b"")
     said = said[0] if isinstance(said, list) else said
     assert said["error"]["code"] == BLOCKED_CODE
-    assert b"IMPORTANT" not in shown.text
+    assert b"IMPORTANT" not in (shown.forward or b"")
     return said["id"], said["error"]["data"]["code"]
 
 
@@ -65,7 +65,7 @@ class TestWhatIsShown:
         """With everything else that the answer says."""
         talk.asks_list()
         shown = talk.shows(a_list(EVIL, OTHER, nextCursor="x", ttlMs=5, _meta={"n": 1.5}))
-        assert json.loads(shown.text) == a_list(OTHER, nextCursor="x", ttlMs=5, _meta={"n": 1.5})
+        assert json.loads(shown.forward or b"") == a_list(OTHER, nextCursor="x", ttlMs=5, _meta={"n": 1.5})
         assert shown.hidden == ("read",)
 
     @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ class TestWhatIsShown:
         """However it is written."""
         talk.asks_list()
         line = raw % json.dumps(GOOD).encode()
-        assert talk.shows(line).text is line
+        assert talk.shows(line).forward is line
 
     def test_what_was_offered_and_what_was_hidden_is_published(self, talk: Connection) -> None:
         """The list whole, as without hiding, and beside it names and digests of what was dropped."""
@@ -116,7 +116,7 @@ class TestWhatIsShown:
         for unknown, passes in (("block", False), ("allow_degraded", True)):
             talk = Connection(a_table(everything=a_verdict(unknown=unknown, general=True)), hide=True)
             talk.asks_list()
-            assert (b"IMPORTANT" in talk.shows(a_list(entry or {"title": "IMPORTANT"})).text) is passes
+            assert (b"IMPORTANT" in (talk.shows(a_list(entry or {"title": "IMPORTANT"})).forward or b"")) is passes
 
     def test_a_warning_hides_nothing(self) -> None:
         """The call would pass, too."""
@@ -136,7 +136,7 @@ class TestWhatIsShown:
         """It stays a batch."""
         talk.asks_list()
         shown = talk.shows([{"jsonrpc": "2.0", "method": "notifications/x"}, a_list(EVIL)])
-        assert json.loads(shown.text) == [{"jsonrpc": "2.0", "method": "notifications/x"}, a_list()]
+        assert json.loads(shown.forward or b"") == [{"jsonrpc": "2.0", "method": "notifications/x"}, a_list()]
 
 
 class TestGuessedIds:
@@ -163,7 +163,7 @@ class TestGuessedIds:
             {"id": 1, "result": {"tools": None}},
         ):
             line = json.dumps(message).encode()
-            assert talk.shows(line).text is line
+            assert talk.shows(line).forward is line
 
 
 _ENTRY = json.dumps(EVIL)
@@ -202,7 +202,7 @@ class TestUnclearMessages:
             '[{"id":7,"result":{"content":[],"tools":[],"tools":[%s]}}]',
         ],
     )
-    def test_a_call_whose_answer_is_withheld_has_failed(self, talk: Connection, text: str) -> None:
+    def test_a_call_whose_answer_withheld_has_failed(self, talk: Connection, text: str) -> None:
         """The client got an error; what comes later under the id changes nothing."""
         talk.calls(name="write", number=7)
         shown = talk.shows((text % _ENTRY).encode())
@@ -213,9 +213,9 @@ class TestUnclearMessages:
         assert "result_hash" not in record
         assert talk.server({"jsonrpc": "2.0", "id": 7, "result": {}}) == []
 
-    def test_a_list_in_another_encoding_is_withheld(self, talk: Connection) -> None:
+    def test_a_list_in_another_encoding_withheld(self, talk: Connection) -> None:
         """Some readers of JSON guess it."""
-        assert talk.shows(json.dumps(a_list(EVIL)).encode("utf-16-le")).is_withheld
+        assert talk.shows(json.dumps(a_list(EVIL)).encode("utf-16-le")).withheld
 
     def test_the_registry_hears_of_a_list_that_was_withheld(self, talk: Connection) -> None:
         """As without hiding: it rejects it, and knows why."""
@@ -228,18 +228,18 @@ class TestUnclearMessages:
     def test_anything_else_passes(self, talk: Connection, text: str) -> None:
         """It is no concern of lists."""
         line = text.encode()
-        assert talk.shows(line).text is line
+        assert talk.shows(line).forward is line
 
-    def test_a_message_that_could_not_be_inspected_is_withheld(self, talk: Connection) -> None:
+    def test_a_message_that_could_not_be_inspected_withheld(self, talk: Connection) -> None:
         """It is too long, or the gate failed."""
         talk.asks_list()
-        shown = talk.gate.missed_line(START)
+        shown = talk.gate.receive(Missed("server->client"), START)
         assert error(shown) == (1, "not_inspected")
         assert published(shown)["tools"] == {"unreadable": "line missed"}
 
     def test_without_anybody_waiting_an_error_is_for_nobody(self, talk: Connection) -> None:
         """JSON-RPC 2.0, section 5."""
-        assert error(talk.gate.missed_line(START)) == (None, "not_inspected")
+        assert error(talk.gate.receive(Missed("server->client"), START)) == (None, "not_inspected")
 
 
 class TestOtherForms:
@@ -259,7 +259,7 @@ class TestOtherForms:
             {"tools": [EVIL]},
         ],
     )
-    def test_a_list_that_is_no_array_is_withheld(self, talk: Connection, answer: dict[str, Any]) -> None:
+    def test_a_list_that_is_no_array_withheld(self, talk: Connection, answer: dict[str, Any]) -> None:
         """Alone or in a batch; the registry hears of it if it was asked for."""
         talk.asks_list()
         message = {"jsonrpc": "2.0", "id": 1, **answer}
@@ -270,7 +270,7 @@ class TestOtherForms:
         assert error(talk.shows(message | {"id": 3})) == (3, "list_unreadable")
 
     @pytest.mark.parametrize("tools", [{"0": EVIL}, "IMPORTANT", True])
-    def test_a_list_that_is_no_array_is_withheld_whatever_its_id(self, talk: Connection, tools: object) -> None:
+    def test_a_list_that_is_no_array_withheld_whatever_its_id(self, talk: Connection, tools: object) -> None:
         """Ids are easy to guess."""
         assert error(talk.shows({"jsonrpc": "2.0", "id": 99, "result": {"tools": tools}})) == (99, "list_unreadable")
 
@@ -284,9 +284,9 @@ class TestOtherForms:
             {"jsonrpc": "2.0", "method": "notifications/x", "tools": []},
         ):
             line = json.dumps(message).encode()
-            assert talk.shows(line).text is line
+            assert talk.shows(line).forward is line
 
-    def test_a_list_in_pieces_is_withheld(self, talk: Connection) -> None:
+    def test_a_list_in_pieces_withheld(self, talk: Connection) -> None:
         """Some readers of events join lines without a line feed."""
         talk.asks_list()
         text = json.dumps(a_list(EVIL)).replace('"tools"', '"to\nols"').encode()
@@ -304,14 +304,15 @@ class TestAnswersOfCalls:
             talk.gate._rule = lambda *_: Ruling(action=Action.BLOCK, reason_code="verdicts_unavailable")
         line = json.dumps(a_list(EVIL, number=7, content=[])).encode()
         shown = talk.shows(line)
-        assert shown.text is line
+        assert shown.forward is line
         [record] = [json.loads(each.value)["data"] for each in shown.observations]
         assert record["ok"] is True
 
     def test_a_second_answer_is_a_list(self, talk: Connection) -> None:
         """The call waits no longer, on another line or in the same batch."""
         talk.calls(name="write", number=7)
-        assert json.loads(talk.shows([a_list(EVIL, number=7)] * 2).text) == [a_list(EVIL, number=7), a_list(number=7)]
+        shown = talk.shows([a_list(EVIL, number=7)] * 2)
+        assert json.loads(shown.forward or b"") == [a_list(EVIL, number=7), a_list(number=7)]
         assert names(talk.shows(a_list(EVIL, number=7))) == []
 
     @pytest.mark.parametrize("waiting", [True, False])
@@ -361,12 +362,14 @@ def test_no_spelling_of_the_member_escapes(letters: tuple[str, ...]) -> None:
     assert may_list(('{"id":1,"result":{"' + "".join(letters) + '":[]}}').encode())
 
 
+def hidden_in_log(*names: str) -> str:
+    """What the log says of hidden tools."""
+    [notice] = Commands(hidden=names).notices
+    return notice.removeprefix("the digest policy hides tools from a list: ")
+
+
 def test_the_log_names_a_few_hidden_tools() -> None:
-    """Not all of them, and on one line."""
-    assert Shown(b"", hidden=("a", "b\nc")).hidden_text == r"'a', 'b\nc'"
-    assert Shown(b"", hidden=("a",) * 7).hidden_text.endswith("'a' and 2 more")
-
-
-def test_a_server_fills_no_log_with_the_name_of_a_tool() -> None:
-    """A name may be as long as a message."""
-    assert len(Shown(b"", hidden=("x" * 10**6,)).hidden_text) == DEFAULT_LIMITS.identifier_chars_max + 2
+    """Not all of them, on one line, and no name beyond its limit: a server fills no log."""
+    assert hidden_in_log("a", "b\nc") == r"'a', 'b\nc'"
+    assert hidden_in_log(*"a" * 7).endswith("'a' and 2 more")
+    assert len(hidden_in_log("x" * 10**6)) == DEFAULT_LIMITS.identifier_chars_max + 2

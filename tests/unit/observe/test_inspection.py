@@ -19,6 +19,7 @@ from assay_stream.observe.inspection import ClientOutput, Enforcer, Watch
 from assay_stream.observe.jsonrpc import BLOCKED_CODE, NOT_RULED_ON
 from assay_stream.observe.mcp_wire import LINE_BYTES_MAX
 from assay_stream.observe.pumps import LineSplitter
+from assay_stream.observe.session import Session
 from tests.support.gates import Connection, a_call, a_tool, pinned
 from tests.support.mcp_dialogue import START, THE_VANTAGE
 
@@ -34,7 +35,7 @@ def an_observer() -> WireObserver:
 
 def a_watch(found: list[Observation], **options: Any) -> Watch:
     """A watch, not started."""
-    return Watch(an_observer(), publish=found.append, clock=lambda: START, **options)
+    return Watch(Session(an_observer()), publish=found.append, clock=lambda: START, **options)
 
 
 def finish(watch: Watch) -> None:
@@ -49,9 +50,9 @@ def test_what_was_seen_is_looked_at_in_order_and_open_calls_are_given() -> None:
     found: list[Observation] = []
     watch = a_watch(found)
     watch.start()
-    watch.see("client->server", LIST)
-    watch.see("server->client", b'{"id":1,"result":{"tools":[]}}\n')
-    watch.see("client->server", CALL.rstrip())
+    watch.receive("client->server", LIST)
+    watch.receive("server->client", b'{"id":1,"result":{"tools":[]}}\n')
+    watch.receive("client->server", CALL.rstrip())
     finish(watch)
     assert [observation.kind for observation in found] == ["list", "call"]
     snapshot, call = (json.loads(observation.value)["data"] for observation in found)
@@ -63,9 +64,9 @@ def test_a_backlog_that_is_full_loses_lines_but_not_the_fact() -> None:
     """A list that may have been among them is published as bad."""
     found: list[Observation] = []
     watch = a_watch(found, backlog_bytes_max=100)
-    watch.see("client->server", LIST)
+    watch.receive("client->server", LIST)
     for _ in range(3):
-        watch.see("server->client", b'{"id":1,"result":{"tools":[' + b" " * 100)
+        watch.receive("server->client", b'{"id":1,"result":{"tools":[' + b" " * 100)
     watch.start()
     finish(watch)
     [observation] = found
@@ -77,8 +78,8 @@ def test_a_line_too_long_is_missed() -> None:
     found: list[Observation] = []
     watch = a_watch(found, line_bytes_max=50)
     watch.start()
-    watch.see("client->server", LIST)
-    watch.see("server->client", b"x" * 60 + b"\n")
+    watch.receive("client->server", LIST)
+    watch.receive("server->client", b"x" * 60 + b"\n")
     finish(watch)
     assert len(found) == 1
 
@@ -94,10 +95,10 @@ def test_a_failure_is_counted_and_said_once_and_nothing_stops(caplog: pytest.Log
             raise RuntimeError("boom")
         found.append(observation)
 
-    watch = Watch(an_observer(), publish=publish, clock=lambda: START)
+    watch = Watch(Session(an_observer()), publish=publish, clock=lambda: START)
     watch.start()
-    watch.see("client->server", b'{"method":"tools/call","params":{"name":"a"}}\n')
-    watch.see("client->server", CALL)
+    watch.receive("client->server", b'{"method":"tools/call","params":{"name":"a"}}\n')
+    watch.receive("client->server", CALL)
     finish(watch)
     assert (watch.failures, len(found), len(caplog.records)) == (1, 1, 1)
 
@@ -108,8 +109,8 @@ def test_seeing_never_raises() -> None:
     def broken_clock() -> Any:
         raise RuntimeError("boom")
 
-    watch = Watch(an_observer(), publish=print, clock=broken_clock)
-    watch.see("client->server", LIST)
+    watch = Watch(Session(an_observer()), publish=print, clock=broken_clock)
+    watch.receive("client->server", LIST)
     assert watch.failures == 1
 
 
@@ -149,7 +150,7 @@ class Bench:
 
     def serve(self, data: bytes) -> None:
         """The server says some bytes."""
-        self.enforcer.from_server(data)
+        self.enforcer.receive("server->client", data)
 
     def close(self) -> None:
         """Close the pipes."""
@@ -190,7 +191,7 @@ def bench() -> Iterator[Bench]:
 
 def told(bench: Bench, *tools: Any) -> None:
     """The client was given a list; nothing is left in the pipes."""
-    bench.enforcer.from_client(ASK)
+    bench.enforcer.receive("client->server", ASK)
     bench.serve(listed(*tools))
     assert (bench.at_server(), bench.at_client()) == (ASK, listed(*tools))
 
@@ -207,9 +208,9 @@ def test_lines_that_pass_reach_the_server_byte_by_byte_as_they_were(bench: Bench
         + CALL_enforcing.rstrip()
     )
     for start in range(0, len(sent), size):
-        bench.enforcer.from_client(sent[start : start + size])
+        bench.enforcer.receive("client->server", sent[start : start + size])
     assert bench.at_server() == sent[: sent.rindex(b"\n") + 1]
-    bench.enforcer.client_ended()
+    bench.enforcer.ended("client->server")
     assert bench.at_server() == CALL_enforcing.rstrip()
 
 
@@ -220,7 +221,7 @@ def test_a_blocked_line_leaves_no_trace_between_others(bench: Bench, size: int) 
     ping = line({"id": 3, "method": "ping"})
     sent = ping + CALL_enforcing + ping
     for start in range(0, len(sent), size):
-        bench.enforcer.from_client(sent[start : start + size])
+        bench.enforcer.receive("client->server", sent[start : start + size])
     assert bench.at_server() == ping + ping
     [said] = bench.at_client().splitlines()
     assert json.loads(said)["id"] == 7
@@ -231,9 +232,9 @@ def test_a_blocked_line_leaves_no_trace_between_others(bench: Bench, size: int) 
 def test_a_blocked_last_line_without_its_end_is_answered_too(bench: Bench) -> None:
     """The client closed early; it may still read."""
     told(bench, EVIL)
-    bench.enforcer.from_client(CALL_enforcing.rstrip())
+    bench.enforcer.receive("client->server", CALL_enforcing.rstrip())
     assert bench.at_client() == b""
-    bench.enforcer.client_ended()
+    bench.enforcer.ended("client->server")
     assert bench.at_server() == b""
     assert json.loads(bench.at_client())["id"] == 7
 
@@ -242,14 +243,14 @@ def test_an_answer_waits_for_the_end_of_the_servers_line(bench: Bench) -> None:
     """Two messages on one line would be none."""
     told(bench, EVIL)
     bench.serve(b'{"part":')
-    bench.enforcer.from_client(CALL_enforcing + CALL_enforcing)
+    bench.enforcer.receive("client->server", CALL_enforcing + CALL_enforcing)
     bench.serve(b"1")
     assert bench.at_client() == b'{"part":1'
     bench.serve(b'}\n{"next":2}\n{"third"')
     first, second, *answers, rest = bench.at_client().split(b"\n")
     assert (first, second, rest) == (b"}", b'{"next":2}', b'{"third"')
     assert [json.loads(each)["id"] for each in answers] == [7, 7]
-    bench.enforcer.from_client(CALL_enforcing)
+    bench.enforcer.receive("client->server", CALL_enforcing)
     assert bench.at_client() == b""
     bench.serve(b":3}\n")
     assert bench.at_client().startswith(b":3}\n{")
@@ -258,14 +259,14 @@ def test_an_answer_waits_for_the_end_of_the_servers_line(bench: Bench) -> None:
 def test_between_lines_an_answer_does_not_wait(bench: Bench) -> None:
     """The server may say nothing for hours."""
     told(bench, EVIL)
-    bench.enforcer.from_client(CALL_enforcing)
+    bench.enforcer.receive("client->server", CALL_enforcing)
     assert json.loads(bench.at_client())["id"] == 7
 
 
 def test_something_of_the_server_that_looks_like_our_answer_is_passed_on_as_it_is(bench: Bench) -> None:
     """The client has its answer once: under the id of a call that the server never got."""
     told(bench, EVIL)
-    bench.enforcer.from_client(CALL_enforcing)
+    bench.enforcer.receive("client->server", CALL_enforcing)
     ours = bench.at_client()
     bench.serve(ours)
     assert bench.at_client() == ours
@@ -290,7 +291,7 @@ def test_answers_and_the_servers_lines_are_never_mixed_under_load() -> None:
 
     def call() -> None:
         for number in range(400):
-            bench.enforcer.from_client(line(a_call("read", number)))
+            bench.enforcer.receive("client->server", line(a_call("read", number)))
 
     threads = [threading.Thread(target=each, daemon=True) for each in (serve, call)]
     for thread in threads:
@@ -310,8 +311,8 @@ def test_a_line_too_long_to_look_at_does_not_pass(bench: Bench) -> None:
     told(bench, GOOD)
     piece = b"x" * (LINE_BYTES_MAX // 4)
     for _ in range(5):
-        bench.enforcer.from_client(piece)
-    bench.enforcer.from_client(b"\n" + CALL_enforcing)
+        bench.enforcer.receive("client->server", piece)
+    bench.enforcer.receive("client->server", b"\n" + CALL_enforcing)
     assert bench.at_server() == CALL_enforcing
     said = json.loads(bench.at_client())
     assert (said["id"], said["error"]["data"]) == (None, {"code": "not_ruled_on"})
@@ -325,7 +326,7 @@ def test_a_rule_that_fails_holds_the_call_back(bench: Bench, caplog: pytest.LogC
         raise RuntimeError
 
     bench.connection.gate._rule = fail
-    bench.enforcer.from_client(CALL_enforcing + CALL_enforcing + line({"id": 3, "method": "ping"}))
+    bench.enforcer.receive("client->server", CALL_enforcing + CALL_enforcing + line({"id": 3, "method": "ping"}))
     assert bench.at_server() == line({"id": 3, "method": "ping"})
     said = [json.loads(each) for each in bench.at_client().splitlines()]
     assert [(each["id"], each["error"]["data"]["code"]) for each in said] == [(7, "not_ruled_on")] * 2
@@ -346,7 +347,7 @@ def test_a_clock_that_fails_holds_everything_back_but_ends_nothing(bench: Bench)
         raise RuntimeError
 
     bench.enforcer._clock = fail
-    bench.enforcer.from_client(CALL_enforcing)
+    bench.enforcer.receive("client->server", CALL_enforcing)
     bench.serve(b"hello\n")
     assert bench.at_server() == b""
     answered, greeting = bench.at_client().splitlines()
@@ -361,14 +362,14 @@ def test_a_failure_while_looking_at_the_server_is_not_felt_but_leaves_its_lists_
     def fail(*_: Any) -> Any:
         raise RuntimeError
 
-    with patch.object(bench.connection.gate, "show", fail):
+    with patch.object(bench.connection.gate, "_from_server", fail):
         bench.serve(b"anything\n")
     assert bench.at_client() == b"anything\n"
-    bench.enforcer.from_client(CALL_enforcing)
+    bench.enforcer.receive("client->server", CALL_enforcing)
     assert bench.at_server() == b""
     bench.at_client()
     told(bench, GOOD)
-    bench.enforcer.from_client(CALL_enforcing)
+    bench.enforcer.receive("client->server", CALL_enforcing)
     assert bench.at_server() == CALL_enforcing
 
 
@@ -380,7 +381,7 @@ def test_a_publisher_that_fails_is_not_felt(bench: Bench) -> None:
         raise RuntimeError
 
     bench.enforcer._publish = fail
-    bench.enforcer.from_client(CALL_enforcing + ASK)
+    bench.enforcer.receive("client->server", CALL_enforcing + ASK)
     assert bench.at_server() == ASK
     bench.serve(listed(GOOD))
     assert bench.at_client().count(b"\n") == 2
@@ -389,22 +390,22 @@ def test_a_publisher_that_fails_is_not_felt(bench: Bench) -> None:
 
 def test_the_servers_last_line_is_looked_at_without_its_end(bench: Bench) -> None:
     """It died in the middle of saying its tools."""
-    bench.enforcer.from_client(ASK)
+    bench.enforcer.receive("client->server", ASK)
     bench.serve(listed(EVIL).rstrip())
     assert bench.observations == []
-    bench.enforcer.server_ended()
+    bench.enforcer.ended("server->client")
     assert [each.kind for each in bench.observations] == ["list"]
 
 
 def test_after_the_end_nothing_passes_and_open_calls_are_published(bench: Bench) -> None:
     """Once."""
     told(bench, GOOD)
-    bench.enforcer.from_client(CALL_enforcing)
-    bench.enforcer.end(bench.connection.observer.close)
+    bench.enforcer.receive("client->server", CALL_enforcing)
+    bench.enforcer.close(0)
     assert json.loads(bench.observations[-1].value)["data"]["error"] == {"code": "no_response"}
     count = len(bench.observations)
     bench.at_server()
-    bench.enforcer.from_client(CALL_enforcing)
+    bench.enforcer.receive("client->server", CALL_enforcing)
     assert (bench.at_server(), bench.at_client()[len(listed(GOOD)) :]) == (b"", b"")
     assert len(bench.observations) == count
 
@@ -415,7 +416,7 @@ def test_a_server_that_has_gone_is_an_error_for_the_pump(bench: Bench) -> None:
     os.close(bench.server_reads)
     try:
         with pytest.raises(BrokenPipeError):
-            bench.enforcer.from_client(CALL_enforcing)
+            bench.enforcer.receive("client->server", CALL_enforcing)
     finally:
         bench.server_reads = os.open(os.devnull, os.O_RDONLY)
 
@@ -425,7 +426,7 @@ def test_a_warned_call_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> 
     tool = a_tool("re\nad")
     bench = Bench(Connection(pinned(tool, enforcement="warn")))
     told(bench, a_tool("re\nad", "Other."))
-    bench.enforcer.from_client(line(a_call("re\nad")))
+    bench.enforcer.receive("client->server", line(a_call("re\nad")))
     assert bench.at_server() != b""
     assert r"'re\nad'" in caplog.text
     bench.close()
@@ -450,7 +451,7 @@ class TestHiding:
         line = ANSWER % json.dumps(EVIL).encode() + b"\n"
         for place, byte in enumerate(line):
             if place == len(line) - 1:
-                hiding.enforcer.from_client(LIST)
+                hiding.enforcer.receive("client->server", LIST)
             assert hiding.at_client() == b""
             hiding.serve(bytes([byte]))
         assert hiding.at_client() == HIDDEN
@@ -459,7 +460,7 @@ class TestHiding:
         """Blank ones, broken ones, those with a carriage return, and the last one without a line feed."""
         said = b'\n \r\n{"jsonrpc":"2.0" ,"method":"x"}\r\n{broken\n' + ANSWER % json.dumps(GOOD).encode() + b"\n{"
         hiding.serve(said)
-        hiding.enforcer.server_ended()
+        hiding.enforcer.ended("server->client")
         assert hiding.at_client() == said
 
     def test_a_line_that_fails_to_be_inspected_is_withheld(self, hiding: Bench) -> None:
@@ -468,16 +469,16 @@ class TestHiding:
         def fail(*_: Any) -> None:
             raise RuntimeError("boom")
 
-        with patch.object(hiding.connection.gate, "show", fail):
+        with patch.object(hiding.connection.gate, "_from_server", fail):
             hiding.serve(ANSWER % json.dumps(EVIL).encode() + b"\n")
         assert b"IMPORTANT" not in (said := hiding.at_client())
         assert json.loads(said)["error"]["code"] == BLOCKED_CODE
         assert (hiding.enforcer.failures, hiding.enforcer.withheld) == (1, 1)
 
-    def test_a_line_too_long_is_withheld(self, hiding: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_line_too_long_is_withheld(self, hiding: Bench) -> None:
         """Whoever waits for a list gets an error."""
-        monkeypatch.setattr(hiding.enforcer, "_outward", LineSplitter(60))
-        hiding.enforcer.from_client(LIST)
+        hiding.enforcer._lines._splitters["server->client"] = LineSplitter(60)
+        hiding.enforcer.receive("client->server", LIST)
         hiding.serve(ANSWER % json.dumps(EVIL).encode() + b"\n" + b"{}\n")
         said, rest = hiding.at_client().splitlines()
         assert (json.loads(said)["id"], rest) == (1, b"{}")
@@ -492,7 +493,10 @@ class TestHiding:
 
 def test_a_call_that_races_a_new_list_is_decided_by_the_one_that_the_client_has(bench: Bench) -> None:
     """The client has not read the new list: its pipe is full. What it may have read half of counts as well."""
-    gate = bench.connection.gate
+
+    def passes(number: int) -> bool:
+        return bench.connection.calls(number=number).forward is not None
+
     bench.connection.table = pinned(GOOD)
     bench.connection.lists(GOOD)
     bench.connection.asks_list(2)
@@ -505,12 +509,12 @@ def test_a_call_that_races_a_new_list_is_decided_by_the_one_that_the_client_has(
     with patch("assay_stream.observe.inspection.write_all", blocked):
         line = json.dumps({"jsonrpc": "2.0", "id": 2, "result": {"tools": [EVIL]}}).encode() + b"\n"
         writing = threading.Thread(target=bench.serve, args=(line,))
-        assert gate.inward(json.dumps(a_call()).encode(), START).forward, "before it begins to pass, the old one counts"
+        assert passes(7), "before it begins to pass, the old one counts"
         writing.start()
         begun.wait(10)
-        assert not gate.inward(json.dumps(a_call(number=8)).encode(), START).forward, "either may have been read"
+        assert not passes(8), "either may have been read"
         bench.connection.table = pinned(EVIL)
-        assert not gate.inward(json.dumps(a_call(number=9)).encode(), START).forward, "nor the old one"
+        assert not passes(9), "nor the old one"
         may_end.set()
         writing.join(10)
-    assert gate.inward(json.dumps(a_call(number=10)).encode(), START).forward, "now the new one counts alone"
+    assert passes(10), "now the new one counts alone"

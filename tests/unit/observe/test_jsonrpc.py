@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.observe.jsonrpc import answer_keys, meta_of, params_of, read_line, request_key, trace_of
+from assay_stream.observe.jsonrpc import answer_keys, request_key, trace_of
 
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
 
@@ -36,22 +35,6 @@ def test_a_text_that_is_no_number_stays_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "count", "exact"),
-    [
-        (b'{"id":1}', 1, True),
-        (b'[{"id":1},{"id":2},3]', 2, True),
-        (b'{"id":1,"id":2}', 1, False),
-        (b"hello", 0, False),
-        (b"3", 0, True),
-    ],
-)
-def test_lines_are_read_strictly_then_leniently(line: bytes, count: int, exact: bool) -> None:
-    """And never raise."""
-    read = read_line(line, DEFAULT_LIMITS)
-    assert (len(read.messages), read.exact) == (count, exact)
-
-
-@pytest.mark.parametrize(
     ("traceparent", "trace_id"),
     [
         (f"00-{TRACE_ID}-00f067aa0ba902b7-01", TRACE_ID),
@@ -67,9 +50,3 @@ def test_only_a_w3c_traceparent_gives_a_trace_id(traceparent: object, trace_id: 
     """Anything else is not carried on."""
     trace = trace_of(traceparent)
     assert (None if trace is None else trace[1]) == trace_id
-
-
-def test_missing_or_odd_params_are_empty() -> None:
-    """So that no reader has to ask."""
-    assert params_of({"params": [1]}) == {}
-    assert meta_of({"_meta": 3}) == {}

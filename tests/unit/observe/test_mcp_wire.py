@@ -132,23 +132,3 @@ def test_calls_of_a_refused_line_are_denied_and_nothing_waits_for_their_answers(
     assert "result_hash" not in events[0]
     assert talk.result(1, {}) == talk.result(2, {"tools": []}) == talk.close() == []
     assert talk.observer.stats.calls == 2
-
-
-def test_a_refused_call_names_the_snapshot_before_it() -> None:
-    """As one that passes does."""
-    talk = Dialogue()
-    talk.request("tools/list", 1)
-    [snapshot] = talk.result(1, {"tools": [tool("a")]})
-    line = talk.observer.read(b'{"id":2,"method":"tools/call","params":{"name":"a"}}')
-    [denied] = talk.observer.refuse(line, lambda _: "r", talk.now)
-    assert json.loads(denied.value)["data"]["snapshot_id"] == snapshot["data"]["snapshot_id"]
-
-
-def test_what_was_offered_is_known_by_name() -> None:
-    """From the lists that the client asked for."""
-    talk = Dialogue()
-    talk.request("tools/list", 1)
-    assert talk.observer.awaits_list
-    talk.result(1, {"tools": [tool("a")]})
-    assert not talk.observer.awaits_list
-    assert talk.observer.offered.of("a") == (tool("a"),)

@@ -60,12 +60,6 @@ def test_shown_names_are_never_lost(rules: dict[str, str], shown: str) -> None:
     assert (own.server_id is not None) == (len(fitting) == 1) == (own.code is None)
 
 
-def test_one_prefix_of_a_server_is_what_its_names_are_shown_with() -> None:
-    """Where calls come under the server's own names, the record still has the shown one."""
-    both = Prefixes({"a_": "a", "a-": "a", "b_": "b"})
-    assert [both.prefix_of(server) for server in ("a", "b", "c")] == ["", "b_", ""]
-
-
 @pytest.mark.parametrize(
     "rules", [["github_"], ["=github"], ["a_=x", "a_=y"], ["a" * 257 + "=x"], [f"{n}_=s" for n in range(257)]]
 )

@@ -120,11 +120,3 @@ def test_a_line_too_long_is_given_as_none_and_the_next_is_whole() -> None:
         chunks = [stream[i : i + size] for i in range(0, len(stream), size)]
         assert lines_of(chunks, line_bytes_max=5) == [b"abc", None, b"xyz"]
     assert lines_of([b"too long"], line_bytes_max=5) == [None]
-
-
-def test_after_lost_bytes_the_line_under_way_is_unknown() -> None:
-    """The next one is not."""
-    splitter = LineSplitter(100)
-    assert list(splitter.feed(b"a\nb")) == [b"a"]
-    splitter.lose()
-    assert list(splitter.feed(b"c\nd\n")) == [None, b"d"]

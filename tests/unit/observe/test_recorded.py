@@ -13,7 +13,7 @@ from assay_stream.canonical.redaction import redacted_digest
 from assay_stream.errors import InputError
 from assay_stream.model.cloudevents import read_event
 from assay_stream.observe import Observation, from_assay_log, from_mcp_wire, from_observations
-from assay_stream.observe.recorded import StableIds, numbered, parse_rfc3339, report
+from assay_stream.observe.recorded import StableIds, numbered, parse_rfc3339
 from tests.support.mcp_dialogue import THE_VANTAGE
 from tests.unit.observe.test_events import as_record
 
@@ -291,15 +291,6 @@ def test_ids_depend_on_every_line_so_far_and_on_nothing_else() -> None:
     assert one() == other()
     assert one() == other() != changed()
     assert one() != one()
-
-
-def test_errors_name_their_line_and_are_collected_or_raised() -> None:
-    """The caller chooses."""
-    errors: list[InputError] = []
-    report(InputError("bad", "mend it", path="$.x"), 3, errors.append)
-    assert str(errors[0]) == "bad at $.x: line 3: mend it"
-    with pytest.raises(InputError, match="line 4"):
-        report(InputError("bad", "mend it"), 4, None)
 
 
 def test_blank_lines_are_counted_but_not_given() -> None:

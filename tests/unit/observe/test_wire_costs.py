@@ -14,6 +14,7 @@ from assay_stream.observe.gate import HidingGate
 from assay_stream.observe.jsonrpc import Direction
 from assay_stream.observe.mcp_wire import WireObserver
 from assay_stream.observe.observation import Observation
+from assay_stream.observe.session import ClientSaid, Missed, ServerSaid
 from tests.support.counting import counted_calls
 from tests.support.mcp_dialogue import START, THE_VANTAGE, tool
 
@@ -92,20 +93,23 @@ class Crowd:
                 yield server({"id": key, "result": result})
         yield server(b'{"id": 1008, "result": {"tools": [], "tools": []}}')
         yield server(b"\0")
-        gate = HidingGate(THE_VANTAGE, self.observer, lambda *_: pytest.fail("ruled"), over_http=True)
+        gate = HidingGate(self.observer, lambda *_: pytest.fail("ruled"), over_http=True)
         for exchange in itertools.islice(self.exchanges, 2):
             yield "missed", partial(self.observer.missed, "server->client", START, exchange=exchange)
-            yield "withheld", partial(gate.missed_line, START, exchange=exchange)
-            yield "shown", partial(gate.show, b'{"tools": 1, "tools": 2}', START, exchange=exchange)
-            yield "asked", partial(gate.inward, b'{"id": 7, "method": "ping"}', START)
-        yield "expired", partial(self.observer.expire, START)
+            for event in (
+                Missed("server->client", exchange),
+                ServerSaid(b'{"tools": 1, "tools": 2}', exchange),
+                ClientSaid(b'{"id": 7, "method": "ping"}'),
+            ):
+                yield f"gate: {event}", partial(gate.receive, event, START)
+        yield "expired", partial(self.observer.calls.expire, START)
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_message_costs_the_same_however_much_waits(way: str) -> None:
     """Of open calls, of lists, greetings and tasks that were asked for: nothing is searched for among all of them."""
     few, many = Crowd(20, way), Crowd(220, way)
-    assert (few.observer.open_calls, many.observer.open_calls) == (60, 660)
+    assert (few.observer.calls.open_calls, many.observer.calls.open_calls) == (60, 660)
     calls = [
         (name, counted_calls(step), counted_calls(other))
         for (name, step), (_, other) in zip(few.steps(), many.steps(), strict=True)

@@ -38,14 +38,14 @@ def test_a_list_is_awaited_from_its_request_to_its_answer() -> None:
     talk = Dialogue()
     for number in range(3):
         talk.request("prompts/list", number)
-    assert not talk.observer.awaits_list
-    assert not talk.observer.awaits_list_in(7)
+    assert not talk.observer.awaits_list()
+    assert not talk.observer.awaits_list(7)
     talk.request("tools/list", 7)
-    assert talk.observer.awaits_list_in(7), "any exchange may answer"
+    assert talk.observer.awaits_list(7), "any exchange may answer"
     assert list(talk.observer.awaited_lists(0)) == [7]
     talk.server({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
     assert talk.result(7, {"tools": []})
-    assert not talk.observer.awaits_list
+    assert not talk.observer.awaits_list()
 
 
 def test_a_null_cursor_is_no_cursor() -> None:

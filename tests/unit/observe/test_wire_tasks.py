@@ -11,7 +11,7 @@ import pytest
 from assay_stream.canonical.redaction import redacted_digest
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.observation import TaskStatus
-from assay_stream.observe.open_calls import status_of
+from assay_stream.observe.calls import status_of
 from tests.support.mcp_dialogue import Dialogue
 
 RESULT = {"content": [{"type": "text", "text": "secret"}]}

@@ -9,9 +9,13 @@ from datetime import datetime, timedelta
 import orjson
 import pytest
 
+from assay_stream.errors import InputError
 from assay_stream.limits.store import STORE_ALERT_DIGESTS_MAX
+from assay_stream.model.finding import Finding
+from assay_stream.model.finding_topic import Suppression
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.readmodel import bounds, schema
+from assay_stream.model.suppression import SuppressionRule
+from assay_stream.readmodel import bounds, review_queries, schema
 from assay_stream.readmodel.bounds import Bounds
 from assay_stream.readmodel.calls import decompressed
 from assay_stream.readmodel.filling import Filler, fill
@@ -338,7 +342,12 @@ def test_definitions_of_one_server_drive_no_evidence_out() -> None:
     assert used_bytes(connection) <= 2 * before
     assert _others(connection) == others
     assert Store(connection).status().counts["evidence"] == 60
-    assert _dropped(connection) == {("seen", "server")}
+    assert _dropped(connection) == {("seen", "server"), ("fact", "server")}
+    with pytest.raises(InputError, match="facts_dropped"):
+        Store(connection).bindings("hostile")
+    assert Store(connection).bindings("server-0").find("server-0") is not None
+    fill(connection, [_relisted(1)[3]._replace(origin=Origin("assay.tool.binding", 7, 10_000))])
+    assert Store(connection).bindings().find("hostile") is None
 
 
 def test_alerts_of_one_server_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -381,6 +390,37 @@ def test_an_alert_that_goes_on_keeps_its_first_and_latest_records() -> None:
     assert connection.execute("SELECT records FROM alert").fetchall() == [(300,)]
 
 
+def _rule(key: str, name: str, offset: int, *, is_set: bool = True) -> Record:
+    """A suppression rule, set or taken back, a second after the epoch."""
+    rule = SuppressionRule(id=name, server_id=key, author="ann", reason="known")
+    value = Suppression(rule=rule, is_set=is_set, time_us=1_000_000).encode()
+    return Record(Role.FINDINGS, Origin("rules", 0, offset), key.encode(), value)
+
+
+def test_suppression_rules_outlive_findings() -> None:
+    """However old they are, and however little room there is; a rule that is taken back is gone."""
+    connection = _filled()
+    fill(connection, [_rule("server-0", "mine", 0), _rule("*", "all", 1), _rule("*", "gone", 2)])
+    fill(connection, [_rule("*", "gone", 3, is_set=False)])
+    _keep_within(connection, age_us=1, size_bytes=1, now_us=NOW_US + _EVER // 2)
+    left = [entry for entry in Store(connection).findings("server-0", "*") if isinstance(entry, Suppression)]
+    assert [entry.rule.id for entry in left] == ["all", "mine"]
+    assert _count(connection, "finding") == 0
+
+
+def test_findings_of_one_key_hide_no_rule_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each key has a bound of its own."""
+    monkeypatch.setattr(review_queries, "STORE_FINDINGS_PER_SERVER_MAX", 2)
+    connection = schema.in_memory()
+    findings = of_role(history(), Role.FINDINGS)
+    keys = sorted({(record.key or b"").decode() for record in findings})
+    fill(connection, [_rule("*", "all", 0), *findings])
+    found = Store(connection).findings("*", *keys)
+    assert len(keys) > 1
+    assert [entry.rule.id for entry in found if isinstance(entry, Suppression)] == ["all"]
+    assert len({each.server_id for each in found if isinstance(each, Finding)}) > 1
+
+
 def test_changes_that_nobody_decided_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A domain that changes its keys at will; what operators decided stays."""
     monkeypatch.setattr(bounds, "STORE_CHANGES_PER_SERVER_MAX", 4)
@@ -388,7 +428,7 @@ def test_changes_that_nobody_decided_are_bounded(monkeypatch: pytest.MonkeyPatch
     decided = _count(connection, "decision")
     for number in range(10):
         connection.execute(
-            "INSERT INTO decision (time_us, change, server, body) VALUES (?, 'key', 'hostile', '{}')", (number,)
+            "INSERT INTO decision (time_us, change, server, body) VALUES (?, 'key', 'hostile', x'')", (number,)
         )
     _keep_within(connection)
     assert connection.execute("SELECT min(time_us) FROM decision WHERE server = 'hostile'").fetchone() == (6,)

@@ -31,7 +31,7 @@ COMMON: dict[str, Any] = {"server_id": SERVER, "origin": PLACE, "time_us": TEN_O
 BY_ANN = COMMON | {"author": "ann", "reason": "review"}
 
 
-def fact(kind: str, **data: Any) -> ControlDecision:
+def fact(kind: str, **data: Any) -> Any:
     """The fact that follows from a control event of a second and a half after ten o'clock."""
     record = record_of(Role.CONTROL, a_control(kind, second=1.5, **data), offset=7)
     event = read_event(record)

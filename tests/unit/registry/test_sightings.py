@@ -1,46 +1,49 @@
-"""Packed observations: what they cost, and what hostile ones cannot make them cost."""
+"""Sightings: what they cost, what hostile ones cannot make them cost, and which are folded first."""
 
 from __future__ import annotations
 
+import gc
 import tracemalloc
+from array import array
+from bisect import insort
 from collections.abc import Callable
 
 import pytest
 
 from assay_stream.model.evidence import Unbound
 from assay_stream.model.facts import Seen
+from assay_stream.registry import sightings
 from assay_stream.registry.as_of import bind, span_of
-from assay_stream.registry.runs import Row, Shared
 from assay_stream.registry.server import ServerBindings
-from assay_stream.registry.sightings import PackedSightings
+from assay_stream.registry.sightings import Sightings, SnapshotIndex, row_of, shared_part
+from assay_stream.registry.timeline import Timeline
+from tests.support.counting import counted_calls
 from tests.support.facts import a_catalogue, a_fingerprint, seen
 
 _COUNT = 512
 _HOUR_US = 3_600_000_000
 
 
-def bytes_of_a_list(*catalogues: str) -> float:
-    """Bytes that one more hourly list takes, of lists that go round."""
+def a_list(number: int, *catalogues: str) -> Seen:
+    """One of hourly lists that go round."""
+    name = f"00000000-0000-4000-8000-{number:012}"
+    catalogue = catalogues[number % len(catalogues)]
+    return seen("alice", number * _HOUR_US, catalogue, offset=number * 1_000, snapshot_id=name)
+
+
+@pytest.mark.parametrize("catalogues", [("sha256:one",), ("sha256:one", "sha256:two", "sha256:three")])
+def test_a_repeated_list_costs_bytes(catalogues: tuple[str, ...]) -> None:
+    """Time, offset, a UUID, what it shares with others, and its places in two orders; also where lists alternate."""
     tracemalloc.start()
     try:
-        entries = PackedSightings()
-        for number in range(_COUNT):
-            name = f"00000000-0000-4000-8000-{number:012}"
-            catalogue = catalogues[number % len(catalogues)]
-            entries.append(seen("alice", number * _HOUR_US, catalogue, offset=number * 1_000, snapshot_id=name))
-        return tracemalloc.get_traced_memory()[0] / _COUNT
+        server = ServerBindings()
+        for number in range(4 * _COUNT):
+            server.see(a_list(number, *catalogues))
+        assert server.named("never seen", "alice") == []
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] / (4 * _COUNT) < 55
     finally:
         tracemalloc.stop()
-
-
-def test_a_repeated_list_costs_bytes() -> None:
-    """Time, offset and a UUID."""
-    assert bytes_of_a_list("sha256:one") < 40
-
-
-def test_lists_that_alternate_share_what_they_state() -> None:
-    """Each refers to it; none holds again what another one states."""
-    assert bytes_of_a_list("sha256:one", "sha256:two", "sha256:three") < 48
 
 
 def a_server(observers: int) -> ServerBindings:
@@ -58,28 +61,28 @@ def a_server(observers: int) -> ServerBindings:
 
 def made_by(question: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> int:
     """How many observations a question makes anew."""
-    made, make = 0, Shared.seen
+    made, make = 0, Sightings.seen
 
-    def counted(shared: Shared, row: Row) -> Seen:
+    def counted(table: Sightings, number: int) -> Seen:
         nonlocal made
         made += 1
-        return make(shared, row)
+        return make(table, number)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Shared, "seen", counted)
+        patched.setattr(Sightings, "seen", counted)
         question()
     return made
 
 
-def test_a_late_call_reads_one_list_of_each_observer_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one that was in force, and for how long; a search list by list would read eighteen."""
+def test_a_late_call_reads_one_list_of_each_observer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that was in force, and for how long; a search list by list would read nine."""
     server = a_server(observers=8)
 
     def late() -> None:
         binding = bind(server, tool_name="t", observer_id="other", snapshot_id=None, time_us=100)
         assert span_of(server, binding, observer_id="other", time_us=100) == (100, 101)
 
-    assert made_by(late, monkeypatch) == 2 * 8
+    assert made_by(late, monkeypatch) == 8
 
 
 def test_an_id_that_all_lists_have_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,3 +96,60 @@ def test_an_id_that_all_lists_have_is_looked_up_once(monkeypatch: pytest.MonkeyP
 
     assert made_by(made_up, monkeypatch) > 4
     assert made_by(made_up, monkeypatch) == 0
+
+
+def test_an_id_that_all_lists_have_costs_each_observer_its_own_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many others there are."""
+    server = a_server(observers=8)
+    assert made_by(lambda: server.named("latest", "observer-5"), monkeypatch) == _COUNT
+
+
+def test_adding_to_the_index_moves_few_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that the whole fleet uses has as many observers as there are proxies."""
+    moved = 0
+
+    def counted(part: array[int], entry: int) -> None:
+        nonlocal moved
+        moved += len(part)
+        insort(part, entry)
+
+    monkeypatch.setattr(sightings, "insort", counted)
+    table, size = Sightings(), 32_000
+    shared = shared_part(a_list(0, "one"))
+    numbers = table.add(shared, [row_of(a_list(number, "one")) for number in range(10 * size)])
+    index = SnapshotIndex(table)
+    index.add(numbers[:size])
+    assert 0 < moved < 1_100 * size
+    calls = counted_calls(lambda: index.add(numbers[size : size + 1]))
+    index.add(numbers[size + 1 : -1])
+    assert moved < 1_100 * 10 * size
+    assert counted_calls(lambda: index.add(numbers[-1:])) < calls + 10
+
+
+def test_lists_that_come_and_go_for_ever_take_no_more_room() -> None:
+    """Neither in the table nor in the index; an id is found as long as its list is there."""
+    server = ServerBindings()
+    facts = [seen("alice", number, f"list-{number % 3}", offset=number) for number in range(1_000)]
+    assert not server.named("other", "alice")
+    for number, fact in enumerate(facts):
+        server.see(fact)
+        if number >= 10:
+            server.unsee("alice", facts[number - 10].origin)
+    assert [bool(server.named(fact.snapshot_id, "alice")) for fact in (facts[0], facts[-1])] == [False, True]
+    assert len(server.observers["alice"].table.kinds) == 11
+
+
+def test_equal_prompts_are_folded_before_other_ones_and_tools_last() -> None:
+    """No call is bound to prompts: what they were goes before an answer on a tool does."""
+    timeline = Timeline()
+    for offset, prompts in enumerate((None, "p", None, None, None)):
+        timeline.add(seen("alice", offset, "one", offset=offset, prompts=prompts))
+    taken = []
+    for entries_max in (4, 3, 2):
+        surplus = timeline.one_too_many(entries_max)
+        assert surplus is not None
+        taken.append((surplus[0].time_us, surplus[1]))
+        number = timeline.row_at(surplus[0].origin)
+        assert number is not None
+        timeline.remove(number)
+    assert taken == [(3, False), (1, False), (2, False)]

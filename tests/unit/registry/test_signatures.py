@@ -21,7 +21,6 @@ from assay_stream.registry.signatures import (
     pinned_key,
     revised_first_uses,
 )
-from assay_stream.registry.timeline import Timeline
 from assay_stream.schemes.schemapin.verification import SchemaPinErrorCode
 from tests.support.facts import (
     SERVER,
@@ -371,17 +370,15 @@ def test_an_earlier_use_takes_the_place_of_a_later_one() -> None:
     """A list that is read late was first all the same."""
     server = a_server(a_discovery("k", time_us=1, offset=0), SIGNED, CHECKED, LISTED)
     early = seen("bob", 7, "one", offset=9, signatures="set")
-    server.observers["bob"] = Timeline()
-    server.observers["bob"].add(early)
+    server.see(early)
     assert revised_first_uses(server, start_of(7)) == ([], [a_use(7, early.origin)])
 
 
 def test_a_use_whose_list_was_folded_away_stands() -> None:
     """It happened, though what it rests on cannot be asked about again."""
     server = a_server(a_discovery("k", time_us=1, offset=0), SIGNED, CHECKED, LISTED)
-    timeline = server.observers["alice"]
-    timeline.remove(LISTED.origin)
-    timeline.add(seen("alice", 30, "one", offset=5, signatures="set"))
+    server.unsee("alice", LISTED.origin)
+    server.see(seen("alice", 30, "one", offset=5, signatures="set"))
     assert revised_first_uses(server, start_of(5))[0] == []
     server.lose_history("alice", 30)
     assert revised_first_uses(server, start_of(5)) == ([], [])

@@ -19,12 +19,7 @@ from assay_stream.replay.run import ResumePoint
 WHAT = {"version": "1", "inputs": [["a", 1]]}
 CALLS = Log(Role.CALLS, "calls", 0)
 POINT = ResumePoint(
-    positions={CALLS: LogPosition(7, 1_000)},
-    done={CALLS: 8},
-    alerts={"uid": {"count": 1}},
-    findings=3,
-    ticked_us=5,
-    time_us=6,
+    logs=[(CALLS, LogPosition(7, 1_000), 8)], alerts={"uid": {"count": 1}}, findings=3, ticked_us=5, time_us=6
 )
 
 

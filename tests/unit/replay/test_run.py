@@ -106,14 +106,6 @@ def test_calls_see_the_list_of_their_own_time() -> None:
     assert [told["binding"]["snapshot_id"] for told in data] == ["snapshot-0", "snapshot-0", "snapshot-1", "snapshot-1"]
 
 
-def test_refused_records_come_out_as_such() -> None:
-    """A bad record in the input is in the output with its reason, and the rest goes on."""
-    bad = call(0, 1)._replace(value=b"{")
-    written = list(replay([bad, listing(0, 0), call(1, 2)], producer=Producer(version="1")))
-    assert [output.label for output in written if output.role is Role.REJECTED] == ["rejected:not_json"]
-    assert [output.label for output in written if output.role is Role.EVIDENCE] == ["bound:observer"]
-
-
 def test_findings_come_out_with_their_alerts() -> None:
     """A change gives its finding, and right behind it the alert."""
     records = [listing(0, 0), listing(1, 5, version=1)]
@@ -123,23 +115,6 @@ def test_findings_come_out_with_their_alerts() -> None:
         if output.label.startswith(("finding:", "alert:"))
     ]
     assert written == [Role.FINDINGS, Role.ALERTS]
-
-
-def test_facts_stay_inside() -> None:
-    """The binding topic is the stages' own: a replay writes none of it."""
-    assert outputs_of(listing(0, 0), call(0, 1), role=Role.BINDINGS) == []
-
-
-def test_evidence_names_the_original_places() -> None:
-    """Origins are those of the records given, so that a replay of a log gives the log's evidence."""
-    (told,) = evidence(listing(4, 0), call(9, 1))
-    assert told["origin"] == {"topic": "calls", "partition": 0, "offset": 9}
-    assert told["binding"]["origin"] == {"topic": "snapshots", "partition": 0, "offset": 4}
-
-
-def test_no_records_give_nothing() -> None:
-    """An empty log is replayed to nothing."""
-    assert list(replay([], producer=Producer(version="1"))) == []
 
 
 def binary_form(record: Record, *, data: dict[str, Any] | None = None) -> Record:
@@ -219,13 +194,6 @@ def test_a_refused_snapshot_takes_effect_at_the_log_s_time() -> None:
     assert places(records) == [("calls", 0), ("snapshots", 0), ("snapshots", 1), ("calls", 1)]
 
 
-def test_a_record_given_twice_counts_once() -> None:
-    """Archives that overlap are one log, whichever is read first."""
-    history = [listing(0, 0), call(0, 1), call(1, 2)]
-    assert places([*history[1:], *history]) == [("snapshots", 0), ("calls", 0), ("calls", 1)]
-    assert places(history[::-1]) == places(history)
-
-
 def test_two_records_at_one_place_are_an_error() -> None:
     """Two files of one name, or two logs in one archive, would give evidence that names the wrong record."""
     with pytest.raises(InputError, match="calls") as caught:
@@ -240,14 +208,6 @@ def alerts_of(records: list[Record]) -> list[dict[str, Any]]:
     """The alerts of a replay, in order."""
     outputs = without_inventory(replay(records, producer=Producer(version="1")))
     return [orjson.loads(output.value or b"") for output in outputs if output.role is Role.ALERTS]
-
-
-def test_a_thousand_flapping_lists_are_one_alert_with_a_count() -> None:
-    """Two versions alternate within minutes: the new one was seen 500 times, and about ten records say so."""
-    alerts = alerts_of([listing(number, number / 120, version=number % 2) for number in range(1_000)])
-    assert len({alert["finding_info"]["uid"] for alert in alerts}) == 1
-    assert [alert["count"] for alert in alerts] == [1, 2, 5, 10, 20, 50, 100, 200, 500]
-    assert {alert["activity_name"] for alert in alerts} == {"Create", "Update"}
 
 
 CHANGE = [listing(0, 0), listing(1, 1, version=1), listing(2, 2)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from assay_stream.registry.rulings import VerdictTable
 from assay_stream.registry.verdicts import verdict_key, verdicts_of
 from assay_stream.report.policy_plan import PlannedPolicy, PolicyPlan
 from assay_stream.schemes.hangar import Action
-from assay_stream.verify.evidence import Recorded
 from tests.support import facts
 from tests.support.facts import SERVER
 from tests.support.operators import US, a_state
@@ -22,18 +20,12 @@ NOW_US = 100 * US
 def a_plan(enforcement: str | None = "block", unknown: str | None = "block", tool: str | None = None) -> PolicyPlan:
     """``t`` is pinned to one of two definitions in force, ``gone`` is pinned and not offered, ``same`` has no pin."""
     planned = PlannedPolicy(server_id=SERVER, tool_name=tool, enforcement=enforcement, unknown=unknown, now_us=NOW_US)
-    return PolicyPlan(planned=planned, server=a_state().servers[SERVER], since_us=50 * US)
+    return PolicyPlan(planned=planned, server=a_state().servers[SERVER])
 
 
-def a_call(
-    tool: str, definition: str | None, *, second: int = 60, decision: str = "allow", on: str = SERVER
-) -> Recorded:
-    """The evidence of a call."""
-    binding: dict[str, Any] = {"scope": "none"}
-    if definition is not None:
-        binding = {"scope": "observer", "full_digest": f"full:{definition}", "server_scoped": True}
-    data = {"server_id": on, "tool": tool, "decision": decision, "binding": binding}
-    return Recorded("test", json.dumps({"time": f"1970-01-01T00:01:{second - 60:02}Z", "data": data}).encode())
+def a_call(tool: str, definition: str | None, *, decision: str = "allow") -> tuple[str, str | None, str, int]:
+    """What the store has of a call."""
+    return tool, None if definition is None else f"full:{definition}", decision, 1
 
 
 def by_tool(plan: PolicyPlan) -> dict[str | None, dict[str, Any]]:
@@ -62,7 +54,7 @@ def test_calls_are_ruled_on_by_the_definition_they_used() -> None:
     """One observer's clients were given the approved definition, the other's were not."""
     plan = a_plan("block", "allow_degraded", "t")
     for definition in ("one", "one", "two"):
-        plan.take(a_call("t", definition))
+        plan.take(*a_call("t", definition))
     [row] = plan.rows()
     assert (row["calls"], row["refused"], row["denied"]) == (3, 1, 0)
 
@@ -70,26 +62,23 @@ def test_calls_are_ruled_on_by_the_definition_they_used() -> None:
 def test_a_call_without_a_definition_is_under_the_tool_s_verdict() -> None:
     """As a proxy rules that has not passed a list yet."""
     plan = a_plan(tool="t")
-    plan.take(a_call("t", None))
+    plan.take(*a_call("t", None))
     assert by_tool(plan)["t"]["refused"] == 1
 
 
-def test_only_calls_that_the_plan_is_about_count() -> None:
-    """Not those of another server, or from before."""
-    plan = a_plan(unknown="block")
-    for call in (a_call("same", "same", on="other"), a_call("same", "same", second=60), a_call("t", "one")):
-        plan.take(call)
-    early = a_call("same", "same")
-    plan.since_us = 61 * US
-    plan.take(early)
-    assert by_tool(plan)["same"]["calls"] == 1
+def test_calls_of_other_tools_than_the_plan_s_do_not_count() -> None:
+    """Where it is for one tool."""
+    plan = a_plan(tool="same")
+    plan.take(*a_call("same", "same"))
+    plan.take(*a_call("t", "one"))
+    assert [(row["tool_name"], row["calls"]) for row in plan.rows()] == [("same", 1)]
 
 
 def test_what_was_denied_already_is_told_apart() -> None:
     """A plan that refuses what is refused today changes nothing."""
     plan = a_plan()
-    plan.take(a_call("same", "same", decision="deny"))
-    plan.take(a_call("same", "same"))
+    plan.take(*a_call("same", "same", decision="deny"))
+    plan.take(*a_call("same", "same"))
     row = by_tool(plan)["same"]
     assert (row["calls"], row["refused"], row["denied"]) == (2, 2, 1)
 
@@ -98,7 +87,7 @@ def test_made_up_names_share_one_row() -> None:
     """However many an agent calls."""
     plan = a_plan()
     for number in range(1_000):
-        plan.take(a_call(f"made-up-{number}", None))
+        plan.take(*a_call(f"made-up-{number}", None))
     assert by_tool(plan)[None]["refused"] == 1_000
     assert len(plan.rows()) == 4
 
@@ -106,7 +95,7 @@ def test_made_up_names_share_one_row() -> None:
 def test_a_plan_for_a_tool_that_nobody_knows_says_so() -> None:
     """A slip of the pen must not read as a policy that refuses nothing; its calls are under that policy, too."""
     plan = a_plan("block", "block", "tt")
-    plan.take(a_call("tt", None))
+    plan.take(*a_call("tt", None))
     [row] = plan.rows()
     assert (row["tool_name"], row["planned"], row["calls"], row["refused"]) == ("tt", "block", 1, 1)
     assert not plan.knows_tool
@@ -135,7 +124,7 @@ def test_a_plan_says_what_proxies_do_once_the_policy_is_set(enforcement: str, un
     for name, definition in (("t", "one"), ("t", "two"), ("same", "same"), ("gone", None)):
         if tool in (None, name):
             before = by_tool(plan)[name]["refused"]
-            plan.take(a_call(name, definition))
+            plan.take(*a_call(name, definition))
             found = None if definition is None else after.servers[SERVER].tools[True, f"full:{definition}"]
             expected = table.rule(SERVER, name, found).action is Action.BLOCK
             assert by_tool(plan)[name]["refused"] - before == expected

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Role
-from assay_stream.report.archived import archived_traces
-from assay_stream.report.trace import Sought, Trace, trace_rows
-from assay_stream.verify.evidence import Recorded
+from assay_stream.readmodel.queries import load
+from assay_stream.report.trace import Sought, pending_rows, trace_rows, traced
 from tests.support.events import TOOL, Story
-
-PRODUCER = Producer(version="1")
+from tests.support.readmodel import written
 
 
 def rows_of(story: Story, sought: Sought) -> list[dict[str, object]]:
     """The steps of the calls sought."""
-    return trace_rows(archived_traces(lambda: story.records, sought, producer=PRODUCER))
+    store = load(written(story.records))
+    return trace_rows(store, traced(store, sought))
 
 
 def test_a_call_is_followed_to_the_end() -> None:
@@ -42,7 +40,7 @@ def test_what_is_out_of_the_ordinary_in_a_call_is_shown() -> None:
     story.calls(tool_call_id="r", unmatched_retry=True)
     [chain] = [row["detail"] for row in rows_of(story, Sought(tool_call_id="c")) if row["step"] == "call"]
     [retry] = [row["detail"] for row in rows_of(story, Sought(tool_call_id="r")) if row["step"] == "call"]
-    assert str(chain).endswith(", 2 rounds, 1 elicitation_url, 1 declined, task completed")
+    assert str(chain).endswith(", 2 rounds, 1 declined, 1 elicitation_url, task completed")
     assert str(retry).endswith(", retry of no known call")
 
 
@@ -70,13 +68,13 @@ def test_ids_are_found_however_they_are_written(call_id: str) -> None:
     assert rows_of(story, Sought(tool_call_id=call_id))[0]["tool_call_id"] == call_id
 
 
-def test_what_is_deleted_is_said_to_be_gone() -> None:
+def test_a_list_that_is_forgotten_is_said_to_be_gone() -> None:
     """The evidence still says where it stood."""
-    story = Story().lists(TOOL).calls()
-    [output] = story.tell().of(Role.EVIDENCE)
-    rows = trace_rows([Trace(evidence=Recorded("here", output.value or b""))])
+    records = [record for record in written(Story().lists(TOOL).calls().records) if record.role is Role.EVIDENCE]
+    store = load(records)
+    rows = trace_rows(store, traced(store, Sought(tool_call_id="call-1")))
     assert [(row["step"], row["state"]) for row in rows] == [
-        ("call", "gone"),
+        ("call", "observed"),
         ("snapshot", "gone"),
         ("evidence", "written"),
     ]
@@ -85,15 +83,17 @@ def test_what_is_deleted_is_said_to_be_gone() -> None:
 
 def test_altered_evidence_is_seen() -> None:
     """By its own content hash."""
-    story = Story().lists(TOOL).calls()
-    [output] = story.tell().of(Role.EVIDENCE)
-    altered = (output.value or b"").replace(b'"allow"', b'"deny"')
-    [row] = [row for row in trace_rows([Trace(evidence=Recorded("here", altered))]) if row["step"] == "evidence"]
-    assert row["state"] == "content_hash_mismatch"
+    [record] = [each for each in written(Story().lists(TOOL).calls().records) if each.role is Role.EVIDENCE]
+    store = load([record._replace(value=(record.value or b"").replace(b'"allow"', b'"deny"'))])
+    rows = trace_rows(store, traced(store, Sought(tool_call_id="call-1")))
+    assert [row["state"] for row in rows if row["step"] == "evidence"] == ["content_hash_mismatch"]
 
 
 def test_a_call_that_is_not_joined_yet_has_no_evidence_yet() -> None:
     """The call alone is a trace."""
-    story = Story().calls()
-    rows = trace_rows([Trace(evidence=None, call=story.records[0])])
+    [record] = Story().calls(tool_call_id="c").records
+    event = Sought(tool_call_id="c").call_in(record)
+    assert event is not None
+    rows = pending_rows([(record.origin, event)])
     assert [(row["step"], row["state"]) for row in rows] == [("call", "observed"), ("evidence", "none_yet")]
+    assert Sought(tool_call_id="d").call_in(record) is None

@@ -8,14 +8,7 @@ import pytest
 
 from assay_stream.model.alert import Activity
 from assay_stream.model.kinds import Kind
-from assay_stream.verify.alert_differences import (
-    FROM_SEVERAL_PARTITIONS,
-    differing_members,
-    follows_order,
-    is_on_the_way,
-    what_it_says,
-    with_version,
-)
+from assay_stream.verify.alert_ledger import FROM_SEVERAL_PARTITIONS, differing_members, follows_order
 from tests.support.alerts import alert_of
 
 
@@ -87,34 +80,11 @@ def test_a_count_that_was_held_back_follows_it_where_it_is_not_round() -> None:
         assert not holds(other(end, "count", count + 1), end)
 
 
-def test_no_difference_in_any_member_is_none_that_follows_an_order() -> None:
-    """Bytes that differ though all members are alike were written by somebody else."""
-    assert not follows_order(alert_of(), alert_of(), ())
-
-
 def test_an_unknown_member_is_named_by_its_object() -> None:
     """Its own name is whatever somebody wrote."""
     alert = alert_of()
     assert differing_members(alert | {"\x1b[2J": 1}, alert) == ("$",)
     assert differing_members(other(alert, "unmapped.\x1b[2J", 1), alert) == ("$.unmapped",)
-
-
-def test_numbers_on_the_way_lie_between_first_and_last() -> None:
-    """What lacks one is not on the way."""
-    end = alert_of() | {"count": 5}
-    assert is_on_the_way(other(end, "count", 1), end)
-    for place, value in (("count", 0), ("count", 6), ("severity_id", 9), ("finding_info.first_seen_time", 1)):
-        assert not is_on_the_way(other(end, place, value), end)
-    assert not is_on_the_way({name: value for name, value in end.items() if name != "count"}, end)
-
-
-def test_what_a_record_says_has_no_number_and_no_place() -> None:
-    """But its version, and what was found."""
-    alert = alert_of()
-    said = what_it_says(other(other(alert, "count", 9), "unmapped.mcp_origin_offset", 9))
-    assert said == what_it_says(alert)
-    assert said != what_it_says(other(alert, "message", "other"))
-    assert with_version(alert, "9")["metadata"]["product"]["version"] == "9"
 
 
 def joined(*reasons: str, **flat: Any) -> dict[str, Any]:
@@ -141,13 +111,3 @@ def test_what_is_said_of_a_pin_may_come_with_it_and_is_no_other_pin() -> None:
     alert = joined("pin_mismatch", mcp_pin_expected="one")
     assert holds(joined("pin_mismatch"), alert)
     assert not holds(joined("pin_mismatch", mcp_pin_expected="two"), alert)
-
-
-def test_a_record_on_the_way_says_the_same_with_and_without_what_joins_it() -> None:
-    """If message, kinds and reasons are at one about it."""
-    bare = what_it_says(alert_of(kind=Kind.TOOL_CHANGED))
-    alert = joined("pin_mismatch", "pin_mismatch:rejected", mcp_pin_expected="one")
-    assert what_it_says(alert) == bare
-    assert what_it_says(joined("contract_violation")) != bare
-    assert what_it_says(other(alert, "message", "other")) != bare
-    assert what_it_says(other(alert, "finding_info.types", ["tool_changed"])) != bare

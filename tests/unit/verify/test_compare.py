@@ -92,15 +92,6 @@ def test_evidence_of_a_call_that_is_not_there_is_unexpected() -> None:
     assert [difference.causes for difference in compared(records, values)] == [("unexpected_record",)]
 
 
-def test_a_difference_as_json_leaves_out_what_is_absent() -> None:
-    """Stable names, origins as objects."""
-    [value] = values_of(a_story())
-    [difference] = compared(a_story(enforcement="block").records, [value])
-    row = difference.as_json()
-    assert row.keys() == {"what", "causes", "server_id", "tool_name", "call", "id", "paths", "left_out"}
-    assert row["left_out"] == [{"topic": "control", "partition": 0, "offset": 0}]
-
-
 def test_an_alert_that_is_a_moment_ahead_of_the_replay_is_not_compared() -> None:
     """It counts a finding about a call that came after the replay had begun."""
     early, late = (

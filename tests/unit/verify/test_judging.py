@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from assay_stream.model.record import Origin
-from assay_stream.verify.judging import Coverage, Expect
+from assay_stream.verify.verification import Coverage, Expect
 
 PLACE = ("mcp.tools.call", 0)
 

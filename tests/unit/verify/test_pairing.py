@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import random
+from operator import attrgetter
 
 import pytest
 
-from assay_stream.limits.files import HELD_BYTES_MAX
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.verify.evidence import Recorded
-from assay_stream.verify.pairing import CALLS, EVIDENCE, Offsets, Pairing, paired
+from assay_stream.verify.pairing import Offsets, Pairing
 from tests.support.events import TOOL, Story
+
+ORIGIN = attrgetter("origin")
 
 
 def a_run() -> tuple[list[Recorded], Story]:
@@ -31,8 +33,8 @@ def test_everything_finds_its_other_in_any_order(waiting_max: int, seed: int) ->
     choose = random.Random(seed)
     choose.shuffle(evidence)
     choose.shuffle(calls)
-    pairing = Pairing(CALLS, waiting_max=waiting_max)
-    found = [*paired(evidence, calls, pairing), *pairing.rest()]
+    pairing = Pairing(ORIGIN, waiting_max=waiting_max)
+    found = list(pairing.pairs(evidence, calls))
     assert {(given and given.where, given and given.value, call) for given, call in found} == {
         (given.where, given.value, call) for given in evidence for call in calls if given.call == call.origin
     }
@@ -43,10 +45,10 @@ def test_what_finds_nothing_is_left(waiting_max: int) -> None:
     """Evidence without a call, a second record of one call, and a call without evidence are told apart."""
     evidence, story = a_run()
     calls = [record for record in story.records if record.role is Role.CALLS]
-    pairing = Pairing(CALLS, waiting_max=waiting_max)
+    pairing = Pairing(ORIGIN, waiting_max=waiting_max)
     again = Recorded("again", evidence[1].value)
-    list(paired([*evidence[:5], again], calls[1:], pairing, keep=True))
-    left = [(given, call) for given, call in pairing.rest() if given is None or call is None]
+    found = pairing.pairs([*evidence[:5], again], calls[1:], keep=True)
+    left = [(given, call) for given, call in found if given is None or call is None]
     assert {(given.where, pairing.is_paired(given.call)) for given, _ in left if given is not None} == {
         ("line 0", False),
         ("again", True),
@@ -57,8 +59,8 @@ def test_what_finds_nothing_is_left(waiting_max: int) -> None:
 def test_evidence_is_paired_with_other_evidence() -> None:
     """By the call that both name."""
     evidence, _ = a_run()
-    pairing = Pairing(EVIDENCE, waiting_max=1)
-    found = [*paired(evidence, reversed(evidence), pairing, keep=True), *pairing.rest()]
+    pairing = Pairing(attrgetter("call"), waiting_max=1)
+    found = list(pairing.pairs(evidence, reversed(evidence), keep=True))
     assert all(given and other and given.value == other.value for given, other in found)
     assert len(found) == len(evidence)
 
@@ -79,8 +81,7 @@ def test_large_values_go_to_the_file_whatever_their_number() -> None:
     """What waits is bounded in bytes, too."""
     size = 4 * 1024 * 1024
     calls = [Record(Role.CALLS, Origin("t", 0, offset), None, bytes([offset]) * size) for offset in range(40)]
-    pairing = Pairing(CALLS)
-    for call in calls:
-        pairing.other(call)
-    assert pairing._others.size_bytes <= HELD_BYTES_MAX
-    assert list(pairing.rest()) == [(None, call) for call in calls]
+    pairing = Pairing(ORIGIN)
+    found = list(pairing.pairs([], calls, keep=True))
+    assert pairing._spool is not None
+    assert found == [(None, call) for call in calls]

@@ -26,27 +26,18 @@ class AlertFormat(StrEnum):
     JSONL = "jsonl"
 
 
-_RENDERERS: dict[AlertFormat, Callable[[dict[str, Any]], str]] = {
-    AlertFormat.OCSF: ocsf.to_ocsf,
-    AlertFormat.OCSF_1_9: ocsf.to_ocsf_1_9,
-    AlertFormat.ECS: ecs.to_ecs,
-    AlertFormat.HEC: hec.to_hec,
-    AlertFormat.ASIM: asim.to_asim,
-    AlertFormat.CEF: cef.to_cef,
-    AlertFormat.SARIF: lambda alert: sarif.to_sarif([alert]),
-    AlertFormat.JSONL: jsonl.to_jsonl,
+_JSON = "application/json"
+_FORMATS: dict[AlertFormat, tuple[str, Callable[[dict[str, Any]], str]]] = {
+    AlertFormat.OCSF: (_JSON, ocsf.to_ocsf),
+    AlertFormat.OCSF_1_9: (_JSON, ocsf.to_ocsf_1_9),
+    AlertFormat.ECS: (_JSON, ecs.to_ecs),
+    AlertFormat.HEC: (_JSON, hec.to_hec),
+    AlertFormat.ASIM: (_JSON, asim.to_asim),
+    AlertFormat.CEF: ("text/plain; charset=utf-8", cef.to_cef),
+    AlertFormat.SARIF: ("application/sarif+json", lambda alert: sarif.to_sarif([alert])),
+    AlertFormat.JSONL: (_JSON, jsonl.to_jsonl),
 }
-
-CONTENT_TYPES: dict[AlertFormat, str] = {
-    AlertFormat.OCSF: "application/json",
-    AlertFormat.OCSF_1_9: "application/json",
-    AlertFormat.ECS: "application/json",
-    AlertFormat.HEC: "application/json",
-    AlertFormat.ASIM: "application/json",
-    AlertFormat.CEF: "text/plain; charset=utf-8",
-    AlertFormat.SARIF: "application/sarif+json",
-    AlertFormat.JSONL: "application/json",
-}
+CONTENT_TYPES = {target: media_type for target, (media_type, _) in _FORMATS.items()}
 """Media type of one rendered alert."""
 
 
@@ -57,7 +48,7 @@ def render(alert: dict[str, Any], target: AlertFormat) -> str:
         alert: the alert, as ``read_alert`` gives it.
         target: the format.
     """
-    line = _RENDERERS[target](alert)
+    line = _FORMATS[target][1](alert)
     return json_text(line) if "json" in CONTENT_TYPES[target] else line
 
 

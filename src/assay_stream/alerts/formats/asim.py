@@ -15,7 +15,6 @@ from assay_stream.alerts.formats.view import time_text, view_of
 
 
 def to_asim(alert: dict[str, Any]) -> str:
-    """Return the alert as one ASIM Agent Event, on one line."""
     view = view_of(alert)
     server, tool = view.fact("mcp_server_id"), view.fact("mcp_tool_name")
     row: dict[str, Any] = {

@@ -11,7 +11,6 @@ _PREFIX = "mcp_"
 
 
 def to_jsonl(alert: dict[str, Any]) -> str:
-    """Return the alert as one flat JSON object."""
     return json.dumps(flat_of(view_of(alert)), ensure_ascii=False, separators=(",", ":"))
 
 

@@ -17,6 +17,7 @@ from hashlib import sha256
 from typing import Any
 
 from assay_stream.alerts.formats.view import AlertView, time_text, view_of
+from assay_stream.model.alert import Activity, AlertStatus
 from assay_stream.text.escaping import visible
 
 _SLACK_UNITS_MAX = 3_000
@@ -36,8 +37,8 @@ _DEDUP_KEY_CHARACTERS_MAX = 255
 
 _PAGERDUTY_SEVERITIES = {1: "info", 2: "info", 3: "warning", 4: "error", 5: "critical", 6: "critical"}
 _PAGERDUTY_SEVERITY_OTHERWISE = "warning"
-_SAID = {1: "New", 2: "Updated", 3: "Closed"}
-_CLOSE, _SUPPRESSED, _RESOLVED = 3, 3, 4
+_SAID: dict[int, str] = {Activity.CREATE: "New", Activity.UPDATE: "Updated", Activity.CLOSE: "Closed"}
+_OVER = (AlertStatus.SUPPRESSED, AlertStatus.RESOLVED)
 _ACTIVE = re.compile(r"(?i)(?<=:)(?=//)|(?<=\bwww)(?=\.)|(?<=\{)(?=\{)")
 """Where a space takes the life out of an address, and of a function in the text of a card (``{{DATE(...)}}``)."""
 
@@ -53,12 +54,11 @@ _FACTS = {
 def one_line(view: AlertView, units_max: int) -> str:
     """Return what happened, to what, and why it matters, on one line; what is too long ends in an ellipsis."""
     told = _SAID.get(view.activity_id, view.activity)
-    state = view.status if view.status_id in (_SUPPRESSED, _RESOLVED) else told
+    state = view.status if view.status_id in _OVER else told
     return _cut(_inert(f"[{view.severity}] {state}: {view.message}. {view.explanation}".rstrip()), units_max)
 
 
 def to_slack(alert: dict[str, Any]) -> str:
-    """Return the alert as the payload of a Slack incoming webhook."""
     view = view_of(alert)
     line = one_line(view, _SLACK_UNITS_MAX)
     detail = one_of_each(view)
@@ -130,7 +130,7 @@ def one_of_each(view: AlertView) -> str:
 
 
 def _pagerduty_action(view: AlertView) -> str:
-    if view.activity_id == _CLOSE or view.status_id in (_SUPPRESSED, _RESOLVED):
+    if view.activity_id == Activity.CLOSE or view.status_id in _OVER:
         return "resolve"
     return "acknowledge" if view.fact("mcp_acknowledged_by") else "trigger"
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from assay_stream.alerts.formats.view import AlertView, time_text, view_of
+from assay_stream.model.alert import AlertStatus
 
 SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
@@ -17,12 +18,10 @@ _LEVEL_OTHERWISE = "warning"
 _SCORES = {1: "0.0", 2: "3.0", 3: "5.0", 4: "8.0", 5: "9.5", 6: "10.0"}
 """``security-severity`` of a rule, as code scanning services read it."""
 
-_SUPPRESSED = 3
 _LINK_CHARACTERS = re.compile(r"[\\\[\]]")
 
 
 def to_sarif(alerts: Sequence[dict[str, Any]]) -> str:
-    """Return alerts as one SARIF log, on one line."""
     views = [view_of(alert) for alert in alerts]
     rules: dict[str, AlertView] = {}
     for view in views:
@@ -83,7 +82,7 @@ def _result(view: AlertView, rule_index: int) -> dict[str, Any]:
         location = {"name": name or server, "fullyQualifiedName": f"{server}/{name}" if name else server}
         location["kind"] = "function" if tool else "resource" if name else "module"
         result["locations"] = [{"logicalLocations": [location]}]
-    if view.status_id == _SUPPRESSED:
+    if view.status_id == AlertStatus.SUPPRESSED:
         result["suppressions"] = [{"kind": "external", "status": "accepted"}]
     return result
 

@@ -14,6 +14,7 @@ from typing import Any
 from assay_stream.alerts.formats.attacks import attack_objects, technique_ids
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError
+from assay_stream.model.alert import CLASS_DETECTION_FINDING, SEVERITY_TEXTS, STATUS_TEXTS, Activity
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME_MS_MAX = 253_402_300_799_999
@@ -22,28 +23,10 @@ _TIME_MS_MAX = 253_402_300_799_999
 _UID = re.compile(r"[\x21-\x7e]{1,256}")
 """Ours are 64 hexadecimal digits. It becomes part of headers, so nothing else may stand in it."""
 
-_DETECTION_FINDING = 2004
-_SEVERITIES = {
-    0: "Unknown",
-    1: "Informational",
-    2: "Low",
-    3: "Medium",
-    4: "High",
-    5: "Critical",
-    6: "Fatal",
-    99: "Other",
-}
-_ACTIVITIES = {0: "Unknown", 1: "Create", 2: "Update", 3: "Close", 99: "Other"}
-_STATUSES = {
-    0: "Unknown",
-    1: "New",
-    2: "In Progress",
-    3: "Suppressed",
-    4: "Resolved",
-    5: "Archived",
-    6: "Deleted",
-    99: "Other",
-}
+# OCSF has more of each than the engine writes.
+_SEVERITIES = {0: "Unknown", **SEVERITY_TEXTS, 6: "Fatal", 99: "Other"}
+_ACTIVITIES = {0: "Unknown", **{each.value: each.name.capitalize() for each in Activity}, 99: "Other"}
+_STATUSES = {0: "Unknown", **STATUS_TEXTS, 5: "Archived", 6: "Deleted", 99: "Other"}
 
 Scalar = str | int | float | bool
 
@@ -135,7 +118,7 @@ def view_of(alert: Any) -> AlertView:
     Raises:
         InputError: ``not_an_alert`` where it is something else.
     """
-    if not isinstance(alert, dict) or alert.get("class_uid") != _DETECTION_FINDING:
+    if not isinstance(alert, dict) or alert.get("class_uid") != CLASS_DETECTION_FINDING:
         raise InputError("not_an_alert", "an alert is an OCSF Detection Finding (class_uid 2004)")
     info = _object(alert, "finding_info")
     uid = info.get("uid")
@@ -193,7 +176,6 @@ def time_text(time_ms: int) -> str:
 
 
 def scalar_text(value: Scalar) -> str:
-    """Return a scalar as text, booleans as JSON has them."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -8,7 +8,7 @@ null.
     python -m assay_stream.model.schemas --write schemas      rewrite the files
 """
 
-from assay_stream.model.schemas.asyncapi import asyncapi
+from assay_stream.model.schemas.apis import asyncapi
 from assay_stream.model.schemas.documents import all_schemas
 from assay_stream.model.schemas.folder import all_files, differing_files, main
 

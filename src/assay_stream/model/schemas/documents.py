@@ -87,7 +87,6 @@ class _AbsentNotNull(GenerateJsonSchema):
 
 
 def all_schemas() -> dict[str, dict[str, Any]]:
-    """Return every schema: file name to content."""
     files: dict[str, dict[str, Any]] = {}
     for name, model in INPUTS.items():
         files[name + SUFFIX] = _finished(name, model.model_json_schema())

@@ -6,9 +6,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from assay_stream.model.schemas.asyncapi import asyncapi
+from assay_stream.model.schemas.apis import asyncapi, openapi
 from assay_stream.model.schemas.documents import ASYNCAPI_FILE, HTC_FILE, all_schemas
-from assay_stream.model.schemas.openapi import openapi
 from assay_stream.schemes.handshake import htc
 
 OPENAPI_FILE = "openapi.json"

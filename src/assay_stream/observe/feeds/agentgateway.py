@@ -32,9 +32,8 @@ from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.limits.serving import FEED_LIMITS
 from assay_stream.observe.feeds.ext_mcp import INVALID, MESSAGES, PERMISSION_DENIED
-from assay_stream.observe.feeds.feed import Feed
+from assay_stream.observe.feeds.feed import CALL, UNSOUND, Asked, ClientView, Feed, shared_members
 from assay_stream.observe.jsonrpc import NOT_RULED_ON
-from assay_stream.observe.objects import CALL, UNSOUND, Asked, ClientView, shared_members
 from assay_stream.observe.prefixes import Prefixes
 
 TOKEN, CLIENT, CONTEXT = "assay_call", "assay_client", "assay_context"
@@ -45,7 +44,10 @@ _OF_ONE_SERVER = frozenset(("initialize", "server/discover", "prompts/list", "re
 """What is shown of a server beside its tools, if the gateway serves no other."""
 _HASH_CHARS = 32
 _MERGED = replace(
-    DEFAULT_LIMITS, record_bytes_max=FEED_LIMITS.request_bytes_max, containers_max=FEED_LIMITS.request_bytes_max
+    DEFAULT_LIMITS,
+    record_bytes_max=FEED_LIMITS.request_bytes_max,
+    containers_max=FEED_LIMITS.request_bytes_max,
+    depth_max=512,
 )
 """Limits of a merged list: each server's part is held to the usual ones, so that none takes the others' lists along."""
 _TOLD = ("name", "_meta", "isError", "resultType")

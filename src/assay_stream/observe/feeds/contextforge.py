@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from assay_stream.errors import needing_extra
 from assay_stream.limits.serving import FEED_LIMITS
-from assay_stream.observe.feeds.feed import Feed
-from assay_stream.observe.objects import CALL, Asked, ClientView
+from assay_stream.observe.feeds.feed import CALL, Asked, ClientView, Feed
 from assay_stream.observe.publisher import ObservationPublisher
 
 with needing_extra("contextforge"):
@@ -152,7 +151,7 @@ class ContextForgeFeed(Plugin):  # type: ignore[misc]  # the extra brings its ty
         asked = self._ask(payload.name, lambda: {"arguments": payload.args or {}}, context)
         if asked is not None:
             # The gateway keeps the state, which needs no arguments.
-            asked = replace(asked, message={**asked.message, "params": {}}, observations=[])
+            asked = replace(asked, message={**asked.message, "params": {}})
             number = _begun.put(_key(payload, context), self.feed, asked)
             context.state[_STATE] = number, self.feed, asked
 

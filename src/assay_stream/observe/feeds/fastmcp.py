@@ -18,8 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from assay_stream.errors import needing_extra
-from assay_stream.observe.feeds.feed import Feed
-from assay_stream.observe.objects import CALL, Asked, ClientView
+from assay_stream.observe.feeds.feed import CALL, Asked, ClientView, Feed
 
 with needing_extra("fastmcp"):
     import mcp_types

@@ -1,24 +1,52 @@
-"""A feed: the observer of a gateway's objects, with clock, lock and sink, in the gateway's own process.
+"""A feed: the observer of a gateway's hooks, in the gateway's own process.
 
-Nothing here raises or waits into a call that passes: failures are counted by code, and each code is logged once. Where
-a feed enforces, a call whose ruling fails does not pass.
+A hook says what a client asked for and what it was answered. Each view (one client of one server) is followed as a tap
+would follow its connection, so that lists, pages, calls, limits and rulings obey the rules of ``observe.session``.
+
+Rules:
+
+1. Nothing here raises or waits into a call that passes: failures are counted by code, and each code is logged once.
+   Where a feed enforces, a call whose ruling fails does not pass.
+2. What strict decoding would refuse (NaN, a lone surrogate, too much of anything) is noted and never hashed.
+3. Lists that a gateway may have filtered are partial, never complete.
+4. A call that is reported after it ended refers to a snapshot only if that was seen before the call began.
+5. A gateway's names are its own: ``prefixes`` tell the server and the tool behind each. A name that they give to no
+   server is taken, as it is, for one of the view's server.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
+import json
 import logging
+import math
 import threading
 import uuid
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from assay_stream.errors import AssayStreamError
-from assay_stream.observe.jsonrpc import BLOCKED_CODE, NOT_RULED_ON
-from assay_stream.observe.objects import CALL, Asked, ClientView, ObjectObserver
+from assay_stream.canonical.decode import decode_json
+from assay_stream.errors import AssayStreamError, InputError
+from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits.serving import FEED_LIMITS, FeedLimits
+from assay_stream.observe.jsonrpc import (
+    BLOCKED_CODE,
+    EVENT_BREAK,
+    NOT_RULED_ON,
+    Direction,
+    Line,
+    is_ambiguous,
+    request_key,
+)
+from assay_stream.observe.lists import LIST_CHANGED
+from assay_stream.observe.mcp_wire import LINE_BYTES_MAX, WireObserver
 from assay_stream.observe.observation import Observation, Vantage
+from assay_stream.observe.session import Failed, Missed, ServerSaid, Session
 from assay_stream.observe.sinks import Sink
 from assay_stream.observe.wire import WireStats
 
@@ -26,9 +54,45 @@ if TYPE_CHECKING:
     from assay_stream.observe.gate import Rule
     from assay_stream.observe.prefixes import Prefixes
 
+UNSOUND: Mapping[str, Any] = {"unsound": math.nan}
+"""A result that stands for one that cannot be read: NaN is no JSON, so it is on record as unsound, and never hashed."""
+
+CALL = "tools/call"
+
+_LINE_LIMITS = replace(DEFAULT_LIMITS, record_bytes_max=LINE_BYTES_MAX)
+_NOT_RULED_ON = {"code": BLOCKED_CODE, "message": f"assay-stream: {NOT_RULED_ON}", "data": {"code": "not_ruled_on"}}
+
 _log = logging.getLogger(__name__)
 
-_NOT_RULED_ON = {"code": BLOCKED_CODE, "message": f"assay-stream: {NOT_RULED_ON}", "data": {"code": "not_ruled_on"}}
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientView:
+    """What one client sees of one server.
+
+    Args:
+        server_id: the operator's name for the server; of several behind one gateway, those that ``Named`` gives.
+        auth_context: label of the permissions under which the server is used; published.
+        client: tells clients of one context apart, such as a session id; never published.
+        shown_prefix: what the gateway puts before the names of the tools; ``None`` if it is what it was.
+    """
+
+    server_id: str
+    auth_context: str | None = None
+    client: str = ""
+    shown_prefix: str | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request that a hook reported.
+
+    Args:
+        error: the JSON-RPC error that its caller gets instead of an answer; ``None`` if it may pass.
+    """
+
+    view: ClientView
+    message: dict[str, Any]
+    error: Mapping[str, Any] | None = None
 
 
 class Feed:
@@ -40,7 +104,8 @@ class Feed:
         sink: gets the observations, such as an ``ObservationPublisher`` that was started.
         rule: what to do with a call (``VerdictClient.rule``); without it every call passes.
         prefixes: what the gateway puts before the tools of each server.
-        filtered, retrospective, server_scoped: see ``ObjectObserver``.
+        filtered: whether the gateway may leave tools out of lists.
+        retrospective: whether calls are reported after they ended.
 
     Raises:
         ConfigurationError: ``bad_identifier``.
@@ -60,30 +125,34 @@ class Feed:
         server_scoped: bool = True,
         clock: Callable[[], datetime] | None = None,
         new_id: Callable[[], str] | None = None,
+        limits: FeedLimits = FEED_LIMITS,
     ) -> None:
-        Vantage(server_id=server_id, observer_id=observer_id, auth_context=auth_context)  # says what is wrong with them
         self.failures: Counter[str] = Counter()
         """What could not be observed, by error code, or by the class of the exception where it has none."""
         self.refused = 0
+        self.forgotten_views = 0
+        """Those given up because too many others came after them."""
+        self._vantage = Vantage(
+            server_id=server_id, observer_id=observer_id, auth_context=auth_context, server_scoped=server_scoped
+        )
         self._view = ClientView(server_id=server_id, auth_context=auth_context)
         self._sink = sink
-        self._enforces = rule is not None
+        self._rule = rule
+        self._prefixes = prefixes
+        self._filtered = filtered
+        self._retrospective = retrospective
         self._clock = clock or functools.partial(datetime.now, UTC)
+        self._new_id = new_id or (lambda: str(uuid.uuid4()))
+        self._limits = limits
         self._lock = threading.Lock()
-        self._observer = ObjectObserver(
-            observer_id,
-            new_id=new_id or (lambda: str(uuid.uuid4())),
-            rule=rule,
-            named=None if prefixes is None else lambda _, shown: prefixes.own(shown),
-            filtered=filtered,
-            retrospective=retrospective,
-            server_scoped=server_scoped,
-        )
+        self._sessions: OrderedDict[ClientView, Session] = OrderedDict()
+        self._past = WireStats()
+        self._numbers = itertools.count(1)
 
     @property
     def stats(self) -> WireStats:
         with self._lock:
-            return self._observer.stats
+            return sum((each.observer.stats for each in self._sessions.values()), self._past)
 
     def view(self, client: str = "", *, server_id: str = "", auth_context: str | None = None) -> ClientView:
         """Return the view of a client; without arguments that of all clients together."""
@@ -105,30 +174,33 @@ class Feed:
         """Take a request of a client; ``None`` if that failed. If the result has an ``error``, it must not pass.
 
         Args:
-            params: returns its parameters as JSON-RPC has them; what goes wrong there counts as ours.
+            params: returns its parameters as JSON-RPC has them: of a call, ``name``, ``arguments``, and ``_meta`` with
+                a ``traceparent``; what goes wrong there counts as ours.
             view: whose request it is, or what returns that; without it all clients are one.
             at: when it was made; now if not given.
-            call_id: the gateway's own id of the call.
+            call_id: the gateway's own id of the call; the next number if it has none.
             shown_name: what the client called the tool, where the gateway itself says how the server calls it.
         """
         client, given = self._view, dict[str, Any]()
+        found: list[Observation] = []
         try:
             given = dict(params())
             client = view() if callable(view) else view or client
             with self._lock:
-                asked = self._observer.ask(
-                    client, method, given, at or self._clock(), call_id=call_id, shown_name=shown_name
-                )
+                number = call_id or next(self._numbers)
+                message = {"jsonrpc": "2.0", "id": number, "method": method, "params": dict(given)}
+                asked = Asked(view=client, message=message)
+                if method == CALL:  # of others it is known from the answer which servers are concerned
+                    asked = self._call(asked, at or self._clock(), shown_name, found)
         except Exception as error:  # noqa: BLE001 - no failure of the observer may reach the call
             self._note(error)
-            if not self._enforces or method != CALL:
+            if self._rule is None or method != CALL:
                 return None
-            asked = self._held_back(Asked(view=client, message={"id": None, "method": method, "params": given}))
-        if asked.error is not None:
-            self.refused += 1
-        elif asked.warned is not None:
-            _log.warning("the digest policy warns of a call that passed: %r", asked.warned)
-        self._publish(asked.observations)
+            unruled = {"id": None, "method": method, "params": given}
+            asked = Asked(view=client, message=unruled, error=_NOT_RULED_ON)
+            self._run(lambda: self._not_ruled_on(asked, self._clock()))
+        self._publish(found)
+        self.refused += asked.error is not None
         return asked
 
     def answer(
@@ -140,36 +212,152 @@ class Feed:
             answer: returns ``{"result": ...}`` as the client was given it, or ``{"error": {"code": ...}}``.
         """
         if asked is not None and asked.error is None:
-            self._run(lambda: self._observer.answer(asked, answer(), at or self._clock()), doubtful=asked.view)
+            self._run(lambda: self._answered(asked, answer(), at or self._clock()), doubtful=asked.view)
 
     def unanswered(self, asked: Asked | None, code: str, *, ok: bool | None = None, at: datetime | None = None) -> None:
         """Note that the answer to a request will not be seen; ``code`` says why, ``ok`` whether it means success."""
         if asked is not None and asked.error is None:
-            self._run(lambda: self._observer.unanswered(asked, code, at or self._clock(), ok=ok))
+            self._run(lambda: self._unanswered(asked, code, at or self._clock(), ok=ok))
 
     def changed(self, view: ClientView | None = None) -> None:
         """Note that a client was told of a change of the tools."""
-        self._run(lambda: self._observer.changed(view or self._view, self._clock()))
+        message = {"jsonrpc": "2.0", "method": LIST_CHANGED}
+        self._run(lambda: self._outward(view or self._view, message, self._clock()))
 
     def close(self) -> None:
         """Report the calls that will never be answered. The sink stays open: it is its owner's to close."""
-        self._run(lambda: self._observer.close(self._clock()))
+        self._run(lambda: self._closed(self._clock()))
 
-    def guard(self, step: Callable[[], None]) -> None:
-        """Run what a gateway's hook does besides, in the same way: a failure is counted and goes no further."""
+    def guard(self, step: Callable[[], object]) -> None:
+        """Run a hook's side effect; count failures and swallow them."""
         try:
             step()
-        except Exception as error:  # noqa: BLE001 - as above
+        except Exception as error:  # noqa: BLE001 - no failure of the observer may reach the gateway
             self._note(error)
 
-    def _held_back(self, asked: Asked) -> Asked:
-        try:
-            with self._lock:
-                held = self._observer.not_ruled_on(asked, self._clock())
-        except Exception as error:  # noqa: BLE001 - nor does a call pass that cannot even be reported
-            self._note(error)
-            held = asked
-        return Asked(view=asked.view, message=asked.message, observations=held.observations, error=_NOT_RULED_ON)
+    def _call(self, asked: Asked, at: datetime, shown_name: str | None, found: list[Observation]) -> Asked:
+        """Observe a call, and rule on it."""
+        message, view = asked.message, asked.view
+        name = message["params"].get("name")
+        if self._prefixes is not None and isinstance(name, str):
+            own = self._prefixes.own(name)
+            message["params"]["name"] = own.tool_name
+            view = replace(view, server_id=own.server_id or view.server_id, shown_prefix=own.prefix)
+        session = self._follow(view, at, found)
+        raw = encoded_within(message, self._limits.message_bytes_max)
+        # Whether a call may pass does not depend on its arguments.
+        bare = raw or encoded(_bare(message))
+        commands = session.rule(session.observer.read(bare), bare, at)
+        found += commands.observations
+        for notice in commands.notices:
+            _log.warning("%s", notice)
+        if commands.forward is None:
+            reply = json.loads(commands.reply) if commands.reply else {}
+            return Asked(view=view, message=message, error=reply.get("error", {}))
+        found += self._take(session, "client->server", message, raw, at, shown_name)
+        return Asked(view=view, message=message)
+
+    def _not_ruled_on(self, asked: Asked, at: datetime) -> list[Observation]:
+        found: list[Observation] = []
+        session = self._follow(asked.view, at, found)
+        return found + session.receive(Failed(encoded(_bare(asked.message))), at).observations
+
+    def _answered(self, asked: Asked, answer: Mapping[str, Any], at: datetime) -> list[Observation]:
+        reply = {"jsonrpc": "2.0", "id": asked.message["id"], **answer}
+        if asked.message["method"] == CALL:
+            return self._outward(asked.view, reply, at)
+        found: list[Observation] = []
+        raw = encoded_within(asked.message, self._limits.message_bytes_max)
+        for view, part in self._by_server(asked.view, reply):
+            found += self._take(self._follow(view, at, found), "client->server", asked.message, raw, at)
+            found += self._outward(view, part, at)
+        return found
+
+    def _unanswered(self, asked: Asked, code: str, at: datetime, *, ok: bool | None) -> list[Observation]:
+        key, session = request_key(asked.message["id"]), self._sessions.get(asked.view)
+        return [] if key is None or session is None else session.observer.unanswered(key, code, at, ok=ok)
+
+    def _closed(self, at: datetime) -> list[Observation]:
+        found = [each for session in self._sessions.values() for each in session.observer.close(at)]
+        self._past = sum((each.observer.stats for each in self._sessions.values()), self._past)
+        self._sessions.clear()
+        return found
+
+    def _follow(self, view: ClientView, at: datetime, found: list[Observation]) -> Session:
+        """Return the session of a view; ``found`` gets what making room for it yields."""
+        session = self._sessions.get(view)
+        if session is not None:
+            self._sessions.move_to_end(view)
+            if view.shown_prefix is not None:
+                session.observer.shown_as(view.shown_prefix)
+            return session
+        observer = WireObserver(
+            replace(
+                self._vantage,
+                server_id=view.server_id,
+                auth_context=view.auth_context,
+                shown_prefix=view.shown_prefix or "",
+            ),
+            session_id=self._new_id(),
+            new_id=self._new_id,
+            filtered=self._filtered,
+            retrospective=self._retrospective,
+        )
+        if self._rule is None:
+            session = Session(observer)
+        else:
+            # Imported here: a feed that does not enforce starts without the schemes.
+            from assay_stream.observe.gate import Gate
+
+            session = Gate(observer, self._rule, over_http=True)
+        self._sessions[view] = session
+        if len(self._sessions) > self._limits.views_max:
+            # Made-up clients must not end the open calls of others.
+            others = islice(self._sessions, self._limits.views_max)
+            resting = next((each for each in others if not self._sessions[each].observer.calls.open_calls), None)
+            forgotten = self._sessions.pop(resting or next(iter(self._sessions))).observer
+            self._past += forgotten.stats
+            self.forgotten_views += 1
+            found += forgotten.close(at)
+        return session
+
+    def _by_server(self, view: ClientView, reply: dict[str, Any]) -> Iterator[tuple[ClientView, dict[str, Any]]]:
+        """Yield an answer as each server gave its part of it."""
+        result = reply.get("result")
+        tools = result.get("tools") if isinstance(result, dict) else None
+        if self._prefixes is None or not isinstance(result, dict) or not isinstance(tools, list) or not tools:
+            yield view, reply
+            return
+        parts = self._prefixes.split(tools)
+        shared = shared_members(result, self._limits) if len(parts) > 1 else result
+        for (server_id, prefix), part in parts.items():
+            own = replace(view, server_id=server_id or view.server_id, shown_prefix=prefix)
+            yield own, {**reply, "result": {**shared, "tools": part}}
+
+    def _outward(self, view: ClientView, message: dict[str, Any], at: datetime) -> list[Observation]:
+        found: list[Observation] = []
+        session = self._follow(view, at, found)
+        raw = encoded_within(message, self._limits.message_bytes_max)
+        if raw:
+            found += session.receive(ServerSaid(raw), at).observations
+            session.delivered()
+        elif session.observer.awaits_list():
+            found += session.receive(Missed("server->client"), at).observations
+        else:
+            found += self._take(session, "server->client", message, raw, at)
+        return found
+
+    @staticmethod
+    def _take(
+        session: Session,
+        direction: Direction,
+        message: dict[str, Any],
+        raw: bytes,
+        at: datetime,
+        shown_name: str | None = None,
+    ) -> list[Observation]:
+        line = session.observer.read(raw) if raw else Line((message,), exact=False)
+        return session.observer.take(direction, line, raw, at, shown_name=shown_name)
 
     def _run(self, step: Callable[[], list[Observation]], *, doubtful: ClientView | None = None) -> None:
         observations: list[Observation] = []
@@ -179,19 +367,75 @@ class Feed:
         except Exception as error:  # noqa: BLE001 - no failure of the observer may reach the gateway
             self._note(error)
             if doubtful is not None:
-                with self._lock:
-                    self._observer.doubt(doubtful)
+                self._doubt(doubtful)
         self._publish(observations)
 
-    def _publish(self, observations: Iterable[Observation]) -> None:
+    def _doubt(self, view: ClientView) -> None:
+        """Note that a list could not be inspected: until the next whole ones this client's tools are unknown."""
+        with self._lock:
+            for each, session in self._sessions.items():
+                if (each.client, each.auth_context) == (view.client, view.auth_context):
+                    session.doubt()
+
+    def _publish(self, observations: list[Observation]) -> None:
         for observation in observations:
-            try:
-                self._sink.publish(observation)
-            except Exception as error:  # noqa: BLE001 - as above; what a sink cannot take, it counts by itself
-                self._note(error)
+            # What a sink cannot take, it counts by itself.
+            self.guard(functools.partial(self._sink.publish, observation))
 
     def _note(self, error: Exception) -> None:
         code = error.code if isinstance(error, AssayStreamError) else type(error).__name__
         self.failures[code] += 1
         if self.failures[code] == 1:
             _log.warning("observing failed (%s); the gateway goes on, further ones are only counted", code)
+
+
+def _bare(message: dict[str, Any]) -> dict[str, Any]:
+    return {**message, "params": {"name": message["params"].get("name")}}
+
+
+def encoded(message: dict[str, Any]) -> bytes:
+    """Return a message as JSON, nothing if it is none; NaN and lone surrogates stay, for strict decoding to refuse."""
+    try:
+        return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    except (TypeError, ValueError, RecursionError):
+        return b""
+
+
+def encoded_within(message: dict[str, Any], bytes_max: int) -> bytes:
+    """Return a message as JSON; nothing if it is too large or cannot be written."""
+    return encoded(message) if _fits(message, bytes_max) else b""
+
+
+def shared_members(result: Mapping[str, Any], limits: FeedLimits = FEED_LIMITS) -> dict[str, Any]:
+    """Return what goes with each server's part of a list of several: small, whatever stands beside the tools.
+
+    What stands there is judged once, as the reader of each part would: if it is unsound or ambiguous, each part is.
+    """
+    message = {"result": {name: value for name, value in result.items() if name != "tools"}}
+    raw = encoded_within(message, limits.message_bytes_max)
+    try:
+        decode_json(raw, limits=_LINE_LIMITS)
+    except InputError:
+        return dict(UNSOUND)
+    shared = {
+        name: result[name] if _fits(result[name], limits.cursor_chars_max) else True
+        for name in ("nextCursor", "ttlMs")
+        if name in result
+    }
+    if is_ambiguous(Line((message,), exact=True), raw, EVENT_BREAK):
+        shared["TOOLS"] = None  # which some programs take for the tools: as ambiguous, and short
+    return shared
+
+
+def _fits(value: Any, bytes_max: int) -> bool:
+    """Return True if a value has at most so many characters and values, with a look at no more than those."""
+    waiting, left = [value], bytes_max
+    while waiting and left >= 0:
+        each = waiting.pop()
+        left -= 1 + (len(each) if isinstance(each, str | list | tuple | dict) else 0)
+        if left >= 0 and isinstance(each, dict):
+            waiting += each.keys()
+            waiting += each.values()
+        elif left >= 0 and isinstance(each, list | tuple):
+            waiting += each
+    return left >= 0

@@ -6,7 +6,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Literal
+from itertools import islice
+from typing import Literal
 
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.limits.serving import HttpLimits
@@ -16,10 +17,8 @@ from assay_stream.observe.http.event_stream import HeldEvents
 from assay_stream.observe.jsonrpc import Line, RequestKey, request_key
 from assay_stream.observe.mcp_wire import WireObserver
 from assay_stream.observe.observation import Observation, Vantage
+from assay_stream.observe.session import Session
 from assay_stream.observe.wire import WireStats
-
-if TYPE_CHECKING:
-    from assay_stream.observe.gate import Gate
 
 _OPEN_LIMIT = timedelta(seconds=DEFAULT_LIMITS.open_call_limit_s)
 _Key = tuple[str | None, str | None, bytes]
@@ -34,8 +33,11 @@ class Connection:
     """What belongs together: a session under one authorisation context, or whatever has one credential, or none."""
 
     key: _Key
-    observer: WireObserver
-    gate: Gate | None
+    session: Session
+
+    @property
+    def observer(self) -> WireObserver:
+        return self.session.observer
 
 
 class Connections:
@@ -43,7 +45,7 @@ class Connections:
 
     Args:
         vantage: who observes which server; its ``auth_context`` is that of requests without credentials.
-        gate: what rules on calls of a connection; without it everything passes.
+        session: makes the session of a connection.
     """
 
     def __init__(
@@ -51,13 +53,13 @@ class Connections:
         vantage: Vantage,
         *,
         new_id: Callable[[], str],
-        gate: Callable[[Vantage, WireObserver], Gate] | None,
+        session: Callable[[WireObserver], Session],
         limits: HttpLimits,
     ) -> None:
         self.evicted = 0
         self._vantage = vantage
         self._new_id = new_id
-        self._gate = gate
+        self._session = session
         self._limits = limits
         self._confirmed: OrderedDict[_Key, Connection] = OrderedDict()
         self._unconfirmed: OrderedDict[_Key, Connection] = OrderedDict()
@@ -83,8 +85,7 @@ class Connections:
                 return known[key], []
         vantage = replace(self._vantage, auth_context=context.label)
         observer = WireObserver(vantage, session_id=self._new_id(), new_id=self._new_id)
-        gate = None if self._gate is None else self._gate(vantage, observer)
-        connection = self._unconfirmed[key] = Connection(key, observer, gate)
+        connection = self._unconfirmed[key] = Connection(key, self._session(observer))
         self._use(connection, at)
         return connection, self._bounded(self._unconfirmed, at)
 
@@ -102,8 +103,8 @@ class Connections:
             used_at, connection = next(iter(self._used.values()))
             if at - used_at <= _OPEN_LIMIT:
                 break
-            expired += connection.observer.expire(at)
-            if connection.observer.open_calls:
+            expired += connection.observer.calls.expire(at)
+            if connection.observer.calls.open_calls:
                 self._use(connection, at)
             else:
                 del self._used[connection.key]
@@ -130,7 +131,10 @@ class Connections:
         if len(connections) <= self._limits.connections_max:
             return []
         self.evicted += 1
-        return self.end(next(iter(connections.values())), at)
+        # Made-up sessions must not end the open calls of others.
+        others = islice(connections.values(), self._limits.connections_max)
+        resting = next((each for each in others if not each.observer.calls.open_calls), None)
+        return self.end(resting or next(iter(connections.values())), at)
 
 
 @dataclass(slots=True)
@@ -171,11 +175,12 @@ class Exchange:
         return self.status is not None and self.status not in _OK
 
     @property
-    def gate(self) -> Gate:
-        """What rules on it; only where its connection has a gate."""
-        if self.connection.gate is None:
-            raise RuntimeError("this traffic is only observed")
-        return self.connection.gate
+    def session(self) -> Session:
+        return self.connection.session
+
+    @property
+    def observer(self) -> WireObserver:
+        return self.connection.session.observer
 
     def note_asked(self, line: Line) -> None:
         keys = (request_key(each.get("id"), self.number) for each in line.messages if "method" in each)

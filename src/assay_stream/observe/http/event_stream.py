@@ -115,7 +115,7 @@ class EventStream:
 
 
 def _may_be_taken(part: bytes) -> bool:
-    """Tell whether some client may take what is no message for one, or find a list in it."""
+    """Return True if some client may take what is no message for one, or find a list in it."""
     return ODD_BREAK.search(part) is not None or may_list(part)
 
 

@@ -65,7 +65,7 @@ def forwarded(fields: HeaderFields, *, plain: bool = False) -> list[tuple[str, s
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether only programs of this machine can connect to an address of this host."""
+    """Return True if only programs of this machine can connect to an address of this host."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -73,7 +73,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_host_served(host: str, served: Collection[str]) -> bool:
-    """Tell whether a ``Host`` header names one of the hosts (with any port, or as ``host:port``)."""
+    """Return True if a ``Host`` header names one of the hosts (with any port, or as ``host:port``)."""
     try:
         name = urlsplit(f"//{host}").hostname
     except ValueError:
@@ -82,7 +82,7 @@ def is_host_served(host: str, served: Collection[str]) -> bool:
 
 
 def is_origin_served(origin: str, host: str, served: Collection[str], *, is_loopback: bool) -> bool:
-    """Tell whether a page of this origin may send requests (MCP, Streamable HTTP, security warning)."""
+    """Return True if a page of this origin may send requests (MCP, Streamable HTTP, security warning)."""
     if origin.lower() in served:
         return True
     try:
@@ -143,7 +143,7 @@ def first(fields: Iterable[tuple[str, str]], name: str) -> str | None:
 
 
 def is_body_unclear(fields: HeaderFields, *, charsets: Collection[str] = UTF_8) -> bool:
-    """Tell whether programs differ in how they read a body, by what its headers say of it.
+    """Return True if programs differ in how they read a body, by what its headers say of it.
 
     Args:
         charsets: those that are read as UTF-8 is, in lower case.
@@ -159,12 +159,12 @@ def is_body_unclear(fields: HeaderFields, *, charsets: Collection[str] = UTF_8) 
 
 
 def is_request_unclear(fields: HeaderFields) -> bool:
-    """Tell whether servers may read a request's body as something else than one JSON text in UTF-8."""
+    """Return True if servers may read a request's body as something else than one JSON text in UTF-8."""
     return is_body_unclear(fields) or media_type(first(fields, "content-type")) not in ("", "application/json")
 
 
 def is_plain(fields: HeaderFields) -> bool:
-    """Tell whether a body is not compressed, and programs agree about what it is."""
+    """Return True if a body is not compressed, and programs agree about what it is."""
     return not is_body_unclear(fields) and (first(fields, "content-encoding") or "identity").lower() == "identity"
 
 

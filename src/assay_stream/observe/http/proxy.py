@@ -11,7 +11,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from dataclasses import dataclass
+from typing import Any
 
 from aiohttp import web
 from multidict import CIMultiDict
@@ -28,9 +28,11 @@ from assay_stream.observe.http.headers import (
     is_plain,
     passed_on,
 )
+from assay_stream.observe.http.traffic import Answered, Asked, Closed, HttpEvent, Passed, Replied
 from assay_stream.observe.http.upstreams import Upstream
 from assay_stream.observe.jsonrpc import BLOCKED_CODE
 from assay_stream.observe.mcp_wire import LINE_BYTES_MAX
+from assay_stream.observe.session import Commands
 
 _PROBLEMS = {
     "host_not_served": (421, "this tap serves no such host; see --allow-host"),
@@ -165,15 +167,7 @@ class Upload:
             yield chunk
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """What a client gets in place of a server's answer."""
-
-    status: int
-    body: bytes
-
-
-class Eyes:
+class ExchangeObserver:
     """What sees an exchange, and may refuse or hide; nothing here may raise. This one is for what is no MCP."""
 
     rules = False
@@ -182,54 +176,42 @@ class Eyes:
     hides = False
     """Whether a response passes only once it is known what the client gets of it."""
 
-    async def rule(self, body: bytes) -> Refusal | None:
-        """Return what the client gets instead if a request must not pass."""
+    def note(self, event: HttpEvent) -> None:
+        """Take what happened, whatever comes of it."""
 
-    def from_client(self, data: bytes | None) -> None:
-        """Take bytes of the request's body, ``None`` for its end."""
+    async def inspect(self, event: HttpEvent) -> Commands | None:
+        """Take what happened, and return what may pass now; ``None`` for a request that nothing can be said of."""
+        return Commands(event.data if isinstance(event, Passed) else None)
 
-    def answered(self, status: int, fields: HeaderFields) -> None:
-        """Take the head of the response."""
-
-    async def from_server(self, data: bytes | None) -> bytes:
-        """Take bytes of the response's body before they pass, ``None`` for its end; return what may pass now."""
-        return data or b""
-
-    async def whole(self, body: bytes) -> bytes:
-        """Return what passes in place of a whole body of a response, nothing if it cannot be inspected."""
-        return body
-
-    def passed(self) -> None:
+    def delivered(self) -> None:
         """Note that what was returned so far has passed."""
 
-    def closed(self, ending: Ending) -> None:
-        """Note the end of the exchange."""
+
+class _Streamed(web.StreamResponse):
+    """A response with the server's headers only."""
+
+    theirs: CIMultiDict[str]
 
 
-class _Passed(web.StreamResponse):
-    """A response with the server's headers only.
-
-    Args:
-        without: those that say something of a body that is not passed on as it came.
-    """
-
-    def __init__(self, answer: ResponseHead, fields: HeaderFields, without: Collection[str] = ()) -> None:
-        headers = CIMultiDict((name, value) for name, value in fields if not without or name.lower() not in without)
-        super().__init__(status=answer.status, reason=answer.reason or None, headers=headers)
-        self.added = _added_to(headers)
-
-
-class _PassedAtOnce(web.Response):
+class _AtOnce(web.Response):
     """The same with its body, in one write."""
 
-    def __init__(self, answer: ResponseHead, fields: HeaderFields, body: bytes) -> None:
-        headers = CIMultiDict(fields)
-        super().__init__(status=answer.status, reason=answer.reason or None, headers=headers, body=body)
-        self.added = _added_to(headers)
+    theirs: CIMultiDict[str]
 
 
-def _added_to(headers: Mapping[str, str]) -> Collection[str]:
-    return {"Server", "Content-Type"} - {name.title() for name in headers}
+def _answering(answer: ResponseHead, fields: HeaderFields, body: bytes | None = None) -> web.StreamResponse:
+    headers = CIMultiDict(fields)
+    options: dict[str, Any] = {"status": answer.status, "reason": answer.reason or None, "headers": headers}
+    response = _Streamed(**options) if body is None else _AtOnce(**options, body=body)
+    response.theirs = headers.copy()
+    return response
+
+
+async def _only_theirs(_: web.Request, response: web.StreamResponse) -> None:
+    if isinstance(response, _Streamed | _AtOnce):
+        for name in ("Server", "Content-Type"):
+            if name not in response.theirs:
+                response.headers.pop(name, None)
 
 
 class Proxy:
@@ -237,7 +219,7 @@ class Proxy:
 
     Args:
         routes: server and URL by path of the tap.
-        eyes: what sees an exchange with a server.
+        observe: makes the observer of an exchange with a server.
         hosts: what ``Host`` may name; everything if empty.
         origins: what ``Origin`` may be, beside the tap's own.
         is_loopback: whether only programs of this machine can connect.
@@ -247,7 +229,7 @@ class Proxy:
         self,
         routes: Mapping[str, tuple[Upstream, str]],
         client: Client,
-        eyes: Callable[[Upstream, str, HeaderFields], Eyes],
+        observe: Callable[[Upstream, str, HeaderFields], ExchangeObserver],
         *,
         hosts: Collection[str] = (),
         origins: Collection[str] = (),
@@ -256,7 +238,7 @@ class Proxy:
     ) -> None:
         self._routes = routes
         self._client = client
-        self._eyes = eyes
+        self._observe = observe
         self._hosts = hosts
         self._origins = origins
         self._is_loopback = is_loopback
@@ -310,27 +292,31 @@ class Proxy:
         fields = list(request.headers.items())
         # What counts is what the server gets: a client can have any field taken out on the way.
         asked = passed_on(fields)
-        eyes: Eyes = self._eyes(upstream, request.method, asked) if url == upstream.url else Eyes()
+        observer: ExchangeObserver = (
+            self._observe(upstream, request.method, asked) if url == upstream.url else ExchangeObserver()
+        )
         ending: Ending = "upstream_failed"
-        upload, held_bytes = Upload(request, eyes.from_client, self._limits), 0
+        upload, held_bytes = (
+            Upload(request, lambda data: observer.note(Passed("client->server", data)), self._limits),
+            0,
+        )
         try:
-            if eyes.rules and request.body_exists:
+            if observer.rules and request.body_exists:
                 body = await upload.hold(self._holding)
                 held_bytes = len(body)
-                refusal = await eyes.rule(body)
-                if refusal is not None:
-                    kind = "application/json" if refusal.body else None
-                    return web.Response(status=refusal.status, body=refusal.body, content_type=kind)
-            sent = forwarded(asked, plain=eyes.hides)
+                ruled = await observer.inspect(Asked(body, asked))
+                if ruled is None or ruled.forward is None:
+                    return _refusal(ruled)
+            sent = forwarded(asked, plain=observer.hides)
             answer = await self._send(request, f"{url}?{query}" if query else url, sent, upload)
             answered = passed_on(answer.fields)
-            eyes.answered(answer.status, answered)
+            observer.note(Answered(answer.status, answered))
             self._note_reached(url, None)
             if answer.status in _REDIRECTS:
                 await answer.release()
                 raise HttpProblem("upstream_redirects")
             try:
-                response, is_whole = await self._pass_back(request, answer, answered, eyes)
+                response, is_whole = await self._pass_back(request, answer, answered, observer)
                 ending = "complete" if is_whole else "upstream_failed"
                 return response
             finally:
@@ -341,7 +327,7 @@ class Proxy:
             raise
         finally:
             self._holding.give(held_bytes)
-            eyes.closed(ending)
+            observer.note(Closed(ending))
 
     async def _send(self, request: web.Request, url: str, fields: HeaderFields, upload: Upload) -> ResponseHead:
         try:
@@ -362,7 +348,7 @@ class Proxy:
             raise HttpProblem("upstream_unreachable") from None
 
     def _note_reached(self, url: str, failure: str | None) -> None:
-        """Log only what changes: an absent server must not fill the log. The query is nobody's business."""
+        """Log only what changes: an absent server must not fill the log. Leave out the query: it may hold secrets."""
         url = url.partition("?")[0]
         if failure is None:
             self._unreached.discard(url)
@@ -371,70 +357,82 @@ class Proxy:
             _log.warning("a server cannot be reached: %s: %s", url, failure)
 
     async def _pass_back(
-        self, request: web.Request, answer: ResponseHead, fields: HeaderFields, eyes: Eyes
+        self, request: web.Request, answer: ResponseHead, fields: HeaderFields, observer: ExchangeObserver
     ) -> tuple[web.StreamResponse, bool]:
         """Pass a response on, and return it with whether it came whole."""
         # Whatever the status: not every client looks at it.
-        if eyes.hides and not is_event_stream(fields):
-            return await self._pass_whole(request, answer, fields, eyes), True
-        if eyes.hides and not is_plain(fields):
+        if observer.hides and not is_event_stream(fields):
+            return await self._pass_whole(request, answer, fields, observer), True
+        if observer.hides and not is_plain(fields):
             raise HttpProblem("answer_unreadable")
-        if not eyes.hides and (body := answer.here()):
-            passing = await eyes.from_server(body)
-            at_once = _PassedAtOnce(answer, fields, passing + await eyes.from_server(None))
+        if not observer.hides and (body := answer.here()):
+            passing = await _passing(observer, body)
+            at_once = _answering(answer, fields, passing + await _passing(observer, None))
             await at_once.prepare(request)
             await at_once.write_eof()
-            eyes.passed()
+            observer.delivered()
             return at_once, True
-        response = _Passed(answer, fields, without=_OF_LENGTH if eyes.hides else ())
+        response = _answering(answer, _without(fields, _OF_LENGTH) if observer.hides else fields)
         await response.prepare(request)
         try:
             async for chunk in answer.chunks():
-                if passing := await eyes.from_server(chunk):
+                if passing := await _passing(observer, chunk):
                     await response.write(passing)
-                    eyes.passed()
+                    observer.delivered()
         except UpstreamError:
             # No end of the body is written: the client must see that something is missing.
             response.force_close()
             if request.transport is not None:
                 request.transport.close()
             return response, False
-        if passing := await eyes.from_server(None):
+        if passing := await _passing(observer, None):
             await response.write(passing)
         await response.write_eof()
-        eyes.passed()
+        observer.delivered()
         return response, True
 
     async def _pass_whole(
-        self, request: web.Request, answer: ResponseHead, fields: HeaderFields, eyes: Eyes
+        self, request: web.Request, answer: ResponseHead, fields: HeaderFields, observer: ExchangeObserver
     ) -> web.StreamResponse:
         try:
             body = await self._holding.read(answer.chunks(), "answer_too_long")
         except UpstreamError:
             raise HttpProblem("upstream_unreachable") from None
         try:
-            shown = await eyes.whole(body)
+            commands = await observer.inspect(Replied(body))
+            shown = b"" if commands is None else commands.forward or b""
             if body and not shown:
                 raise HttpProblem("answer_unreadable")
-            response = _Passed(answer, fields, without=() if shown == body else _OF_CONTENT)
+            response = _answering(answer, fields if shown == body else _without(fields, _OF_CONTENT))
             if shown != body:
                 response.content_length = len(shown)
             await response.prepare(request)
             if shown:
                 await response.write(shown)
             await response.write_eof()
-            eyes.passed()
+            observer.delivered()
             return response
         finally:
             self._holding.give(len(body))
 
 
+def _without(fields: HeaderFields, names: Collection[str]) -> HeaderFields:
+    return [field for field in fields if field[0].lower() not in names]
+
+
+async def _passing(observer: ExchangeObserver, data: bytes | None) -> bytes:
+    commands = await observer.inspect(Passed("server->client", data))
+    return b"" if commands is None else commands.forward or b""
+
+
+def _refusal(ruled: Commands | None) -> web.Response:
+    """Return the answer to a request that does not pass: by its id, or, if nothing in it asks for one, as accepted."""
+    if ruled is None:
+        return web.Response(status=500)
+    status = 400 if ruled.is_bad_request else 200 if ruled.reply else 202
+    return web.Response(status=status, body=ruled.reply, content_type="application/json" if ruled.reply else None)
+
+
 def _is_client_gone(request: web.Request, error: Exception) -> bool:
-    """Tell whether a request failed because its client left, at whatever step: what a server does is no such error."""
+    """Return True if a request failed because its client left: what a server does is no such error."""
     return isinstance(error, ConnectionError) and (request.transport is None or request.transport.is_closing())
-
-
-async def _only_theirs(_: web.Request, response: web.StreamResponse) -> None:
-    if isinstance(response, _Passed | _PassedAtOnce):
-        for name in response.added:
-            response.headers.pop(name, None)

@@ -18,18 +18,17 @@ from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.http.client import Client
 from assay_stream.observe.http.credentials import Contexts
 from assay_stream.observe.http.headers import LOOPBACK, HeaderFields, is_loopback
-from assay_stream.observe.http.proxy import Eyes, Proxy
-from assay_stream.observe.http.ruling import HttpEnforcer
+from assay_stream.observe.http.inspecting import HttpEnforcer, HttpWatch
+from assay_stream.observe.http.proxy import ExchangeObserver, Proxy
 from assay_stream.observe.http.serving import serve
 from assay_stream.observe.http.traffic import Traffic
 from assay_stream.observe.http.upstreams import Upstream, routes
-from assay_stream.observe.http.watching import HttpWatch
 from assay_stream.observe.mcp_wire import WireObserver
-from assay_stream.observe.observation import Vantage
+from assay_stream.observe.session import Session
 from assay_stream.observe.sinks import Sink
 
 if TYPE_CHECKING:
-    from assay_stream.observe.gate import Gate, Rule
+    from assay_stream.observe.gate import Rule
 
 _IDS_DRAWN = 256
 
@@ -92,14 +91,13 @@ async def run_http_tap(
     """
     by_path = routes(upstreams)
     keys = listener.context_key or secrets.token_bytes(32), secrets.token_bytes(32)
-    gate = None if rule is None else _gates(rule, hide)
+    session = Session if rule is None else _gates(rule, hide)
     traffic = {
         upstream.path: Traffic(
             upstream.vantage,
             Contexts(*keys, default=upstream.vantage.auth_context),
             new_id=new_id or functools.partial(next, _random_ids()),
-            gate=gate,
-            hides=hide,
+            session=session,
             limits=limits,
         )
         for upstream in upstreams
@@ -110,16 +108,16 @@ async def run_http_tap(
         inspector = HttpWatch(traffic, publish=sink.publish, clock=clock, limits=limits)
         inspector.start()
     else:
-        inspector = HttpEnforcer(traffic, publish=sink.publish, clock=clock)
+        inspector = HttpEnforcer(traffic, publish=sink.publish, clock=clock, hides=hide)
 
-    def eyes(upstream: Upstream, method: str, fields: HeaderFields) -> Eyes:
+    def observe(upstream: Upstream, method: str, fields: HeaderFields) -> ExchangeObserver:
         return inspector.opened(upstream.path, method, fields)
 
     client = Client(limits, listener.upstream_tls or ssl.create_default_context())
     proxy = Proxy(
         by_path,
         client,
-        eyes,
+        observe,
         hosts=listener.hosts_served,
         origins=frozenset(origin.lower() for origin in listener.origins),
         is_loopback=listener.is_loopback,
@@ -143,7 +141,7 @@ def _random_ids() -> Iterator[str]:
             yield str(uuid.UUID(bytes=drawn[start : start + 16], version=4))
 
 
-def _gates(rule: Rule, hide: bool) -> Callable[[Vantage, WireObserver], Gate]:
+def _gates(rule: Rule, hide: bool) -> Callable[[WireObserver], Session]:
     # Imported here: a tap that does not enforce starts faster without the schemes.
     from assay_stream.observe.gate import fingerprints_kept, gate_class
 

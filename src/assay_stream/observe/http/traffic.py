@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.http.bodies import Body, JsonBody, Opaque, Unreadable, body_of, plain_body
@@ -39,18 +39,64 @@ from assay_stream.observe.http.headers import (
     mismatch,
     repeated,
 )
-from assay_stream.observe.jsonrpc import EVENT_BREAK, Direction, Line, is_ambiguous, may_be_misread, may_list
+from assay_stream.observe.jsonrpc import BLANKS, EVENT_BREAK, Direction, Line, is_ambiguous, may_be_misread, may_list
 from assay_stream.observe.mcp_wire import CANCELLED, LINE_BYTES_MAX, WireObserver
 from assay_stream.observe.observation import Observation, Vantage, loss_event
-from assay_stream.observe.wire import Shown
-
-if TYPE_CHECKING:
-    from assay_stream.observe.gate import Gate, Passage
+from assay_stream.observe.session import Commands, Failed, Missed, ServerSaid, Session
 
 SESSION = "mcp-session-id"
 _VERSION = "mcp-protocol-version"
 READ_FIELDS = frozenset((SESSION, _VERSION, "authorization", "content-type", "content-encoding"))
-"""The fields that are read here, unless a gate rules: all others need not be kept for it."""
+"""The fields that are read here, unless a session rules: all others need not be kept for it."""
+
+
+class Opened(NamedTuple):
+    """The head of a request: an exchange begins."""
+
+    method: str
+    fields: HeaderFields
+
+
+class Passed(NamedTuple):
+    """Bytes of a body, on their way; ``None`` for its end."""
+
+    direction: Direction
+    data: bytes | None
+
+
+class Asked(NamedTuple):
+    """The whole body of a request, to be ruled on."""
+
+    body: bytes
+    fields: HeaderFields
+
+
+class Answered(NamedTuple):
+    """The head of a response."""
+
+    status: int
+    fields: HeaderFields
+
+
+class Replied(NamedTuple):
+    """The whole body of a response, to be shown or withheld."""
+
+    body: bytes
+
+
+class Lost(NamedTuple):
+    """Bytes of a body that passed unseen."""
+
+    direction: Direction
+
+
+class Closed(NamedTuple):
+    """The end of an exchange."""
+
+    ending: Ending
+
+
+HttpEvent = Opened | Passed | Asked | Answered | Replied | Lost | Closed
 
 
 class Traffic:
@@ -58,8 +104,7 @@ class Traffic:
 
     Args:
         vantage: who observes which server; its ``auth_context`` is that of requests without credentials.
-        gate: what rules on calls of a connection; without it everything passes.
-        hides: whether the gates hide tools.
+        session: makes the session of a connection: one that observes, refuses calls, or hides tools.
     """
 
     def __init__(
@@ -68,173 +113,227 @@ class Traffic:
         contexts: Contexts,
         *,
         new_id: Callable[[], str],
-        gate: Callable[[Vantage, WireObserver], Gate] | None = None,
-        hides: bool = False,
+        session: Callable[[WireObserver], Session] = Session,
         limits: HttpLimits = HTTP_LIMITS,
         message_bytes_max: int = LINE_BYTES_MAX,
     ) -> None:
         self._vantage = vantage
         self._new_id = new_id
         self._contexts = contexts
-        self.hides = hides
         self._kept_bytes = 0
         """What the bodies of all exchanges keep."""
         self._limits = limits
         self._message_bytes_max = message_bytes_max
-        self.connections = Connections(vantage, new_id=new_id, gate=gate, limits=limits)
+        self.connections = Connections(vantage, new_id=new_id, session=session, limits=limits)
+        self.exchanges: dict[int, Exchange] = {}
 
-    def open(self, number: int, method: str, fields: HeaderFields, at: datetime) -> tuple[Exchange, list[Observation]]:
-        """Begin an exchange with the head of its request, and return what that yields."""
+    def receive(self, number: int, event: HttpEvent, at: datetime) -> Commands:
+        """Take what happened in an exchange, and return what its host has to do.
+
+        Args:
+            number: of the exchange, unique in the process, from 1; nothing comes of one that was not opened.
+        """
+        if isinstance(event, Opened):
+            return Commands(observations=self._open(number, event, at))
+        exchange = self.exchanges.get(number)
+        if exchange is None:
+            if isinstance(event, Asked):
+                raise RuntimeError("the exchange could not be opened, so that nothing can be ruled on")
+            return Commands()
+        match event:
+            case Passed("client->server", data):
+                return Commands(data, self._from_client(exchange, data, at))
+            case Passed(_, data):
+                return self._giving(exchange, self._passed(exchange, data, at))
+            case Asked(body, fields):
+                return self._rule(exchange, body, fields, at)
+            case Answered(status, fields):
+                return Commands(observations=self._answered(exchange, status, fields, at))
+            case Replied(body):
+                return self._giving(exchange, self._shown_whole(exchange, body, at))
+            case Lost(direction):
+                return Commands(observations=self._lost(exchange, direction, at))
+            case Closed(ending):
+                del self.exchanges[number]
+                return Commands(observations=self._closed(exchange, ending, at))
+
+    def failed(self, number: int, event: HttpEvent, at: datetime) -> Commands:
+        """Return what to do about an event that could not be inspected."""
+        if isinstance(event, Asked):
+            return self.exchanges[number].session.receive(Failed(event.body), at)
+        exchange = self.exchanges.get(number)
+        # Anyone can have a request refused.
+        if exchange is not None and not exchange.is_refused:
+            exchange.session.doubt()
+        return Commands()
+
+    def missed(self, exchanges: int, at: datetime) -> list[Observation]:
+        """Return what says that exchanges passed unseen. What was in them is not known: each counts as a call."""
+        return [loss_event(self._vantage, event_id=self._new_id(), observed_at=at, lists=0, calls=exchanges)]
+
+    def close(self, at: datetime) -> list[Observation]:
+        return self.connections.close(at)
+
+    def _open(self, number: int, event: Opened, at: datetime) -> list[Observation]:
+        method, fields = event
         context = self._contexts.of(first(fields, "authorization"))
         session_id = first(fields, SESSION)
         connection, observations = self.connections.of(context, session_id, at)
         observations += self.connections.expire(at)
         # Whatever its headers say that it is: not every server heeds them.
         request = JsonBody(self._message_bytes_max, first(fields, "content-encoding"))
-        version = first(fields, _VERSION)
-        exchange = Exchange(number, method, context, session_id, version, connection, request)
+        exchange = Exchange(number, method, context, session_id, first(fields, _VERSION), connection, request)
         exchange.is_mislabelled = is_body_unclear(fields, charsets=CHARSETS_WITH_ASCII)
-        return exchange, observations
+        self.exchanges[number] = exchange
+        return observations
 
-    def from_client(self, exchange: Exchange, data: bytes | None, at: datetime) -> list[Observation]:
+    def _from_client(self, exchange: Exchange, data: bytes | None, at: datetime) -> list[Observation]:
         observations: list[Observation] = []
         for message in self._read(exchange, "client->server", data):
             if message is None:
-                observations += self.lost(exchange, "client->server", at)
+                observations += self._lost(exchange, "client->server", at)
             elif message.strip():
-                line = exchange.connection.observer.read(message)
+                line = exchange.observer.read(message)
                 exchange.is_unread |= exchange.is_mislabelled or may_be_misread(line, message, None)
                 observations += self._asked(exchange, line, message, at)
         if exchange.is_refused:  # before it was read
-            observations += exchange.connection.observer.refused(exchange.number, exchange.asked, at)
+            observations += exchange.observer.refused(exchange.number, exchange.asked, at)
         return observations
 
-    def answered(self, exchange: Exchange, status: int, fields: HeaderFields, at: datetime) -> list[Observation]:
+    def _answered(self, exchange: Exchange, status: int, fields: HeaderFields, at: datetime) -> list[Observation]:
         observations: list[Observation] = []
         exchange.status = status
-        gate = exchange.connection.gate
-        if gate is not None and gate.hides and is_event_stream(fields):
+        if exchange.session.hides and is_event_stream(fields):
             exchange.events = HeldEvents(self._message_bytes_max)
         exchange.response = self._response_body(exchange, fields)
         if exchange.is_refused:
-            return exchange.connection.observer.refused(exchange.number, exchange.asked, at)
+            return exchange.observer.refused(exchange.number, exchange.asked, at)
         if exchange.session_id is None and (session_id := first(fields, SESSION)) is not None:
             exchange.session_id = session_id
             exchange.connection, observations = self.connections.of(exchange.context, session_id, at)
         observations += self.connections.confirm(exchange.connection, at)
         if exchange.version is not None:
-            exchange.connection.observer.note_version(exchange.version)
+            exchange.observer.lists.note_version(exchange.version)
         if exchange.waiting is not None:
             observations += self._take_part(exchange, *exchange.waiting, of_others=True)
             self._kept_bytes -= len(exchange.waiting[0])
             exchange.waiting = None
         return observations
 
-    def from_server(self, exchange: Exchange, data: bytes | None, at: datetime) -> list[Observation]:
+    def _from_server(self, exchange: Exchange, data: bytes | None, at: datetime) -> list[Observation]:
         observations: list[Observation] = []
         for message in self._read(exchange, "server->client", data):
             if self._says_nothing(exchange, message):
                 continue
             if message is None:
-                observations += self.lost(exchange, "server->client", at)
-            elif (gate := exchange.connection.gate) is not None:
-                observations += gate.show(message, at, exchange=exchange.number).observations
+                observations += self._lost(exchange, "server->client", at)
+            elif exchange.session.rules:
+                observations += exchange.session.receive(ServerSaid(message, exchange.number), at).observations
             elif message.strip():
-                line = exchange.connection.observer.read(message)
+                line = exchange.observer.read(message)
                 if not line.messages and may_list(message):
                     # Some clients read JSON in other encodings than UTF-8.
-                    observations += self.lost(exchange, "server->client", at)
+                    observations += self._lost(exchange, "server->client", at)
                     continue
                 observations += self._take(exchange, "server->client", line, message, at)
         return observations
 
     @staticmethod
     def _says_nothing(exchange: Exchange, message: bytes | None) -> bool:
-        """Tell whether a message is an unclear part of a refusal, as anyone can have a request refused."""
+        """Return True if a message is an unclear part of a refusal, as anyone can have a request refused."""
         if not exchange.is_refused or message is None:
             return exchange.is_refused
-        line = exchange.connection.observer.read(message)
+        line = exchange.observer.read(message)
         return not line.exact or is_ambiguous(line, message, EVENT_BREAK)
 
-    def shown(self, exchange: Exchange, data: bytes | None, at: datetime) -> list[Shown]:
-        """Do as ``from_server``, and return what the client gets instead of the bytes; they may be held back."""
-        if exchange.events is None:
-            return [Shown(data or b"", self.from_server(exchange, data, at))]
+    @staticmethod
+    def _giving(exchange: Exchange, commands: Commands) -> Commands:
+        session = exchange.session
+        commands.gives_list = session.rules and session.observer.offered.awaits_delivery(exchange.number)
+        return commands
+
+    def _passed(self, exchange: Exchange, data: bytes | None, at: datetime) -> Commands:
+        """Return what the client gets of bytes of the server: as they came, or of a stream event by event."""
+        events = exchange.events
+        if events is None:
+            return Commands(data or b"", self._from_server(exchange, data, at))
         if data is None:
-            return []
-        gate, events, shown = exchange.gate, exchange.events, []
+            return Commands()  # an event that the end cuts off is none
+        given, total = bytearray(), Commands()
         self._kept_bytes -= events.kept_bytes
         for event in events.feed(data):
-            if event.messages and self._says_nothing(exchange, event.messages[0]):
+            message = event.messages[0] if event.messages else b""
+            if event.messages and self._says_nothing(exchange, message):
                 passes = None not in event.messages and not may_list(event.raw)
-                shown.append(Shown(event.raw if passes else b"", is_withheld=not passes))
+                given += event.raw if passes else b""
+                total.withheld += not passes
                 continue
-            if None in event.messages:
-                found = gate.missed_line(at, exchange=exchange.number)
-            elif event.messages:
-                found = gate.show(event.messages[0] or b"", at, exchange=exchange.number)
-            else:
-                found = Shown(event.raw)
-            unchanged = not event.messages or found.text is event.messages[0]
-            shown.append(replace(found, text=event.raw if unchanged else event.saying(found.text)))
+            if not event.messages:
+                given += event.raw
+                continue
+            said = (
+                Missed("server->client", exchange.number) if message is None else ServerSaid(message, exchange.number)
+            )
+            shown = exchange.session.receive(said, at)
+            given += event.raw if shown.forward is message else event.saying(shown.forward or b"")
+            total.observations += shown.observations
+            total.hidden += shown.hidden
+            total.withheld += shown.withheld
         if self._kept_bytes + events.kept_bytes > self._limits.kept_bytes_max:
             events.lose()
         self._kept_bytes += events.kept_bytes
-        return shown
+        total.forward = bytes(given)
+        return total
 
-    def shown_whole(self, exchange: Exchange, body: bytes, at: datetime) -> Shown:
+    def _shown_whole(self, exchange: Exchange, body: bytes, at: datetime) -> Commands:
         """Return what the client gets of a whole body: nothing if it cannot be read for certain."""
-        gate, shown = exchange.gate, Shown(body)
+        shown = Commands(body)
         for part in (body, None):
             for message in self._read(exchange, "server->client", part):
                 if self._says_nothing(exchange, message):
                     passes = message is not None and not may_list(message)
-                    return shown if passes else Shown(b"", is_withheld=True)
+                    return shown if passes else Commands(b"", withheld=1)
                 if message is None:
-                    return Shown(b"", self.lost(exchange, "server->client", at), is_withheld=True)
-                found = gate.show(message, at, exchange=exchange.number)
-                shown = found if found.text is not message else replace(found, text=body)
+                    return Commands(b"", self._lost(exchange, "server->client", at), withheld=1)
+                shown = exchange.session.receive(ServerSaid(message, exchange.number), at)
+                if shown.forward is message:
+                    shown.forward = body
         return shown
 
-    def rule(self, exchange: Exchange, body: bytes, fields: HeaderFields, at: datetime) -> Passage:
-        """Rule on the whole body of a request; the connection must have a gate.
+    def _rule(self, exchange: Exchange, body: bytes, fields: HeaderFields, at: datetime) -> Commands:
+        """Rule on the whole body of a request.
 
         What is not by its headers what was read here does not pass: some server would read it as they say.
         """
-        gate = exchange.gate
-        encoding = first(fields, "content-encoding")
-        raw = plain_body(body, encoding, message_bytes_max=self._message_bytes_max)
-        line = exchange.connection.observer.read(body if raw is None else raw)
+        session, observer = exchange.session, exchange.observer
+        raw = plain_body(body, first(fields, "content-encoding"), message_bytes_max=self._message_bytes_max)
+        line = observer.read(body if raw is None else raw)
         header = repeated(fields) or next((name for each in line.messages if (name := mismatch(fields, each))), None)
         if header is not None:
-            return gate.held_back(line, "header_mismatch", at, header=header)
+            return session.receive(Failed(body if raw is None else raw, "header_mismatch", {"header": header}), at)
         if raw is None or is_request_unclear(fields):
-            return gate.held_back(line, "body_unclear", at)
+            return session.receive(Failed(body if raw is None else raw, "body_unclear"), at)
+        if not raw.strip(BLANKS):
+            return Commands(raw)
+        commands = session.rule(line, raw, at)
+        if commands.forward is not None:
+            commands.observations += self._asked(exchange, line, raw, at)
+        return commands
 
-        def take(line: Line, message: bytes, asked_at: datetime) -> list[Observation]:
-            return self._asked(exchange, line, message, asked_at)
-
-        return gate.inward(raw, at, take)
-
-    def lost(self, exchange: Exchange, direction: Direction, at: datetime) -> list[Observation]:
+    def _lost(self, exchange: Exchange, direction: Direction, at: datetime) -> list[Observation]:
         """Note that bytes of a body passed unseen, and return what that yields."""
         exchange.is_unread |= direction == "client->server"
-        return exchange.connection.observer.missed(direction, at, exchange=exchange.number)
+        return exchange.observer.missed(direction, at, exchange=exchange.number)
 
-    def missed(self, exchanges: int, at: datetime) -> list[Observation]:
-        """Return what says that exchanges passed unseen. What was in them is not known: each counts as a call."""
-        return [loss_event(self._vantage, event_id=self._new_id(), observed_at=at, lists=0, calls=exchanges)]
-
-    def closed(self, exchange: Exchange, ending: Ending, at: datetime) -> list[Observation]:
+    def _closed(self, exchange: Exchange, ending: Ending, at: datetime) -> list[Observation]:
         """End an exchange; what it leaves unanswered is answered elsewhere, or never."""
-        observer, asked = exchange.connection.observer, exchange.asked
+        observer, asked = exchange.observer, exchange.asked
         exchange.asked = []
         observer.ended(exchange.number)
         # A server that refused it did nothing, and anyone can have a request refused.
         lost = self.missed(1, at) if exchange.is_unread and not exchange.is_refused else []
         self._kept_bytes -= exchange.let_go()
-        if exchange.connection.gate is not None:
-            exchange.connection.gate.offered.cut_off(exchange.number)
+        observer.offered.cut_off(exchange.number)
         if exchange.method == "DELETE" and exchange.is_successful:
             return lost + (self.connections.end(exchange.connection, at) if exchange.session_id is not None else [])
         if exchange.session_id is not None and exchange.is_successful:
@@ -242,20 +341,17 @@ class Traffic:
         code, ok = exchange.why_unanswered(ending), False if exchange.is_refused else None
         return lost + [each for key in asked for each in observer.unanswered(key, code, at, ok=ok)]
 
-    def close(self, at: datetime) -> list[Observation]:
-        return self.connections.close(at)
-
     def _response_body(self, exchange: Exchange, fields: HeaderFields) -> Body:
         """Return what reads a response: as messages, whatever it is called, unless clients may find others in it."""
         kind, encoding = first(fields, "content-type"), first(fields, "content-encoding")
-        gate, is_refused = exchange.connection.gate, not exchange.is_successful
+        session, is_refused = exchange.session, not exchange.is_successful
         body = body_of(kind, encoding, message_bytes_max=self._message_bytes_max)
-        charsets = CHARSETS_WITH_ASCII if gate is None or is_refused else UTF_8
+        charsets = UTF_8 if session.rules and not is_refused else CHARSETS_WITH_ASCII
         is_unclear = is_body_unclear(fields, charsets=charsets)
         if isinstance(body, Opaque):
-            is_unclear |= gate is not None and not is_refused
+            is_unclear |= session.rules and not is_refused
             body = body_of(None, encoding, message_bytes_max=self._message_bytes_max)
-        return Unreadable() if is_unclear and (not is_refused or (gate is not None and gate.hides)) else body
+        return Unreadable() if is_unclear and (not is_refused or session.hides) else body
 
     def _read(self, exchange: Exchange, direction: Direction, data: bytes | None) -> list[bytes | None]:
         body = exchange.request if direction == "client->server" else exchange.response
@@ -281,13 +377,13 @@ class Traffic:
         if exchange.is_successful:
             return observations + self._take_part(exchange, message, at, of_others=True)
         if exchange.waiting is not None or self._kept_bytes + len(message) > self._limits.kept_bytes_max:
-            return observations + self.lost(exchange, "client->server", at)
+            return observations + self._lost(exchange, "client->server", at)
         exchange.waiting = message, at
         self._kept_bytes += len(message)
         return observations
 
     def _take_part(self, exchange: Exchange, raw: bytes, at: datetime, *, of_others: bool) -> list[Observation]:
-        line = exchange.connection.observer.read(raw)
+        line = exchange.observer.read(raw)
         # Without a session clients count from 1 each, so that an id names nobody's request.
         named = (each for each in line.messages if exchange.session_id is not None or each.get("method") != CANCELLED)
         messages = tuple(each for each in named if _concerns_others(each) is of_others)
@@ -296,11 +392,11 @@ class Traffic:
     def _take(
         self, exchange: Exchange, direction: Direction, line: Line, raw: bytes, at: datetime
     ) -> list[Observation]:
-        return exchange.connection.observer.take(direction, line, raw, at, exchange=exchange.number)
+        return exchange.observer.take(direction, line, raw, at, exchange=exchange.number)
 
 
 def _concerns_others(message: Mapping[str, Any]) -> bool:
-    """Tell whether a client's message is about more than its own exchange: what a server asked, a task, a session."""
+    """Return True if a client's message is about more than its own exchange: what a server asked, a task, a session."""
     method = message.get("method")
     is_notice = ("method" not in message or "id" not in message) and method != "tools/call"
     return is_notice or method in ("initialize", "tasks/update")

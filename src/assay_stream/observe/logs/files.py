@@ -44,12 +44,18 @@ def from_log(
         before.update(sha256(raw).digest())
         try:
             line = decode_json(raw)
+        except InputError as error:
+            report(error, number, on_error)
+            if source == "toolhive":
+                yield from toolhive.read_unsound(raw, whose)
+            continue
+        try:
             if not isinstance(line, dict):
                 raise InputError("not_an_event", "the line must be a JSON object", path="$")
             if source == "otlp-json":
                 yield from _kept(otlp.read(line, whose, counts, kind=span_kind), number, on_error)
             else:
-                yield from _LINES[source](line, before.hexdigest(), whose, counts)
+                yield from _kept(_LINES[source](line, before.hexdigest(), whose, counts), number, on_error)
         except InputError as error:
             report(error, number, on_error)
 

@@ -23,9 +23,9 @@ from typing import Any, Literal
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError, needing_extra
 from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.observe.calls import digest_of
 from assay_stream.observe.logs.calls import Logged, Whose, safe_error_code
 from assay_stream.observe.observation import Observation
-from assay_stream.observe.open_calls import digest_of
 
 SpanKind = Literal["server", "client"]
 

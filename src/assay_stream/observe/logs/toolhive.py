@@ -2,30 +2,61 @@
 
 ToolHive decodes and encodes what it logs, so duplicate keys are gone; digests are those of what the log holds. It drops
 what exceeds ``maxDataSize``, of a stream in parts: then the record says that it was too large. Lists may have been
-filtered on their way, so none is complete.
+filtered on their way, so none is complete. A list of several servers is judged server by server: none can take those of
+others along.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from assay_stream.canonical.decode import decode_json
+from assay_stream.canonical.lenient import read_leniently
 from assay_stream.errors import InputError
+from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.observe.calls import digest_of
 from assay_stream.observe.decisions import check_observation
 from assay_stream.observe.logs.calls import Logged, Whose, duration_of, required_text, safe_error_code
-from assay_stream.observe.observation import Observation, snapshot_event
-from assay_stream.observe.open_calls import digest_of
+from assay_stream.observe.observation import EVENT_BYTES_MAX, Observation, snapshot_event
 from assay_stream.observe.recorded import parse_rfc3339, stable_id
 
 _CALL, _LIST = "mcp_tool_call", "mcp_tools_list"
 _UNSEEN = {"unreadable": "too large for the log"}
+_UNSOUND = {"unreadable": "the JSON is unsound"}
+_DEEP = replace(DEFAULT_LIMITS, depth_max=512)
+"""For lines with lists: each server's part is held to the usual limits."""
 
 
-def read(line: Mapping[str, Any], identity: str, whose: Whose, counts: Counter[str]) -> Iterator[Observation]:  # noqa: ARG001
-    """Yield what a line holds: a call, or the lists of servers.
+def read_unsound(raw: bytes, whose: Whose) -> Iterator[Observation]:
+    """Yield the lists in a line that is no sound JSON, or too deep: whatever they hold, they end those before them."""
+    line = read_leniently(raw)
+    if not isinstance(line, dict) or line.get("msg") != "audit_event" or line.get("type") != _LIST:
+        return
+    with suppress(InputError):
+        try:
+            found = list(read(decode_json(raw, limits=_DEEP), "", whose, Counter()))
+        except InputError:
+            result = (_response(_object(line, "data").get("response")) or {}).get("result")
+            tools = result.get("tools") if isinstance(result, dict) else None
+            named = whose.prefixes.split(tools if isinstance(tools, list) else ())
+            parts: dict[tuple[str | None, str], Any] = dict.fromkeys(named or {(None, ""): []}, _UNSOUND)
+            at = parse_rfc3339(line.get("logged_at"), path="$.logged_at")
+            found = list(_snapshots(required_text(line, "audit_id"), at, parts, whose))
+        yield from (each for each in found if isinstance(each, Observation))
+
+
+def read(
+    line: Mapping[str, Any],
+    identity: str,  # noqa: ARG001
+    whose: Whose,
+    counts: Counter[str],
+) -> Iterator[Observation | InputError]:
+    """Yield what a line holds, a call or the lists of servers, and the errors of lists that the stream will refuse.
 
     Args:
         line: the decoded line.
@@ -84,7 +115,7 @@ def _note_outcome(call: Logged, outcome: object, response: Mapping[str, Any] | N
 
 def _lists(
     audit_id: str, at: Any, response: Mapping[str, Any] | None, over_limit: bool, whose: Whose, counts: Counter[str]
-) -> Iterator[Observation]:
+) -> Iterator[Observation | InputError]:
     result = (response or {}).get("result")
     tools = result.get("tools") if isinstance(result, dict) else None
     if not isinstance(tools, list):
@@ -95,22 +126,30 @@ def _lists(
         parts: dict[tuple[str | None, str], Any] = {(None, ""): _UNSEEN}
     else:
         parts = dict(whose.prefixes.split(tools)) or {(None, ""): []}
+    yield from _snapshots(audit_id, at, parts, whose)
+
+
+def _snapshots(
+    audit_id: str, at: Any, parts: Mapping[tuple[str | None, str], Any], whose: Whose
+) -> Iterator[Observation | InputError]:
     for (server_id, prefix), part in parts.items():
         if server_id is None and not whose.has_default:
-            raise InputError("missing_field", "tools of a list fit no prefix: give --server-id or --prefix", path="$")
+            yield InputError("missing_field", "tools of a list fit no prefix: give --server-id or --prefix", path="$")
+            continue
         vantage = replace(whose.vantage, server_id=server_id or whose.vantage.server_id, shown_prefix=prefix)
         identity = stable_id(vantage.server_id, vantage.observer_id, "toolhive", audit_id, prefix)
-        observation = snapshot_event(
-            vantage,
-            event_id=identity,
-            snapshot_id=identity,
-            observed_at=at,
-            completeness="unknown" if part is _UNSEEN else "partial",
-            tools=part,
-        )
-        if part is not _UNSEEN:
+        snapshot = partial(snapshot_event, vantage, event_id=identity, snapshot_id=identity, observed_at=at)
+        if not isinstance(part, list):
+            yield snapshot(completeness="unknown", tools=part)
+            continue
+        observation = snapshot(completeness="partial", tools=part)
+        try:
             check_observation(observation)
-        yield observation
+        except InputError as error:
+            yield error
+        # The registry refuses it, too, and ends what was listed before.
+        fits = len(observation.value) <= EVENT_BYTES_MAX
+        yield observation if fits else snapshot(completeness="unknown", tools=_UNSEEN)
 
 
 def _response(logged: object) -> Mapping[str, Any] | None:

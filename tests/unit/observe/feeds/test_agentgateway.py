@@ -199,10 +199,14 @@ def test_a_list_that_cannot_be_read_ends_what_was_listed_before() -> None:
     assert (lists[0], type(lists[1])) == ([GOOD], dict)
 
 
-def test_a_servers_excessive_list_does_not_take_anothers_along() -> None:
+WIDE, TOO_DEEP = "[[]" + ",[]" * DEFAULT_LIMITS.containers_max + "]", "[" * 500 + "]" * 500
+
+
+@pytest.mark.parametrize("extra", [WIDE, TOO_DEEP])
+def test_a_servers_excessive_list_does_not_take_anothers_along(extra: str) -> None:
     """In the merged list of both, only its own part is unreadable."""
     service = Service(pinned(GOOD).rule, {"a_": "a", "b_": SERVER})
-    excess = a_tool("a_bomb", extra=[[]] * (DEFAULT_LIMITS.containers_max + 1))
+    excess = a_tool("a_bomb", extra=json.loads(extra))
     with served(service) as gateway:
         gateway.lists("a", SERVER, tools=[excess, {**GOOD, "name": "b_read"}])
         assert gateway.call(SERVER, "read") is None

@@ -213,7 +213,7 @@ async def test_a_failing_gate_lets_nothing_pass(monkeypatch: pytest.MonkeyPatch)
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("gate")
 
-    monkeypatch.setattr("assay_stream.observe.gate.HidingGate.show", fail)
+    monkeypatch.setattr("assay_stream.observe.gate.HidingGate._from_server", fail)
     assert (await listed(a_response(a_list(EVIL))))[0] == 502
     assert (await listed(a_response(b"data: " + a_list(EVIL) + b"\n\n", kind=EVENTS)))[2] == b""
 

@@ -416,8 +416,7 @@ async def test_an_observer_that_fails_breaks_no_request(monkeypatch: pytest.Monk
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("observer")
 
-    for name in ("open", "from_client", "answered"):
-        monkeypatch.setattr(f"assay_stream.observe.http.traffic.Traffic.{name}", fail)
+    monkeypatch.setattr("assay_stream.observe.http.traffic.Traffic.receive", fail)
     async with raw_server(answering(a_response(DONE))) as url, http_tap(url) as tap:
         status, _, body = await exchange(tap.url, a_post(CALL))
     assert (status, body) == (200, DONE)

@@ -259,9 +259,9 @@ async def test_a_gate_that_fails_holds_requests_back_and_lets_responses_pass(mon
 
     server = Server()
     async with enforced(server, pinned(GOOD)) as tap:
-        monkeypatch.setattr("assay_stream.observe.gate.Gate.show", fail)
+        monkeypatch.setattr("assay_stream.observe.gate.Gate._from_server", fail)
         assert (await exchange(tap.url, a_post(LIST)))[2] == a_list(GOOD)
-        monkeypatch.setattr("assay_stream.observe.gate.Gate.inward", fail)
+        monkeypatch.setattr("assay_stream.observe.gate.Gate.rule", fail)
         status, _, body = await exchange(tap.url, a_post(CALL))
     assert (status, json.loads(body)["error"]["data"]["code"]) == (200, "not_ruled_on")
     assert server.reached == []

@@ -16,7 +16,7 @@ from assay_stream.observe import Observation
 from assay_stream.observe.gate import HidingGate
 from assay_stream.observe.http.connections import Ending, Exchange
 from assay_stream.observe.http.credentials import Contexts
-from assay_stream.observe.http.traffic import Traffic
+from assay_stream.observe.http.traffic import Answered, Closed, HttpEvent, Opened, Passed, Traffic
 from assay_stream.registry.rulings import VerdictTable
 from tests.support.mcp_dialogue import START, THE_VANTAGE
 from tests.unit.observe.http.test_credentials import a_token
@@ -47,34 +47,39 @@ class Wire:
         self.now += timedelta(milliseconds=1)
         self.observed += [json.loads(each.value)["data"] for each in observations]
 
+    def takes(self, number: int, event: HttpEvent) -> None:
+        """Something happens in an exchange."""
+        self._note(self.traffic.receive(number, event, self.now).observations)
+
     def posts(self, message: Any, *, method: str = "POST", **fields: str) -> Exchange:
         """A client sends a message."""
         head = list((JSON | {name.replace("_", "-"): value for name, value in fields.items()}).items())
-        exchange, observations = self.traffic.open(next(self._numbers), method, head, self.now)
-        self._note(observations)
+        number = next(self._numbers)
+        self.takes(number, Opened(method, head))
+        exchange = self.traffic.exchanges[number]
         if message is not None:
             body = message if isinstance(message, bytes) else json.dumps(message).encode()
-            self._note(self.traffic.from_client(exchange, body, self.now))
-        self._note(self.traffic.from_client(exchange, None, self.now))
+            self.takes(exchange.number, Passed("client->server", body))
+        self.takes(exchange.number, Passed("client->server", None))
         return exchange
 
     def answers(self, exchange: Exchange, *messages: Any, status: int = 200, **fields: str) -> None:
         """The server begins its answer, and sends events."""
         head = list((SSE | {name.replace("_", "-"): value for name, value in fields.items()}).items())
-        self._note(self.traffic.answered(exchange, status, head, self.now))
+        self.takes(exchange.number, Answered(status, head))
         for message in messages:
             event = b"data: " + json.dumps(message).encode() + b"\n\n"
-            self._note(self.traffic.from_server(exchange, event, self.now))
+            self.takes(exchange.number, Passed("server->client", event))
 
     def passes(self, exchange: Exchange, data: bytes) -> None:
         """The server sends bytes."""
-        self._note(self.traffic.from_server(exchange, data, self.now))
+        self.takes(exchange.number, Passed("server->client", data))
 
     def ends(self, exchange: Exchange, ending: Ending = "complete") -> None:
         """An exchange ends."""
         if ending == "complete":
-            self._note(self.traffic.from_server(exchange, None, self.now))
-        self._note(self.traffic.closed(exchange, ending, self.now))
+            self.takes(exchange.number, Passed("server->client", None))
+        self.takes(exchange.number, Closed(ending))
 
     def round(self, message: Any, result: Any, **fields: str) -> None:
         """A request with its result."""
@@ -331,7 +336,7 @@ def test_a_list_of_two_kinds_is_published_as_unreadable() -> None:
     """Clients differ in which of two headers counts."""
     wire = Wire()
     exchange = wire.posts(ask("tools/list"), **MODERN)
-    wire.traffic.answered(exchange, 200, [("Content-Type", "text/plain"), *JSON.items()], wire.now)
+    wire.takes(exchange.number, Answered(200, [("Content-Type", "text/plain"), *JSON.items()]))
     wire.passes(exchange, json.dumps(result(tools=[TOOL])).encode())
     wire.ends(exchange)
     assert [each["tools"] for each in wire.observed] == [{"unreadable": "line missed"}]
@@ -402,6 +407,17 @@ def test_the_connection_that_rested_longest_is_forgotten_and_made_up_ones_displa
     assert "snapshot_id" not in wire.observed[-1]
     assert wire.traffic.connections.evicted > 0
     assert wire.traffic.connections.stats.calls == 7, "counts of forgotten connections stay"
+
+
+def test_made_up_sessions_do_not_end_anothers_open_call() -> None:
+    """Not even those that a server confirms to whoever asks: connections at rest make room."""
+    wire = Wire(connections_max=2)
+    wire.round(ask("tools/list"), {"tools": [TOOL]}, Mcp_Session_Id="mine")
+    mine = wire.posts(call(2), Mcp_Session_Id="mine")
+    for number in range(5):
+        wire.round(ask("tools/list"), {"tools": [TOOL]}, Mcp_Session_Id=f"made-up-{number}")
+    wire.answers(mine, result(2))
+    assert (wire.observed[-1]["ok"], wire.observed[-1]["snapshot_id"]) == (True, wire.observed[0]["snapshot_id"])
 
 
 def test_the_end_of_the_tap_leaves_no_call_without_a_record() -> None:
@@ -706,12 +722,13 @@ def test_a_body_that_follows_its_refusal_changes_nothing_either(method: str) -> 
     task = {"resultType": "task", "taskId": "t", "status": "working"}
     wire.round(call(1), waits if method == "tools/call" else task, Mcp_Session_Id="a")
     head = [*JSON.items(), ("Mcp-Session-Id", "a")]
-    forged, _ = wire.traffic.open(99, "POST", head, wire.now)
+    wire.takes(99, Opened("POST", head))
+    forged = wire.traffic.exchanges[99]
     wire.answers(forged, status=401)
     message = ask(method, 2, name="echo", arguments={}, requestState="s", taskId="t")
-    wire._note(wire.traffic.from_client(forged, json.dumps(message).encode(), wire.now))
-    wire._note(wire.traffic.from_client(forged, None, wire.now))
-    wire._note(wire.traffic.from_client(forged, json.dumps([message, CANCEL]).encode(), wire.now))
+    wire.takes(forged.number, Passed("client->server", json.dumps(message).encode()))
+    wire.takes(forged.number, Passed("client->server", None))
+    wire.takes(forged.number, Passed("client->server", json.dumps([message, CANCEL]).encode()))
     refusal = {"jsonrpc": "2.0", "id": 2, "error": {"code": -32001, "message": "no"}}
     wire.passes(forged, b"data: " + json.dumps(refusal).encode() + b"\n\n")
     wire.ends(forged)
@@ -729,19 +746,17 @@ def test_a_refusal_that_echoes_what_it_was_sent_leaves_nobodys_list_in_doubt(num
         THE_VANTAGE,
         Contexts(b"key", b"process"),
         new_id=lambda: "id",
-        gate=lambda vantage, observer: HidingGate(vantage, observer, rule, over_http=True),
-        hides=True,
+        session=lambda observer: HidingGate(observer, rule, over_http=True),
     )
     mine = wire.posts(ask("tools/list", 2), Mcp_Session_Id="s")
     forged = wire.posts(ask("tools/list", number), Mcp_Session_Id="s")
     head = [*SSE.items()]
     for exchange, status, answer in ((forged, 401, {"error": {"code": 1}}), (mine, 200, {"result": {"tools": []}})):
-        wire._note(wire.traffic.answered(exchange, status, head, wire.now))
+        wire.takes(exchange.number, Answered(status, head))
         own = number if exchange is forged else 2
         event = json.dumps({"jsonrpc": "2.0", "id": own, **answer}, ensure_ascii=False).encode()
-        for shown in wire.traffic.shown(exchange, b"data: " + event + b"\n\n", wire.now):
-            wire._note(shown.observations)
+        wire.passes(exchange, b"data: " + event + b"\n\n")
         if exchange is forged:
             assert not mine.connection.observer.offered.in_doubt
-            assert mine.connection.observer.awaits_list_in(mine.number)
+            assert mine.connection.observer.awaits_list(mine.number)
     assert len(wire.observed) == 1

@@ -12,8 +12,8 @@ import pytest
 from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
 from assay_stream.observe import Observation
 from assay_stream.observe.http.credentials import Contexts
-from assay_stream.observe.http.traffic import Traffic
-from assay_stream.observe.http.watching import HttpWatch
+from assay_stream.observe.http.inspecting import HttpWatch
+from assay_stream.observe.http.traffic import Answered, Closed, Passed, Traffic
 from tests.support.mcp_dialogue import START, THE_VANTAGE
 
 JSON = [("Content-Type", "application/json"), ("MCP-Protocol-Version", "2026-07-28")]
@@ -39,12 +39,12 @@ class Watching:
     async def list_passes(self, answer: bytes = TOOLS, *, path: str = "/") -> None:
         """A client gets a list."""
         exchange = self.watch.opened(path, "POST", JSON)
-        exchange.from_client(LIST)
-        exchange.from_client(None)
-        exchange.answered(200, JSON)
-        await exchange.from_server(answer)
-        await exchange.from_server(None)
-        exchange.closed("complete")
+        exchange.note(Passed("client->server", LIST))
+        exchange.note(Passed("client->server", None))
+        exchange.note(Answered(200, JSON))
+        await exchange.inspect(Passed("server->client", answer))
+        await exchange.inspect(Passed("server->client", None))
+        exchange.note(Closed("complete"))
 
     def finish(self) -> list[dict[str, Any]]:
         """Inspect what waits; the data of what is published."""
@@ -80,13 +80,13 @@ async def test_an_answer_that_comes_byte_by_byte_waits_within_the_bound(monkeypa
         return add(*of)
 
     monkeypatch.setattr(watching.watch, "add", counted)
-    exchange.from_client(LIST)
-    exchange.from_client(None)
-    exchange.answered(200, JSON)
+    exchange.note(Passed("client->server", LIST))
+    exchange.note(Passed("client->server", None))
+    exchange.note(Answered(200, JSON))
     for byte in TOOLS + b" " * 1_000:
-        await exchange.from_server(bytes([byte]))
-    await exchange.from_server(None)
-    exchange.closed("complete")
+        await exchange.inspect(Passed("server->client", bytes([byte])))
+    await exchange.inspect(Passed("server->client", None))
+    exchange.note(Closed("complete"))
     assert added < 200
     [snapshot] = watching.finish()
     assert snapshot["tools"] == {"unreadable": "line missed"}
@@ -120,8 +120,8 @@ async def test_a_failure_is_counted_and_what_else_passed_is_published() -> None:
     """Neither the connection nor the next exchange knows of it."""
     watching = Watching()
     broken = watching.watch.opened("/", "POST", JSON)
-    broken.answered(200, [("Content-Type", b"no text")])  # type: ignore[list-item]
-    broken.closed("complete")
+    broken.note(Answered(200, [("Content-Type", b"no text")]))  # type: ignore[list-item]
+    broken.note(Closed("complete"))
     await watching.list_passes()
     assert [each["completeness"] for each in watching.finish()] == ["complete"]
     assert watching.watch.failures == 1

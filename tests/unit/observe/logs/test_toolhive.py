@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from assay_stream.canonical.redaction import redacted_digest
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.observe.prefixes import Prefixes
 from tests.support.logs import TOOL, answered, read, toolhive, whose
 
@@ -59,6 +60,51 @@ def test_a_list_over_the_limit_is_one_that_nobody_could_read() -> None:
     [snapshot], lacking = read("toolhive", toolhive("mcp_tools_list", extra={"response_size": 0}))
     assert (snapshot["tools"], lacking) == ({"unreadable": "too large for the log"}, {"list_over_limit": 1})
     assert read("toolhive", toolhive("mcp_tools_list")) == ([], {"list": 1})
+
+
+def listed(*tools: Any) -> bytes:
+    """A line with a list of several servers."""
+    return json.dumps(toolhive("mcp_tools_list", data=answered({"tools": list(tools)}))).encode()
+
+
+DEEP = json.loads("[" * 200 + "]" * 200)
+MINE = {**TOOL, "name": "a_read"}
+
+
+@pytest.mark.parametrize(
+    ("hostile", "theirs"),
+    [
+        ([{**TOOL, "name": "b_c_read"}], {}),
+        ([{**TOOL, "name": f"b_{number}"} for number in range(DEFAULT_LIMITS.tools_max + 1)], {"b": list}),
+        ([{**TOOL, "name": "b_read", "inputSchema": DEEP}], {"b": list}),
+        ([7], {}),
+    ],
+    ids=["ambiguous", "too many", "too deep", "no tool"],
+)
+def test_a_server_cannot_keep_anothers_list_out_of_the_log(hostile: list[Any], theirs: dict[str, type]) -> None:
+    """Each server's part of a line counts for itself, wherever it stands; what the registry refuses gets there."""
+    log = whose(None, prefixes=Prefixes({"a_": "a", "b_": "b", "b_c_": "c"}))
+    for tools in ([*hostile, MINE], [MINE, *hostile]):
+        errors: list[Any] = []
+        found, _ = read("toolhive", listed(*tools), log=log, on_error=errors.append)
+        assert {each["server_id"]: type(each["tools"]) for each in found} == {"a": list, **theirs}
+        assert [each["tools"] for each in found if each["server_id"] == "a"] == [[TOOL]]
+        assert errors
+
+
+@pytest.mark.parametrize(
+    "tool", [b'{"name":"b_x","n":NaN}', b'{"name":"b_x","n":' + b"[" * 9_000 + b"]" * 9_000 + b"}"]
+)
+def test_a_list_in_an_unsound_line_ends_those_before_it(tool: bytes) -> None:
+    """Or calls would stay bound to them. The line is reported; one that holds no list yields nothing."""
+    log = whose(None, prefixes=Prefixes({"b_": "b"}))
+    errors: list[Any] = []
+    line = listed({"name": "b_x"}).replace(b'{"name": "b_x"}', tool)
+    [snapshot], _ = read("toolhive", line, log=log, on_error=errors.append)
+    assert (snapshot["server_id"], type(snapshot["tools"])) == ("b", dict)
+    assert len(errors) == 1
+    call = line.replace(b'"mcp_tools_list"', b'"mcp_tool_call"')
+    assert read("toolhive", call, log=log, on_error=errors.append)[0] == []
 
 
 @pytest.mark.parametrize(

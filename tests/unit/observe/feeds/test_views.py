@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,19 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream.limits.serving import FeedLimits
+from assay_stream.observe import MemorySink
 from assay_stream.observe.decisions import check_observation
+from assay_stream.observe.feeds.feed import Asked, ClientView, Feed
 from assay_stream.observe.jsonrpc import BLOCKED_CODE, Line
 from assay_stream.observe.mcp_wire import WireObserver
-from assay_stream.observe.objects import (
-    UNSOUND,
-    Asked,
-    ClientView,
-    ObjectObserver,
-    bare,
-    encoded,
-    encoded_within,
-    shared_members,
-)
 from assay_stream.observe.observation import Observation
 from assay_stream.observe.prefixes import Prefixes
 from tests.support.gates import a_tool, pinned
@@ -46,26 +38,45 @@ class Gateway:
     """A gateway under test, whose clock moves one millisecond with everything that passes."""
 
     def __init__(self, **options: Any) -> None:
-        ids = itertools.count(1)
-        self.observer = ObjectObserver("the-observer", new_id=lambda: f"id-{next(ids)}", server_scoped=True, **options)
-        self._moments = (START + timedelta(milliseconds=number) for number in itertools.count())
+        ids, self._moments = itertools.count(1), itertools.count()
+        self.sink = MemorySink()
+        self._seen = 0
+        self.feed = Feed(
+            VIEW.server_id,
+            "the-observer",
+            self.sink,
+            new_id=lambda: f"id-{next(ids)}",
+            clock=lambda: START + timedelta(milliseconds=next(self._moments)),
+            **options,
+        )
 
-    def now(self) -> datetime:
-        """The next millisecond."""
-        return next(self._moments)
+    def new(self) -> list[Observation]:
+        """What was published since."""
+        found = self.sink.observations[self._seen :]
+        self._seen += len(found)
+        return found
 
-    def lists(self, *tools: Any, view: ClientView = VIEW, **result: Any) -> list[dict[str, Any]]:
+    def lists(self, *tools: Any, view: ClientView = VIEW, cursor: str | None = None, **result: Any) -> list[Any]:
         """A client lists the tools; the snapshots."""
-        asked = self.observer.ask(view, "tools/list", {}, self.now())
-        return data_of(self.observer.answer(asked, {"result": {"tools": list(tools), **result}}, self.now()))
+        next(self._moments)
+        asked = self.feed.ask("tools/list", lambda: {} if cursor is None else {"cursor": cursor}, view=view)
+        self.feed.answer(asked, lambda: {"result": {"tools": list(tools), **result}})
+        return data_of(self.new())
 
     def asks(self, name: str = "read", view: ClientView = VIEW, **params: Any) -> Asked:
         """A client calls a tool."""
-        return self.observer.ask(view, "tools/call", {"name": name, **params}, self.now())
+        asked = self.feed.ask("tools/call", lambda: {"name": name, **params}, view=view)
+        assert asked is not None
+        return asked
+
+    def answers(self, asked: Asked, **answer: Any) -> list[dict[str, Any]]:
+        """The call is answered; what is new."""
+        self.feed.answer(asked, lambda: answer or {"result": {}})
+        return data_of(self.new())
 
     def calls(self, name: str = "read", view: ClientView = VIEW, **params: Any) -> dict[str, Any]:
         """A client calls a tool and gets an answer; the event."""
-        [call] = data_of(self.observer.answer(self.asks(name, view, **params), {"result": {}}, self.now()))
+        [call] = self.answers(self.asks(name, view, **params))
         return call
 
 
@@ -86,7 +97,7 @@ def test_a_gateway_reports_what_a_tap_would_have_seen(arguments: Any, answer: di
     wire.call(2, "read", arguments=arguments)
     expected += [each["data"] for each in wire.server({"jsonrpc": "2.0", "id": 2, **answer})]
     seen = gateway.lists(GOOD)
-    seen += data_of(gateway.observer.answer(gateway.asks(arguments=arguments), answer, gateway.now()))
+    seen += gateway.answers(gateway.asks(arguments=arguments), **answer)
     for own, other in zip(seen, expected, strict=True):
         for identity in ("snapshot_id", "tool_call_id"):
             assert (identity in own) == (identity in other)
@@ -106,10 +117,10 @@ class TestHonesty:
     def test_a_call_that_is_reported_late_names_no_list_that_came_after_it_began(self) -> None:
         """The list of another request may have come in between."""
         gateway = Gateway(retrospective=True)
-        began = gateway.now()
         gateway.lists(GOOD)
-        early = gateway.observer.ask(VIEW, "tools/call", {"name": "read"}, began)
-        [call] = data_of(gateway.observer.answer(early, {"result": {}}, gateway.now()))
+        early = gateway.feed.ask("tools/call", lambda: {"name": "read"}, at=START - timedelta(seconds=1))
+        assert early is not None
+        [call] = gateway.answers(early)
         assert "snapshot_id" not in call
         assert "snapshot_id" in gateway.calls()
 
@@ -124,23 +135,34 @@ class TestHonesty:
         """The registry rejects what stands in its place."""
         gateway = Gateway(limits=FeedLimits(message_bytes_max=1_000))
         gateway.lists(GOOD)
-        asked = gateway.observer.ask(VIEW, "tools/list", {}, gateway.now())
-        [snapshot] = gateway.observer.answer(asked, {"result": {"tools": [{"name": "x" * 2_000}]}}, gateway.now())
+        gateway.feed.answer(gateway.feed.ask("tools/list", dict), lambda: {"result": {"tools": [a_tool("x" * 2_000)]}})
+        [snapshot] = gateway.new()
         assert json.loads(snapshot.value)["data"]["tools"] == {"unreadable": "line missed"}
 
     def test_clients_are_kept_apart_and_the_longest_idle_is_forgotten_first(self) -> None:
-        """Its unanswered call is reported then."""
+        """Its unanswered call is reported then, if all have one."""
         gateway = Gateway(limits=FeedLimits(views_max=2))
         one, two, three = (ClientView(server_id="s", client=name) for name in ("one", "two", "three"))
         pending = gateway.asks(view=one)
         gateway.lists(GOOD, view=two)
         assert "snapshot_id" not in gateway.calls(view=one), "what another client was shown"
-        gateway.lists(GOOD, view=two)
-        asked = gateway.asks(view=three)
-        assert [call["error"] for call in data_of(asked.observations)] == [{"code": "no_response"}]
-        assert gateway.observer.answer(pending, {"result": {}}, gateway.now()) == []
-        assert gateway.observer.forgotten_views > 0
-        assert gateway.observer.stats.calls == 3
+        gateway.asks(view=two)
+        gateway.asks(view=three)
+        assert [call["error"] for call in data_of(gateway.new())] == [{"code": "no_response"}]
+        assert [call["error"] for call in gateway.answers(pending)] == [{"code": "no_response"}], "makes room itself"
+        assert gateway.feed.forgotten_views > 0
+        assert gateway.feed.stats.calls == 4
+
+    def test_made_up_clients_do_not_end_anothers_open_call(self) -> None:
+        """Those that rest make room; the call has its list and its outcome, however many come meanwhile."""
+        gateway = Gateway(limits=FeedLimits(views_max=2))
+        mine = ClientView(server_id="s", client="mine")
+        [listed] = gateway.lists(GOOD, view=mine)
+        pending = gateway.asks(view=mine)
+        for number in range(5):
+            gateway.lists(GOOD, view=ClientView(server_id="s", client=f"made-up-{number}"))
+        [call] = gateway.answers(pending)
+        assert (call["snapshot_id"], call["ok"]) == (listed["snapshot_id"], True)
 
 
 class TestNames:
@@ -149,7 +171,7 @@ class TestNames:
     def test_each_server_has_its_part_of_a_list_under_its_own_names(self) -> None:
         """So that digests are those of a tap behind the gateway."""
         prefixes = Prefixes({"a-": "a", "b-": "b"})
-        gateway = Gateway(named=lambda _, name: prefixes.own(name))
+        gateway = Gateway(prefixes=prefixes)
         a, b, own = gateway.lists(a_tool("a-read"), a_tool("b-read"), a_tool("own"), nextCursor="2")
         assert [(each["server_id"], each["tools"], each["completeness"]) for each in (a, b, own)] == [
             ("a", [a_tool("read")], "partial"),
@@ -176,7 +198,7 @@ class TestNames:
 
         monkeypatch.setattr(WireObserver, "read", counted)
         prefixes = Prefixes({f"s{number}-": f"s{number}" for number in range(20)})
-        gateway = Gateway(named=lambda _, name: prefixes.own(name))
+        gateway = Gateway(prefixes=prefixes)
         beside: dict[str, Any] = {excess: "x" * 100_000}
         listed = gateway.lists(*(a_tool(f"s{number}-read") for number in range(20)), view=VIEW, **beside)
         expected = "partial" if excess == "nextCursor" else "complete"
@@ -186,11 +208,9 @@ class TestNames:
     def test_cursor_and_time_to_live_hold_for_each_servers_part(self) -> None:
         """A page that continues the list continues each part."""
         prefixes = Prefixes({"a-": "a", "b-": "b"})
-        gateway = Gateway(named=lambda _, name: prefixes.own(name))
+        gateway = Gateway(prefixes=prefixes)
         gateway.lists(a_tool("a-read"), a_tool("b-read"), nextCursor="2", ttlMs=5)
-        asked = gateway.observer.ask(VIEW, "tools/list", {"cursor": "2"}, gateway.now())
-        last = {"result": {"tools": [a_tool("a-more"), a_tool("b-more")]}}
-        pages = data_of(gateway.observer.answer(asked, last, gateway.now()))
+        pages = gateway.lists(a_tool("a-more"), a_tool("b-more"), cursor="2")
         assert [(len(each["tools"]), each["ttl_ms"]) for each in pages] == [(2, 5)] * 2
         assert [each["completeness"] for each in pages] == ["complete"] * 2
 
@@ -205,10 +225,9 @@ class TestNames:
     def test_a_name_that_the_gateway_itself_resolves_is_kept_beside_the_servers_own(self) -> None:
         """Where the two differ by more than a prefix."""
         gateway = Gateway()
-        asked = gateway.observer.ask(
-            VIEW, "tools/call", {"name": "get_time"}, gateway.now(), shown_name="time-get-time"
-        )
-        [call] = data_of(gateway.observer.answer(asked, {"result": {}}, gateway.now()))
+        asked = gateway.feed.ask("tools/call", lambda: {"name": "get_time"}, shown_name="time-get-time")
+        assert asked is not None
+        [call] = gateway.answers(asked)
         assert (call["tool_name"], call["shown_tool_name"]) == ("get_time", "time-get-time")
 
 
@@ -228,7 +247,9 @@ class TestRuling:
         asked = gateway.asks(arguments={"x": 1})
         assert asked.error is not None
         assert (asked.error["code"], asked.error["data"]["reason_code"]) == (BLOCKED_CODE, "definition_mismatch")
-        assert [(call["decision"], call["tool_name"]) for call in data_of(asked.observations)] == [("deny", "read")]
+        assert (gateway.new()[-1].kind, gateway.feed.refused) == ("call", 1)
+        [denied] = [call for call in data_of(gateway.sink.observations) if call.get("decision") == "deny"]
+        assert denied["tool_name"] == "read"
 
     @pytest.mark.parametrize(
         "beside", [{"Tools": [EVIL]}, {"_meta": {"x": "\u2028\u2028"}}, {"_meta": float("nan")}, {"_meta": "x" * 9_000}]
@@ -238,14 +259,11 @@ class TestRuling:
     ) -> None:
         """Programs may find other tools there, or an end of the message; it is unsound, or too large to be read."""
         prefixes = Prefixes({"a-": "a", "b-": VIEW.server_id})
-        gateway = Gateway(
-            rule=pinned(GOOD).rule, named=lambda _, name: prefixes.own(name), limits=FeedLimits(message_bytes_max=5_000)
-        )
+        gateway = Gateway(rule=pinned(GOOD).rule, prefixes=prefixes, limits=FeedLimits(message_bytes_max=5_000))
         gateway.lists(a_tool("a-read"), a_tool("b-read"))
         assert gateway.asks("b-read").error is None
-        asked = gateway.observer.ask(VIEW, "tools/list", {}, gateway.now())
         result = {"tools": [a_tool("a-read"), a_tool("b-read")], **beside}
-        gateway.observer.answer(asked, {"result": result}, gateway.now())
+        gateway.feed.answer(gateway.feed.ask("tools/list", dict), lambda: {"result": result})
         assert gateway.asks("b-read").error is not None
 
     def test_arguments_of_any_kind_make_no_difference(self) -> None:
@@ -257,66 +275,12 @@ class TestRuling:
         assert gateway.asks(arguments={"x": object()}).error is None
         assert gateway.calls(arguments={"x": object()})["reason_code"] == "forwarded_inexact_json"
 
-    def test_after_a_list_that_could_not_be_inspected_pinned_tools_are_refused(self) -> None:
-        """Until the next one."""
-        gateway = self.gateway()
-        gateway.lists(GOOD)
-        gateway.observer.doubt(VIEW)
-        assert gateway.asks().error is not None
-        gateway.lists(GOOD)
-        assert gateway.asks().error is None
-
-
-def test_a_call_that_nothing_answers_says_why() -> None:
-    """And is reported once."""
-    gateway = Gateway()
-    asked = gateway.asks()
-    [call] = data_of(gateway.observer.unanswered(asked, "cancelled", gateway.now()))
-    assert call["error"] == {"code": "cancelled"}
-    assert gateway.observer.close(gateway.now()) == []
-
 
 def test_an_announced_change_is_reported() -> None:
     """Calls after it refer to no list."""
     gateway = Gateway()
     gateway.lists(GOOD)
-    [changed] = gateway.observer.changed(VIEW, gateway.now())
+    gateway.feed.changed(VIEW)
+    [changed] = gateway.new()
     assert json.loads(changed.value)["type"] == "mcp.tools.list_changed.observed"
     assert "snapshot_id" not in gateway.calls()
-
-
-def test_what_strict_decoding_refuses_stays_in_the_text() -> None:
-    """NaN and a lone surrogate reach the decoder, which says why it refuses them."""
-    assert encoded({"a": float("nan"), "b": "\ud800"}) == b'{"a":NaN,"b":"\xed\xa0\x80"}'
-
-
-@pytest.mark.parametrize("value", [object(), {1, 2}, b"bytes"])
-def test_what_is_no_json_is_nothing(value: Any) -> None:
-    """A hook may hand over whatever Python has."""
-    assert encoded({"a": value}) == b""
-
-
-def test_what_is_too_large_is_not_written() -> None:
-    """Characters and values count, names too."""
-    assert encoded_within({"a": "x" * 90}, 100) == b'{"a":"' + b"x" * 90 + b'"}'
-    assert encoded_within({"a": "x" * 100}, 100) == b""
-    assert encoded_within({"a": [0] * 100}, 100) == b""
-
-
-def test_a_call_is_bare_without_its_arguments() -> None:
-    """The tool is all that is left of its parameters."""
-    call = {"method": "tools/call", "params": {"name": "t", "arguments": {"secret": 1}}}
-    assert bare(call) == {"method": "tools/call", "params": {"name": "t"}}
-
-
-def test_each_part_of_a_list_gets_what_is_small() -> None:
-    """The cursor and the time to live; a long cursor only says that there is one."""
-    result = {"tools": [{}], "nextCursor": "c" * 9, "ttlMs": 5, "other": "x"}
-    assert shared_members(result) == {"nextCursor": "c" * 9, "ttlMs": 5}
-    assert shared_members(result, FeedLimits(cursor_chars_max=8))["nextCursor"] is True
-
-
-@pytest.mark.parametrize("beside", [{"a": float("nan")}, {"a": object()}])
-def test_what_cannot_be_read_beside_the_tools_makes_every_part_unsound(beside: dict[str, Any]) -> None:
-    """Each part is on record, and none is hashed."""
-    assert shared_members({"tools": [], **beside}).keys() == UNSOUND.keys()

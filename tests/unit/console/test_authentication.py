@@ -17,12 +17,11 @@ import pytest
 from yarl import URL
 
 from assay_stream.console.answers import HEADERS
+from assay_stream.console.authentication import Authenticator, open_authenticator, own_address
 from assay_stream.console.deciding import ACTIONS, Action
-from assay_stream.console.door import Door, open_door, own_address
 from assay_stream.console.identity import Identity
 from assay_stream.console.posting import Publish
-from assay_stream.console.users import UserRole, read_users
-from assay_stream.console.ways import LocalWay
+from assay_stream.console.users import LocalUsers, UserRole, read_users
 from assay_stream.limits.console import CONSOLE_LIMITS, ConsoleLimits
 from assay_stream.observe.http.tap import Listener
 from tests.support.console import a_console, a_store, of_page, text_of
@@ -52,21 +51,21 @@ async def served(
     publish: Publish | None = None,
     actions: Mapping[str, Action] = ACTIONS,
     **given: Any,
-) -> AsyncIterator[tuple[Any, Door]]:
+) -> AsyncIterator[tuple[Any, Authenticator]]:
     """A console with an identity file that says this."""
     clock = [NOW_US] if now is None else now
     identity = Identity.model_validate(given)
-    door = open_door(identity, decides=decides, clock=lambda: clock[0], limits=limits)
+    door = open_authenticator(identity, decides=decides, clock=lambda: clock[0], limits=limits)
     listener = Listener(host="192.0.2.1", hosts=frozenset({"console.example"})) if identity.is_secure else None
     try:
-        async with a_console(fleet, door=door, publish=publish, actions=actions, listener=listener) as client:
+        async with a_console(fleet, authenticator=door, publish=publish, actions=actions, listener=listener) as client:
             yield client, door
     finally:
         await door.aclose()
 
 
 @asynccontextmanager
-async def with_users(fleet: Path, folder: Path, **given: Any) -> AsyncIterator[tuple[Any, Door, Path]]:
+async def with_users(fleet: Path, folder: Path, **given: Any) -> AsyncIterator[tuple[Any, Authenticator, Path]]:
     """A console with two local users."""
     path = users_file(folder, a_user(), a_user("victor", UserRole.VIEWER))
     async with served(fleet, local={"users": path}, **given) as (client, door):
@@ -155,7 +154,7 @@ async def test_an_unknown_user_is_checked_as_a_known_one(
     fleet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One hash each, of the same cost."""
-    from assay_stream.console import ways
+    from assay_stream.console import users
 
     checked: list[str] = []
     loop = threading.get_ident()
@@ -165,7 +164,7 @@ async def test_an_unknown_user_is_checked_as_a_known_one(
         checked.append(hashed.rpartition("$")[0].rpartition("$")[0])
         return False
 
-    monkeypatch.setattr(ways, "is_password", check)
+    monkeypatch.setattr(users, "is_password", check)
     async with with_users(fleet, tmp_path) as (client, _, _):
         for name in ("alice", "nobody"):
             await sign_in(client, name)
@@ -210,7 +209,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         looked_at.append(password)
         return password == PASSWORD
 
-    monkeypatch.setattr("assay_stream.console.ways.is_password", check)
+    monkeypatch.setattr("assay_stream.console.users.is_password", check)
     return looked_at
 
 
@@ -277,9 +276,9 @@ async def test_a_flood_from_everywhere_leaves_known_browsers_their_attempts(flee
     """Counters are shared by many names; strangers fill none that a known browser has."""
     async with with_users(fleet, tmp_path) as (client, door, _):
         await sign_in(client)
-        assert isinstance(door._way, LocalWay)
-        for bucket in door._way._throttle._buckets:
-            bucket.window, bucket.count = NOW_US // (CONSOLE_LIMITS.sign_in_window_s * 1_000_000), 1_000
+        assert isinstance(door._backend, LocalUsers)
+        strangers = door._backend._throttles.strangers
+        strangers._window, strangers._counts = NOW_US // (CONSOLE_LIMITS.sign_in_window_s * 1_000_000), [1_000] * 16_384
         assert (await sign_in(client, "victor")).status == 429
         assert (await sign_in(client)).status == 303
 
@@ -469,8 +468,8 @@ async def test_hashing_is_bounded(fleet: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
-        ("GET", "/sign-in/start", 303),
-        ("GET", "/sign-in/callback", 303),
+        ("GET", "/sign-in/start", 404),
+        ("GET", "/sign-in/callback", 404),
         ("POST", "/sign-in/start", 404),
         ("GET", "/sign-out", 303),
     ],

@@ -1,0 +1,362 @@
+"""Who a request is from, whether a page of the console sent it, and the pages for signing in and out."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import re
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from aiohttp import web
+
+from assay_stream.canonical.decode import decode_json
+from assay_stream.console.answers import Answer, elsewhere, status_of
+from assay_stream.console.forms import CSRF_FIELD, Fields
+from assay_stream.console.identity import Identity, Proxied, network_of, secret_of
+from assay_stream.console.oidc import OidcProvider
+from assay_stream.console.pages import PAGES
+from assay_stream.console.posting import posted_fields
+from assay_stream.console.rendering import url
+from assay_stream.console.sessions import Operator, Session, Sessions, is_name
+from assay_stream.console.throttle import SignedIn, Throttles
+from assay_stream.console.users import LocalUsers
+from assay_stream.errors import AssayStreamError, InputError
+from assay_stream.limits.console import CONSOLE_LIMITS, ConsoleLimits
+
+_log = logging.getLogger(__name__)
+
+SIGN_IN = "/sign-in"
+SIGN_OUT = "/sign-out"
+START = "/sign-in/start"
+CALLBACK = "/sign-in/callback"
+SIGN_IN_PAGES = frozenset((SIGN_IN, START, CALLBACK))
+"""Shown to those who are not signed in."""
+
+_SESSION = "assay-stream"
+_PENDING = "assay-stream-pending"
+_DEVICE = "assay-stream-device"
+
+Handler = Callable[[web.Request], Awaitable[web.Response]]
+
+
+class ProxyHeaders:
+    """A reverse proxy that states who each request is from.
+
+    Args:
+        secret: that the proxy sends along, if it was given one.
+        decides: whether anything can be decided in this console.
+    """
+
+    def __init__(
+        self, identity: Identity, table: Proxied, *, secret: str | None, decides: bool, limits: ConsoleLimits
+    ) -> None:
+        self._identity = identity
+        self._table = table
+        self._secret = secret
+        self._decides = decides
+        self._limits = limits
+
+    def operator_of(self, request: web.Request) -> Operator:
+        """Return who a request is from.
+
+        Raises:
+            InputError: ``identity_refused``, ``may_not_look``.
+        """
+        if not self._is_from_proxy(request):
+            raise InputError("identity_refused", "this did not come through the proxy that signs people in")
+        name = self._one(request, self._table.user_header)
+        if not is_name(name, self._limits):
+            raise InputError("identity_refused", "the proxy did not say who you are: sign in there")
+        return self._table.operator("proxy", name, self._groups(request), decides=self._decides)
+
+    def _is_from_proxy(self, request: web.Request) -> bool:
+        if self._identity.proxies and not self._identity.is_proxy(request.remote):
+            return False
+        if self._secret is None or self._table.secret_header is None:
+            return bool(self._identity.proxies)
+        sent = request.headers.getall(self._table.secret_header, [])
+        return len(sent) == 1 and hmac.compare_digest(sent[0].encode("utf-8", "surrogateescape"), self._secret.encode())
+
+    def _groups(self, request: web.Request) -> set[str]:
+        header, form = self._table.groups_header, self._table.groups_format
+        if header is None or not any(request.headers.getall(header, [])):
+            return set()
+        if form == "headers":
+            return set(request.headers.getall(header))
+        sent = self._one(request, header)
+        if form != "json":
+            # Proxies that escape what separates groups put a backslash before it.
+            return set(re.split(rf"(?<!\\){re.escape(form)}", sent))
+        with suppress(InputError):
+            groups = decode_json(sent.encode("utf-8", "surrogateescape"))
+            if isinstance(groups, list):
+                return {each for each in groups if isinstance(each, str)}
+        raise InputError("identity_refused", f"{header} is not a JSON array: set groups_format to what the proxy sends")
+
+    def _one(self, request: web.Request, header: str) -> str:
+        """Return a header that must not be given twice: one of the two could be the client's."""
+        sent = request.headers.getall(header, [])
+        if len(sent) > 1:
+            raise InputError("identity_refused", f"{header} is given twice: the proxy must remove what clients send")
+        return sent[0] if sent else ""
+
+
+class Authenticator:
+    """Authenticates requests and serves the sign-in pages.
+
+    Args:
+        backend: what shows who somebody is; without one there are only the sessions given.
+        identity: where the console is reached.
+        is_tls: whether the console itself speaks TLS.
+    """
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        *,
+        backend: LocalUsers | ProxyHeaders | OidcProvider | None = None,
+        identity: Identity | None = None,
+        is_tls: bool = False,
+        limits: ConsoleLimits = CONSOLE_LIMITS,
+    ) -> None:
+        self.sessions = sessions
+        self._backend = backend
+        self._identity = identity
+        self._limits = limits
+        self._is_secure = is_tls or (identity is not None and identity.is_secure)
+
+    async def aclose(self) -> None:
+        """Close the backend."""
+        if isinstance(self._backend, LocalUsers):
+            self._backend.close()
+        elif isinstance(self._backend, OidcProvider):
+            await self._backend.aclose()
+
+    def routes(self, render: Callable[[web.Request, Answer], web.Response]) -> list[web.RouteDef]:
+        """Return the pages for signing in and out."""
+
+        def shown(handler: Handler) -> Handler:
+            async def handle(request: web.Request) -> web.Response:
+                try:
+                    return await handler(request)
+                except AssayStreamError as error:
+                    if error.code in ("sign_in_refused", "may_not_look"):
+                        # Without the name: people type passwords there.
+                        _log.warning("a sign-in from %s was refused: %s", self._source(request), error.code)
+                    return render(request, self._page(request, error))
+
+            return handle
+
+        async def form(request: web.Request) -> web.Response:
+            return render(request, self._page(request))
+
+        async def sign_out(request: web.Request) -> web.Response:
+            answer = await self._sign_out(request)
+            return render(request, answer) if isinstance(answer, Answer) else answer
+
+        if isinstance(self._backend, ProxyHeaders):
+            return []
+        routes = [web.post(SIGN_OUT, sign_out)]
+        if self._backend is not None:
+            routes.append(web.get(SIGN_IN, form))
+        if isinstance(self._backend, OidcProvider):
+            routes += [web.get(START, shown(self._start)), web.get(CALLBACK, shown(self._come_back))]
+        elif self._backend is not None:
+            routes.append(web.post(SIGN_IN, shown(self._sign_in)))
+        return routes
+
+    def session_of(self, request: web.Request) -> Session | None:
+        """Return the session that a request belongs to; by the statement of a proxy, one may begin.
+
+        Raises:
+            InputError: ``identity_refused``, ``may_not_look``.
+        """
+        session_id = request.cookies.get(self._name(_SESSION), "")
+        is_used = request.headers.get("Sec-Fetch-Dest") != "empty"  # a page that updates itself keeps nothing alive
+        session = self.sessions.find(session_id, is_used=is_used)
+        backend = self._backend
+        if isinstance(backend, LocalUsers) and session and not backend.is_valid(session.operator, session.proof):
+            self.sessions.end(session_id)
+            return None
+        if not isinstance(backend, ProxyHeaders):
+            return session
+        operator = backend.operator_of(request)
+        if session is None or session.operator != operator:
+            self.sessions.end(session_id)
+            request["new_session_id"] = self.sessions.begin(operator, can_sign_out=False)
+            session = self.sessions.find(request["new_session_id"])
+        return session
+
+    def keep_session(self, request: web.Request, response: web.StreamResponse) -> None:
+        """Give the browser the session that began with its request, if one did."""
+        if "new_session_id" in request:
+            self._set_cookie(response, _SESSION, request["new_session_id"])
+
+    def refusal(self, request: web.Request) -> web.Response | None:
+        """Return where somebody signs in who asks for a page without a session; ``None`` where that is nowhere."""
+        if self._backend is None or isinstance(self._backend, ProxyHeaders) or request.path == "/events":
+            return None
+        return elsewhere(url(SIGN_IN, next=own_address(request.path_qs)))
+
+    def is_own_form(self, request: web.Request) -> bool:
+        """Return True if a page of the console posted this. A browser that does not say is not trusted."""
+        if request.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
+            return False
+        origins = request.headers.getall("Origin", [])
+        if not origins:
+            return "Sec-Fetch-Site" in request.headers
+        return len(origins) == 1 and _origin(self._address(request)) == _origin(origins[0]) is not None
+
+    def _address(self, request: web.Request) -> str:
+        own = None if self._identity is None else self._identity.address
+        return own or f"{request.scheme}://{request.headers.get('Host', '')}"
+
+    async def _sign_in(self, request: web.Request) -> web.Response:
+        assert isinstance(self._backend, LocalUsers)  # noqa: S101 -- the routes say so
+        if not self.is_own_form(request):
+            own = self._address(request)
+            raise InputError("sign_in_refused", f"this form is not a page's of {own}: open that")
+        fields = await posted_fields(request, self._limits)
+        user, password, address = (next(iter(fields.get(name, ())), "") for name in ("user", "password", "next"))
+        request["next"], request["user"] = own_address(address), user.strip()
+        device = request.cookies.get(self._name(_DEVICE), "")
+        return self._begin(
+            request, await self._backend.sign_in(request["user"], password, self._source(request), device)
+        )
+
+    async def _start(self, request: web.Request) -> web.Response:
+        assert isinstance(self._backend, OidcProvider)  # noqa: S101 -- the routes say so
+        location, held = await self._backend.begin(own_address(request.query.get("next")))
+        response = elsewhere(location)
+        self._set_cookie(response, _PENDING, held, max_age=self._limits.pending_s)
+        return response
+
+    async def _come_back(self, request: web.Request) -> web.Response:
+        assert isinstance(self._backend, OidcProvider)  # noqa: S101 -- the routes say so
+        held, device = (request.cookies.get(self._name(cookie), "") for cookie in (_PENDING, _DEVICE))
+        signed_in, request["next"] = await self._backend.finish(request.query, held, self._source(request), device)
+        return self._begin(request, signed_in)
+
+    def _begin(self, request: web.Request, signed_in: SignedIn) -> web.Response:
+        """Begin a session under a new id; the one that the browser had is over."""
+        self.sessions.end(request.cookies.get(self._name(_SESSION), ""))
+        _log.info("%s signed in from %s", signed_in.operator.name, self._source(request))
+        response = elsewhere(request["next"])
+        self._set_cookie(response, _SESSION, self.sessions.begin(signed_in.operator, signed_in.proof))
+        self._set_cookie(response, _DEVICE, signed_in.device, max_age=self._limits.device_s)
+        self._delete_cookie(response, _PENDING)
+        return response
+
+    async def _sign_out(self, request: web.Request) -> Answer | web.Response:
+        session, fields = request["session"], {}
+        with suppress(InputError):
+            fields = dict(await posted_fields(request, self._limits))
+        # Of another site too where there is no session: its browser does not send the cookie, but would drop it.
+        if not self.is_own_form(request) or (session is not None and not has_token(fields, session)):
+            data = {"what": "You are still signed in.", "advice": "Load the page again to sign out.", "code": None}
+            return Answer(template="problem.html", data=data, status=403)
+        self.sessions.end(request.cookies.get(self._name(_SESSION), ""))
+        response = elsewhere(SIGN_IN)
+        self._delete_cookie(response, _SESSION)
+        return response
+
+    def _page(self, request: web.Request, error: AssayStreamError | None = None) -> Answer:
+        address = request.get("next", own_address(request.query.get("next")))
+        data = {
+            "has_password": isinstance(self._backend, LocalUsers),
+            "start": url(START, next=address),
+            "next": address,
+            "error": error,
+            "user": request.get("user", ""),
+        }
+        return Answer(template="sign_in.html", data=data, status=200 if error is None else status_of(error))
+
+    def _source(self, request: web.Request) -> str:
+        """Return the network that a request comes from, as a trusted proxy states it where there is one."""
+        forwarded = ",".join(request.headers.getall("X-Forwarded-For", []))
+        hops = [*map(str.strip, forwarded.split(",")), request.remote]
+        is_proxy = (lambda _: False) if self._identity is None else self._identity.is_proxy
+        return network_of(next((hop for hop in reversed(hops) if not is_proxy(hop)), request.remote))
+
+    def _name(self, cookie: str) -> str:
+        # Only this host can set such a cookie, over TLS; another host of its domain cannot plant one.
+        return f"__Host-{cookie}" if self._is_secure else cookie
+
+    def _set_cookie(self, response: web.StreamResponse, cookie: str, value: str, max_age: int | None = None) -> None:
+        response.set_cookie(
+            self._name(cookie), value, path="/", secure=self._is_secure, httponly=True, samesite="Lax", max_age=max_age
+        )
+
+    def _delete_cookie(self, response: web.StreamResponse, cookie: str) -> None:
+        response.del_cookie(self._name(cookie), path="/", secure=self._is_secure, httponly=True, samesite="Lax")
+
+
+def now_us() -> int:
+    """Return the time now, microseconds since the epoch."""
+    return time.time_ns() // 1_000
+
+
+def open_authenticator(
+    identity: Identity,
+    *,
+    decides: bool,
+    is_tls: bool = False,
+    clock: Callable[[], int] = now_us,
+    limits: ConsoleLimits = CONSOLE_LIMITS,
+) -> Authenticator:
+    """Return the authenticator of an identity file.
+
+    Args:
+        decides: whether anything can be decided in this console.
+        is_tls: whether the console itself speaks TLS.
+
+    Raises:
+        ConfigurationError: ``bad_identity``, ``bad_users``, ``bad_secret_file``, ``bad_tls_file``.
+    """
+    throttles = Throttles(clock, limits)
+    backend: LocalUsers | ProxyHeaders | OidcProvider
+    if identity.local is not None:
+        backend = LocalUsers(identity.local.users, throttles, decides=decides, limits=limits)
+    elif identity.proxy is not None:
+        secret = secret_of(identity.proxy.secret_file, identity.proxy.secret_env, name="proxy.secret")
+        backend = ProxyHeaders(identity, identity.proxy, secret=secret, decides=decides, limits=limits)
+    else:
+        oidc = identity.oidc
+        assert oidc is not None  # noqa: S101 -- the file has one way
+        secret = secret_of(oidc.client_secret_file, oidc.client_secret_env, name="oidc.client_secret")
+        redirect = f"{identity.address}{CALLBACK}"
+        backend = OidcProvider(
+            oidc, throttles, redirect=redirect, secret=secret, decides=decides, clock=clock, limits=limits
+        )
+    sessions = Sessions(clock, limits=limits)
+    return Authenticator(sessions, backend=backend, identity=identity, is_tls=is_tls, limits=limits)
+
+
+def has_token(fields: Fields, session: Session) -> bool:
+    """Return True if a form was made for this session, in a time that says nothing about its token."""
+    given = fields.get(CSRF_FIELD, ())
+    return len(given) == 1 and hmac.compare_digest(given[0].encode(), session.csrf_token.encode())
+
+
+def own_address(text: str | None) -> str:
+    """Return the address of a page of ours that a text is, otherwise that of the overview: no open redirect."""
+    try:
+        parts = urlsplit(text or "/")
+        query = urlencode(parse_qsl(parts.query, keep_blank_values=True, max_num_fields=100), errors="replace")
+    except ValueError:
+        return "/"
+    if parts.scheme or parts.netloc or parts.path not in PAGES:
+        return "/"
+    return f"{parts.path}?{query}" if query else parts.path
+
+
+def _origin(text: str) -> tuple[str, str | None, int | None] | None:
+    try:
+        parts = urlsplit(text)
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+        return parts.scheme, parts.hostname, port
+    except ValueError:
+        return None

@@ -1,0 +1,149 @@
+"""One connection without I/O: events go in, and what its host has to do about each comes out.
+
+A host owns the bytes (``observe.inspection`` for pipes, ``observe.http`` for HTTP, ``observe.feeds`` for hooks of
+gateways). It hands over each message as an event and carries out the commands that it gets back. ``Session`` only
+observes; ``observe.gate`` has the sessions that refuse calls and hide tools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import MappingProxyType
+from typing import NamedTuple
+
+from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.observe.jsonrpc import BLANKS, Direction, Line, may_be_misread
+from assay_stream.observe.mcp_wire import WireObserver
+from assay_stream.observe.observation import Observation
+
+_NAMES_LOGGED = 5
+
+
+class ClientSaid(NamedTuple):
+    """A message of the client, on its way to the server."""
+
+    raw: bytes
+
+
+class ServerSaid(NamedTuple):
+    """A message of the server, on its way to the client; ``exchange`` as in ``WireObserver.take``."""
+
+    raw: bytes
+    exchange: int = 0
+
+
+class Missed(NamedTuple):
+    """A message that could not be inspected: too long, or unreadable."""
+
+    direction: Direction
+    exchange: int = 0
+
+
+class Failed(NamedTuple):
+    """A message of the client that cannot be ruled on, why, and details of that for the client."""
+
+    raw: bytes
+    reason: str = "not_ruled_on"
+    detail: Mapping[str, str] = MappingProxyType({})
+
+
+Event = ClientSaid | ServerSaid | Missed | Failed
+
+
+@dataclass(slots=True)
+class Commands:
+    """What the host does about an event.
+
+    Args:
+        forward: what the other side gets; ``None`` if nothing passes.
+        observations: to publish.
+        reply: what the client gets in place of the server's answer, a line with its line feed; empty if nobody waits.
+        warnings: tools whose calls pass although their definition gives cause for concern; of a name beyond the limit
+            its beginning.
+        hidden: names of the tools that were dropped from what is forwarded.
+        withheld: how many messages of the server were replaced by an error.
+        is_bad_request: whether the message does not pass because of how it is written.
+        gives_list: whether the session has to know when the client has what is forwarded (``delivered``).
+    """
+
+    forward: bytes | None = None
+    observations: list[Observation] = field(default_factory=list)
+    reply: bytes = b""
+    warnings: list[str] = field(default_factory=list)
+    hidden: tuple[str, ...] = ()
+    withheld: int = 0
+    is_bad_request: bool = False
+    gives_list: bool = False
+
+    @property
+    def notices(self) -> list[str]:
+        """What the log says of it: names are the server's text, and none is longer than a name may be."""
+        found = [f"the digest policy warns of a call that passed: {name!r}" for name in self.warnings]
+        if self.hidden:
+            more = len(self.hidden) - _NAMES_LOGGED
+            names = ", ".join(repr(name[: DEFAULT_LIMITS.identifier_chars_max]) for name in self.hidden[:_NAMES_LOGGED])
+            found.append(
+                f"the digest policy hides tools from a list: {names}" + (f" and {more} more" if more > 0 else "")
+            )
+        return found
+
+
+class Session:
+    """Observes what passes, and lets everything pass. Times must be timezone-aware."""
+
+    rules = False
+    """Whether a message of the client passes only once it was ruled on."""
+
+    hides = False
+    """Whether messages from the server must be held until it is known what the client gets of them."""
+
+    def __init__(self, observer: WireObserver) -> None:
+        self.observer = observer
+
+    def receive(self, event: Event, at: datetime) -> Commands:
+        match event:
+            case ClientSaid(raw):
+                return self._from_client(raw, at)
+            case ServerSaid(raw, exchange):
+                return self._from_server(raw, at, exchange)
+            case Missed(direction, exchange):
+                return self._missed(direction, at, exchange)
+            case Failed():
+                return self._failed(event, at)
+
+    def rule(self, line: Line, raw: bytes, at: datetime) -> Commands:  # noqa: ARG002 - for sessions that refuse
+        """Return whether a line may pass, without observing it if it may."""
+        return Commands(raw)
+
+    def delivered(self, exchange: int = 0) -> None:
+        """Note that the client has what was forwarded to it."""
+        self.observer.offered.delivered(exchange)
+
+    def doubt(self) -> None:
+        """Note that inspecting the server failed: what it listed is unknown."""
+        self.observer.offered.doubt()
+
+    def _from_client(self, raw: bytes, at: datetime) -> Commands:
+        if not raw.strip(BLANKS):
+            return Commands(raw)
+        line = self.observer.read(raw)
+        commands = self.rule(line, raw, at)
+        if commands.forward is not None:
+            commands.observations += self.observer.take("client->server", line, raw, at)
+            if not self.rules and may_be_misread(line, raw):
+                commands.observations += self.observer.lost(at)
+        return commands
+
+    def _from_server(self, raw: bytes, at: datetime, exchange: int) -> Commands:
+        if not raw.strip(BLANKS):
+            return Commands(raw)
+        line = self.observer.read(raw)
+        return Commands(raw, self.observer.take("server->client", line, raw, at, exchange=exchange))
+
+    def _missed(self, direction: Direction, at: datetime, exchange: int) -> Commands:
+        return Commands(b"", self.observer.missed(direction, at, exchange=exchange))
+
+    def _failed(self, event: Failed, at: datetime) -> Commands:  # noqa: ARG002 - observing holds nothing back
+        return Commands(event.raw)
