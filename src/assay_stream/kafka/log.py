@@ -220,11 +220,12 @@ class Follower:
             self._next = dict(await self._starts(consumer))
             self._ends = await consumer.end_offsets(list(self._next))
         consumer.assign(list(self._next))
-        begins = await consumer.beginning_offsets(list(self._next))
+        begins, ends = await consumer.beginning_offsets(list(self._next)), await consumer.end_offsets(list(self._next))
         if any(begin > self._next[place] for place, begin in begins.items()):
             self._failed("records were deleted before they could be read: going on with the earliest there are")
         for place, begin in begins.items():
-            consumer.seek(place, max(begin, self._next[place]))
+            # A log that was made anew, or lost its end, may end before.
+            consumer.seek(place, max(begin, min(self._next[place], ends[place])))
 
     async def _step(self, consumer: Consumer) -> bool:
         for place, messages in (await consumer.getmany(timeout_ms=FOLLOW_WAIT_MS)).items():

@@ -17,7 +17,6 @@ from assay_stream.observe.http.client import Client
 from assay_stream.observe.listing.servers import ListedServer
 from assay_stream.observe.listing.watch import ListWatch
 from assay_stream.observe.publisher import ObservationPublisher
-from assay_stream.observe.sinks import Sink
 from assay_stream.observe.spool import spool_in
 from assay_stream.worker.host import Host, PartitionCounts, run_host
 from assay_stream.worker.metrics import Metrics, PrometheusStage
@@ -36,44 +35,45 @@ def run_list_watch(
     """
 
     def build(host: Host, _: PartitionCounts) -> None:
-        part = ListingPart(settings, servers, tls)
-        note = ListingMetrics(part, host.metrics).note
-        host.add(_STAGE, part, note_gauges=note)
+        part = ListingPart(settings, servers, tls, host.metrics)
+        host.add(_STAGE, part, note_gauges=part.note_gauges)
 
     run_host(settings, {Role.SNAPSHOTS}, build, web_port=web_port)
 
 
 class ListingPart:
-    """Lists servers while the process runs."""
+    """Lists servers while the process runs, and copies what is counted to the metrics."""
 
-    def __init__(self, settings: Settings, servers: Sequence[ListedServer], tls: ssl.SSLContext) -> None:
-        self._settings = settings
+    def __init__(
+        self, settings: Settings, servers: Sequence[ListedServer], tls: ssl.SSLContext, metrics: Metrics
+    ) -> None:
+        self._publisher = ObservationPublisher(
+            connection_options(settings),
+            topics=topic_names(settings),
+            spool=spool_in(settings.spool, mib_max=settings.spool_mib_max),
+        )
         self._servers = servers
         self._tls = tls
+        self._watch: ListWatch | None = None
         self._stopping = asyncio.Event()
-        self.watch: ListWatch | None = None
-        self.sink: Sink | None = None
+        self._metrics = metrics
+        self._stage = PrometheusStage(metrics, _STAGE)
+        self._counted: Counter[str] = Counter()
 
     @property
     def ready(self) -> bool:
         """Whether every server was listed, or tried, once."""
-        return self.watch is not None and self.watch.ready
+        return self._watch is not None and self._watch.ready
 
     def stop(self) -> None:
         self._stopping.set()
 
     async def run(self) -> None:
         """List until stopped; deliver what is queued at the end."""
-        publisher = ObservationPublisher(
-            connection_options(self._settings),
-            topics=topic_names(self._settings),
-            spool=spool_in(self._settings.spool, mib_max=self._settings.spool_mib_max),
-        )
-        publisher.start()
+        self._publisher.start()
         client = Client(HTTP_LIMITS, self._tls)
-        self.sink = publisher
-        self.watch = ListWatch(self._servers, publish=publisher.publish, client=client)
-        running, stopping = asyncio.create_task(self.watch.run()), asyncio.create_task(self._stopping.wait())
+        self._watch = ListWatch(self._servers, publish=self._publisher.publish, client=client)
+        running, stopping = asyncio.create_task(self._watch.run()), asyncio.create_task(self._stopping.wait())
         try:
             await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -81,35 +81,22 @@ class ListingPart:
             stopping.cancel()
             await asyncio.wait({running, stopping})
             await client.close()
-            await publisher.aclose()
+            await self._publisher.aclose()
         if not running.cancelled():
             running.result()
 
-
-class ListingMetrics:
-    """Copies the counts of a watch to the metrics."""
-
-    def __init__(self, part: ListingPart, metrics: Metrics) -> None:
-        self._part = part
-        self._metrics = metrics
-        self._stage = PrometheusStage(metrics, _STAGE)
-        self._counted: Counter[str] = Counter()
-
-    def note(self) -> None:
-        watch, sink = self._part.watch, self._part.sink
-        if watch is None or sink is None:
-            return
-        counts: Counter[str] = Counter({f"dropped:{reason}": count for reason, count in sink.stats.dropped.items()})
+    def note_gauges(self) -> None:
+        stats, watched = self._publisher.stats, [] if self._watch is None else self._watch.watched
+        counts: Counter[str] = Counter({f"dropped:{reason}": count for reason, count in stats.dropped.items()})
         listed_s: dict[str, float] = {}
-        for watched in watch.watched:
-            counts += watched.counts
-            if watched.listed_s is not None:
-                server_id = watched.server.vantage.server_id
-                listed_s[server_id] = min(listed_s.get(server_id, watched.listed_s), watched.listed_s)
+        for each in watched:
+            counts += each.counts
+            if each.listed_s is not None:
+                server_id = each.server.vantage.server_id
+                listed_s[server_id] = min(listed_s.get(server_id, each.listed_s), each.listed_s)
         for server_id, at_s in listed_s.items():
             self._metrics.list_age.labels(server_id).set(time.monotonic() - at_s)
-        new = counts - self._counted
-        self._counted = counts
+        new, self._counted = counts - self._counted, counts
         self._stage.done(new["listed"], new)
-        self._stage.buffered(sink.stats.queued + sink.stats.spooled)
-        self._metrics.servers_failing.set(sum(watched.failing is not None for watched in watch.watched))
+        self._stage.buffered(stats.queued + stats.spooled)
+        self._metrics.servers_failing.set(sum(each.failing is not None for each in watched))

@@ -161,6 +161,7 @@ class StoreFilling:
 
     async def _open(self, consumer: Consumer) -> None:
         """Go to where the store stands in each log."""
+        self.ready = False
         places = await self._find_places()
         begins, self._ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
         for place in places:
