@@ -13,7 +13,7 @@ RECORDS = history(calls=25, changes=3, seed=5)
 
 
 def _whole() -> dict[str, list[tuple[object, ...]]]:
-    connection = schema.in_memory()
+    connection = schema.temporary()
     fill(connection, RECORDS)
     return tables(connection)
 
@@ -25,7 +25,7 @@ WHOLE = _whole()
 @given(cuts=st.lists(st.integers(0, len(RECORDS)), max_size=8), back=st.integers(0, 30), restarts=st.booleans())
 def test_any_batches_and_restarts_give_the_same_tables(cuts: list[int], back: int, restarts: bool) -> None:
     """Split anywhere, with records delivered again after a restart or not: the tables are those of one pass."""
-    connection = schema.in_memory()
+    connection = schema.temporary()
     filler, begin = Filler(connection), 0
     for end in [*sorted(cuts), len(RECORDS)]:
         filler.take(RECORDS[max(begin - back, 0) : end])

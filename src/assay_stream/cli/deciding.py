@@ -67,8 +67,8 @@ class DecidingOnServer(Deciding):
             InputError: ``server_not_known``, ``tool_not_observed``; as ``Deciding.decide``.
             OperatingError: as ``Deciding.decide``.
         """
-        if self.output is None and not self.new:
-            named = {data["server_id"] for _, data in decisions} - {ANY_SERVER}
+        named = {data["server_id"] for _, data in decisions} - {ANY_SERVER}
+        if named and self.output is None and not self.new:
             bindings = known_bindings(StoreOptions(bootstrap_servers=self.bootstrap_servers), *named)
             for server_id in sorted(named - bindings.servers.keys()):
                 raise InputError(

@@ -74,7 +74,7 @@ class DemoStory:
         self._server_id = server_id
         self.chapter = 0
         """The number of the chapter begun last."""
-        self._filler = Filler(schema.in_memory())
+        self._filler = Filler(schema.temporary())
         self._store = Store(self._filler.connection)
         self._taken = 0
         self._changed: set[str] = set()

@@ -1,4 +1,4 @@
-"""Where commands look back: a store, files, or the topics. Files and topics are read into a store in memory, as
+"""Where commands look back: a store, files, or the topics. Files and topics are read into a temporary store, as
 ``store run`` fills one, so that every answer is a store's.
 """
 
@@ -107,7 +107,7 @@ def not_calls(*server_ids: str) -> Wanted:
 
 
 class _Topics(OpenedStore):
-    """A store in memory, filled from the topics that an answer rests on.
+    """A temporary store, filled from the topics that an answer rests on.
 
     Args:
         within_s: how long to read at most, ``None`` for no bound.
@@ -116,7 +116,7 @@ class _Topics(OpenedStore):
     __slots__ = ("_filler", "_settings", "_until", "_within_s")
 
     def __init__(self, settings: Settings, within_s: float | None = None) -> None:
-        connection = schema.in_memory()
+        connection = schema.temporary()
         OpenedStore.__init__(self, Store(connection), is_live=True)
         self._filler, self._settings, self._within_s = Filler(connection), settings, within_s
         self._until = time.monotonic() + (float("inf") if within_s is None else within_s)
@@ -262,7 +262,7 @@ class AlertOptions(StoreOptions):
 
 @contextmanager
 def open_store(options: StoreOptions, *roles: Role, replayed: Wanted | None = None) -> Iterator[OpenedStore]:
-    """Open the store that options name, or fill one in memory from files or topics.
+    """Open the store that options name, or fill a temporary one from files or topics.
 
     Args:
         roles: topics that the answer rests on. Without any, the caller reads them (``OpenedStore.read``).
@@ -274,7 +274,7 @@ def open_store(options: StoreOptions, *roles: Role, replayed: Wanted | None = No
         ConfigurationError: ``store_missing``, ``store_version``, ``topic_missing``.
         OperatingError: ``store_failing``, ``broker_unreachable``.
     """
-    with _in_memory() as opened:
+    with _temporary() as opened:
         with collecting_seldom():
             has_files = options.fill(opened, replayed)
         if has_files:
@@ -298,8 +298,8 @@ def open_store(options: StoreOptions, *roles: Role, replayed: Wanted | None = No
 
 @contextmanager
 def replayed_store(source: Source, replayed: Wanted | None = None) -> Iterator[OpenedStore]:
-    """Fill a store in memory with all that follows from observations; ``replayed`` as in ``open_store``."""
-    with _in_memory() as opened:
+    """Fill a temporary store with all that follows from observations; ``replayed`` as in ``open_store``."""
+    with _temporary() as opened:
         with collecting_seldom():
             _replay_into(opened, source, replayed)
         yield opened
@@ -313,14 +313,14 @@ def _replay_into(opened: OpenedStore, source: Source, replayed: Wanted | None) -
 @contextmanager
 def _closing(opened: OpenedStore) -> Iterator[OpenedStore]:
     try:
-        with schema.failures("in memory"):
+        with schema.failures("a temporary store"):
             yield opened
     finally:
         opened.store.close()
 
 
-def _in_memory() -> Any:
-    return _closing(OpenedStore(Store(schema.in_memory()), is_live=False))
+def _temporary() -> Any:
+    return _closing(OpenedStore(Store(schema.temporary()), is_live=False))
 
 
 def _say_what_is_lacking(store: Store) -> None:
@@ -444,7 +444,7 @@ class StoryOptions(AlertOptions):
         Raises:
             InputError: ``bad_uid``, ``unknown_uid`` or ``ambiguous_uid``; as ``open_store`` besides.
         """
-        with open_store(self, Role.ALERTS) as opened, _in_memory() as given:
+        with open_store(self, Role.ALERTS) as opened, _temporary() as given:
             history = opened.store.alert(uid)
             since_ms = first_ms(history) if self.since is None else self.since // 1_000
             self._read(opened, history, since_ms)

@@ -37,12 +37,12 @@ class Filler:
     """Fills a store; the only one that writes it.
 
     Args:
-        connection: from ``schema.writing`` or ``schema.in_memory``.
+        connection: from ``schema.writing`` or ``schema.temporary``.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._path = connection.execute("PRAGMA database_list").fetchone()[2] or "in memory"
+        self._path = connection.execute("PRAGMA database_list").fetchone()[2] or "a temporary store"
         self._inode = _inode_of(self._path)
         self._secret = meta(connection, "secret", b"")
         self._calls = Calls(connection, self._secret)

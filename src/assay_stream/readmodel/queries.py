@@ -167,11 +167,11 @@ class Store(CallQueries, InventoryQueries, ReviewQueries):
 
 
 def load(records: Iterable[Record]) -> Store:
-    """Return a store in memory, filled from records.
+    """Return a temporary store, filled from records.
 
     Args:
         records: of evidence, alerts, definitions, changes, verdicts and facts; others are left out.
     """
-    connection: sqlite3.Connection = schema.in_memory()
+    connection: sqlite3.Connection = schema.temporary()
     fill(connection, records)
     return Store(connection)

@@ -62,13 +62,14 @@ def _name_of(error: sqlite3.Error) -> str | None:
     return getattr(error, "sqlite_errorname", None)
 
 
-def in_memory(secret: bytes = b"") -> sqlite3.Connection:
-    """Return a new, empty store that lives in memory.
+def temporary(secret: bytes = b"") -> sqlite3.Connection:
+    """Return a new, empty store that goes with its connection. Beyond the page cache it is in a file without a name.
 
     Args:
         secret: key of the hashes in it.
     """
-    connection = _connect(":memory:")
+    connection = _connect("")
+    connection.execute("PRAGMA journal_mode = MEMORY")
     _create(connection, secret)
     return connection
 

@@ -33,7 +33,7 @@ def _time_us(record: Record) -> int:
 
 
 def _of(records: list[Record]) -> sqlite3.Connection:
-    connection = schema.in_memory()
+    connection = schema.temporary()
     fill(connection, records)
     return connection
 
@@ -169,7 +169,7 @@ def test_what_is_dropped_of_each_server_is_worked_out_from_its_calls(monkeypatch
         ([], 100, []),
     ):
         monkeypatch.setattr(bounds, "STORE_DROP_ROWS", drop_rows)
-        connection = schema.in_memory()
+        connection = schema.temporary()
         connection.executemany("INSERT INTO called VALUES (?, '', '', ?, 0)", list(enumerate(given)))
         surpluses = dict(bounds._surpluses(connection))
         assert [calls - surpluses.get(str(server), 0) for server, calls in enumerate(given)] == left
@@ -196,7 +196,7 @@ def _keep_within(
 
 
 def _filled() -> sqlite3.Connection:
-    connection = schema.in_memory()
+    connection = schema.temporary()
     fill(connection, history())
     return connection
 
@@ -378,7 +378,7 @@ def test_an_alert_that_goes_on_keeps_its_first_and_latest_records() -> None:
         alert["time"] += 1
         alert["unmapped"]["mcp_digest_after"] = f"sha256:{number:064x}"
         bodies.append(orjson.dumps(alert))
-    connection = schema.in_memory()
+    connection = schema.temporary()
     place = record.origin
     fill(
         connection,
@@ -411,7 +411,7 @@ def test_suppression_rules_outlive_findings() -> None:
 def test_findings_of_one_key_hide_no_rule_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each key has a bound of its own."""
     monkeypatch.setattr(review_queries, "STORE_FINDINGS_PER_SERVER_MAX", 2)
-    connection = schema.in_memory()
+    connection = schema.temporary()
     findings = of_role(history(), Role.FINDINGS)
     keys = sorted({(record.key or b"").decode() for record in findings})
     fill(connection, [_rule("*", "all", 0), *findings])

@@ -31,7 +31,7 @@ def test_every_record_is_counted_in_its_log() -> None:
 
 def test_records_delivered_again_change_nothing() -> None:
     """A record before the position of its log was taken in before."""
-    connection = schema.in_memory()
+    connection = schema.temporary()
     filler = fill(connection, history())
     before = tables(connection)
     assert filler.take(history()[10:40]) == 0
@@ -41,7 +41,7 @@ def test_records_delivered_again_change_nothing() -> None:
 
 def test_a_batch_that_fails_leaves_nothing_behind() -> None:
     """Records, counts and positions of a batch are one transaction, and what was remembered of it is forgotten."""
-    connection = schema.in_memory()
+    connection = schema.temporary()
     filler = fill(connection, history()[:50])
     before = tables(connection)
     connection.execute("CREATE TEMP TRIGGER broken BEFORE UPDATE ON source BEGIN SELECT RAISE(ABORT, 'broken'); END")
@@ -55,7 +55,7 @@ def test_a_batch_that_fails_leaves_nothing_behind() -> None:
 
 def test_a_full_disk_is_an_error_of_ours() -> None:
     """It says what to check; once there is room, filling goes on where it stopped."""
-    connection = schema.in_memory()
+    connection = schema.temporary()
     filler = Filler(connection)
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
     connection.execute(f"PRAGMA max_page_count = {pages + 2}")
@@ -67,7 +67,7 @@ def test_a_full_disk_is_an_error_of_ours() -> None:
 
 
 def _filled() -> sqlite3.Connection:
-    connection = schema.in_memory()
+    connection = schema.temporary()
     fill(connection, history())
     return connection
 
@@ -118,7 +118,7 @@ def test_names_are_what_servers_chose() -> None:
 
 def test_a_store_belongs_to_one_deployment() -> None:
     """Offsets of another cluster mean something else."""
-    filler = Filler(schema.in_memory())
+    filler = Filler(schema.temporary())
     filler.begin("cluster a")
     filler.begin("cluster a")
     with pytest.raises(ConfigurationError, match="store_of_another"):
@@ -127,7 +127,7 @@ def test_a_store_belongs_to_one_deployment() -> None:
 
 def test_the_last_record_of_a_log_is_known_again() -> None:
     """A hash over key and value tells it from any other at its place."""
-    connection = schema.in_memory()
+    connection = schema.temporary()
     filler = fill(connection, history())
     last = of_role(history(), Role.EVIDENCE)[-1]
     assert filler.witness(*last.origin[:2]) == (last.origin.offset, witness_of(last))
@@ -137,7 +137,7 @@ def test_the_last_record_of_a_log_is_known_again() -> None:
 
 def test_offsets_that_are_gone_are_counted() -> None:
     """Reading goes on behind a hole, and the store says how large it was."""
-    connection = schema.in_memory()
+    connection = schema.temporary()
     filler = Filler(connection)
     filler.note(Role.ALERTS, "alerts", 0, following=120, lost=120, end=130)
     [row] = Store(connection).positions()
@@ -194,7 +194,7 @@ def test_evidence_is_what_the_topic_holds() -> None:
 
 def test_who_hears_nothing_of_brokers_does_not_make_a_store_look_fresh() -> None:
     """The time of the last answer stays."""
-    connection = schema.in_memory()
+    connection = schema.temporary()
     filler, store = Filler(connection), Store(connection)
     filler.note_all({(Role.ALERTS, "alerts", 0): (0, 0)}, looked_us=7)
     filler.note_all({(Role.ALERTS, "alerts", 0): (0, 0)}, looked_us=None)

@@ -68,7 +68,7 @@ def test_an_odd_member_stops_neither_filling_nor_asking(kind: str) -> None:
     content = orjson.loads(record.value or b"")
     for path in _paths(content):
         for odd in ODD:
-            connection = schema.in_memory()
+            connection = schema.temporary()
             fill(connection, [record._replace(value=orjson.dumps(_with(content, path, odd)))])
             _ask_everything(Store(connection))
             if connection.execute("SELECT sum(refused) FROM source").fetchone()[0]:

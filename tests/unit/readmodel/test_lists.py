@@ -44,7 +44,7 @@ def test_the_store_holds_what_the_registry_keeps(seed: int) -> None:
         for each in lists
     ]
     for left in (transactions, compacted(transactions, chance)):
-        connection = schema.in_memory()
+        connection = schema.temporary()
         outputs = [output for outputs in left for output in outputs]
         assert any(b"seen_run" in (output.key or b"") for output in outputs)
         fill(

@@ -5,11 +5,14 @@ from __future__ import annotations
 import multiprocessing
 import sqlite3
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
+from assay_stream.limits.store import STORE_CACHE_KIB
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import Filler, fill
 from assay_stream.readmodel.queries import Store
@@ -39,7 +42,7 @@ def test_filling_goes_on_where_it_stopped(tmp_path: Path) -> None:
     with schema.writing(tmp_path) as connection:
         fill(connection, history())
         found = tables(connection, "meta", "mark")
-    whole = schema.in_memory()
+    whole = schema.temporary()
     fill(whole, history())
     assert found == tables(whole, "meta", "mark")
 
@@ -194,3 +197,23 @@ def test_the_log_shrinks_again_when_a_long_read_ends(tmp_path: Path, monkeypatch
         for number in range(5):
             filler.begin("files", oldest_us=number)
         assert log.stat().st_size <= 16 * 4_096 < grown
+
+
+_FILL = """
+import os, resource
+from assay_stream.readmodel import schema
+connection = schema.temporary()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+for batch in range(20):
+    rows = ((f"{batch}-{number}", os.urandom(20_000)) for number in range(500))
+    connection.execute("BEGIN")
+    connection.executemany("INSERT INTO definition (full, body) VALUES (?, ?)", rows)
+    connection.execute("COMMIT")
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+def test_a_temporary_store_takes_no_more_memory_than_its_page_cache() -> None:
+    """What a question reads of topics or files may be more than fits: here 200 MB."""
+    done = subprocess.run([sys.executable, "-c", _FILL], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 2 * STORE_CACHE_KIB
