@@ -9,7 +9,7 @@ import pytest
 
 import assay_stream.observe
 
-BLOCKED = ("aiohttp", "cryptography", "faust", "jsonschema", "rich", "semver", "structlog", "typer", "yaml")
+BLOCKED = ("aiohttp", "cryptography", "faust", "jsonschema", "msgspec", "rich", "structlog", "typer", "yaml")
 
 
 def without_extras(code: str) -> subprocess.CompletedProcess[str]:
