@@ -77,7 +77,9 @@ def plan(
     suspects = [row["tool_name"] for row in blocked if _is_suspect(row["comparison"])]
     if suspects and not remove:
         say(f"different from what was approved, or rejected: {counted(len(suspects), 'tool')} of these; see first:")
-        _suggest("alerts", "list", f"--server-id={server_id}")
+        # Recorded observations hold no alerts.
+        look = ("pins", "diff") if looking.inputs else ("alerts", "list")
+        _suggest(*look, f"--server-id={server_id}", *_source(looking))
     unseen = [row["tool_name"] for row in blocked if row["tool_name"] not in suspects]
     if unseen and not remove:
         say("to keep a tool in use, review its definition and approve it first:")
@@ -92,6 +94,13 @@ def plan(
     else:
         how = ("--enforcement", str(enforcement), "--unknown", unknown)
         _suggest("policy", "set", f"--server-id={server_id}", *which, *how, "--reason", _REASON)
+
+
+def _source(looking: HistoryOptions) -> list[str]:
+    if looking.inputs:
+        # A folder stands here as all of its files.
+        return [f"--input={looking.inputs[0]}"] if len(looking.inputs) == 1 else ["--input", "..."]
+    return [] if looking.store is None else [f"--store={looking.store}"]
 
 
 def _is_suspect(comparison: str) -> bool:

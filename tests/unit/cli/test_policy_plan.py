@@ -98,7 +98,7 @@ def test_a_tool_that_nobody_knows_is_pointed_out(recorded: Path) -> None:
 
 
 def test_a_plan_does_not_suggest_to_approve_what_differs(recorded: Path) -> None:
-    """What was approved is something else: its alerts come first."""
+    """What was approved is something else, and comes first: by a command that reads the same input."""
     value = "sha256:" + "0" * 64
     pin = a_control("pin.set", server_id=SERVER, tool_name=TOOL["name"], scheme="assay.v1", value=value)
     recorded.write_bytes(pin + b"\n" + recorded.read_bytes())
@@ -106,7 +106,10 @@ def test_a_plan_does_not_suggest_to_approve_what_differs(recorded: Path) -> None
     assert done.exit_code == 0, done.output
     assert "pins approve" not in done.stderr
     assert "1 tool of these; see first" in done.stderr
-    assert f"assay-stream alerts list --server-id={SERVER}" in done.stderr
+    assert f"assay-stream pins diff --server-id={SERVER} --input={recorded}" in done.stderr
+    store = recorded.parent / "store"
+    CliRunner().invoke(app, ["store", "load", "--store", str(store), str(recorded)])
+    assert f"alerts list --server-id={SERVER} --store={store}" in run("--enforcement", "block", "--store", store).stderr
 
 
 def test_the_commands_of_a_plan_are_ready_for_a_shell(recorded: Path) -> None:
