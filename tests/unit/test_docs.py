@@ -321,6 +321,17 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert (DOCS / page).parent.joinpath(target).exists(), target
 
 
+_NAMED = re.compile(r"`((?:[a-z_]+/)+[a-z_]+\.(?:py|toml))\b")
+_PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(set(DOCS.rglob("*.md")) - {DOCS / "modules.md"})]
+
+
+@pytest.mark.parametrize("page", _PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_a_page_names_exist(page: Path) -> None:
+    """From the root of the repository, or of the package: a module that moved takes the pages along."""
+    named = set(_NAMED.findall(page.read_text(encoding="utf-8")))
+    assert [name for name in sorted(named) if not (ROOT / name).exists() and not (SOURCES / name).exists()] == []
+
+
 # --- deploy/ and LICENSE ------------------------------------------------------------------------------------
 
 

@@ -78,7 +78,7 @@ REFUSED = {
     "publish": "here",
     "replay": "here",
     "schemapin keygen": "tests/unit/cli/test_schemapin.py",
-    "seal archive": "tests/unit/files/test_seal_archive.py",
+    "seal archive": "tests/unit/files/test_seal_files.py",
     "seal keygen": "tests/unit/cli/test_sealing.py",
     "seal prove": "tests/unit/cli/test_seal_checking.py",
 }
