@@ -238,8 +238,9 @@ def _size_bytes(record: Record) -> int:
 
 def time_of_refused_ms(record: Record, limits: Limits) -> int:
     """Return the log time of a refused record, when its rejection takes effect; of a call without one, its claim."""
+    latest_ms = limits.time_max_s * 1_000
     if record.timestamp_ms > 0 or record.role is not Role.CALLS:
-        return max(record.timestamp_ms, 0)
+        return min(max(record.timestamp_ms, 0), latest_ms)
     claimed_ms = None
     if is_binary(record.headers) or not record.value:
         claimed_ms = _header_time_ms(record.headers)
@@ -248,7 +249,7 @@ def time_of_refused_ms(record: Record, limits: Limits) -> int:
         if isinstance(content, dict):
             claimed_ms = event_timestamp_ms(content.get("time"))
         claimed_ms = _header_time_ms(record.headers) if claimed_ms is None else claimed_ms
-    return claimed_ms if claimed_ms is not None and 0 <= claimed_ms <= limits.time_max_s * 1_000 else 0
+    return claimed_ms if claimed_ms is not None and 0 <= claimed_ms <= latest_ms else 0
 
 
 def _header_time_ms(headers: Headers) -> int | None:

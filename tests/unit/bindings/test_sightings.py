@@ -140,7 +140,7 @@ def test_lists_that_come_and_go_for_ever_take_no_more_room() -> None:
 
 
 def test_history_is_gone_before_the_latest_horizon_of_any_observer() -> None:
-    """Of those that are left; to forget one costs the same however many there are."""
+    """Of those that are left; to forget one looks through no list of the others."""
     server = ServerBindings()
     for number in range(100):
         server.lose_history(f"observer-{number}", 10 * number)
@@ -149,7 +149,7 @@ def test_history_is_gone_before_the_latest_horizon_of_any_observer() -> None:
     assert (server.is_folded_at(979), server.is_folded_at(980)) == (True, False)
     for number in range(100, 1_000):
         server.lose_history(f"observer-{number}", 10 * number)
-    assert counted_calls(lambda: server.forget_horizon("observer-999")) <= calls
+    assert counted_calls(lambda: server.forget_horizon("observer-999")) <= calls + 4, "steps of a binary search"
     for number in range(999):
         server.forget_horizon(f"observer-{number}")
     assert not server.is_folded_at(0)
