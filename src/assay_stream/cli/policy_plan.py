@@ -77,9 +77,10 @@ def plan(
     suspects = [row["tool_name"] for row in blocked if _is_suspect(row["comparison"])]
     if suspects and not remove:
         say(f"different from what was approved, or rejected: {counted(len(suspects), 'tool')} of these; see first:")
-        # Recorded observations hold no alerts.
-        look = ("pins", "diff") if looking.inputs else ("alerts", "list")
-        _suggest(*look, f"--server-id={server_id}", *_source(looking))
+        source = [f"--input={path}" for path in looking.inputs or ()]
+        if looking.store is not None and not source:
+            source = [f"--store={looking.store}"]
+        _suggest("pins", "diff", f"--server-id={server_id}", *source)
     unseen = [row["tool_name"] for row in blocked if row["tool_name"] not in suspects]
     if unseen and not remove:
         say("to keep a tool in use, review its definition and approve it first:")
@@ -89,18 +90,8 @@ def plan(
             say(f"  and likewise for {counted(len(unseen) - _COMMANDS_MAX, 'more tool')}")
     say("to take the policy back:" if remove else "to set the policy:")
     which = [] if tool is None else [f"--tool={tool}"]
-    if remove:
-        _suggest("policy", "remove", f"--server-id={server_id}", *which, "--reason", _REASON)
-    else:
-        how = ("--enforcement", str(enforcement), "--unknown", unknown)
-        _suggest("policy", "set", f"--server-id={server_id}", *which, *how, "--reason", _REASON)
-
-
-def _source(looking: HistoryOptions) -> list[str]:
-    if looking.inputs:
-        # A folder stands here as all of its files.
-        return [f"--input={looking.inputs[0]}"] if len(looking.inputs) == 1 else ["--input", "..."]
-    return [] if looking.store is None else [f"--store={looking.store}"]
+    how = () if remove else ("--enforcement", str(enforcement), "--unknown", unknown)
+    _suggest("policy", "remove" if remove else "set", f"--server-id={server_id}", *which, *how, "--reason", _REASON)
 
 
 def _is_suspect(comparison: str) -> bool:

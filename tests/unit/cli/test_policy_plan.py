@@ -109,7 +109,7 @@ def test_a_plan_does_not_suggest_to_approve_what_differs(recorded: Path) -> None
     assert f"assay-stream pins diff --server-id={SERVER} --input={recorded}" in done.stderr
     store = recorded.parent / "store"
     CliRunner().invoke(app, ["store", "load", "--store", str(store), str(recorded)])
-    assert f"alerts list --server-id={SERVER} --store={store}" in run("--enforcement", "block", "--store", store).stderr
+    assert f"pins diff --server-id={SERVER} --store={store}" in run("--enforcement", "block", "--store", store).stderr
 
 
 def test_the_commands_of_a_plan_are_ready_for_a_shell(recorded: Path) -> None:
