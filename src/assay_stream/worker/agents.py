@@ -7,8 +7,7 @@ one Kafka transaction. When it raises, all of that is aborted, the state is rest
 comes again; after some failures in a row the worker stops with the agent's name and the cause. So no record is lost
 and none counts twice.
 
-What a stage reads and which state it keeps is declared in ``worker.stages``, for the join in ``worker.join``. What
-runs the stages is below:
+``worker.stages`` and ``worker.join`` declare what a stage reads and which state it keeps. What runs the stages:
 
     kafka.runner       joins the consumer group, keeps a partition task for each partition it is given
     kafka.partition    opens a partition, fetches, gives batches to the agent, commits

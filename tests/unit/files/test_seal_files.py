@@ -76,14 +76,11 @@ def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         FileLogs([tmp_path / "none"], Role.EVIDENCE)
 
 
-RECORDS_of_seal_archive = some_records(1, 2, 5)
-
-
 @pytest.fixture
 def logs(tmp_path: Path) -> tuple[FileLogs, FileLogs]:
     """Evidence and checkpoints."""
-    (tmp_path / "evidence").write_bytes(lines_of(RECORDS_of_seal_archive))
-    (tmp_path / "checkpoints").write_bytes(lines_of(checkpoint_records(checkpoints_of(RECORDS_of_seal_archive))))
+    (tmp_path / "evidence").write_bytes(lines_of(RECORDS))
+    (tmp_path / "checkpoints").write_bytes(lines_of(checkpoint_records(checkpoints_of(RECORDS))))
     return (FileLogs([tmp_path / "evidence"], Role.EVIDENCE), FileLogs([tmp_path / "checkpoints"], Role.CHECKPOINTS))
 
 
