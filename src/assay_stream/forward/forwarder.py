@@ -192,7 +192,7 @@ class Forwarder(ConsumerRebalanceListener):  # type: ignore[misc]
             await self._close()
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        """Commit what was delivered: the partitions may be someone else's next."""
+        """Commit delivered alerts: the partitions may move to another member."""
         self._generation += 1
         # Who comes next delivers again what this could not commit.
         with suppress(KafkaError):
@@ -298,7 +298,7 @@ class Forwarder(ConsumerRebalanceListener):  # type: ignore[misc]
         return False
 
     async def _attempt(self, view: AlertView, body: str) -> AttemptResult:
-        """Send one alert. Once a stop is asked for, the attempt in hand has half of the stop's limit to end."""
+        """Send one alert. After a stop request, the current attempt has half of the stop limit to finish."""
         sending = asyncio.create_task(self._receiver.send(view, body))
         stopping = asyncio.create_task(self._stopping.wait())
         try:

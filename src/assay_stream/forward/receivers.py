@@ -54,17 +54,15 @@ def waiting(code: str, retry_after_ms: int = 0) -> AttemptResult:
 
 
 class Receiver(Protocol):
-    """Takes alerts."""
-
     @property
     def name(self) -> str:
         """What it is called in logs and dead letters; holds no secret."""
 
     async def send(self, view: AlertView, body: str) -> AttemptResult:
-        """Deliver one alert, and say what became of it."""
+        """Deliver one alert and return the outcome."""
 
     async def close(self) -> None:
-        """Let go of connections."""
+        pass
 
 
 Writer = Callable[[dict[str, Any]], str]
@@ -153,7 +151,6 @@ class Plugin:
 
 
 def is_address(url: str) -> bool:
-    """Return True for http(s)://HOST/..."""
     try:
         parts = urlsplit(url)
         return parts.scheme in ("http", "https") and is_host(parts.hostname) and (parts.port or 1) > 0

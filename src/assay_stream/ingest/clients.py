@@ -1,4 +1,4 @@
-"""Who may publish through ``ingest``, and as whom: a file that holds hashes of tokens, never a token.
+"""Client credentials of ``ingest``: a file that holds hashes of tokens, never a token.
 
     [[clients]]
     observer_id = "gateway-1"
@@ -42,12 +42,12 @@ _SHAPE = "observer_id, servers (a list), either token or certificate, and if you
 
 
 class Unauthorized(Exception):  # noqa: N818 - an answer, not an error of ours
-    """Nobody is known to have sent the request. The text says why, and quotes nothing."""
+    """No known client matches the request. The text gives the reason, and quotes nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownClient:
-    """One that may publish.
+    """An authorised client.
 
     Args:
         vantage: the observer that it is; its server is of no matter.
@@ -68,7 +68,7 @@ class KnownClient:
 
 
 class KnownClients:
-    """All that may publish.
+    """All authorised clients.
 
     Args:
         entries: by the hash of a token, or by a name in a certificate.
@@ -81,14 +81,14 @@ class KnownClients:
         return len(self._entries)
 
     def of(self, authorization: Sequence[str], names: Sequence[str], *, now_us: int) -> KnownClient:
-        """Return who sent a request.
+        """Return the authenticated client of a request.
 
         Args:
             authorization: values of its ``Authorization`` fields.
             names: subject alternative names of the certificate that was checked, as ``DNS:...`` or ``URI:...``.
 
         Raises:
-            Unauthorized: if nobody is known, or two are.
+            Unauthorized: if no client matches, or two do.
         """
         if len(authorization) > 1:
             raise Unauthorized("there are two Authorization fields: send one")

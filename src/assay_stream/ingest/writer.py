@@ -27,7 +27,7 @@ _log = structlog.get_logger(__name__)
 _RESTART_PAUSE_S = 1.0
 _GENERATIONS = 8
 _OF_RECORDS = frozenset(("InvalidTimestampError", "InvalidRecordError", "CorruptRecordException"))
-"""What Kafka has against records, not against their client."""
+"""Kafka errors about records, not about the client."""
 
 
 class NotDelivered(Exception):  # noqa: N818 - an outcome
@@ -140,7 +140,7 @@ class EventWriter:
         """Deliver events in order; returns what to wait for, for each: it ends in ``NotDelivered`` if that fails.
 
         Args:
-            done: called once the fate of all is known, which may be long after nobody waits any more.
+            done: called once the fate of all is known, which may be long after the futures are abandoned.
         """
         loop = asyncio.get_running_loop()
         waits = [loop.create_future() for _ in events]
@@ -266,7 +266,7 @@ class EventWriter:
 
 
 def _retrieved(future: asyncio.Future[None]) -> None:
-    """Keep asyncio from logging outcomes that nobody waits for any more."""
+    """Keep asyncio from logging the outcomes of abandoned futures."""
     if not future.cancelled():
         future.exception()
 

@@ -1,4 +1,4 @@
-"""Who may do what in a deployment: one table, from which the commands for Kafka's own tool are made.
+"""Access control of a deployment: one table, from which the ``kafka-acls.sh`` commands are generated.
 
 Each role is a user of its own. A worker that runs several stages needs the grants of each. Consumer groups and
 transactional ids are named after ``group_prefix``, so two deployments on one cluster have nothing in common.
@@ -18,8 +18,6 @@ from assay_stream.model.record import Role
 
 
 class AccessRole(StrEnum):
-    """Who comes to the brokers."""
-
     PROXY = "proxy"
     INGEST = "ingest"
     LISTER = "lister"
@@ -36,20 +34,16 @@ class AccessRole(StrEnum):
 
 
 STAGES = (AccessRole.REGISTRY, AccessRole.JOIN, AccessRole.ALERTS)
-"""What a worker runs, in this order: later stages give way to earlier ones."""
+"""The stages of a worker, in order: later stages yield to earlier ones."""
 
 
 class Resource(StrEnum):
-    """What a grant is about, as the options of ``kafka-acls.sh`` call it."""
-
     TOPIC = "topic"
     GROUP = "group"
     TRANSACTIONAL_ID = "transactional-id"
 
 
 class Operation(StrEnum):
-    """What may be done, as Kafka calls it."""
-
     READ = "Read"
     WRITE = "Write"
     CREATE = "Create"
@@ -59,8 +53,6 @@ class Operation(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """One thing that a role may do."""
-
     resource: Resource
     name: str
     is_prefix: bool = False
@@ -69,7 +61,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """What one role does with the topics; ``access.toml`` says what the fields mean."""
+    """Topic access of one role; ``access.toml`` documents the fields."""
 
     purpose: str
     reads: frozenset[Role]
@@ -90,7 +82,6 @@ def _access(row: dict[str, Any]) -> Access:
 
 _TABLE = tomllib.loads((files(__package__) / "access.toml").read_text(encoding="utf-8"))
 ACCESS: Mapping[AccessRole, Access] = {AccessRole(name): _access(row) for name, row in _TABLE.items()}
-"""Every role."""
 
 
 def grants_of(actor: AccessRole, settings: Settings) -> list[Grant]:
@@ -138,10 +129,10 @@ def _operations(actor: AccessRole, access: Access, role: Role) -> tuple[Operatio
 
 
 def acl_commands(principal: str, grants: Sequence[Grant]) -> list[str]:
-    """Return the commands that grant all of it, for a shell: one for each set of operations.
+    """Return the shell commands for these grants, one per set of operations.
 
     Args:
-        principal: who gets them, ``User:<name>``.
+        principal: ``User:<name>``.
     """
     together: dict[tuple[Resource, bool, tuple[Operation, ...]], list[str]] = {}
     for grant in grants:

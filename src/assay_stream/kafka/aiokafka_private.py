@@ -1,16 +1,16 @@
-"""Everything that rests on parts of aiokafka that it does not promise to keep.
+"""Everything that depends on private parts of aiokafka.
 
-``tests/unit/kafka/test_aiokafka_private.py`` states each of them. Nothing of aiokafka is replaced: only our own classes
-behave otherwise.
+``tests/unit/kafka/test_aiokafka_private.py`` checks each of them. Nothing of aiokafka is patched: only our own classes
+behave differently.
 
-1. ``Consumer`` makes ``FetchedRecord`` in place of ``ConsumerRecord``, which takes five times as long.
-2. It reads records whatever their header names. Brokers accept any bytes as a name, and aiokafka fails where they are
+1. ``Consumer`` creates ``FetchedRecord`` instead of ``ConsumerRecord``, which takes five times as long.
+2. It reads records with any header names. Brokers accept any bytes as a name, and aiokafka fails where they are
    no UTF-8. Then the rest of the answer is read once more, with ``?`` for each byte of such a name that is not ASCII.
    No name that means anything to us holds one.
 3. It finds committed offsets with their metadata, once no open transaction is about to change them, and tells its
    membership of the group.
-4. It does not believe a broker alone that takes itself for the leader.
-5. ``ask_broker`` sends one broker a request that aiokafka's administrator does not know.
+4. It does not trust a single broker that claims to be the leader.
+5. ``ask_broker`` sends one broker a request that aiokafka's admin client lacks.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from aiokafka.record.memory_records import _MemoryRecordsPy
 from assay_stream.model.record import Headers, made_of
 
 _OFFSETS_LATER = frozenset({14, 88})
-"""The coordinator loads its log, or an open transaction holds an offset of the partition."""
+"""The coordinator is loading its log, or an open transaction has an offset of the partition."""
 _COORDINATOR_MOVED = frozenset({15, 16})
 _STABLE_LIMIT_S = 15.0
 _STABLE_PAUSE_S = 0.02
@@ -41,14 +41,14 @@ _ANSWER_LIMIT_S = 2.0
 _LEADERS_LOOKS = 40
 _LEADERS_PAUSE_S = 0.1
 _MAGIC = 16
-"""Where a batch has the version of its format."""
+"""Offset of the format version in a batch."""
 _STRING = CompactString("utf-8")
 _TAGS = ("tags", TaggedFields)
 _NO_TAGS: Mapping[int, bytes] = {}
 
 
 class FetchedRecord(NamedTuple):
-    """What is used of aiokafka's ``ConsumerRecord``."""
+    """The fields used of aiokafka's ``ConsumerRecord``."""
 
     topic: str
     partition: int
@@ -60,14 +60,12 @@ class FetchedRecord(NamedTuple):
 
 
 class GroupMember(NamedTuple):
-    """A member of a group in one generation."""
-
     group_id: str
     generation: int = -1
     member_id: str = ""
 
     def follows(self, earlier: "GroupMember") -> bool:
-        """Return whether no generation lies between the two: what this member has in both was nobody else's."""
+        """Return True if no generation lies between the two, so that partitions in both had no other owner."""
         is_known = self.generation >= 0 and self.member_id == earlier.member_id
         return is_known and 0 <= self.generation - earlier.generation <= 1
 
@@ -84,7 +82,7 @@ class _Name(bytearray):
 
 
 class _Buffer(bytearray):
-    """What header names are decoded from; keys and values are copied as bytes."""
+    """The buffer from which header names are decoded; keys and values are copied as bytes."""
 
     def __getitem__(self, at: Any) -> Any:
         found = super().__getitem__(at)
@@ -98,7 +96,7 @@ class _Batch(_DefaultRecordBatchPy):  # type: ignore[misc]
 
 
 class _Reread(_MemoryRecordsPy):  # type: ignore[misc]
-    """Batches of an answer, of which those before an offset are left out."""
+    """Batches of a response without those before an offset."""
 
     def __init__(self, data: bytes, first: int) -> None:
         super().__init__(data)
@@ -112,7 +110,7 @@ class _Reread(_MemoryRecordsPy):  # type: ignore[misc]
 
 
 class _KeptRecords(fetcher.MemoryRecords):  # type: ignore[misc]
-    """Batches as aiokafka reads them, with the bytes they are read from."""
+    """Batches as parsed by aiokafka, along with their raw bytes."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(data)
@@ -137,9 +135,9 @@ class _PartitionRecords(fetcher.PartitionRecords):  # type: ignore[misc]
 
 
 def with_names(function: Callable[..., Any], **names: object) -> Any:
-    """Return a copy of a function that finds other objects under some names of its module.
+    """Return a copy of a function with some of its module's names rebound.
 
-    aiokafka's consumer makes its fetcher, and that its records, by name: there is no parameter for either.
+    aiokafka's consumer creates its fetcher, and the fetcher its records, by name: there is no parameter for either.
     """
     if not isinstance(function, FunctionType) or not set(names) <= set(function.__code__.co_names):
         raise AssertionError(f"{function} does not use all of {sorted(names)}")
@@ -147,7 +145,7 @@ def with_names(function: Callable[..., Any], **names: object) -> Any:
 
 
 class RecordFetcher(fetcher.Fetcher):  # type: ignore[misc]
-    """aiokafka's fetcher, with records of ours."""
+    """aiokafka's fetcher, creating our records."""
 
     _proc_fetch_request = with_names(
         fetcher.Fetcher._proc_fetch_request, MemoryRecords=_KeptRecords, PartitionRecords=_PartitionRecords
@@ -199,7 +197,7 @@ class _OffsetFetchRequestV7(RequestStruct):  # type: ignore[misc]
 
 
 class StableOffsetFetch(Request[_OffsetFetchRequestV7]):  # type: ignore[misc]
-    """Asks for committed offsets; refused for partitions that an open transaction has offsets of."""
+    """Requests committed offsets; fails for partitions with offsets in an open transaction."""
 
     API_KEY = 9
 
@@ -216,18 +214,18 @@ class StableOffsetFetch(Request[_OffsetFetchRequestV7]):  # type: ignore[misc]
 
 
 class Consumer(AIOKafkaConsumer):  # type: ignore[misc]
-    """aiokafka's consumer, changed as the head of this module describes."""
+    """aiokafka's consumer with the changes listed in the module docstring."""
 
     start = with_names(AIOKafkaConsumer.start, Fetcher=RecordFetcher)
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return where logs end, as told by leaders that two of three brokers name; of fewer, all.
+        """Return end offsets from leaders confirmed by two of three brokers, or by all if there are fewer.
 
-        A broker that was frozen or cut off takes itself for the leader until it hears of its successor, and says where
-        the log ended before. Who goes by that takes a call for ready that is not, or restores half a state.
+        A broker that was frozen or partitioned considers itself the leader until it learns of its successor, and
+        returns where the log ended before. Trusting it would make a call ready too early, or restore half a state.
 
         Raises:
-            KafkaTimeoutError: brokers do not agree who leads, or are away.
+            KafkaTimeoutError: brokers disagree on the leader, or are unreachable.
         """
         places = list(partitions)
         for _ in range(_LEADERS_LOOKS):
@@ -266,7 +264,7 @@ class Consumer(AIOKafkaConsumer):  # type: ignore[misc]
         return leaders.items() <= named
 
     def member(self) -> GroupMember:
-        """Return its place in the group; of a past generation once the group has expelled it."""
+        """Return the group membership; of a past generation once the group has expelled it."""
         group = self._coordinator
         return GroupMember(group.group_id, group.generation, group.member_id)
 
@@ -275,10 +273,10 @@ class Consumer(AIOKafkaConsumer):  # type: ignore[misc]
     ) -> dict[TopicPartition, tuple[int | None, str]]:
         """Return the group's committed offset of each partition, ``None`` where there is none, and its metadata.
 
-        Waits until no open transaction has offsets of them.
+        Waits until no open transaction holds offsets of them.
 
         Raises:
-            KafkaTimeoutError: one that is open does not end.
+            KafkaTimeoutError: such a transaction does not end.
         """
         group = self._coordinator
         request = StableOffsetFetch(group.group_id, partitions)
@@ -305,11 +303,11 @@ def _offset(committed: int) -> int | None:
 
 
 async def ask_broker(admin: AIOKafkaAdminClient, node: int, request: Request[Any]) -> Any:
-    """Return a broker's answer to a request.
+    """Send a request to one broker and return the response.
 
     Raises:
-        KafkaError: it does not answer.
-        IncompatibleBrokerVersion: it does not know the request.
+        KafkaError: no response.
+        IncompatibleBrokerVersion: the broker lacks the request.
     """
     try:
         return await admin._send_request_to_node(node, request)

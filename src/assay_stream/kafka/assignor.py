@@ -1,4 +1,4 @@
-"""Which member of a stage's consumer group gets which partitions: as even as can be, and the ones it has had longest.
+"""Partition assignment in a stage's consumer group: balanced, and each member keeps those it has had longest.
 
 A partition number goes to one member over all topics of the stage, since its state is about all of them. A member
 that reads fewer topics than others, as while a stage is restarted to read one more, gets those that it reads. What
@@ -20,10 +20,10 @@ _VERSION = 0
 
 
 class StickyAssignor:
-    """What aiokafka asks for as a partition assignment strategy, with a state of its own for each consumer.
+    """aiokafka partition assignment strategy with separate state for each consumer.
 
     Args:
-        open_partitions: returns the partition numbers that this member has open, the oldest first.
+        open_partitions: returns the partition numbers that this member has open, oldest first.
     """
 
     name = "assay-sticky"
@@ -50,11 +50,11 @@ class StickyAssignor:
         }
 
     def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
-        """Nothing to note: what is open is asked for."""
+        """Do nothing: open partitions are queried when needed."""
 
 
 async def other_release(settings: Settings, group_id: str) -> OperatingError:
-    """Return the error of a worker whose group has members of a release that shares partitions out otherwise."""
+    """Return the error for a worker whose group has members of a release with another assignment strategy."""
     async with open_admin(settings) as admin:
         (answer,) = await admin.describe_consumer_groups([group_id])
     _, _, _, _, protocol, members, *_ = answer.groups[0]
@@ -68,10 +68,10 @@ async def other_release(settings: Settings, group_id: str) -> OperatingError:
 
 
 def share_out(numbers: Collection[int], claims: Mapping[str, Iterable[int]]) -> dict[str, set[int]]:
-    """Return the partition numbers of each member: their counts differ by one at most.
+    """Assign partition numbers to members; their counts differ by one at most.
 
     Args:
-        claims: what each member would keep, in order of preference. The first by name gets what two of them claim.
+        claims: partitions each member would keep, in order of preference. Of two claimants, the first by name gets it.
     """
     each, larger_shares = divmod(len(numbers), len(claims))
     left, shares = set(numbers), dict[str, set[int]]()

@@ -1,6 +1,6 @@
 """Records that kill their worker: found, tried a bounded number of times across restarts, then set aside.
 
-Pure: what a task is to do next, as data. The task writes each mark into the metadata of its group's committed
+Pure: returns the task's next step as data. The task writes each mark into the metadata of its group's committed
 offset, in a transaction, before it begins on the records. A commit of records leaves no mark. So a mark that is
 found on opening says that its owner ended while it worked on them, and the transactional id sees to it that no
 other owner could have written it.
@@ -28,8 +28,6 @@ _FEW_RECORDS = 32
 
 
 class SuspicionLevel(StrEnum):
-    """How much is suspected."""
-
     FREE = "free"
     BATCH = "batch"
     FEW = "few"
@@ -38,12 +36,12 @@ class SuspicionLevel(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspicion:
-    """What an owner suspects of the next records; as a mark, what it noted before it began on them.
+    """Suspicion of the next records; as a mark, that of an owner before it began on them.
 
     Args:
-        left: how many records it is about.
-        record: at ``ONE``: the record that was tried last.
-        attempt: at ``ONE``: how often it was tried.
+        left: number of suspect records.
+        record: at ``ONE``: the record tried last.
+        attempt: at ``ONE``: number of its attempts.
     """
 
     level: SuspicionLevel = SuspicionLevel.BATCH
@@ -67,7 +65,7 @@ class Suspicion:
                 return Plan(count=1, mark=replace(self, record=first, attempt=attempts + 1))
 
     def after(self, count: int) -> Suspicion:
-        """Return what is suspected once some records were committed."""
+        """Return the remaining suspicion after ``count`` records were committed."""
         if self.level in (SuspicionLevel.FREE, SuspicionLevel.BATCH):
             return Suspicion(level=SuspicionLevel.FREE)
         left = self.left - count
@@ -81,11 +79,11 @@ class Suspicion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How to take the next records.
+    """How to process the next records.
 
     Args:
         mark: what to write first; ``None`` for nothing.
-        set_aside: refuse the one record instead of trying it.
+        set_aside: reject the record instead of trying it.
     """
 
     count: int
@@ -94,9 +92,9 @@ class Plan:
 
 
 def suspicion_after(metadata: str) -> Suspicion:
-    """Return what to suspect after an owner that left this metadata: a mark, if it ended while it worked.
+    """Return the suspicion implied by the previous owner's metadata: a mark, if it ended during processing.
 
-    Kafka's own tools leave notes there too.
+    Kafka's own tools write metadata there too.
     """
     try:
         fields = orjson.loads(metadata)

@@ -1,6 +1,6 @@
-"""Whether the brokers answer: asked of them every few seconds, over a connection of its own.
+"""Broker liveness: probed every few seconds over a separate connection.
 
-A reading client cannot be asked: to it brokers that are away and a topic without news look the same.
+A consumer cannot tell: unreachable brokers and a topic without new records look the same to it.
 """
 
 import asyncio
@@ -15,14 +15,14 @@ from assay_stream.config import Settings
 from assay_stream.kafka.connection import connection_options
 
 SILENCE_LIMIT_S = 10.0
-"""After this the brokers count as away: several questions in a row went unanswered."""
+"""Silence after which the brokers count as unreachable: several unanswered probes in a row."""
 
 _INTERVAL_S = 2.0
 _ANSWER_LIMIT_S = 5.0
 
 
 class BrokerWatch:
-    """Asks for metadata again and again until told to stop."""
+    """Request metadata repeatedly until stopped."""
 
     def __init__(self, settings: Settings, *, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings
@@ -33,20 +33,19 @@ class BrokerWatch:
 
     @property
     def silent_s(self) -> float:
-        """Seconds since a broker last answered, or since the beginning."""
+        """Seconds since a broker last answered, or since creation."""
         since_s = self._started_s if self._answered_s is None else self._answered_s
         return self._monotonic_s() - since_s
 
     @property
     def ready(self) -> bool:
-        """Whether a broker has answered lately."""
         return self._answered_s is not None and self.silent_s <= SILENCE_LIMIT_S
 
     def stop(self) -> None:
         self._stopping.set()
 
     async def run(self) -> None:
-        """Ask until stopped. What fails is only silence."""
+        """Probe until stopped. Failures only count as silence."""
         while not self._stopping.is_set():
             client = AIOKafkaClient(**connection_options(self._settings))
             try:

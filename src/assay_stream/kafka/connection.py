@@ -1,4 +1,4 @@
-"""How every client of a deployment reaches the brokers."""
+"""Kafka client configuration shared by a whole deployment."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ __all__ = [
     "ProducerFenced",
     "TopicPartition",
 ]
-"""What other packages need of the clients: they do not import aiokafka."""
+"""Exported because other packages do not import aiokafka."""
 
 REQUEST_BYTES_MAX = 2 * DEFAULT_LIMITS.record_bytes_max
-"""Room for the largest record and what goes with it in one request."""
+"""Room for the largest record and its overhead in one request."""
 _ATTEMPT_LEAST_S = 1.0
 _BATCH_BYTES = 512 * 1_024
 _BACKOFF_MS = 10
-"""Before the client asks again: mostly until the coordinator has ended the transaction before."""
+"""Client retry backoff: usually enough for the coordinator to end the previous transaction."""
 
 
 def client_id(settings: Settings) -> str:
-    """Return the name of this release, by which the members of a group tell each other's."""
+    """Return the client id of this release, by which group members recognise each other's release."""
     producer = settings.producer()
     return "-".join([producer.name, producer.version, *([] if producer.git == "unknown" else [producer.git[:8]])])
 
@@ -61,7 +61,7 @@ def connection_options(settings: Settings) -> dict[str, Any]:
     """Return the connection arguments that aiokafka's clients share.
 
     Raises:
-        ConfigurationError: ``bad_tls_file`` where a certificate or key cannot be read.
+        ConfigurationError: ``bad_tls_file`` if a certificate or key cannot be read.
     """
     options: dict[str, Any] = {
         "bootstrap_servers": settings.bootstrap_servers,
@@ -83,7 +83,7 @@ def connection_options(settings: Settings) -> dict[str, Any]:
 
 
 def writing_producer(settings: Settings, **options: Any) -> Any:
-    """Return a producer, not started, whose writes are acknowledged by all in-sync replicas, once and in order."""
+    """Return an unstarted producer: idempotent, ordered, and acknowledged by all in-sync replicas."""
     return kafka_producer(connection_options(settings), record_bytes_max=REQUEST_BYTES_MAX, **options)
 
 
@@ -91,7 +91,7 @@ async def start_producer(settings: Settings) -> KafkaProducer:
     """Return a started producer.
 
     Raises:
-        AssayStreamError: why there is none, as ``start_admin``.
+        AssayStreamError: as ``start_admin``.
     """
     await (await start_admin(settings)).close()
     producer: KafkaProducer = writing_producer(settings)
@@ -199,7 +199,7 @@ class KafkaClients:
         """Return a transactional producer, not started.
 
         Args:
-            transactional_id: names the input partition: the same on every worker.
+            transactional_id: derived from the input partition, so the same on every worker.
         """
         return AIOKafkaProducer(
             **connection_options(self._settings),
@@ -214,10 +214,10 @@ class KafkaClients:
 
 
 def reading_consumer(settings: Settings, *, isolation_level: str = "read_committed", **options: Any) -> Consumer:
-    """Return a consumer, not started, that sees committed records only and never resets by itself.
+    """Return an unstarted consumer that sees only committed records and never resets its offsets automatically.
 
     Args:
-        isolation_level: ``read_uncommitted`` to see where open transactions end, too.
+        isolation_level: ``read_uncommitted`` to include open transactions in end offsets.
     """
     defaults = {"max_partition_fetch_bytes": REQUEST_BYTES_MAX, "fetch_max_bytes": 4 * REQUEST_BYTES_MAX}
     return Consumer(

@@ -1,6 +1,6 @@
-"""Topics read outside the stages: ``read`` up to an offset, ``follow`` on and on.
+"""Read topics outside the stages: ``read`` up to an offset, ``follow`` continuously.
 
-Partitions are assigned. No offset is committed, so that looking back leaves no trace in the stages' own.
+Partitions are assigned manually. No offsets are committed, so the stages' own are unaffected.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from assay_stream.kafka.aiokafka_private import Consumer, FetchedRecord
 
 MAY_PASS = (KafkaError, OSError, TimeoutError)
-"""What a broker that is away or busy causes: tried again, within a limit."""
+"""Errors of unreachable or busy brokers: retried, within a limit."""
 
 _log = logging.getLogger(__name__)
 FOLLOW_WAIT_MS = 200
-"""How long a broker may wait for records before it answers a follower that none have come."""
+"""How long a broker may hold a fetch before it returns without records."""
 _BATCH_RECORDS_MAX = 2_000
 _LAST_OFFSETS = 8
 _PAUSE_S = 1.0
@@ -36,7 +36,6 @@ _CLOSE_LIMIT_S = 5.0
 
 
 def record_of(role: Role, message: FetchedRecord) -> Record:
-    """Return the core's form of a record read from Kafka."""
     topic, partition, offset, timestamp_ms, key, value, headers = message
     origin = made_of(Origin, (topic, partition, offset))
     if timestamp_ms < 0:
@@ -47,7 +46,7 @@ def record_of(role: Role, message: FetchedRecord) -> Record:
 async def read(
     consumer: Consumer, place: TopicPartition, first: int, end: int
 ) -> AsyncGenerator[list[FetchedRecord], None]:
-    """Yield what one partition holds from an offset to before another, in batches, with a consumer that is started."""
+    """Yield one partition's records from ``first`` to before ``end``, in batches, with a started consumer."""
     if consumer.assignment() != {place}:
         consumer.assign([place])
     consumer.seek(place, first)
@@ -61,10 +60,10 @@ async def read(
 
 
 async def read_partition(consumer: Consumer, role: Role, place: TopicPartition) -> AsyncIterator[Record]:
-    """Yield every committed record that one partition holds now.
+    """Yield every committed record now in one partition.
 
     Args:
-        consumer: not started; it is stopped at the end.
+        consumer: unstarted; stopped at the end.
     """
     consumer.assign([place])
     try:
@@ -79,10 +78,10 @@ async def read_partition(consumer: Consumer, role: Role, place: TopicPartition) 
 
 
 async def read_last(consumer: Consumer, role: Role, place: TopicPartition) -> Record | None:
-    """Return the last committed record of one partition; ``None`` where there is none.
+    """Return the last committed record of one partition; ``None`` if there is none.
 
     Args:
-        consumer: not started; it is stopped at the end.
+        consumer: unstarted; stopped at the end.
     """
     consumer.assign([place])
     try:
@@ -101,10 +100,10 @@ async def read_last(consumer: Consumer, role: Role, place: TopicPartition) -> Re
 
 
 class Patience:
-    """How long brokers that fail are waited for: after each failure in a row longer, and after some no more.
+    """Retry policy for broker failures: pauses grow with consecutive failures, up to a limit of attempts.
 
     Args:
-        what: is done with them, for messages: ``sealing``.
+        what: the activity, for error messages: ``sealing``.
         stopping: ends a pause.
     """
 
@@ -112,15 +111,15 @@ class Patience:
         self._what = what
         self._stopping = stopping
         self.failures = 0
-        """How many there were in a row; to be set back by whoever makes progress."""
+        """Consecutive failures; callers reset it on progress."""
 
     async def endure(self, error: Exception) -> bool:
         """Pause after a failure, and return whether to try again.
 
         Raises:
-            ConfigurationError: where the brokers refuse us: what may not be done now may not be done in a second.
+            ConfigurationError: the brokers refuse us; retrying cannot help.
             OperatingError: ``brokers_failing``.
-            Exception: what is not the brokers' failure.
+            Exception: any error that is not a broker failure.
         """
         if not isinstance(error, MAY_PASS):
             raise error
@@ -145,13 +144,13 @@ async def follow(
     step: Callable[[Consumer], Awaitable[bool]],
     endure: Callable[[Exception], Awaitable[bool]],
 ) -> None:
-    """Read topics on and on, after a failure with a new consumer.
+    """Read topics continuously, with a new consumer after each failure.
 
     Args:
-        make: makes a consumer, not started.
-        begin: assigns partitions to a started consumer, and goes to where each goes on.
-        step: reads and handles a little, and returns whether that was all.
-        endure: pauses after a failure, and returns whether to begin again.
+        make: returns an unstarted consumer.
+        begin: assigns partitions to a started consumer, and seeks to where each continues.
+        step: reads and handles a few records; returns True when finished.
+        endure: pauses after a failure; returns True to begin again.
     """
     while True:
         consumer = make()
@@ -175,13 +174,13 @@ async def follow(
 
 
 class Follower:
-    """Hands on the committed records of a topic as they come, each once, however often brokers fail.
+    """Deliver the committed records of a topic as they arrive, each once, across broker failures.
 
     Args:
-        make: makes a consumer, not started.
-        starts: returns the first offset to read of each partition; asked once.
-        take: gets the records in batches.
-        failed: gets a sentence for a person about each failure.
+        make: returns an unstarted consumer.
+        starts: returns the first offset to read of each partition; called once.
+        take: called with batches of records.
+        failed: called with a readable message for each failure.
     """
 
     def __init__(
@@ -202,7 +201,7 @@ class Follower:
         self._next: dict[TopicPartition, int] = {}
         self._ends: Mapping[TopicPartition, int] = {}
         self.ready = False
-        """Whether all that was there at the start has been read."""
+        """Whether everything present at the start has been read."""
 
     def stop(self) -> None:
         self._stopping.set()

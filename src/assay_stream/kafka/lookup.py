@@ -1,4 +1,4 @@
-"""What operators' commands read from the topics, once and to their end, in no consumer group."""
+"""One-off topic reads for operators' commands, up to the current end, without a consumer group."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -14,14 +14,14 @@ from assay_stream.replay.selection import Selection
 
 _SETTLE_LOOKS_MAX = 20
 _SETTLE_PAUSE_S = 0.25
-"""A transaction that is being committed ends within milliseconds; one that hangs has no committed offsets."""
+"""A committing transaction ends within milliseconds; a hanging one has no committed offsets."""
 
 
 async def read_records(settings: Settings, role: Role, *, since_ms: int | None = None) -> AsyncIterator[Record]:
-    """Yield every committed record that a topic holds now, partition by partition.
+    """Yield every committed record now in a topic, partition by partition.
 
     Args:
-        since_ms: skip everything before the first record of this timestamp (milliseconds) or later.
+        since_ms: skip everything before the first record with this timestamp (milliseconds) or later.
 
     Raises:
         ConfigurationError: ``topic_missing``.
@@ -32,13 +32,13 @@ async def read_records(settings: Settings, role: Role, *, since_ms: int | None =
 
 
 async def log_starts(settings: Settings, roles: Sequence[Role]) -> list[Origin]:
-    """Return where the logs of some topics start that have lost their beginning."""
+    """Return the log starts of those topics whose beginning has been deleted."""
     async with LogRanges(settings, roles) as logs:
         return [Origin(*place, first) for place, first in logs.starts().items() if first > 0]
 
 
 async def joined_ends(settings: Settings) -> Ends:
-    """Return where the input topics end now, of calls no further than their evidence is committed.
+    """Return the current end offsets of the input topics; for calls, only as far as evidence is committed.
 
     Raises:
         ConfigurationError: ``topic_missing``.
@@ -52,9 +52,9 @@ async def joined_ends(settings: Settings) -> Ends:
 
 
 async def joined_offsets(settings: Settings) -> dict[tuple[str, int], int]:
-    """Return how far the join has come in each partition of calls, once its evidence can be read.
+    """Return the join's position in each partition of calls, once its evidence is readable.
 
-    Offsets of a transaction can show before its records do: these are waited for.
+    Offsets of a transaction can become visible before its records; this waits for the records.
 
     Raises:
         ConfigurationError: ``topic_missing``.
@@ -72,7 +72,7 @@ async def joined_offsets(settings: Settings) -> dict[tuple[str, int], int]:
 
 
 async def _joined(settings: Settings) -> dict[tuple[str, int], int]:
-    """Return how far the join has come, of calls no further than the first that is re-routed and not joined yet."""
+    """Return the join's position, for calls no further than the first re-routed call not joined yet."""
     committed = await committed_offsets(settings, "join")
     names = topic_names(settings)
     calls = {place: offset for place, offset in committed.items() if place[0] == names[Role.CALLS]}
@@ -92,7 +92,7 @@ async def _joined(settings: Settings) -> dict[tuple[str, int], int]:
 
 
 async def read_ranges(settings: Settings, ends: Ends, selection: Selection) -> AsyncIterator[Record]:
-    """Yield the selected records of some topics, partition by partition, those that were set aside marked.
+    """Yield the selected records of some topics, partition by partition, with set-aside records marked.
 
     Args:
         ends: where to stop, from ``note_ends``.

@@ -1,13 +1,13 @@
-"""The task of one input partition: fetch, buffer, give to the agent and commit, whatever other partitions do.
+"""The task of one input partition: fetch, buffer, pass to the agent and commit, independently of other partitions.
 
-1. The order of opening keeps others out (``docs/adr/0003``): first the producer, which ends the transaction of the
+1. The order of opening excludes other owners (``docs/adr/0003``): first the producer, which ends the transaction of the
    previous owner and fences it; then the start positions, once no open transaction has any; then the stage's state,
    from the committed end of its topic.
 2. The agent works on the records in the thread of their state, for a limited time; what is done is committed.
 3. Nothing new is fetched while records are buffered: backlog stays in Kafka.
-4. A task that is dropped while its thread works is waited for before the partition is opened again: the thread must
+4. The thread of a dropped task is awaited before the partition is opened again: it must
    never meet the state of another owner.
-5. A task that gives way pauses for longer than it works while others have work: evidence needs the registry, and
+5. A low-priority task pauses for longer than it works while others have work: evidence needs the registry, and
    alerts can wait.
 6. A mark is committed before suspicious records are tried (``kafka.attempts``).
 """
@@ -38,18 +38,18 @@ _log = structlog.get_logger(__name__)
 
 State = TypeVar("State")
 Step = Callable[[State, Record], Sequence[Output]]
-"""Applies one record to a state, in place, and returns what is to be written."""
+"""Applies one record to a state, in place, and returns the outputs."""
 PieceStep = Callable[[State, Sequence[Record]], Sequence[Output]]
-"""Applies some records to a state, one after the other, and returns what is to be written."""
+"""Applies some records to a state, in order, and returns the outputs."""
 
 _PROGRESS_WAIT_S = 0.25
 _CANCELLING_S = 5.0
 _PAUSE_SHARE = 3.0
-"""How long a task that gives way pauses, as a share of its work: a quarter of a processor is left to it."""
+"""Pause of a low-priority task, as a multiple of its work: leaves it a quarter of a processor."""
 
 
 class BatchDropped(Exception):  # noqa: N818 - nothing went wrong: the partition has another owner
-    """The batch in hand was taken away; nothing of it will be written."""
+    """The batch was taken away; none of it will be written."""
 
 
 class AgentFailed(Exception):  # noqa: N818 - says what happened
@@ -71,13 +71,13 @@ def place_of(error: Exception) -> str:
 
 
 class Batch(Generic[State]):
-    """Records of one input partition, in order. What is written for them and their offsets is one transaction.
+    """Records of one input partition, in order. Their outputs and offsets form one transaction.
 
-    An agent that is done with a batch asks for the next one. If it does not call ``process``, it is done with all
+    Requesting the next batch acknowledges this one. An agent that does not call ``process`` acknowledges all
     records.
 
     Attributes:
-        state: state of the partition, to be used in ``process`` only.
+        state: state of the partition, for use in ``process`` only.
     """
 
     def __init__(self, task: PartitionTask, records: Sequence[Record]) -> None:
@@ -91,14 +91,14 @@ class Batch(Generic[State]):
 
     @property
     def done(self) -> int:
-        """How many leading records are done; the others come again in the next batch."""
+        """Number of leading records done; the others return in the next batch."""
         return len(self.records) if self._processed is None else self._processed
 
     async def process(self, step: Step[State]) -> None:
-        """Apply a step to each record, in the thread of the state, until the time of a batch is over.
+        """Apply a step to each record, in the state's thread, until the batch's time limit.
 
         Raises:
-            BatchDropped: the partition has another owner by now.
+            BatchDropped: the partition now has another owner.
         """
 
         def in_turn(state: State, piece: Sequence[Record]) -> list[Output]:
@@ -107,10 +107,10 @@ class Batch(Generic[State]):
         await self.process_pieces(in_turn)
 
     async def process_pieces(self, step: PieceStep[State]) -> None:
-        """Apply a step to some records at a time, otherwise as ``process`` does.
+        """Apply a step to several records at a time, otherwise like ``process``.
 
         Raises:
-            BatchDropped: the partition has another owner by now.
+            BatchDropped: the partition now has another owner.
         """
         if self._task.is_dropped:
             raise BatchDropped
@@ -121,7 +121,7 @@ class Batch(Generic[State]):
         self.outputs.add(outputs)
 
     def drop(self) -> None:
-        """Free an agent that waits for the thread, which may take long to end."""
+        """Release an agent waiting for the thread, which may take long to end."""
         if self._working is not None and not self._working.done():
             self._working.set_exception(BatchDropped())
 
@@ -138,27 +138,28 @@ class Batch(Generic[State]):
 
 
 BatchHandler = Callable[[Batch[Any]], Awaitable[None]]
-"""Works on one batch; returns when it is done with it."""
+"""Processes one batch; returns when done."""
 
 
 class PartitionTask:
-    """Owns one input partition number, over all topics of a stage: opened, run, maybe paused and resumed, and closed.
+    """Owner of one input partition number, over all topics of a stage: opened, run, possibly paused and resumed,
+    closed.
 
     Args:
-        opening: which time the runner opened partitions; it is higher for those taken over later.
+        opening: the runner's count of openings; higher for partitions taken over later.
 
     Attributes:
         committed: next offset of each of its partitions, as committed; -1 for the beginning.
         member: our membership in the generation in which the partition was opened or kept.
-        metadata: what was committed with them: the mark of an owner that has begun on records, or nothing.
-        suspicion: which records the owner before this one makes suspect.
-        buffered: how many records wait for the registry.
+        metadata: committed with them: the mark of an owner that has begun on records, or empty.
+        suspicion: records made suspect by the previous owner.
+        buffered: number of records waiting for the registry.
         buffered_since_s: since when, by the monotonic clock.
-        working_on: the first of the records that are worked on now.
-        is_in_thread: whether its thread works on its state now, awaited or not.
-        is_dropped: whether what is in hand is to be left to the next owner.
+        working_on: the first of the records being processed.
+        is_in_thread: whether its thread is working on its state, awaited or not.
+        is_dropped: whether the current batch is left to the next owner.
         agent_failed: whether it ended because its agent raised.
-        may_go_on: whether it was stopped between two batches, so that its state is what it has committed.
+        may_go_on: whether it was stopped between two batches, so that its state equals what it committed.
 
     Raises:
         ConfigurationError: ``partitions_added``.
@@ -197,7 +198,7 @@ class PartitionTask:
 
     @property
     def busy_s(self) -> float:
-        """For how many seconds its thread has been working on one thing."""
+        """Seconds its thread has spent on the current item."""
         return 0.0 if self.running is None else self._thread.busy_s
 
     @property
@@ -208,10 +209,10 @@ class PartitionTask:
     # Opening and closing
 
     async def open(self) -> None:
-        """Take the partition over, and set the consumer to where it goes on.
+        """Take over the partition, and seek the consumer to where it continues.
 
         Raises:
-            KafkaError: it could not be opened, and is to be closed.
+            KafkaError: it could not be opened, and must be closed.
             IntegrityError: ``outputs_ahead``.
         """
         await self.writer.open()
@@ -238,7 +239,7 @@ class PartitionTask:
         self.seek(await self._consumer.beginning_offsets(self._inputs))
 
     def seek(self, beginnings: Mapping[TopicPartition, int]) -> None:
-        """Set the consumer to what is committed, or to where that expired."""
+        """Seek the consumer to the committed position, or to the log start if that expired."""
         for place, position in self.committed.items():
             begin = beginnings[place]
             if 0 <= position < begin:
@@ -255,7 +256,7 @@ class PartitionTask:
             self._consumer.seek(place, max(position, begin))
 
     async def close(self) -> None:
-        """Drop the state, and close the connection; what was not committed is left to the next owner."""
+        """Drop the state and close the connection; uncommitted work is left to the next owner."""
         self.stage.close(self.partition)
         await self.writer.close()
 
@@ -269,7 +270,7 @@ class PartitionTask:
             )
 
     async def _check_reset(self, place: TopicPartition, committed: int | None, done: int) -> None:
-        """Report that the group lost offsets, or was set back; what is done is not done again."""
+        """Report offsets that the group lost or that were reset; completed records are not repeated."""
         end = (await self._consumer.end_offsets([place]))[place]
         if done > end:
             raise IntegrityError(
@@ -291,7 +292,7 @@ class PartitionTask:
     # Running
 
     def start(self, records_max: int) -> None:
-        """Begin, or go on after ``finish`` if that is allowed; the consumer stands where the task goes on."""
+        """Begin, or resume after ``finish`` if allowed; the consumer must be positioned."""
         self.member = self._consumer.member()
         self._records_max = records_max
         self._thread = self.stage.thread(self.partition)
@@ -300,9 +301,9 @@ class PartitionTask:
         self.running = asyncio.create_task(self._run(), name=f"{self.stage.name}-{self.partition}")
 
     async def finish(self, limit_s: float) -> None:
-        """Let the batch in hand be committed, and stop; drop it where that takes too long.
+        """Stop after committing the current batch; drop it after ``limit_s``.
 
-        What is dropped was not committed: the next owner does it again.
+        A dropped batch was not committed: the next owner repeats it.
         """
         if self.running is None:
             return
@@ -361,7 +362,7 @@ class PartitionTask:
         return not is_suspect, self.stage.input_roles.index(self._roles[place.topic])
 
     async def _admitted(self) -> int:
-        """Return how many records are ready, or have waited for as long as the operator allows."""
+        """Return how many records are ready, or have waited as long as configured."""
         limit_ms = self.runner.settings.hold_limit_ms
         if limit_ms and self.buffered and (time.monotonic() - self._fetched_s) * 1_000 >= limit_ms:
             self._records = [record._replace(hold_expired=True) for record in self._records]
@@ -371,7 +372,6 @@ class PartitionTask:
         return admitted
 
     async def _process(self, admitted: int) -> None:
-        """Have a batch of the admitted records processed, and commit what comes of it."""
         plan = Plan(count=0)
         if admitted:
             limit = self.runner.settings.record_attempts_max
@@ -425,7 +425,7 @@ class PartitionTask:
             raise AgentFailed(self.stage.name, self.partition, error) from error
 
     def _complete(self, batch: Batch[Any], positions: dict[TopicPartition, int]) -> bool:
-        """Add what goes with the offsets, in the thread of the state; tell whether there is anything to commit."""
+        """Add the outputs that accompany the offsets, in the state's thread; return True if there is work to commit."""
         punctuated = self.stage.punctuate(self.partition)
         if not (batch.done or punctuated or positions != self.committed):
             return False
@@ -433,7 +433,7 @@ class PartitionTask:
         return True
 
     def _positions(self, done: int, end: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the next offset of each partition once so many of the records are done: buffered ones are not."""
+        """Return each partition's next offset after ``done`` records: buffered ones do not count."""
         positions, buffered = dict(end), self._records[done:]
         # Records of one partition follow each other, so the first of all is the only one to look at.
         for record in buffered[:1] if len(end) == 1 else reversed(buffered):
@@ -441,7 +441,7 @@ class PartitionTask:
         return positions
 
     def in_thread(self, function: Callable[..., Any], *arguments: object) -> asyncio.Future[Any]:
-        """Run a function in the thread of the state, unless the task is dropped by then."""
+        """Run a function in the state's thread, unless the task is dropped by then."""
 
         def guarded() -> Any:
             # In this order: dropping the task reads both in the opposite order.
@@ -457,7 +457,7 @@ class PartitionTask:
         return self._thread.run(guarded)
 
     def note_piece(self, record: Record) -> None:
-        """Note, in the thread, which record is worked on from now on."""
+        """Record, in the thread, which record is being processed."""
         self.working_on = record.origin
         self._thread.note_progress()
 

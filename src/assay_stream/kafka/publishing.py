@@ -1,6 +1,6 @@
-"""Records published outside transactions: once, in order, and acknowledged by all in-sync replicas.
+"""Publish records outside transactions: once, in order, and acknowledged by all in-sync replicas.
 
-Proxies publish with it too: it needs no settings, and loads the client of Kafka only once there is something to reach.
+Proxies use it too: it needs no settings, and loads the Kafka client only when connecting.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _STOP_LIMIT_S = 1.0
 
 
 class KafkaProducer(Protocol):
-    """The part of ``aiokafka.AIOKafkaProducer`` that is used."""
+    """The part of ``aiokafka.AIOKafkaProducer`` in use."""
 
     async def start(self) -> None:
-        """Connect."""
+        pass
 
     async def stop(self) -> None:
-        """Disconnect."""
+        pass
 
     async def send(
         self,
@@ -38,10 +38,10 @@ class KafkaProducer(Protocol):
         timestamp_ms: int,
         partition: int | None = None,
     ) -> Awaitable[Any]:
-        """Add a record to a batch; the result completes when it is delivered."""
+        """Add a record to a batch; the result completes on delivery."""
 
     async def partitions_for(self, topic: str, /) -> set[int]:
-        """Return the partitions of a topic."""
+        pass
 
 
 class Publishable(Protocol):
@@ -62,7 +62,7 @@ class Publishable(Protocol):
 def kafka_producer(
     connection: Mapping[str, Any], *, record_bytes_max: int = DEFAULT_LIMITS.record_bytes_max, **options: Any
 ) -> Any:
-    """Return a producer of aiokafka, not started: idempotent, acknowledged by all replicas."""
+    """Return an unstarted aiokafka producer: idempotent, acknowledged by all replicas."""
     from aiokafka import AIOKafkaProducer
 
     return AIOKafkaProducer(
@@ -75,7 +75,7 @@ def kafka_producer(
 
 
 def is_too_large(error: BaseException) -> bool:
-    """Tell whether Kafka refuses a record for its size. Goes by the error's name, so that it needs no aiokafka."""
+    """Return True if Kafka rejected a record for its size. Checks the error's name, so that aiokafka is not needed."""
     return type(error).__name__ in ("MessageSizeTooLargeError", "RecordListTooLargeError", "RecordTooLargeError")
 
 
@@ -85,7 +85,7 @@ async def send_all(
     """Send records in order with a started producer; return each one's error, ``None`` if it was delivered.
 
     Args:
-        call_spread: over how many partitions the calls of a server are spread.
+        call_spread: number of partitions for the calls of one server.
     """
     waits: list[Awaitable[Any]] = []
     outcomes: list[BaseException | None] = [None] * len(batch)
@@ -117,10 +117,10 @@ async def send_all(
 async def _place(
     producer: KafkaProducer, topics: Mapping[Role, str], record: Publishable, spread: int
 ) -> dict[str, int]:
-    """Return the partition that an output names, or that of a call that is spread; otherwise its key names it.
+    """Return the partition of an output that names one, or of a spread call; otherwise the key decides.
 
-    It is one of those that are equal to that of the key modulo the partitions of snapshots, by a hash of the event:
-    sent again it goes to the same.
+    A spread call's partition is congruent to its key's modulo the number of snapshot partitions, chosen by a hash of
+    the event: a repeat goes to the same one.
     """
     named = getattr(record, "partition", None)
     if named is not None:
@@ -151,9 +151,9 @@ async def disconnect(producer: KafkaProducer) -> None:
 
 
 class AcknowledgedPublisher:
-    """Publishes a few records at a time and waits for each, over a connection that is kept while it works.
+    """Publish a few records at a time and wait for each, over a connection that is kept while it works.
 
-    A connection that failed is closed: what is under way must not arrive when nobody expects it any more.
+    A failed connection is closed: in-flight records must not arrive after their failure was reported.
 
     Args:
         connect: returns a started producer.
@@ -169,7 +169,7 @@ class AcknowledgedPublisher:
         self._producer: KafkaProducer | None = None
 
     async def publish(self, records: Sequence[Publishable]) -> list[BaseException]:
-        """Return the errors of those that were not acknowledged."""
+        """Return the errors of the records that were not acknowledged."""
         if self._producer is None:
             self._producer = await self._connect()
         try:

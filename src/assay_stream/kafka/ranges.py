@@ -1,4 +1,4 @@
-"""The topics of a deployment up to where they end: read by assignment, committed records only."""
+"""Read the topics of a deployment up to fixed end offsets: by assignment, committed records only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from assay_stream.model.record import SET_ASIDE, Origin, Record, Role
 Ends = dict[Role, dict[int, int]]
 """By role and partition, the first offset that is not read."""
 READ = (Role.CALLS, Role.SNAPSHOTS, Role.CONTROL)
-"""What a replay reads, calls first: whatever a call rests on is then in the range of its topic."""
+"""The topics that a replay reads, calls first: everything that a call depends on is then within its topic's range."""
 
 _T = TypeVar("_T")
 _ATTEMPTS_MAX = 5
@@ -32,12 +32,12 @@ _SETTLE_PAUSE_S = 0.5
 
 
 class LogRanges:
-    """The topics of a deployment as they are at one moment: what arrives later is not read.
+    """The topics of a deployment at one moment: later records are not read.
 
     Args:
-        roles: which topics; their ends are noted in this order.
-        ends: where to stop instead, if noted before.
-        isolation_level: ``read_uncommitted`` to see where open transactions end.
+        roles: which topics; their end offsets are read in this order.
+        ends: end offsets read earlier, used instead.
+        isolation_level: ``read_uncommitted`` to include open transactions in end offsets.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class LogRanges:
         self._consumers: list[Consumer] = []
         self._set_aside: frozenset[Origin] | None = None
         self.bounds: dict[tuple[str, int], tuple[int, int]] = {}
-        """The first offset that is there and the first that is not yet, of each partition."""
+        """The first available offset and the end offset of each partition."""
 
     async def __aenter__(self) -> LogRanges:
         found = await places_of(self._settings, [self._names[role] for role in self._roles])
@@ -100,7 +100,7 @@ class LogRanges:
     async def read(
         self, role: Role, number: int, *, first: int = 0, end: int | None = None
     ) -> AsyncGenerator[list[Record], None]:
-        """Yield the records of one partition in batches, those that the deployment set aside marked."""
+        """Yield the records of one partition in batches, with those that the deployment set aside marked."""
         place = TopicPartition(self._names[role], number)
         begin, last = self.bounds[place.topic, number]
         begin, last = max(begin, first), last if end is None else min(end, last)
@@ -117,7 +117,7 @@ class LogRanges:
             await consumer.stop()
 
     async def records(self, role: Role, *, since_ms: int | None = None) -> AsyncIterator[Record]:
-        """Yield the records of a topic, partition by partition, from the first of a log timestamp or a later one on."""
+        """Yield the records of a topic by partition, starting at the first with this log timestamp or later."""
         for number in self.partitions(role):
             first = 0 if since_ms is None else await self.offset_at(role, number, since_ms)
             async for batch in self.read(role, number, first=first):
@@ -131,10 +131,10 @@ class LogRanges:
 
 
 async def note_ends(settings: Settings, roles: Collection[Role], *, isolation_level: str = "read_committed") -> Ends:
-    """Return where the topics of some roles end now.
+    """Return the current end offsets of some topics.
 
     Args:
-        isolation_level: whether records of open transactions count (``read_uncommitted``).
+        isolation_level: ``read_uncommitted`` to include open transactions.
 
     Raises:
         ConfigurationError: ``topic_missing``.
@@ -147,7 +147,7 @@ async def note_ends(settings: Settings, roles: Collection[Role], *, isolation_le
 
 
 async def committed_offsets(settings: Settings, stage: str) -> dict[tuple[str, int], int]:
-    """Return how far ``registry``, ``join`` or ``alerts`` has come, by topic and partition, where it has committed.
+    """Return the committed offsets of ``registry``, ``join`` or ``alerts`` by topic and partition.
 
     Raises:
         OperatingError: ``broker_unreachable``.
@@ -168,7 +168,7 @@ async def committed_offsets(settings: Settings, stage: str) -> dict[tuple[str, i
 
 
 async def read_set_aside(settings: Settings) -> frozenset[Origin]:
-    """Return the places of the records that the deployment set aside, as the rejected topic names them."""
+    """Return the original places of set-aside records, from the rejected topic."""
     try:
         async with LogRanges(settings, [Role.REJECTED]) as logs:
             places = {set_aside_place(record) async for record in logs.records(Role.REJECTED)}
@@ -180,7 +180,7 @@ async def read_set_aside(settings: Settings) -> frozenset[Origin]:
 
 
 def set_aside_place(rejected: Record) -> Origin | None:
-    """Return the place of the original of a rejected record that was set aside; ``None`` of another."""
+    """Return the original place of a set-aside record; ``None`` for any other rejected record."""
     # Ours stand behind the record's own, which may have the same names.
     headers = {name: value or b"" for name, value in rejected.headers}
     if headers.get("error.code") != SET_ASIDE.encode():
@@ -192,17 +192,17 @@ def set_aside_place(rejected: Record) -> Origin | None:
 
 
 def marked(records: list[Record], places: frozenset[Origin]) -> list[Record]:
-    """Return records as they are to be read again: replays and checks refuse those that were set aside, too."""
+    """Mark set-aside records for rereading: replays and checks reject them, too."""
     if not places:
         return records
     return [record._replace(set_aside=True) if record.origin in places else record for record in records]
 
 
 async def read_foreign(settings: Settings, topic: str) -> AsyncGenerator[tuple[str, bytes], None]:
-    """Yield the values that a topic of others holds now, with the place of each in words, partition by partition.
+    """Yield the values now in a foreign topic, each with a readable place, partition by partition.
 
     Raises:
-        ConfigurationError: ``topic_missing``, or why the brokers refuse us.
+        ConfigurationError: ``topic_missing``, or the reason for a refused connection.
         OperatingError: ``broker_unreachable``.
     """
     [places] = await places_of(settings, [topic], "Check its name")
@@ -219,10 +219,10 @@ async def read_foreign(settings: Settings, topic: str) -> AsyncGenerator[tuple[s
 
 
 async def start_reader(settings: Settings, *, isolation_level: str = "read_committed") -> Consumer:
-    """Return a consumer of no group, started.
+    """Return a started consumer without a group.
 
     Raises:
-        ConfigurationError: why the brokers refuse us.
+        ConfigurationError: the reason for a refused connection.
         OperatingError: ``broker_unreachable``.
     """
     consumer = reading_consumer(settings, isolation_level=isolation_level)
@@ -254,10 +254,10 @@ async def places_of(
 
 
 class SyncRanges:
-    """``LogRanges`` for synchronous code, while it is entered.
+    """``LogRanges`` for synchronous code, as a context manager.
 
     Args:
-        runner: runs the client; it must live as long as this does.
+        runner: runs the client; must outlive this object.
 
     Raises:
         ConfigurationError: ``topic_missing``.
@@ -280,7 +280,7 @@ class SyncRanges:
         self.run(self.ranges.__aexit__(kind, error, trace))
 
     def batches(self, role: Role, number: int, *, first: int = 0, end: int | None = None) -> Iterator[list[Record]]:
-        """Yield the committed records of a partition in batches, as ``LogRanges.read`` does."""
+        """Yield the committed records of a partition in batches, like ``LogRanges.read``."""
         batches = self.ranges.read(role, number, first=first, end=end)
         try:
             while (batch := self.run(self._next(batches))) is not None:
@@ -289,7 +289,6 @@ class SyncRanges:
             self.run(batches.aclose())
 
     def all(self, role: Role) -> Iterator[Record]:
-        """Yield every committed record of a topic, partition by partition."""
         for number in self.ranges.partitions(role):
             for batch in self.batches(role, number):
                 yield from batch
@@ -309,18 +308,19 @@ class SyncRanges:
 
 
 class KafkaLogs(SyncRanges):
-    """The logs of one topic, which can be read several times; arguments and errors are those of ``SyncRanges``."""
+    """The logs of one topic, readable several times; arguments and errors as for ``SyncRanges``."""
 
     def __init__(self, settings: Settings, role: Role, runner: asyncio.Runner) -> None:
         super().__init__(settings, [role], runner)
         self._role = role
         self.settled: dict[LogName, int] = {}
-        """Where each log ended before the ends of all of them were noted. What stands before it names nothing that
-        they lack, though the logs are being written."""
+        """Where each log ended before all end offsets were read. Records before it refer to nothing that
+        they lack, though the logs are being written.
+        """
 
     @property
     def at_rest(self) -> bool:
-        """Whether nothing was written while ends were noted."""
+        """Whether nothing was written while end offsets were read."""
         return all(self.ranges.bounds[name][1] == end for name, end in self.settled.items())
 
     def __enter__(self) -> Self:
@@ -353,7 +353,6 @@ class KafkaLogs(SyncRanges):
         return self.ranges.bounds.get(name, (0, 0))[0]
 
     def records(self, name: LogName) -> Iterator[Record]:
-        """Yield the committed records of a log."""
         if name in self.ranges.bounds:
             for batch in self.batches(self._role, name.partition):
                 yield from batch

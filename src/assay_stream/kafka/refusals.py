@@ -1,7 +1,7 @@
-"""Why a broker refuses us, or we refuse it: in words that say what to fix.
+"""Diagnose refused broker connections, in messages that say what to fix.
 
-aiokafka's clients log the reason why none of the brokers could be reached, and raise one that names none. Here the
-connection is made once more by itself, and what happens is told by its cause.
+aiokafka's clients only log why no broker could be reached, and raise an error without the reason. Here the
+connection is attempted once more in isolation, and its failure is reported by cause.
 """
 
 import ssl
@@ -14,7 +14,7 @@ _LIMIT_MS = 5_000
 
 _EXPIRED, _NOT_YET_VALID = 10, 9
 _NAME_DIFFERS = (62, 64)
-"""What OpenSSL's X509_V_ERR_* say of a certificate."""
+"""OpenSSL's X509_V_ERR_* codes for a certificate's name mismatch."""
 
 _SASL_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
 
@@ -23,7 +23,7 @@ class ConnectionRefusal(NamedTuple):
     """Why there is no connection.
 
     Args:
-        text: what the broker does, and what to fix.
+        text: the broker's behaviour, and what to fix.
     """
 
     code: str
@@ -50,7 +50,7 @@ _BY_CLASS: Mapping[str, ConnectionRefusal] = {
 
 
 async def why_refused(connection: Mapping[str, Any]) -> ConfigurationError | None:
-    """Return why none of the brokers can be used; ``None`` where one can, or where they are just away."""
+    """Return why none of the brokers can be used; ``None`` if one can, or if they are just unreachable."""
     # Imported here: a tap that writes to a file starts faster without it.
     from aiokafka.conn import collect_hosts, create_conn
 
@@ -71,10 +71,10 @@ async def why_refused(connection: Mapping[str, Any]) -> ConfigurationError | Non
 
 
 def explained(error: BaseException) -> AssayStreamError | None:
-    """Return what an error of the Kafka client means for the operator; ``None`` where it is not one of those.
+    """Translate a Kafka client error for the operator; ``None`` for any other error.
 
     Args:
-        error: what a client raised. Its class is known by name, so that nothing of aiokafka is needed here.
+        error: matched by class name, so that aiokafka is not needed here.
     """
     if isinstance(error, AssayStreamError):
         return error

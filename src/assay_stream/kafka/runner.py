@@ -1,13 +1,13 @@
-"""The runner of a stage: it joins the stage's consumer group and keeps a partition task for each of its partitions.
+"""The runner of a stage: joins the stage's consumer group and runs a task for each assigned partition.
 
-1. A batch of an input partition is read, given to the agent, and its outputs, state and offsets are committed in one
+1. A batch of an input partition is read, passed to the agent, and its outputs, state and offsets are committed in one
    transaction. The partition task owns the batch until then (``kafka.partition``); the runner owns the partition tasks.
 2. One transactional producer per input partition: opening it fences the previous owner (``docs/adr/0003``).
 3. A batch that fails makes its task unusable: it is closed and opened again, and the other partitions go on.
 4. A rebalance pauses tasks between two batches. One whose partition comes back with the next generation goes on with
    its producer and state. If a generation was missed, the partition may have had another owner: it is opened anew.
-5. A record that is worked on for too long stops the worker: a thread cannot be stopped (``docs/adr/0018``).
-6. An agent that raises on a batch again and again stops the worker (``docs/adr/0022``).
+5. A record that takes too long stops the worker: a thread cannot be stopped (``docs/adr/0018``).
+6. An agent that repeatedly raises on a batch stops the worker (``docs/adr/0022``).
 """
 
 from __future__ import annotations
@@ -37,35 +37,37 @@ from assay_stream.model.record import Role
 _log = structlog.get_logger(__name__)
 
 _FAILURES_MAX = 10
-"""Broker failures in a row, each with a longer pause: about a minute."""
+"""Consecutive broker failures, each with a longer pause: about a minute."""
 _AGENT_FAILURES_MAX = 3
-"""What an agent raises is mostly the same the next time."""
+"""An agent's failure is usually deterministic."""
 _REOPENING_PAUSE_S = 1.0
 _LOOK_S = 0.1
 _FETCH_BYTES = 2 * 1_024 * 1_024
-"""Of one partition: about what a turn takes. A client fetches no more of a partition until all it has is taken, so
-what is larger is not fetched ahead while a turn is worked on. Brokers send a larger record whole."""
+"""Per partition: about one turn's worth. A client fetches no more of a partition until it has delivered everything, so
+with a larger size nothing is fetched ahead during a turn. Brokers send a larger record whole.
+"""
 _FETCH_WAIT_MS_MAX = 500
 _FETCH_PARTITIONS = 8
-"""How many such pieces one answer has at most, which bounds what waits in memory."""
+"""Such fetches per response at most, which bounds buffered memory."""
 _BUFFERED_READY_LIMIT_S = 5.0
 _HEARTBEAT_MS = 1_000
 """Members learn of a rebalance by heartbeat, and those that have learnt of it wait for the others."""
 _REBALANCE_LIMIT_MS = 60_000
-"""How long a group waits for a member that is alive and opens partitions. One that was not waited for would start over:
-its partitions would be opened by others, and then once more by itself. A dead member is waited for as long as a session
-lasts."""
+"""How long a group waits for a live member that is opening partitions. A member not waited for would start over:
+its partitions would be opened by others, and then again by itself. For a dead member, the group waits as long as a
+session lasts.
+"""
 _POLL_INTERVAL_MS = 2**31 - 1
-"""Calls may wait for the registry for ever, so a long time between two polls is no sign of death."""
+"""Calls may wait for the registry indefinitely, so a long time between polls does not indicate death."""
 
 
 class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Runs a stage over its share of the input partitions until told to stop.
+    """Run a stage over its share of the input partitions until stopped.
 
     Args:
-        quarantine: held while a suspicious record is tried by itself: one for all runners of a process, so that it
+        quarantine: held while a suspicious record is tried alone: shared by all runners of a process, so that it
             tries one suspect at a time.
-        gives_way_to: runners of the process whose work goes before this one's.
+        gives_way_to: runners of the process with higher priority.
 
     Attributes:
         group_id: the consumer group; transactional ids begin with it.
@@ -97,27 +99,27 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
         self._consumer: Consumer | None = None
         self._stopping = asyncio.Event()
         self._lock = asyncio.Lock()
-        """Held to open, pause and close tasks."""
+        """Held while opening, pausing and closing tasks."""
         self._open: dict[int, PartitionTask] = {}
         self._paused: dict[int, PartitionTask] = {}
         self._dropped: list[PartitionTask] = []
-        """Tasks that were closed while their threads worked."""
+        """Tasks closed while their threads were working."""
         self._own_marks: dict[int, tuple[dict[TopicPartition, int], str, Suspicion]] = {}
-        """Marks of tasks whose agent raised. This process lives, so they do not tell of an owner that ended."""
+        """Marks of tasks whose agent raised. This process is alive, so they do not indicate a dead owner."""
         self._assigned: set[int] = set()
         self._settled = False
-        """Whether the group has said what is ours: between a revocation and the next assignment nobody knows."""
+        """Whether our partitions are assigned: between a revocation and the next assignment they are unknown."""
         self._openings = 0
         self._reopenings = 0
         self._failures: Counter[int] = Counter()
-        """Partition to how often in a row its batch failed, quiet turns in between or not."""
+        """Consecutive batch failures by partition, quiet turns in between or not."""
         self._agent_failures: Counter[int] = Counter()
         self._moved_s = time.monotonic()
         self._is_opening = False
 
     @property
     def ready(self) -> bool:
-        """Whether every assigned partition is open, and no record has waited for the registry for long."""
+        """Whether every assigned partition is open, and no record has waited long for the registry."""
         now_s = time.monotonic()
         waits_too_long = any(
             task.buffered_since_s is not None and now_s - task.buffered_since_s > _BUFFERED_READY_LIMIT_S
@@ -127,7 +129,7 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
 
     @property
     def still_s(self) -> float:
-        """For how long nothing moved, here or in a thread, seconds. Restoring counts as moving."""
+        """Seconds since last progress, here or in a thread. Restoring counts as progress."""
         if self._is_opening:
             return 0.0
         return max(time.monotonic() - self._moved_s, *(task.busy_s for task in self._open.values()), 0.0)
@@ -145,15 +147,15 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
         return set(self._open)
 
     def claims(self) -> list[int]:
-        """Return the partitions whose tasks wait for the end of a rebalance, those opened first at the front.
+        """Return the partitions whose tasks wait for the end of a rebalance, in order of opening.
 
-        Of those opened together, such as need the same are next to each other, and so stay together.
+        Among those opened together, partitions with the same dependencies are adjacent, so they stay together.
         """
         opened = {partition: task.opening for partition, task in self._paused.items()}
         return sorted(opened, key=lambda partition: (opened[partition], self.stage.needed_by(partition), partition))
 
     def note_gauges(self) -> None:
-        """Note how far behind each partition is, and how much state there is."""
+        """Set the gauges of each partition's lag and of the state size."""
         consumer = self._consumer
         if consumer is None:
             return
@@ -166,13 +168,12 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
         self.metrics.state(self.stage.entries)
 
     def note_commit(self, partition: int) -> None:
-        """Note a batch that was written: it ends what failed in a row. A turn with nothing to do proves nothing."""
+        """Reset a partition's failure count after a written batch. A turn with nothing to do proves nothing."""
         self._reopenings = 0
         self._failures.pop(partition, None)
         self._agent_failures.pop(partition, None)
 
     def note_failure(self, partition: int) -> None:
-        """Note a batch that could not be written."""
         self._failures[partition] += 1
 
     def stop(self) -> None:
@@ -182,10 +183,10 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
         """Read and process until stopped.
 
         Raises:
-            OperatingError: where the brokers failed for too long, memory ran out, one record took too long, or another
-                release is at work.
-            ConfigurationError: where the brokers refuse us, or partitions were added.
-            IntegrityError: where our own logs contradict each other.
+            OperatingError: the brokers failed for too long, memory ran out, one record took too long, or another
+                release is in the group.
+            ConfigurationError: the brokers refuse us, or partitions were added.
+            IntegrityError: our own logs contradict each other.
         """
         session_ms = self.settings.session_timeout_ms
         consumer = self._consumer = self.clients.consumer(
@@ -219,7 +220,7 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
     # The group
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        """Pause every partition task: the partitions may be someone else's next, and most come back."""
+        """Pause every task: partitions may move to another member, but most come back."""
         self._unsettle()
         async with self._lock:
             tasks, self._open = list(self._open.values()), {}
@@ -238,11 +239,11 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
         self._assigned = set()
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        """Note which partition numbers are ours now; the main loop opens them, and closes what is not.
+        """Record the assigned partition numbers; the main loop opens them and closes all others.
 
-        Those count of which every input topic's partition is assigned, and added ones. While some members of a group
-        read more topics than others, as while they are upgraded, two of them may share the partitions of one number:
-        neither opens it then.
+        A number counts only if it is assigned for every input topic, added partitions included. While some members of a
+        group read more topics than others, as while they are upgraded, two of them may share the partitions of one
+        number: neither opens it then.
         """
         roles, known = self.stage.input_roles, self.partition_counts
         counts = Counter(tp.partition for tp in assigned)
@@ -271,12 +272,12 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
             await self._recover(error)
 
     def _missing(self) -> set[int]:
-        """Return the partitions that are ours and can be opened: no thread is at an old state of theirs."""
+        """Return the assigned partitions that can be opened: no thread is using an old state of theirs."""
         self._dropped = [task for task in self._dropped if task.is_in_thread]
         return self._assigned - self._open.keys() - {task.partition for task in self._dropped}
 
     async def _look(self, consumer: Consumer) -> None:
-        """Wait a moment; raise what ended a partition task, or stop where a record takes too long."""
+        """Wait briefly; raise the error of an ended task, or stop if a record takes too long."""
         tasks = list(self._open.values())
         running = [task.running for task in tasks if task.running is not None]
         if running:
@@ -310,7 +311,7 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
     # Opening and closing
 
     async def _take_over(self, consumer: Consumer, missing: set[int]) -> None:
-        """Close what is paused and not among some partitions; open those, or let their tasks go on."""
+        """Close paused tasks not in ``missing``; open those partitions or resume their tasks."""
         started_s, self._is_opening = time.monotonic(), True
         # An owner in between that has died since left a transaction open, under the id of any of its partitions.
         member = consumer.member()
@@ -332,10 +333,10 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
         )
 
     async def _start(self, consumer: Consumer, kept: set[int], new: set[int]) -> None:
-        """Let paused tasks go on, and open others beside them.
+        """Resume paused tasks, and open others concurrently.
 
         Raises:
-            KafkaError: a task could not be opened; those that could are running.
+            KafkaError: a task could not be opened; the others are running.
         """
         self._openings += 1
         records_max = max(self.settings.batch_records_max // max(len(self._open) + len(kept) + len(new), 1), 1)
@@ -363,7 +364,7 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
         task.start(records_max)
 
     async def _close(self, numbers: Iterable[int], limit_s: float = 0.0) -> None:
-        """Close tasks, open or paused; what was not committed is left to the next owner."""
+        """Close open or paused tasks; uncommitted work is left to the next owner."""
         tasks = [kind.pop(number) for number in list(numbers) for kind in (self._open, self._paused) if number in kind]
         await asyncio.gather(*(task.finish(limit_s) for task in tasks))
         await self._discard(tasks)
@@ -421,7 +422,7 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
 
 
 async def _every(steps: Iterable[Coroutine[None, None, None]]) -> None:
-    """Run steps side by side; when all have ended, raise the first error there was."""
+    """Run steps concurrently; when all have ended, raise the first error."""
     for result in await asyncio.gather(*steps, return_exceptions=True):
         if isinstance(result, BaseException):
             raise result

@@ -1,4 +1,4 @@
-"""Results of a replay in topics of their own, beside the live ones."""
+"""Write the results of a replay to separate topics, next to the live ones."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -19,10 +19,10 @@ _IN_FLIGHT_MAX = 5_000
 
 
 def shadow_topics(settings: Settings, roles: Collection[Role], prefix: str) -> dict[Role, str]:
-    """Return the topics for results by role, their names starting with a prefix.
+    """Return the prefixed result topics by role.
 
     Raises:
-        ConfigurationError: ``live_topics`` where one of them is a topic of the deployment.
+        ConfigurationError: ``live_topics`` if one of them is a topic of the deployment.
     """
     names = {role: prefix + TOPIC_NAMES[role] for role in roles}
     live = {*topic_names(settings).values(), *TOPIC_NAMES.values()}
@@ -36,11 +36,11 @@ def shadow_topics(settings: Settings, roles: Collection[Role], prefix: str) -> d
 async def write_shadow(
     settings: Settings, topics: dict[Role, str], outputs: Iterable[Output], *, call_partitions: int
 ) -> None:
-    """Write results to their topics, which are created if missing.
+    """Write results to their topics, creating missing ones.
 
     Args:
-        topics: topic name of every role, from ``shadow_topics``.
-        call_partitions: how many partitions the replayed calls had.
+        topics: from ``shadow_topics``.
+        call_partitions: partition count of the replayed calls.
 
     Raises:
         OperatingError: ``broker_unreachable``, ``shadow_failed``.

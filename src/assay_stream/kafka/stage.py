@@ -1,6 +1,6 @@
-"""A stage: which topics it reads, the state it keeps for each partition, and when a record is ready.
+"""A stage: its input topics, its state for each partition, and when a record is ready.
 
-What happens to the records is the agent's: a coroutine function that takes a ``Batch``.
+Processing is up to the agent: a coroutine function that takes a ``Batch``.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,54 +15,54 @@ from assay_stream.model.record import Output, Record, Role
 
 
 class PartitionState(Protocol):
-    """State of one input partition, kept in the same partition of a compacted topic; by itself, none.
+    """State of one input partition, kept in the same partition of a compacted topic; this base keeps none.
 
     ``model.state_table.StateTable`` is one that suits most agents.
     """
 
     @property
     def entries(self) -> int:
-        """How many entries it holds, for the metrics."""
+        """Number of entries, for the metrics."""
         return 0
 
     def restore(self, record: Record) -> None:
-        """Take in one record of the compacted topic."""
+        """Apply one record of the compacted topic."""
         return
 
     def restored(self) -> Mapping[str, int | None]:
-        """Return the next offset of each input topic, once all is taken in; ``None`` for its beginning.
+        """Return the next offset of each input topic after restoring; ``None`` for its beginning.
 
-        What is not named goes on from the group's committed offsets.
+        Topics not named continue from the group's committed offsets.
         """
         return {}
 
     def flush(self, positions: Mapping[str, int]) -> list[Output]:
-        """Return what changed and how far the input is read: next offset by topic."""
+        """Return outputs for the changes and the input progress (next offset by topic)."""
         return []
 
     def punctuate(self) -> list[Output]:
-        """Return what time alone calls for; asked whenever a poll has ended."""
+        """Return outputs triggered by time alone; called after every poll."""
         return []
 
 
 class NoState(PartitionState):
-    """The state of a stage that keeps none."""
+    """State of a stateless stage."""
 
 
 State = TypeVar("State", bound=PartitionState)
 
 
 class Stage(Generic[State]):
-    """A stage, with state of its own for each partition or with none.
+    """A stage, with separate state for each partition or none.
 
     State belongs to a thread. ``admit``, ``flush`` and ``punctuate`` are called in it, all else in the event loop.
 
     Args:
         name: names the consumer group, the transactional ids, the log lines and the metrics.
-        input_roles: what it reads; within a partition, records of earlier roles go first.
-        state_role: the compacted topic that holds the state; ``None`` where nothing is kept.
-        thread: what all partitions work in, where they share state; otherwise each has a thread of its own.
-        piece_records: records processed between two looks at the clock; many where each takes microseconds.
+        input_roles: input topics; within a partition, records of earlier roles go first.
+        state_role: the compacted topic of the state; ``None`` for a stateless stage.
+        thread: the common thread of partitions that share state; by default each has its own.
+        piece_records: records processed between clock checks; many where each takes microseconds.
     """
 
     def __init__(
@@ -90,17 +90,16 @@ class Stage(Generic[State]):
 
     @property
     def entries(self) -> int:
-        """How many entries the states hold."""
         return sum(state.entries for state in self._states.values())
 
     @property
     def states(self) -> list[State]:
-        """The states of the open partitions; only their threads look into them."""
+        """States of the open partitions; to be read only in their threads."""
         return list(self._states.values())
 
     @property
     def changes(self) -> int:
-        """Grows whenever more records may have become ready."""
+        """Increases whenever more records may have become ready."""
         return 0
 
     def state(self, partition: int) -> State:
@@ -110,9 +109,9 @@ class Stage(Generic[State]):
         return self._threads[partition]
 
     async def open(self, partition: int) -> Mapping[TopicPartition, int | None]:
-        """Restore the state of a partition, and return where its input goes on: it overrides the group's offsets.
+        """Restore the state of a partition, and return its input positions, which override the group's offsets.
 
-        Offsets without the state that they led to would lose what is known. So without its progress record, or
+        Offsets without the state that they led to would lose information. So without its progress record, or
         with part of its topic lost, a state starts empty and the input from its beginning (``None``).
         """
         state = self._new_state(partition)
@@ -125,18 +124,18 @@ class Stage(Generic[State]):
         return {TopicPartition(topic, partition): offset for topic, offset in state.restored().items()}
 
     def close(self, partition: int) -> None:
-        """Drop the state of a partition; it need not be open."""
+        """Drop the state of a partition, which need not be open."""
         self._states.pop(partition, None)
         thread = self._threads.pop(partition, None)
         if thread is not None and thread is not self._shared_thread:
             thread.close()
 
     def needed_by(self, partition: int) -> int:
-        """Return a number that partitions share that need the same to be worked on."""
+        """Return a number shared by the partitions with the same dependencies."""
         return 0
 
     async def done_before(self, partition: int) -> Mapping[TopicPartition, int]:
-        """Return positions before which everything is done, as the stage's own output shows."""
+        """Return positions before which everything is done, according to the stage's own output."""
         return {}
 
     async def note_ends(self) -> Mapping[TopicPartition, int]:
@@ -144,26 +143,25 @@ class Stage(Generic[State]):
         return {}
 
     def admit(self, records: Sequence[Record], ends: Mapping[TopicPartition, int]) -> int:
-        """Return how many leading records are ready."""
         return len(records)
 
     async def wait(self, limit_s: float, *, since: int) -> None:
-        """Wait until ``changes`` is more than ``since``, or for the limit in seconds."""
+        """Wait until ``changes`` exceeds ``since``, at most ``limit_s`` seconds."""
 
     def committed(self, records: Sequence[Record]) -> None:
-        """Take note of records whose outputs are committed."""
+        """Handle records whose outputs are committed."""
 
     def flush(self, partition: int, positions: Mapping[TopicPartition, int]) -> list[Output]:
-        """Return what must be written with these input positions."""
+        """Return outputs to write along with these input positions."""
         return self._states[partition].flush({tp.topic: position for tp, position in positions.items()})
 
     def punctuate(self, partition: int) -> list[Output]:
-        """Return what must be written although nothing was read."""
+        """Return outputs to write although nothing was read."""
         return self._states[partition].punctuate()
 
 
 class StageMetrics:
-    """Counts nothing; a host that serves metrics passes one that does."""
+    """Metrics interface of a stage; this base records nothing."""
 
     def batch(self, records: int, labels: Mapping[str, int], *, seconds: float) -> None:
         """Count a committed batch: records read, outputs by label, time."""
@@ -175,13 +173,13 @@ class StageMetrics:
         """Time a committed transaction."""
 
     def lags(self, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Set how many offsets of each topic and partition are not processed yet."""
+        """Set the number of unprocessed offsets of each topic and partition."""
 
     def state(self, entries: int) -> None:
         """Set how many entries are kept in memory."""
 
     def buffered(self, records: int) -> None:
-        """Set how many records wait for other stages."""
+        """Set the number of records waiting for other stages."""
 
     def lost(self, offsets: int) -> None:
         """Count offsets that expired unread."""
@@ -190,4 +188,4 @@ class StageMetrics:
         """Count a failed batch."""
 
     def opened(self, partitions: int, *, seconds: float) -> None:
-        """Note a take-over of partitions and how long it took, restoring included."""
+        """Record a take-over of partitions and its duration, restoring included."""

@@ -1,4 +1,4 @@
-"""Work on records happens in a thread, so that heartbeats and pages go on meanwhile.
+"""Record processing in a thread, so that heartbeats and HTTP pages keep working.
 
 Python switches threads every few milliseconds, so a record that costs seconds delays the event loop by
 milliseconds. A state belongs to one thread alone.
@@ -22,11 +22,11 @@ OUT_OF_MEMORY = OperatingError(
     "the process is out of memory. Give it more, or more workers: docs/capacity.md says what a fleet "
     "takes. A record that needs too much by itself is set aside after some attempts",
 )
-"""Made beforehand: there is no memory to make it later."""
+"""Created in advance: there is no memory to create it later."""
 
 
 class StateThread:
-    """Runs calls one after the other in a daemon thread."""
+    """Run calls sequentially in a daemon thread."""
 
     def __init__(self, name: str) -> None:
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -35,18 +35,18 @@ class StateThread:
 
     @property
     def busy_s(self) -> float:
-        """For how many seconds it has been working on one thing; 0 while it has nothing to do."""
+        """Seconds spent on the current item; 0 when idle."""
         moved_s = self._moved_s
         return 0.0 if moved_s is None else time.monotonic() - moved_s
 
     def note_progress(self) -> None:
-        """Note that one thing is done and the next begins; to be called in the thread."""
+        """Mark the start of the next item; call it in the thread."""
         self._moved_s = time.monotonic()
 
     def run(self, function: Callable[..., Result], *arguments: object) -> asyncio.Future[Result]:
         """Run a function in the thread, and return the future of its result.
 
-        Where the future is cancelled or set before, the function runs on and its result is dropped.
+        If the future is cancelled or set first, the function keeps running and its result is dropped.
 
         Raises:
             OperatingError: ``out_of_memory`` in place of ``MemoryError``.

@@ -1,4 +1,4 @@
-"""The topics: one table says their names, partitions, retention and compaction.
+"""Topics: one table of names, partitions, retention and compaction.
 
 ``apply`` creates what is missing and refuses to shrink or silently alter what is there; ``check`` tells a
 worker whether it may start.
@@ -26,7 +26,7 @@ _MARGIN_BYTES = 1_024 * 1_024
 _CREATION_LIMIT_S = 30.0
 _CREATION_LOOK_S = 0.1
 COUNTS_DIFFER = frozenset({"partition_count", "partitions_do_not_fit"})
-"""Codes of errors that more partitions put right."""
+"""Error codes that adding partitions fixes."""
 _KEPT = {
     "year": {"cleanup.policy": "delete", "retention.ms": str(365 * _DAY_MS)},
     "always": {"cleanup.policy": "delete", "retention.ms": "-1"},
@@ -43,10 +43,10 @@ _KEPT = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSpec:
-    """One topic as it must be.
+    """Required properties of one topic.
 
     Args:
-        config: topic settings that matter to a promise.
+        config: topic settings that our guarantees depend on.
     """
 
     role: Role
@@ -56,10 +56,10 @@ class TopicSpec:
 
 
 def topic_table(settings: Settings, *, agents: str = "") -> list[TopicSpec]:
-    """Return every topic of a deployment, as ``model/topics.toml`` declares them.
+    """Return every topic of a deployment, as declared in ``model/topics.toml``.
 
     Args:
-        agents: name of users' agents that run together, for their topics, too.
+        agents: name of a set of user agents, to include their topics.
     """
     names = topic_names(settings, agents=agents)
     specs = []
@@ -74,7 +74,7 @@ def topic_table(settings: Settings, *, agents: str = "") -> list[TopicSpec]:
 
 
 def topic_names(settings: Settings, *, agents: str = "") -> dict[Role, str]:
-    """Return the full topic name of every role; without the name of agents, what the names of theirs begin with."""
+    """Return the full topic name of every role; without ``agents``, only the prefix for agents' topics."""
     return {
         role: settings.topic_prefix + (f"{topic.name}.{agents}" if topic.of_agents else topic.name)
         for role, topic in TOPICS.items()
@@ -83,11 +83,11 @@ def topic_names(settings: Settings, *, agents: str = "") -> dict[Role, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicState:
-    """One topic as it is in the cluster.
+    """Actual state of one topic.
 
     Args:
-        partitions: how many partitions it has, 0 where it does not exist.
-        differing: settings that differ: name to (as it is, as it should be).
+        partitions: partition count, 0 if it does not exist.
+        differing: differing settings: name to (actual, expected).
     """
 
     spec: TopicSpec
@@ -96,7 +96,6 @@ class TopicState:
 
 
 async def inspect_topics(admin: AIOKafkaAdminClient, settings: Settings, *, agents: str = "") -> list[TopicState]:
-    """Return the state of every topic of ``topic_table`` in the cluster."""
     specs = topic_table(settings, agents=agents)
     present = set(await admin.list_topics())
     described = await admin.describe_topics([spec.name for spec in specs if spec.name in present])
@@ -115,13 +114,13 @@ async def inspect_topics(admin: AIOKafkaAdminClient, settings: Settings, *, agen
 
 
 async def apply_topics(admin: AIOKafkaAdminClient, settings: Settings, *, agents: str = "") -> list[str]:
-    """Create the topics of ``topic_table`` that are missing; never alter those that exist.
+    """Create the missing topics of ``topic_table``; never alter existing ones.
 
     Returns:
         The names of the topics created.
 
     Raises:
-        ConfigurationError: ``topic_differs`` where a topic exists otherwise than asked for, or
+        ConfigurationError: ``topic_differs`` if an existing topic has other properties, or
             ``partitions_do_not_fit``. Nothing is created then.
         OperatingError: ``topics_not_created``.
     """
@@ -159,7 +158,7 @@ async def create_topics(admin: AIOKafkaAdminClient, settings: Settings, specs: I
 
 
 async def wait_for_topics(admin: AIOKafkaAdminClient, settings: Settings, specs: Iterable[TopicSpec]) -> None:
-    """Wait until topics can be used: brokers say that they are created before they list them and lead their partitions.
+    """Wait until topics are usable: brokers report creation before they list them and elect leaders.
 
     Raises:
         OperatingError: ``topics_not_created``.
@@ -189,7 +188,7 @@ def _not_created(what: str, names: Iterable[str]) -> OperatingError:
 
 
 def check_topics(states: list[TopicState], needed: set[Role], settings: Settings) -> dict[Role, int]:
-    """Check that a worker may run on the topics as they are, and return their partition counts.
+    """Check that a worker can run on the existing topics, and return their partition counts.
 
     Partition counts may differ from the settings, but not among topics that belong together.
 
@@ -234,7 +233,7 @@ def check_topics(states: list[TopicState], needed: set[Role], settings: Settings
 
 
 def _growing(settings: Settings, counts: Mapping[str, int], bindings: int) -> str:
-    """Return how to give topics of calls as many partitions as the largest, and a multiple of those of bindings."""
+    """Return the fix: equal partition counts for call topics, each a multiple of those of bindings."""
     most = _next_multiple(max(counts.values()), max(bindings, 1))
     commands = [
         f"kafka-topics.sh --bootstrap-server {settings.bootstrap_servers} --alter --topic {name} --partitions {most}"
@@ -249,7 +248,7 @@ def _next_multiple(count: int, of: int) -> int:
 
 
 def _counts_do_not_fit(calls: int, bindings: int, fix: str) -> ConfigurationError:
-    """Each partition of calls must belong to one partition of bindings."""
+    """Each partition of calls must map to one partition of bindings."""
     return ConfigurationError(
         "partitions_do_not_fit",
         f"{calls} partitions of calls are no multiple of {bindings} partitions of bindings. {fix}",

@@ -1,4 +1,4 @@
-"""The writer of transactions: outputs of the core, gathered into batches and committed with input offsets."""
+"""Transactional writer: commits batched outputs of the core together with input offsets."""
 
 import asyncio
 import gzip
@@ -23,14 +23,14 @@ REJECTED_BYTES_MAX = DEFAULT_LIMITS.record_bytes_max + 512 * 1_024
 
 
 class Gathered:
-    """The outputs of one transaction, copied into the batches that are sent: none of them has to be kept.
+    """The outputs of one transaction, copied into the batches to send, so that none has to be kept.
 
     Args:
-        create_batch: makes a batch of the producer that will send it.
+        create_batch: creates a batch of the sending producer.
 
     Attributes:
         batches: by topic and partition.
-        labels: how many outputs there are of each label.
+        labels: number of outputs by label.
     """
 
     def __init__(
@@ -63,12 +63,12 @@ class Gathered:
 
 
 class TransactionalWriter:
-    """Writes outputs and input offsets of one input partition, all or nothing.
+    """Write outputs and input offsets of one input partition atomically.
 
     Opening it ends the transaction of the previous owner of its transactional id, and fences that owner for good.
 
     Args:
-        producer: transactional, not started.
+        producer: transactional, unstarted.
     """
 
     def __init__(
@@ -82,7 +82,6 @@ class TransactionalWriter:
         await self._producer.start()
 
     def gather(self) -> Gathered:
-        """Return what takes the outputs of one transaction."""
         return Gathered(self._producer.create_batch, self._topics, self._partition_counts)
 
     async def write(
@@ -92,10 +91,10 @@ class TransactionalWriter:
 
         Args:
             offsets: next offset to read of each input partition.
-            group_id: whose offsets; a generation is not needed, since the transactional id keeps other owners out.
+            group_id: owner of the offsets; no generation is needed, since the transactional id fences other owners.
 
         Raises:
-            KafkaError: nothing was written then; the writer must be closed.
+            KafkaError: nothing was written; the writer must be closed.
         """
         batches = gathered.batches
         producer = self._producer
@@ -118,7 +117,7 @@ class TransactionalWriter:
 
 
 def fitting(output: Output, *, bytes_max: int = REJECTED_BYTES_MAX) -> Output:
-    """Return a rejected copy that its topic takes.
+    """Return a rejected copy that fits its topic.
 
     A record that was small on the wire, being compressed, can be larger than any topic takes as it is. Its copy
     holds the value compressed (``error.value.encoding: gzip``). If even that does not fit, it holds the value's

@@ -1,10 +1,10 @@
-"""Whether the topics of our stages hold everything that follows from what was published before a moment.
+"""Wait until downstream topics reflect all input published before a given time.
 
-Evidence, findings and alerts follow from what proxies and operators publish, some time later. So a topic of them that
+Evidence, findings and alerts follow from what proxies and operators publish, with a delay. So one of their topics that
 was read to its end may still lack something. Progress decides, not the clock (``docs/adr/0004``):
 
-1. Note where the topics end that are published.
-2. Wait until the stages that read these have committed as much; then the same for the topics that those write and
+1. Read the end offsets of the published topics.
+2. Wait until the stages that read them have committed those; then the same for the topics that they write and
    later stages read. Ends include open transactions: a commit shows before its records do.
 """
 
@@ -20,7 +20,7 @@ from assay_stream.model.record import Role
 
 
 class UpstreamStage(NamedTuple):
-    """One stage between what is published and what follows."""
+    """One stage between published input and the topics derived from it."""
 
     stage: str
     reads: tuple[Role, ...]
@@ -33,15 +33,14 @@ STEPS = (
     UpstreamStage("join", (Role.REROUTED,), (Role.EVIDENCE, Role.FINDINGS)),
     UpstreamStage("alerts", (Role.FINDINGS,), (Role.ALERTS,)),
 )
-"""In the order of their work."""
+"""In processing order."""
 
 _PAUSE_S = 0.02
 _INTERVAL_S = 0.1
-"""Between two answers, at least. Each takes several requests, and who waits for one reads more records at a time."""
+"""Minimum interval between checks. Each takes several requests, and a waiting reader gets larger batches."""
 
 
 def steps_to(roles: Iterable[Role]) -> list[UpstreamStage]:
-    """Return the stages that some topics follow from, in the order of their work."""
     wanted, steps = set(roles), []
     for step in reversed(STEPS):
         if wanted & set(step.writes):
@@ -51,11 +50,11 @@ def steps_to(roles: Iterable[Role]) -> list[UpstreamStage]:
 
 
 class UpstreamStages:
-    """Follows stages.
+    """Track the progress of stages.
 
     Args:
-        steps: the stages, in the order of their work.
-        clients: make consumers, which join no group.
+        steps: the stages, in processing order.
+        clients: creates consumers, which join no group.
     """
 
     def __init__(
@@ -87,7 +86,6 @@ class UpstreamStages:
         return self._started.is_set()
 
     async def run(self) -> None:
-        """Keep connections open until stopped."""
         try:
             for step in {step.stage: step for step in self._steps}.values():
                 group_id = f"{self._group_prefix}-{step.stage}"
@@ -106,12 +104,12 @@ class UpstreamStages:
         self._stopping.set()
 
     async def complete(self) -> None:
-        """Wait until the stages have processed everything published before, and what followed from it.
+        """Wait until the stages have processed everything published so far, and everything derived from it.
 
-        Concurrent callers share one answer, unless it had been begun before they asked.
+        Concurrent callers share one check, unless it began before their call.
 
         Raises:
-            KafkaError: brokers are away.
+            KafkaError: brokers are unreachable.
         """
         if self._next is None:
             self._next = asyncio.create_task(self._complete())

@@ -1,4 +1,5 @@
-"""What a proxy uses to publish observations: publisher, tap, sinks, verdict client, and readers of recorded traffic.
+"""Building blocks for proxies that publish observations: publisher, tap, sinks, verdict client, and readers of recorded
+traffic.
 
 This module is the public API. Names are loaded on first use, so that a proxy that only publishes loads neither the
 digest schemes nor the record models. The readers of recorded traffic (``from_*``) need the extra ``cli``.

@@ -1,4 +1,4 @@
-"""Work that waits for a thread of its own, in order and within a bound, so that whoever adds it never waits."""
+"""Work queued for a dedicated thread, in order and within a bound; adding never blocks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _log = logging.getLogger(__name__)
 
 
 class Guard:
-    """Counts what fails, and logs the first failure: none may be felt by a connection."""
+    """Count failures and log the first; none may affect a connection."""
 
     failures = 0
 
@@ -30,14 +30,15 @@ class Guard:
 
 
 class Backlog(Guard, threading.Thread):
-    """Runs steps one after the other, whichever of them fail.
+    """Run steps one after the other; a failing step does not stop the rest.
 
     Args:
-        bytes_max: what may wait, by the size that each step is given.
-        share_bytes_max: what of one owner may wait, so that no other's steps go without room; as much, if not given.
+        bytes_max: total size of the queued steps.
+        share_bytes_max: total size queued per owner, so that one owner cannot starve the others; default:
+            ``bytes_max``.
         last: runs after everything else, once the backlog is finished.
-        pause_s: seconds to wait for more before each run of steps: two threads that take turns at every step spend
-            more on taking turns than on the steps.
+        pause_s: seconds to wait for more steps before each run: two threads that alternate at every step spend
+            more time switching than working.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Backlog(Guard, threading.Thread):
         self._lock = threading.Lock()
 
     def add(self, size_bytes: int, step: Callable[[], None], *, owner: Hashable = None) -> bool:
-        """Add a step and return whether there was room; for one of no size there always is."""
+        """Add a step and return True if there was room; there always is for a step of size 0."""
         with self._lock:
             if size_bytes and (
                 self._bytes + size_bytes > self._bytes_max or self._shares[owner] + size_bytes > self._share_bytes_max
@@ -72,7 +73,6 @@ class Backlog(Guard, threading.Thread):
         return True
 
     def finish(self) -> None:
-        """End once everything added so far has been done."""
         self._steps.put(None)
 
     def run(self) -> None:

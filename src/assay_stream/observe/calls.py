@@ -2,15 +2,15 @@
 
 Rules:
 
-1. A call ends with its answer, unless that is the handle of a task, or asks for input.
-2. The outcome of a task is the call's: its result, its error, or why there is neither.
+1. A call ends with its response, unless that is a task handle or asks for input.
+2. The outcome of a task is the outcome of its call: its result, its error, or why there is neither.
 3. A call that waits for input goes on with the retry that names the same tool, arguments and ``requestState``. Of
-   calls that do not differ, the one that waits for longest goes on. A retry of no call known here is a call of its own.
-4. What the server asks of the client meanwhile, and progress, belong to the call that they name, that they share an
-   HTTP exchange with, or that is the only one without an answer. Otherwise they belong to none, and are counted.
-5. Calls are open within bounds of number and time. Whatever ends first, each yields its event, with a reason.
+   identical calls, the oldest goes on. A retry that matches no known call is a new call.
+4. Server requests and progress belong to the call that they name, that they share an
+   HTTP exchange with, or that is the only one pending. Otherwise they belong to none, and are counted.
+5. Open calls are bounded in number and time. However a call ends, it yields its event, with a reason.
 
-Arguments, results and what is asked are hashed after redaction and dropped at once; none of the server's text, no
+Arguments, results and input requests are hashed after redaction and dropped at once; none of the server's text, no
 task id and no ``requestState`` enters an event.
 
 Until 2025-11-25 a client asks for a task (``params.task``), gets ``{"task": ...}``, and fetches the result with
@@ -38,25 +38,25 @@ _KINDS = {"sampling/createMessage": "sampling", "roots/list": "roots"}
 _ELICITATION = "elicitation/create"
 
 INPUT_METHODS = frozenset((*_KINDS, _ELICITATION))
-"""What a server may ask of its client."""
+"""Requests that a server may send to its client."""
 
 TASK_METHODS = frozenset(("tasks/get", "tasks/result", "tasks/cancel", "tasks/update"))
 """Requests about one task."""
 
 TASK_NOTIFICATIONS = frozenset(("notifications/tasks", "notifications/tasks/status"))
 INVALID_PARAMS = "jsonrpc_-32602"
-"""What a server answers for a task that it does not know, or no more."""
+"""The server's error for an unknown or expired task."""
 
 _RELATED = "io.modelcontextprotocol/related-task"
 _STATUSES = frozenset(("working", "input_required", "completed", "failed", "cancelled"))
 _TOKEN_CHARS_MAX = 256
-"""Longer progress tokens are not followed; clients count, or take UUIDs."""
+"""Longer progress tokens are not followed; clients use counters or UUIDs."""
 
 _PROGRESS = "notifications/progress"
 
 
 class InputCounter:
-    """Counts what the server asks of its client during a call, and what is answered; keeps no content.
+    """Count the server's input requests during a call and their answers; keep no content.
 
     Args:
         count_max: requests that are counted and hashed.
@@ -75,7 +75,7 @@ class InputCounter:
 
         Args:
             request: with its method and parameters.
-            exact: whether its JSON is sound, so that it may be hashed.
+            exact: whether its JSON passed strict decoding, so that it may be hashed.
         """
         if self._asked >= self._count_max:
             self._has_more = True
@@ -95,7 +95,7 @@ class InputCounter:
         self._by_kind[kind] = self._by_kind.get(kind, 0) + 1
 
     def ask_all(self, requests: object, exact: bool, *, once: bool = False) -> None:
-        """Count named requests; with ``once``, those whose names were counted before are known already."""
+        """Count named requests; with ``once``, skip names that were counted before."""
         for name, request in requests.items() if isinstance(requests, dict) else ():
             if once:
                 key = text_hash(name)
@@ -108,7 +108,7 @@ class InputCounter:
                 return
 
     def answer(self, *answers: object) -> None:
-        """Count the client's answers to what was counted; what is no object is an error."""
+        """Count the client's answers to counted requests; anything but an object is an error."""
         for each in answers[: self._asked - self._accepted - self._declined]:
             if isinstance(each, dict) and each.get("action", "accept") == "accept":
                 self._accepted += 1
@@ -133,7 +133,7 @@ class OpenTask:
     """The task that a call became.
 
     Args:
-        is_inline: whether its state holds its result, as since MCP 2026-07-28, so that nobody asks for that.
+        is_inline: whether its state holds its result (since MCP 2026-07-28), so that no ``tasks/result`` follows.
         is_cancelled: whether the server agreed to cancel it.
     """
 
@@ -148,13 +148,13 @@ class OpenCall:
     """A call whose outcome is not known yet.
 
     Args:
-        since: when its latest request passed, or the latest answer that leaves it open.
+        since: time of its latest request, or of the latest answer that left it open.
         wants_task: whether its request asks for a task, as before MCP 2026-07-28.
-        inputs_max: requests of the server that are counted and hashed.
-        token: what reports of its progress name.
-        shown_name: what the client called the tool, where a gateway says how the server calls it.
-        earlier: what it was before its latest request, a retry that nobody accepted yet, and what that named.
-        elsewhere: outcome, code and digest of the first answer that came in an exchange that is not the call's.
+        inputs_max: server requests that are counted and hashed.
+        token: its progress token.
+        shown_name: the client's name for the tool, where a gateway reports the server's own name.
+        earlier: its state before its latest request (a retry not accepted yet), and the key that the retry named.
+        elsewhere: outcome, code and digest of the first answer in another exchange than its own.
     """
 
     tool_name: str
@@ -185,7 +185,7 @@ class OpenCall:
         return self._inputs
 
     def course(self) -> dict[str, Any]:
-        """Return what its record says of how it went: only what is out of the ordinary."""
+        """Return the optional fields of its record: only what is out of the ordinary."""
         course: dict[str, Any] = {}
         if self.rounds > 1:
             course["rounds"] = self.rounds
@@ -200,7 +200,7 @@ class OpenCall:
         return course
 
     def unfinished(self) -> tuple[bool | None, str]:
-        """Return the outcome of a call that nothing more is heard of, after an answer that left it open."""
+        """Return the outcome of a call that got no further message after an answer that left it open."""
         task = self.task
         if task is None:
             return None, "input_required"
@@ -212,7 +212,7 @@ class OpenCall:
 
 
 def digest_of(value: Any) -> str | None:
-    """Return the digest of a value without its secrets; ``None`` if it cannot be hashed."""
+    """Return the digest of a value after redaction; ``None`` if it cannot be hashed."""
     try:
         return str(redacted_digest(value))
     except InputError:
@@ -220,31 +220,29 @@ def digest_of(value: Any) -> str | None:
 
 
 def text_hash(text: str) -> bytes:
-    """Return the SHA-256 of a text that somebody else wrote, which may be long."""
+    """Return the SHA-256 of foreign text, which may be long."""
     return sha256(text.encode("utf-8", "backslashreplace")).digest()
 
 
 class Outcome(NamedTuple):
-    """Whether a call succeeded, ``None`` if that is not known, and an error code of our own."""
+    """Whether a call succeeded (``None`` if unknown), and one of our own error codes."""
 
     ok: bool | None
     code: str | None
 
 
 def task_hash(holder: Mapping[str, Any]) -> bytes | None:
-    """Return the hash of the task id in a request, a state, or a reference; ``None`` if there is none."""
     task_id = holder.get("taskId")
     return text_hash(task_id) if isinstance(task_id, str) else None
 
 
 def related_task(params: Mapping[str, Any]) -> bytes | None:
-    """Return the hash of the id of the task that a message belongs to, if it says so."""
     related = meta_of(params).get(_RELATED)
     return task_hash(related) if isinstance(related, dict) else None
 
 
 def task_of(result: Mapping[str, Any], *, wanted: bool) -> tuple[OpenTask, Mapping[str, Any]] | None:
-    """Return the task that the result of a call is a handle of, with its state; ``None`` if it is a result.
+    """Return the task, with its state, if the result of a call is a task handle; ``None`` if it is a result.
 
     Args:
         wanted: whether the request asked for a task.
@@ -256,7 +254,6 @@ def task_of(result: Mapping[str, Any], *, wanted: bool) -> tuple[OpenTask, Mappi
 
 
 def state_in(result: object) -> Mapping[str, Any] | None:
-    """Return the state of a task that came in place of its result, by itself or in a handle; ``None`` if none did."""
     if not isinstance(result, dict):
         return None
     handle = task_of(result, wanted=True)
@@ -266,29 +263,29 @@ def state_in(result: object) -> Mapping[str, Any] | None:
 
 
 def final_in(state: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the answer to a call that the state of its task holds; ``None`` if it holds none."""
+    """Return the call's answer in a task state; ``None`` if it has none."""
     member = {"completed": "result", "failed": "error"}.get(status_of(state))
     return {member: state[member]} if member is not None and member in state else None
 
 
 def status_of(state: Mapping[str, Any]) -> str:
-    """Return the status in a task's state: one of MCP's words, or ``unknown``."""
+    """Return a task's status: one of MCP's values, or ``unknown``."""
     status = state.get("status")
     return status if isinstance(status, str) and status in _STATUSES else "unknown"
 
 
 def is_retry(params: Mapping[str, Any]) -> bool:
-    """Return True if a call goes on with another one that the server asked input for."""
+    """Return True if a call continues one for which the server requested input."""
     return params.get("requestState") is not None or params.get("inputResponses") is not None
 
 
 def retry_key(tool_name: str, args_hash: str | None, state: object) -> Hashable:
-    """Return what a call that waits for input and its retry have in common: tool, arguments, and the server's state."""
+    """Return the key that a call waiting for input shares with its retry: tool, arguments, and ``requestState``."""
     return "retry", tool_name, args_hash, text_hash(state) if isinstance(state, str) else None
 
 
 def outcome_of(message: Mapping[str, Any]) -> Outcome:
-    """Return the outcome that a response means: never the server's words."""
+    """Return the outcome of a response, without any of the server's text."""
     error = message.get("error")
     if "result" not in message or error is not None:
         code = error.get("code") if isinstance(error, dict) else None
@@ -322,21 +319,21 @@ def _final_of(method: str, message: Mapping[str, Any]) -> Mapping[str, Any] | No
 
 
 class CallObserver:
-    """Follows the tool calls of one connection."""
+    """Follow the tool calls of one connection."""
 
     def __init__(self, wire: WireConnection) -> None:
         self._wire = wire
         self._open_limit = timedelta(seconds=wire.limits.open_call_limit_s)
         self._pending = Pending[OpenCall]()
         self._held = Held[OpenCall]()
-        """Calls that an answer left open, by what the next request for them names."""
+        """Calls that an answer left open, by the key of the next request for them."""
         self._asked: OrderedDict[RequestKey, OpenCall] = OrderedDict()
-        """Requests of the server that the client has not answered."""
+        """Server requests that the client has not answered."""
         self._tokens: dict[RequestKey, OpenCall] = {}
-        """Calls by what reports of their progress name."""
+        """Calls by progress token."""
         self._task_requests: OrderedDict[RequestKey, tuple[str, bytes]] = OrderedDict()
         self._task_keys: OrderedDict[RequestKey, RequestKey] = OrderedDict()
-        """The latest of them by its id, in whatever exchange; it may have been answered since."""
+        """The latest of them by id, in any exchange; it may have been answered since."""
         self._highest_id: float | None = None
         self._is_closed = False
 
@@ -353,7 +350,7 @@ class CallObserver:
         at: datetime,
         shown_name: str | None,
     ) -> list[Observation]:
-        """Note a call, or that one goes on, and return what it evicted."""
+        """Record a new or continued call, and return the calls that it evicts."""
         call = self._begun(key, params, snapshot_id, exact, at)
         call.shown_name = shown_name
         if key is None:
@@ -368,7 +365,7 @@ class CallObserver:
     def refused(
         self, request: Mapping[str, Any], snapshot_id: str | None, exact: bool, at: datetime, reason_code: str
     ) -> Observation:
-        """Return the event of a call that was not passed on; ``reason_code`` says why, the rest as in ``request``."""
+        """Return the event of a call that was not forwarded; ``reason_code`` says why, the rest as in ``request``."""
         call = self._begun(request_key(request.get("id")), params_of(request), snapshot_id, exact, at)
         call.reason_code, call.decision = reason_code, "deny"
         return self._event(call, at, Outcome(None, "not_passed_on"))
@@ -390,7 +387,7 @@ class CallObserver:
     def response(
         self, key: RequestKey, message: Mapping[str, Any], exact: bool, at: datetime
     ) -> list[Observation] | None:
-        """Return what a response yields; ``None`` if it answers neither a call nor a request about a task."""
+        """Return the observations of a response; ``None`` if it answers neither a call nor a request about a task."""
         asked = self._task_requests.pop(key, None)
         if asked is not None:
             return self._task_answered(*asked, message, exact, at)
@@ -410,11 +407,11 @@ class CallObserver:
         return [self._result(call, message, exact, at)]
 
     def awaits(self, key: RequestKey) -> bool:
-        """Return True if a call, or a request about a task, waits for the answer to this request."""
+        """Return True if a call, or a request about a task, is pending under this key."""
         return self._pending.get(key) is not None or key in self._task_requests
 
     def undo(self, key: RequestKey, at: datetime) -> list[Observation]:
-        """Let a task or a call that waits be as it was before a request, and return what that ends."""
+        """Restore the state that a task or waiting call had before a request, and return the calls that this ends."""
         self._task_requests.pop(key, None)
         call = self._pending.get(key)
         if call is None or call.earlier is None:
@@ -424,7 +421,7 @@ class CallObserver:
         return self._hold(*call.earlier, at)
 
     def strayed(self, keys: Iterable[RequestKey], message: Mapping[str, Any], exact: bool) -> None:
-        """Note an answer in another exchange than its call: a client that goes by the id takes it."""
+        """Record an answer in another exchange than its call's: clients that match by id alone accept it."""
         for key in keys:
             call = self._pending.get(self._pending.with_id(key))
             final: Mapping[str, Any] | None = message
@@ -453,17 +450,17 @@ class CallObserver:
             call.inputs.answer(message.get("result"))
 
     def give_up(self, key: RequestKey, code: str, at: datetime, *, ok: bool | None = None) -> list[Observation]:
-        """Return the pending call with this id, if any, as unanswered; ``code`` says why."""
+        """End the pending call with this id, if any, as unanswered, and return it; ``code`` says why."""
         self._task_requests.pop(key, None)
         call = self._pending.take(key)
         return [] if call is None else [self._event(call, at, Outcome(ok, code))]
 
     def cancelled(self, key: RequestKey, at: datetime) -> list[Observation]:
-        """Return the call that a client cancels. Over HTTP it does so in another exchange than that of the call."""
+        """Return the call that a client cancels. Over HTTP, the cancellation comes in another exchange."""
         return self.give_up(self._pending.with_id(key), "cancelled", at)
 
     def orphan(self, key: RequestKey, at: datetime) -> list[Observation]:
-        """Let another exchange answer the request with this id, and return the call that it displaces."""
+        """Allow another exchange to answer the request with this id, and return the call that it displaces."""
         asked = self._task_requests.pop(key, None)
         if asked is not None:
             self._task_requests[key[:2]] = asked
@@ -487,7 +484,7 @@ class CallObserver:
         return expired
 
     def close(self, at: datetime) -> list[Observation]:
-        """Return all open calls when the connection ends: those without an answer first, each oldest first."""
+        """Return all open calls when the connection ends: those without an answer first, each group oldest first."""
         # Exchanges of HTTP may outlast their connection: what they still answer is final.
         self._is_closed = True
         ended = self.expire(at)
@@ -500,7 +497,6 @@ class CallObserver:
     def _begun(
         self, key: RequestKey | None, params: Mapping[str, Any], snapshot_id: str | None, exact: bool, at: datetime
     ) -> OpenCall:
-        """Return the call that a request begins, or goes on with."""
         name = params.get("name")
         # A name over the limit is rejected downstream for its length; one character over suffices.
         tool_name = name[: self._wire.limits.identifier_chars_max + 1] if isinstance(name, str) else ""
@@ -533,7 +529,7 @@ class CallObserver:
         )
 
     def _call_id(self, key: RequestKey | None) -> str:
-        """Return the id of a new call, which was counted already: no other call of any connection has it."""
+        """Return the id of a new call, already counted; unique across connections."""
         session_id, number = self._wire.session_id, self._wire.stats.calls
         if key is None:
             return f"{session_id}:#{number}"
@@ -555,7 +551,7 @@ class CallObserver:
             self._tokens[token], call.token = call, token
 
     def _share_progress(self, call: OpenCall) -> None:
-        """Let progress of a call come in another exchange than its own."""
+        """Accept progress of a call in another exchange than its own."""
         token = call.token
         if token is not None and len(token) == 3:
             self._unfollow_progress(call)
@@ -588,7 +584,7 @@ class CallObserver:
                 self._asked.popitem(last=False)
 
     def _hold(self, key: Hashable, call: OpenCall, at: datetime) -> list[Observation]:
-        """Keep a call open after an answer, and return what that ends."""
+        """Keep a call open after an answer, and return the calls that this ends."""
         if self._is_closed or at - call.started_at > self._open_limit:
             return [self._unfinished(call, at)]
         ended = []
@@ -641,7 +637,7 @@ class CallObserver:
         return ended
 
     def _advance(self, call: OpenCall, state: Mapping[str, Any], exact: bool, at: datetime) -> list[Observation]:
-        """Note the state of a call's task, and return what it yields if that is its end."""
+        """Update the state of a call's task, and return the call's event if the task ended."""
         task = call.task
         if task is None:
             return []
@@ -660,7 +656,6 @@ class CallObserver:
         return self._event(call, at, Outcome(*call.unfinished()))
 
     def _result(self, call: OpenCall, message: Mapping[str, Any], exact: bool, at: datetime) -> Observation:
-        """Return the event of a call with its result; a task that was cancelled or failed may have one, too."""
         outcome = outcome_of(message)
         if call.task is not None and call.task.is_cancelled:
             outcome = Outcome(None, "cancelled")

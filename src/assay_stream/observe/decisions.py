@@ -1,4 +1,4 @@
-"""Observations checked as the stream will check them, and operators' decisions as events of the control topic."""
+"""Validate observations as the stream will, and build operators' decisions as control-topic events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from assay_stream.observe.observation import Observation, control_event
 def decision_event(
     kind: str, data: Mapping[str, Any], *, author: str, event_id: str, decided_at: datetime
 ) -> Observation:
-    """Return the event of an operator's decision, checked as the stream will check it.
+    """Return the event of an operator's decision, validated as the stream will validate it.
 
     Raises:
         InputError: if the stream would reject it, with the path of the bad field.
@@ -37,7 +37,7 @@ def check_observation(observation: Observation) -> None:
     """Raise the error with which the stream would reject an observation.
 
     Raises:
-        InputError: what is wrong, with the path of the bad field.
+        InputError: with the path of the bad field.
     """
     read_event(
         Record(

@@ -1,4 +1,4 @@
-"""What the publisher needs of its process: limits, look-ups of names, and what happens at exit and at fork.
+"""Process-level support for the publisher: limits, DNS lookups, and handling of exit and fork.
 
 A publisher delivers in a daemon thread, which an exiting interpreter does not wait for. So every open publisher is
 closed first, all of them within one time limit.
@@ -31,17 +31,18 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 FORK_WAIT_S = 1.0
-"""How long a fork waits for a lookup: several times what a name server that answers needs."""
+"""How long a fork waits for lookups: several times what a responsive name server needs."""
 
 EXIT_FLUSH_MS = 5_000
-"""Milliseconds that an exiting process gives all its publishers together: a reachable broker needs a fraction of it,
-and a program that was told to end should not seem to hang."""
+"""Milliseconds that all publishers of an exiting process share: a reachable broker needs a fraction of it,
+and a terminating program should not appear to hang.
+"""
 
 _open: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 class _Lookups:
-    """Those under way in this process."""
+    """Lookups in progress in this process."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -69,7 +70,7 @@ _lookups = _Lookups()
 
 
 class LookupLoop(asyncio.SelectorEventLoop):
-    """An event loop whose lookups have a daemon thread each: an exit waits for those of asyncio, however long."""
+    """Event loop with a daemon thread per lookup: asyncio's own lookup threads delay exit indefinitely."""
 
     async def getaddrinfo(self, host: Any, port: Any, **how: Any) -> Any:
         found: asyncio.Future[Any] = self.create_future()
@@ -96,7 +97,7 @@ class LookupLoop(asyncio.SelectorEventLoop):
 
 
 def run_with_lookups(main: Coroutine[Any, Any, Answer]) -> Answer:
-    """Run a coroutine as ``asyncio.run`` does, on such a loop."""
+    """Run a coroutine like ``asyncio.run``, on a ``LookupLoop``."""
     with asyncio.Runner(loop_factory=LookupLoop) as runner:
         return runner.run(main)
 
@@ -119,22 +120,22 @@ class PublisherLimits:
     """Bounds of one publisher."""
 
     queue_bytes_max: int = 64 * 1_024 * 1_024
-    """Memory a proxy may use while the brokers are away: over an hour of 1 KB calls at 13 per second."""
+    """Memory for unsent observations: over an hour of 1 KB calls at 13 per second."""
 
     queue_records_max: int = 100_000
-    """The same in records, because small ones cost more than their bytes."""
+    """The same in records, because a small record costs more than its bytes."""
 
     record_bytes_max: int = DEFAULT_LIMITS.record_bytes_max
-    """No worker accepts larger ones."""
+    """Workers accept no larger records."""
 
     batch_records_max: int = 500
     """Records sent before their acknowledgements are awaited."""
 
     start_timeout_s: float = 30.0
-    """One attempt to connect."""
+    """Per attempt to connect."""
 
     send_timeout_s: float = 120.0
-    """One batch. Longer than aiokafka's own 40 s, so that it can retry by itself first."""
+    """Per batch. Longer than aiokafka's own 40 s, so that it can retry first."""
 
     backoff_min_s: float = 0.2
     """Pause after the first failure; doubles with every further one."""
@@ -143,14 +144,14 @@ class PublisherLimits:
     """Longest pause, so that a returning broker is noticed soon."""
 
     losses_max: int = 1_000
-    """Servers of which it is remembered how much was dropped, until that can be published."""
+    """Servers whose dropped observations are counted until the counts can be published."""
 
     attempts_max: int = 5
-    """Attempts at a record that Kafka refuses for a reason that a retry does not fix."""
+    """Attempts at a record that Kafka rejects with a non-retriable error."""
 
 
 def note_open(one: ObservationPublisher) -> None:
-    """Close this one when the process exits, unless it was closed before. Keeps no reference to it."""
+    """Close this publisher at process exit unless it was closed before. Keeps no strong reference."""
     _open.add(one)
 
 
@@ -159,7 +160,7 @@ def note_closed(one: ObservationPublisher) -> None:
 
 
 def close_all(limit_ms: int = EXIT_FLUSH_MS) -> None:
-    """Close everything that is open, within one limit in milliseconds."""
+    """Close all open publishers within one limit in milliseconds."""
     deadline_s = time.monotonic() + limit_ms / 1_000
     for one in list(_open):
         one.close(timeout_ms=max(0, int((deadline_s - time.monotonic()) * 1_000)))
@@ -171,10 +172,10 @@ def _restart_all() -> None:
 
 
 def _at_exit(function: Callable[[], None]) -> None:
-    """Run a function before the interpreter shuts its thread pools down.
+    """Run a function before the interpreter shuts down its thread pools.
 
-    ``atexit`` is too late: asyncio resolves names in a thread pool, so by then nothing can connect any more. CPython
-    closes those pools with the hook that is used here, last in first out, so ours must be registered after theirs:
+    ``atexit`` is too late: asyncio resolves names in a thread pool, so by then connecting is impossible. CPython
+    closes those pools with the hook used here, last in first out, so ours must be registered after theirs:
     hence the import of ``concurrent.futures.thread``.
     """
     assert concurrent.futures.thread  # noqa: S101 -- imported for the order of the hooks

@@ -1,4 +1,4 @@
-"""What waits for delivery, in the order of its publication: first what is on disk, then what is in memory.
+"""Observations awaiting delivery, in order of publication: first those on disk, then those in memory.
 
 1. A batch stays at the front, on disk or in memory, until its fate is known.
 2. With a spool (``observe.spool``), what is in memory goes to disk while the brokers are away or slow, and what is
@@ -32,14 +32,14 @@ _LOSS, _LOSS_WITHIN = LOSS_TYPE.encode(), 128
 
 _log = logging.getLogger(__name__)
 _STUCK_S = 1.0
-"""A batch that waits for longer than this goes to the spool: a kill would lose it."""
+"""A batch that waits longer than this is spooled: a kill would lose it."""
 
 
 class Losses:
-    """Counts of what was dropped. Not thread-safe: the publisher holds its lock.
+    """Counts of dropped observations. Not thread-safe; callers hold the publisher's lock.
 
     Args:
-        servers_max: servers and observers that are counted; what others lose is only logged.
+        servers_max: (server, observer) pairs that are counted; further losses are only logged.
     """
 
     def __init__(self, servers_max: int) -> None:
@@ -50,7 +50,7 @@ class Losses:
         return bool(self._counts)
 
     def note(self, observation: Observation) -> None:
-        """Count what was dropped; a count that is dropped itself is only logged."""
+        """Count a dropped observation; a dropped loss count is only logged."""
         if _LOSS in observation.value[:_LOSS_WITHIN]:
             return
         whose = (observation.key, dict(observation.headers).get(OBSERVER_HEADER, b""))
@@ -70,12 +70,12 @@ class Losses:
 
 
 class DeliveryQueue:
-    """Keeps what one publisher has to deliver. Methods that take from it belong to the delivering thread.
+    """Queue of one publisher. Only the delivery thread may call the methods that remove from it.
 
     Args:
-        lock: guards what both threads share. Callers of ``add``, ``stats``, ``drop_rest`` and ``is_anything_left``
+        lock: guards the shared state. Callers of ``add``, ``stats``, ``drop_rest`` and ``is_anything_left``
             hold it; the other methods take it.
-        spool: keeps on disk what cannot be delivered yet; closed with the queue.
+        spool: holds on disk what cannot be delivered yet; closed with the queue.
     """
 
     def __init__(self, limits: PublisherLimits, lock: threading.Lock, spool: Spool | None) -> None:
@@ -85,7 +85,7 @@ class DeliveryQueue:
         self._queue: deque[Observation] = deque()
         self._queue_bytes = 0
         self.batch: list[Observation] = []
-        """What is being delivered: the front of what waits."""
+        """In delivery: the front of the queue."""
         self.on_disk = 0
         """How many of the batch are on disk."""
         self._taken_s = 0.0
@@ -129,11 +129,11 @@ class DeliveryQueue:
         return reason
 
     def is_anything_left(self, *, connected: bool) -> bool:
-        """Return whether anything waits; counts of what was dropped wait for a connection only."""
+        """Return True if anything waits; loss counts matter only while connected."""
         return bool(self._queue or self.spooled or (self._losses and connected))
 
     def take(self) -> bool:
-        """Begin a batch of the oldest observations, if there are any."""
+        """Form a batch of the oldest observations; return True if there are any."""
         if self._losses:
             self._queue_losses()
         found: list[Observation] = []
@@ -152,12 +152,12 @@ class DeliveryQueue:
         return bool(self.batch)
 
     def settle(self, kept: list[Observation], lost: list[Observation], settled: Counter[str]) -> None:
-        """Note what became of the batch.
+        """Record the outcome of the batch.
 
         Args:
-            kept: what is to be tried again; of a batch that is on disk, its end.
-            lost: what was dropped.
-            settled: how many were delivered, and how many dropped by reason.
+            kept: to be retried; of a batch on disk, its tail.
+            lost: dropped.
+            settled: counts of delivered, and of dropped by reason.
         """
         done = len(self.batch) - len(kept)
         on_disk = min(done, self.on_disk)
@@ -185,7 +185,7 @@ class DeliveryQueue:
                 self._losses.note(observation)
 
     def to_spool(self) -> None:
-        """Take to the spool whatever is only in memory, as far as there is room."""
+        """Spool everything held only in memory, as far as there is room."""
         spool = self._spool
         if spool is None:
             return
@@ -207,14 +207,13 @@ class DeliveryQueue:
         self._note_spool()
 
     def is_pressing(self) -> bool:
-        """Return whether something waits for long, or faster than it is delivered."""
+        """Return True if a batch is stuck, or the queue is more than half full."""
         with self._lock:
             is_stuck = bool(self.batch) and time.monotonic() - self._taken_s > _STUCK_S
             is_full = self._queue_bytes * 2 > self._limits.queue_bytes_max
             return is_stuck or is_full or len(self._queue) * 2 > self._limits.queue_records_max
 
     def close_spool(self) -> None:
-        """Take what is left to the spool, if there is one, and close it."""
         if self._spool is None:
             return
         if self._losses:
@@ -225,7 +224,6 @@ class DeliveryQueue:
             self._spool = None
 
     def abandon_spool(self) -> None:
-        """Leave the spool to the parent of a forked process."""
         if self._spool is not None:
             self._spool.abandon()
             self._spool = None
@@ -255,7 +253,6 @@ class DeliveryQueue:
         return None
 
     def _queue_losses(self) -> None:
-        """Queue the counts of what was dropped, behind everything else. They take little room, whatever there is."""
         with self._lock:
             events = self._losses.take(lambda: str(uuid.uuid4()), datetime.now(UTC))
             self._accepted += len(events)
@@ -270,6 +267,6 @@ class DeliveryQueue:
                 self.dropped["spool_damaged"] = spool.lost
 
     def _give_spool_up(self, error: OSError) -> None:
-        """Go on without a disk that fails; what is on it is delivered by the next process that can read it."""
+        """Continue without a failing disk; its contents are delivered by the next process that can read it."""
         _log.error("the spool cannot be used any more: %s", error.strerror)
         self._spool = None

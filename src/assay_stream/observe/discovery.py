@@ -45,7 +45,7 @@ class Fetched:
     """The result of one attempt to fetch a discovery document.
 
     Args:
-        domain: whose document was requested, ``host`` or ``host:port``.
+        domain: the requested domain, ``host`` or ``host:port``.
         status: ``observed`` if the host served something, else ``fetch_failed``.
         error_code: ``discovery_fetch_failed``, or ``discovery_invalid`` if the document is refused.
         revocations: the revocation document that the document refers to, exactly as received.
@@ -78,8 +78,8 @@ async def fetch_well_known(
 ) -> Fetched:
     """Fetch the discovery document of a domain, and the revocation document that it refers to.
 
-    Outside failures are part of the result. An unavailable revocation document is one: whoever can withhold it must
-    not be able to bring a revoked key back.
+    External failures are part of the result. An unavailable revocation document is one: an attacker able to withhold it
+    must not be able to bring a revoked key back.
 
     Args:
         timeout_s: seconds for everything together, redirects included.
@@ -117,7 +117,7 @@ async def fetch_well_known(
 
 
 def well_known_url(domain: str) -> str:
-    """Return the address of a domain's discovery document.
+    """Return the URL of a domain's discovery document.
 
     Raises:
         ConfigurationError: ``bad_domain``.
@@ -171,7 +171,6 @@ class _Visit:
 
 
 def _redirected(url: str, location: str) -> str:
-    """Return the target of a redirect, if it is on the same host and port over HTTPS."""
     there = _address(location, url)
     if there is None:
         raise _FailedError("the host redirects to an invalid address")
@@ -181,7 +180,6 @@ def _redirected(url: str, location: str) -> str:
 
 
 def _on_host(allowed: str, endpoint: str) -> str:
-    """Return the address of a revocation document, if it is on the host that may serve it."""
     there = _address(endpoint)
     if there is None or not _is_same_host(there, allowed):
         raise _FailedError(
@@ -252,7 +250,7 @@ def _judged(domain: str, url: str, raw: bytes, limits: Limits) -> Fetched:
 
 
 def _invalid(domain: str, url: str, document: dict[str, Any] | None, detail: str) -> Fetched:
-    """Something was served, so it counts as observed: a refused document must not look like a network failure."""
+    """Report a refused document as observed: it must not look like a network failure."""
     return Fetched(
         domain=domain,
         url=url,

@@ -1,10 +1,10 @@
-"""The gate: what an enforcing tap lets through. A deterministic state machine without clock or I/O.
+"""The gate of an enforcing tap: a deterministic state machine without clock or I/O.
 
 Rules:
 
 1. A ``tools/call`` whose ruling is ``block`` never reaches the server. Its caller gets a JSON-RPC error that says
    why, and the call is published as denied.
-2. The definitions that count are the latest this client was given under the name (``observe.lists``), and those on
+2. The definitions that count are the latest that this client received under the name (``observe.lists``), and those on
    their way to it; of several, the one with the worst ruling. While a list is in doubt, every pinned tool counts as
    unreadable. So does a pinned tool missing from the list that follows an announced change; until that list nothing
    changes.
@@ -52,7 +52,7 @@ from assay_stream.schemes.fingerprint import ContentCache, Fingerprint, fingerpr
 from assay_stream.schemes.hangar import Action
 
 Rule = Callable[[str, str, Fingerprint | None], Ruling]
-"""What to do with a call, given its server, its tool, and the fingerprint of the tool's definition if known."""
+"""Returns the ruling on a call, given its server, its tool, and the fingerprint of the tool's definition if known."""
 
 _HELD_BACK = {
     "inexact_json": "the line is not sound JSON, so its meaning is unclear",
@@ -78,11 +78,11 @@ def fingerprints_kept() -> ContentCache[Fingerprint]:
 
 
 class Gate(Session):
-    """Rules on the messages of one connection. Times must be timezone-aware.
+    """Rule on the messages of one connection. Times must be timezone-aware.
 
     Args:
         over_http: whether messages are bodies and server-sent events instead of lines.
-        digested: fingerprints that the gates of a server share; all of them run in one thread.
+        digested: fingerprint cache shared by the gates of a server, which all run in one thread.
     """
 
     rules = True
@@ -122,7 +122,7 @@ class Gate(Session):
     def _held_back(
         self, line: Line, at: datetime, reason: str, detail: Mapping[str, str] = MappingProxyType({})
     ) -> Commands:
-        """Hold back a line whatever is called in it; the client is told why, with details."""
+        """Hold back a line, whatever it calls, and send the client the reason with details."""
         observations = self.observer.refuse(line, lambda _: reason, at)
         code = _CODES.get(reason, INVALID_REQUEST_CODE)
         error = error_of(code, f"assay-stream: {_HELD_BACK[reason]}; it was not passed on", reason, dict(detail))
@@ -220,7 +220,6 @@ def _unclear(line: Line, raw: bytes, breaks: re.Pattern[bytes] | None) -> str | 
 
 
 def _refusals(line: Line, why: Callable[[Mapping[str, Any]], dict[str, Any]]) -> bytes:
-    """Return the answers to every request of a line that does not pass, as a batch if it came as one."""
     answers = [
         {"jsonrpc": "2.0", "id": answerable(message["id"]), "error": why(message)}
         for message in line.messages
@@ -236,7 +235,7 @@ def _refusals(line: Line, why: Callable[[Mapping[str, Any]], dict[str, Any]]) ->
 
 
 def answerable(value: object) -> int | float | str | None:
-    """Return an id as an answer may carry it: null unless it is a string or a finite number."""
+    """Return an id for use in a response: null unless it is a string or a finite number."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     return None if isinstance(value, float) and not math.isfinite(value) else value
@@ -247,7 +246,7 @@ def error_of(code: int, message: str, name: str, detail: dict[str, Any]) -> dict
 
 
 class HidingGate(Gate):
-    """Rules on the messages of one connection, and drops what it refuses from the lists in them.
+    """Rule on the messages of one connection, and drop refused tools from lists.
 
     Rules:
 
@@ -255,9 +254,9 @@ class HidingGate(Gate):
        before it was asked. So is the answer to a request for one. Only the one answer to a call that waits for it is
        none: its client takes it for the call's. A list that is no array ``tools`` of the result is withheld.
     2. An entry is dropped if a call of it would be refused; with it goes every entry of the same name in that message.
-       An entry without a name is ruled on as a tool that nobody has decided about.
-    3. A message with nothing to drop passes as it came. Any other is written anew, with equal values.
-    4. A message that may hold a list and that programs may read in different ways is withheld: whoever asked gets an
+       An entry without a name is ruled on as an undecided tool.
+    3. A message with nothing to drop passes unchanged. Any other is re-encoded with equal values.
+    4. A message that may hold a list and that programs may read in different ways is withheld: the requester gets an
        error. So is a list while no verdicts are known, if calls are refused then.
     """
 
@@ -330,7 +329,7 @@ class HidingGate(Gate):
         return print_, self._rule(server_id, name, print_)
 
     def _unanswered(self, line: Line, at: datetime, exchange: int) -> list[Observation]:
-        """Return the calls that a withheld message answers: to the client they fail, whatever the server said."""
+        """Return the calls that a withheld message answers: to the client they fail, whatever the server sent."""
         return self.observer.withheld(line, f"jsonrpc_{BLOCKED_CODE}", at, exchange=exchange)
 
     def _withheld(
@@ -345,7 +344,6 @@ class HidingGate(Gate):
 
 
 def gate_class(hide: bool) -> type[Gate]:
-    """Return the gate of an enforcing tap: one that hides tools, or one that only refuses calls."""
     return HidingGate if hide else Gate
 
 
@@ -355,7 +353,7 @@ def _name_of(tool: Any) -> str:
 
 
 def _without(line: Line, dropped: Container[int]) -> bytes:
-    """Return a message without some entries of its lists, given by the ``id`` of their objects."""
+    """Return a message without the given list entries, identified by the ``id()`` of their objects."""
     messages: list[dict[str, Any]] = []
     for message in line.messages:
         tools = listed_in(message)

@@ -1,4 +1,4 @@
-"""What a tap over pipes does with the bytes between client and server: watch them from the side, or rule on them.
+"""Inspection for the stdio tap: watch the bytes between client and server out of band, or rule on them.
 
 Watching never delays the connection and never breaks it: it runs in a thread of its own, in the order in which bytes
 passed. Enforcing reads each line before it passes: if inspecting a client's line fails, the line is held back and
@@ -23,7 +23,7 @@ from assay_stream.observe.pumps import LineSplitter, write_all
 from assay_stream.observe.session import ClientSaid, Commands, Failed, Missed, ServerSaid, Session
 
 BACKLOG_BYTES_MAX = 2 * LINE_BYTES_MAX
-"""What may wait to be inspected: two of the longest lines. The wire never waits for the observer."""
+"""Limit of bytes waiting for inspection: two of the longest lines. The wire never waits for the observer."""
 
 _log = logging.getLogger(__name__)
 
@@ -42,11 +42,11 @@ class Lines:
         }
 
     def lose(self, direction: Direction) -> None:
-        """Note that bytes passed unseen."""
+        """Record that bytes passed uninspected."""
         self._splitters[direction].lose()
 
     def receive(self, direction: Direction, data: bytes | None, clock: Callable[[], datetime]) -> list[Commands]:
-        """Return what to do about the lines that end in some bytes; ``None`` stands for the end of the stream."""
+        """Return the commands for the lines completed by some bytes; ``None`` stands for the end of the stream."""
         splitter, end = self._splitters[direction], b"" if data is None else b"\n"
         inspect = self._from_client if direction == "client->server" else self._from_server
         return [inspect(line, end, clock) for line in (splitter.end() if data is None else splitter.feed(data))]
@@ -81,11 +81,11 @@ class Lines:
 
 
 class Watch(Backlog):
-    """Passes bytes on at once, and inspects them in a thread.
+    """Forward bytes at once, and inspect them in a thread.
 
     Args:
-        write: passes bytes on.
-        backlog_bytes_max: what may wait to be inspected.
+        write: forwards bytes.
+        backlog_bytes_max: limit of bytes waiting for inspection.
     """
 
     def __init__(
@@ -107,16 +107,16 @@ class Watch(Backlog):
         self._losing: set[Direction] = set()
 
     def receive(self, direction: Direction, data: bytes) -> None:
-        """Pass bytes on.
+        """Forward bytes.
 
         Raises:
-            OSError: if the other side is gone.
+            OSError: the other side is gone.
         """
         self.guard(lambda: self._note(direction, data))  # before any reaction of the other side
         self._write(direction, data)
 
     def ended(self, direction: Direction) -> None:
-        """Inspect nothing yet: the other side may still be heard."""
+        """Do nothing yet: the other side may still send."""
 
     def close(self, limit_s: float) -> None:
         self.finish()
@@ -148,7 +148,7 @@ class Watch(Backlog):
 
 
 class ClientOutput:
-    """What the client reads: the server's bytes, with answers of our own between its lines."""
+    """The client's input: the server's bytes, with our own replies between its lines."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -157,7 +157,7 @@ class ClientOutput:
         self._waiting: list[bytes] = []
 
     def pass_on(self, data: bytes) -> None:
-        """Write bytes of the server, wherever its lines end."""
+        """Write bytes of the server, which need not end at a line end."""
         with self._lock:
             head, line_feed, rest = data.rpartition(b"\n")
             if line_feed and self._waiting:
@@ -168,7 +168,7 @@ class ClientOutput:
             self._within_line = bool(rest) if line_feed else self._within_line or bool(rest)
 
     def answer(self, line: bytes) -> None:
-        """Write an answer of our own, in whole lines, after the server's current line."""
+        """Write our own reply, in whole lines, after the server's current line."""
         with self._lock:
             if self._within_line:
                 self._waiting.append(line)
@@ -177,10 +177,10 @@ class ClientOutput:
 
 
 class Enforcer(Guard):
-    """Inspects each line before it passes.
+    """Inspect each line before it passes.
 
     Args:
-        publish: gets every observation, in the thread that saw it.
+        publish: called in the inspecting thread.
     """
 
     def __init__(
@@ -204,7 +204,7 @@ class Enforcer(Guard):
         self._closed = False
 
     def receive(self, direction: Direction, data: bytes | None) -> None:
-        """Pass on what may pass; as ``Watch.receive``."""
+        """Forward what may pass; raises as ``Watch.receive``."""
         with self._lock:
             if self._closed and direction == "client->server":
                 return

@@ -1,4 +1,4 @@
-"""JSON-RPC 2.0 messages as MCP puts them on a wire: one line, one message or (in old revisions) a batch."""
+"""JSON-RPC 2.0 messages in MCP framing: one line, one message or (in old revisions) a batch."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ RequestKey = tuple[bool, int | float | str] | tuple[bool, int | float | str, int
 connection, the number of the exchange goes with them."""
 
 BLANKS = b" \t\r\n"
-"""What may surround a message on its line."""
+"""Whitespace allowed around a message on its line."""
 
 BLOCKED_CODE = -32050
-"""Error code of a blocked call, in the range that the standard leaves to implementations."""
+"""Error code of a blocked call, in the implementation-defined range."""
 
 INVALID_REQUEST_CODE = -32600
 
 HEADER_MISMATCH_CODE = -32020
-"""Error code of MCP 2026-07-28 where the headers of a request and its message differ."""
+"""Error code of MCP 2026-07-28 for a request whose headers and message differ."""
 
 NOT_RULED_ON = "the line could not be ruled on; it was not passed on"
 
@@ -46,7 +46,7 @@ class Line:
     """One line of a wire.
 
     Args:
-        messages: its messages; empty if no parser could make sense of it.
+        messages: its messages; empty if no parser could read it.
         exact: whether the strict decoder accepts it, so that its content may be hashed.
         sure: whether every program that reads it finds the same messages.
     """
@@ -59,7 +59,7 @@ class Line:
 
 
 def read_line(raw: bytes, limits: Limits) -> Line:
-    """Return the messages of a line; never raises."""
+    """Parse the messages of a line; never raises."""
     exact = sure = True
     try:
         content = decode_json(raw, limits=limits)
@@ -74,16 +74,16 @@ def read_line(raw: bytes, limits: Limits) -> Line:
 
 
 LINE_BREAK = re.compile(rb"\r")
-"""What some programs take for the end of a line."""
+"""What some programs treat as a line end."""
 
 EVENT_BREAK = re.compile(rb"(?:\xe2\x80[\xa8\xa9]|\xc2\x85){2}")
-"""What some programs take for the end of a server-sent event: they split lines as Python's ``splitlines`` does."""
+"""What some programs treat as the end of a server-sent event: they split lines as Python's ``splitlines`` does."""
 
 
 def is_ambiguous(line: Line, raw: bytes, breaks: re.Pattern[bytes] | None = LINE_BREAK) -> bool:
-    """Return True if programs disagree about a line although it is sound JSON.
+    """Return True if programs may read a line differently although it is sound JSON.
 
-    Some find an end of the message within it, and behind that another message. Some ignore case, so that they read
+    Some see an end of the message within it, and another message after that. Some ignore case, so that they read
     ``Method`` as ``method`` and find a message where others find none.
     """
     is_broken = breaks is not None and breaks.search(raw.strip(BLANKS)) is not None
@@ -91,7 +91,7 @@ def is_ambiguous(line: Line, raw: bytes, breaks: re.Pattern[bytes] | None = LINE
 
 
 def may_be_misread(line: Line, raw: bytes, breaks: re.Pattern[bytes] | None = LINE_BREAK) -> bool:
-    """Return True if some program may find other messages in a line than those that were read."""
+    """Return True if some program may find other messages in a line than those parsed here."""
     return not (line.sure and line.whole) or is_ambiguous(line, raw, breaks)
 
 
@@ -107,7 +107,7 @@ def _folds(part: Mapping[str, Any], names: frozenset[str], folded: frozenset[str
 
 
 def listed_in(message: Mapping[str, Any]) -> list[Any] | None:
-    """Return the list of tools in a response, whichever request it answers; ``None`` if there is none."""
+    """Return the tools array in a response, whichever request it answers; ``None`` if it has none."""
     result = message.get("result")
     tools = result.get("tools") if isinstance(result, dict) else None
     return tools if isinstance(tools, list) else None
@@ -120,7 +120,7 @@ _MAY_LIST = re.compile(
 
 
 def may_list(raw: bytes) -> bool:
-    """Return True if some program may find a list of tools in a message, however it reads JSON and joins lines."""
+    """Return True if some program may find a list of tools in a message, however it parses JSON and joins lines."""
     # Some clients join the lines of an event without a break, and strip each of them before.
     return _MAY_LIST.search(raw.translate(None, BLANKS)) is not None
 
@@ -129,7 +129,7 @@ def request_key(value: object, exchange: int = 0) -> RequestKey | None:
     """Return the key of a request's ``id`` (or of a cancellation's ``requestId``); ``None`` if it is not an id.
 
     Args:
-        exchange: number of the HTTP exchange that it came in; 0 if the id is unique on the connection.
+        exchange: number of its HTTP exchange; 0 if the id is unique on the connection.
     """
     if isinstance(value, str):
         return (True, value, exchange) if exchange else (True, value)
@@ -141,11 +141,11 @@ def request_key(value: object, exchange: int = 0) -> RequestKey | None:
 def answer_keys(value: object, exchange: int = 0) -> list[RequestKey]:
     """Return the requests that a response with this ``id`` may answer, most likely first.
 
-    A response on the stream of an exchange answers what was asked in that exchange, or what was asked in an earlier
+    A response on the stream of an exchange answers a request of that exchange, or of an earlier
     one whose stream broke.
 
     Common clients convert a string id to a number before they look up their request. A server that answers 2
-    with "2" reaches such a client, and must not escape notice by it.
+    with "2" reaches such a client, and must not escape observation this way.
     """
     number = _number(value) if isinstance(value, str) else None
     keys = [
@@ -167,7 +167,7 @@ def meta_of(params: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def trace_of(traceparent: object) -> tuple[str, str] | None:
-    """Return a W3C ``traceparent`` and its trace id; ``None`` if the value is not one."""
+    """Return a W3C ``traceparent`` and its trace id; ``None`` if the value is invalid."""
     if not isinstance(traceparent, str):
         return None
     match = _TRACEPARENT.fullmatch(traceparent)
@@ -175,7 +175,7 @@ def trace_of(traceparent: object) -> tuple[str, str] | None:
 
 
 def _number(text: str) -> int | float | None:
-    """Return the number JavaScript would convert a string to; accepting more strings than it does no harm."""
+    """Return the number JavaScript would convert a string to; accepting more strings than it does is harmless."""
     stripped = text.strip()
     if len(stripped) > 64:
         return None

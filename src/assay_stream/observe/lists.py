@@ -1,4 +1,4 @@
-"""Lists of what a server offers: assembled from their pages, published as snapshots, and remembered by client.
+"""List observation: assemble lists from pages, publish snapshots, and track what each client was offered.
 
 A request without a cursor starts a list; one whose cursor came with the last page continues it (the empty string is
 a cursor). Servers do not keep pages consistent, so a list is only what its pages said. Whatever cannot be matched is
@@ -31,12 +31,13 @@ _PROMPTS = "prompts/list"
 _TEMPLATES = "resources/templates/list"
 _MEMBERS = {TOOLS: "tools", _PROMPTS: "prompts", _TEMPLATES: "resourceTemplates"}
 METHODS = frozenset(_MEMBERS)
-"""The requests that are followed here."""
+"""The list requests followed here."""
 
 LIST_CHANGED = "notifications/tools/list_changed"
 _REPEATED_AFTER = timedelta(seconds=30)
-"""Announcements between two lists are published at most this often: they change nothing and cost a record each. Less
-than ``announced_limit_ms``, so that a missing list is still noticed."""
+"""Minimum gap between published announcements without a list in between: repeats change nothing and cost a record each.
+Less than ``announced_limit_ms``, so that a missing list is still noticed.
+"""
 
 _TOO_LARGE = {"unreadable": "too large"}
 _MISSED = {"unreadable": "line missed"}
@@ -51,11 +52,10 @@ _TTL_MS_MAX = 2**53
 _CUT_OFF = -1
 
 Snapshot = tuple[str, datetime]
-"""A snapshot's id and time."""
 
 
 class HiddenTool(NamedTuple):
-    """A definition that the client was not shown: its name (empty if it has none) and its full digest."""
+    """A definition withheld from the client: its name (empty if it has none) and full digest."""
 
     name: str
     digest: str
@@ -66,10 +66,10 @@ class Assembly:
     """A list assembled so far. Immutable: pending requests keep theirs.
 
     Args:
-        sound: whether it began at the beginning and every page was readable.
+        sound: whether it began with the first page and every page was readable.
         too_large: whether it outgrew the limits; its items are dropped then.
-        ttl_ms: the longest time for which a page of it may be cached, as far as pages say.
-        hidden: what the client was not shown of it.
+        ttl_ms: the longest stated cache lifetime of its pages.
+        hidden: entries withheld from the client.
     """
 
     items: tuple[Any, ...] = ()
@@ -95,15 +95,13 @@ _UNMATCHED = Assembly(sound=False)
 
 
 class Lister:
-    """Follows one list method."""
-
     def __init__(self, member: str, limits: Limits) -> None:
         self._member = member
         self._limits = limits
         self.latest: Assembly | None = None
 
     def request(self, params: Mapping[str, Any]) -> Assembly:
-        """Return what a request with these parameters continues."""
+        """Return the assembly that a request with these parameters continues."""
         cursor = params.get("cursor")
         if cursor is None:
             return _START
@@ -133,12 +131,12 @@ class Lister:
         return self.latest
 
     def outdate(self) -> None:
-        """Note that the server announced a change: a page that continues the old list belongs to no known list."""
+        """Record an announced change: a page that continues the old list belongs to no known list."""
         if self.latest is not None:
             self.latest = replace(_UNMATCHED, next_cursor=self.latest.next_cursor)
 
     def unreadable(self, result: Any) -> Assembly:
-        """Return the list after an unsound page; ``result`` is what a lenient reader made of it."""
+        """Return the list after an unsound page; ``result`` is the lenient parser's result."""
         cursor = result.get("nextCursor") if isinstance(result, dict) else None
         self.latest = replace(_UNMATCHED, next_cursor=cursor)
         return self.latest
@@ -154,9 +152,9 @@ class _Listing(NamedTuple):
     """The entries of a list, as far as its pages are known, by name.
 
     Args:
-        exchange: in which it reaches the client.
-        changes: how many changes the server had announced.
-        settles: the doubts that it resolves; ``None`` if it is not whole.
+        exchange: the exchange that delivers it to the client.
+        changes: changes announced before it.
+        settles: the doubts that it resolves; ``None`` if it is incomplete.
     """
 
     exchange: int
@@ -167,30 +165,30 @@ class _Listing(NamedTuple):
 
 
 class Offered:
-    """Follows the lists that one client was given.
+    """Track the lists that one client received.
 
     A name keeps its definitions until a later list has others, whatever lists come in between: the client may have
     kept them too. A name is *withdrawn* if the server announced a change and the next whole list lacks it. What an
     unreadable list said is in doubt until a later list was read from beginning to end.
 
-    A list counts once the client was given it. Until then, if somebody says when that is (``deferred``), what came
-    before it counts, and beside that whatever it offers: the client may have read it already.
+    A list counts once the client received it. Until then, if delivery is reported (``deferred``), the list
+    before it counts, plus whatever the new one offers: the client may have read it already.
     """
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         self._limits = limits
         self.deferred = False
-        """Whether ``delivered`` says when the client has a list."""
+        """Whether ``delivered`` reports when the client has a list."""
         self.doubts = 0
-        """How often something unreadable came that may have been a list."""
+        """Count of unreadable messages that may have been lists."""
         self.snapshot: Snapshot | None = None
         """The latest snapshot, accepted or not; ``None`` from an announced change until the next snapshot."""
         self._settled = 0
         self._changes = 0
         self._whole = 0
-        """The number of the last change that a whole list followed."""
+        """The number of the last change that was followed by a complete list."""
         self._listed: dict[str, int] = {}
-        """The number of the last change before each name was listed, as long as there was any."""
+        """For each name, the number of the last change before it was listed, if any."""
         self._tools: OrderedDict[str, tuple[dict[str, Any], ...]] = OrderedDict()
         self._on_the_way: list[_Listing] = []
 
@@ -200,21 +198,21 @@ class Offered:
         return self._settled < self.doubts
 
     def of(self, name: str) -> tuple[dict[str, Any], ...]:
-        """Return the definitions of a tool that the client was given last: several if one list had several."""
+        """Return the definitions of a tool that the client received last: several if one list had several."""
         return self._tools.get(name, ())
 
     def on_the_way(self, name: str) -> list[dict[str, Any]]:
-        """Return the definitions of a tool in lists that the client may have, but need not have yet."""
+        """Return the definitions of a tool in lists that the client may or may not have received yet."""
         return [tool for listing in self._on_the_way for tool in listing.tools.get(name, ())]
 
     def take(
         self, items: Iterable[Any], *, settles: int | None = None, exchange: int = 0, snapshot: Snapshot | None = None
     ) -> None:
-        """Take in the entries of a list, as far as its pages are known.
+        """Add the entries of a list, as far as its pages are known.
 
         Args:
-            settles: the doubts that it resolves; ``None`` if it is not whole.
-            snapshot: the snapshot that was made of it.
+            settles: the doubts that it resolves; ``None`` if it is incomplete.
+            snapshot: the snapshot published for it.
         """
         by_name: dict[str, list[dict[str, Any]]] = {}
         for item in items:
@@ -228,7 +226,7 @@ class Offered:
             self._show(self._on_the_way.pop(0))
 
     def delivered(self, exchange: int = 0) -> None:
-        """Note that the client was given the lists that came in an exchange."""
+        """Record that the client received the lists of an exchange."""
         for listing in [each for each in self._on_the_way if each.exchange == exchange]:
             self._on_the_way.remove(listing)
             self._show(listing)
@@ -237,7 +235,7 @@ class Offered:
         return any(listing.exchange == exchange for listing in self._on_the_way)
 
     def cut_off(self, exchange: int) -> None:
-        """Note that an exchange ended: the client may never get the lists in it, or may have read them."""
+        """Record that an exchange ended: the client may have read the lists in it, or may never get them."""
         self._on_the_way = [
             each._replace(exchange=_CUT_OFF) if each.exchange == exchange else each for each in self._on_the_way
         ]
@@ -247,11 +245,11 @@ class Offered:
         self.snapshot = None
 
     def is_withdrawn(self, name: str) -> bool:
-        """Return True if a tool was listed and the server has since changed its list to one without it."""
+        """Return True if a tool was listed, and a complete list after an announced change lacks it."""
         return self._listed.get(name, self._whole) < self._whole
 
     def doubt(self) -> None:
-        """Note that inspecting the server failed: until the next whole list its tools are unknown."""
+        """Record that inspecting the server failed: until the next complete list its tools are unknown."""
         self.doubts += 1
 
     def _show(self, listing: _Listing) -> None:
@@ -275,9 +273,9 @@ class _Asked:
     """A request for a list.
 
     Args:
-        doubts: how many there were when the list was begun.
-        changes: how many changes of the tools the server had announced when it was made.
-        answered: whether a response came that only some clients accept as the answer.
+        doubts: their count when the list began.
+        changes: tool changes announced before the request.
+        answered: whether a response arrived that only some clients accept.
     """
 
     method: str
@@ -289,40 +287,37 @@ class _Asked:
 
 
 class _Companions(NamedTuple):
-    """What goes with the tools; ``None`` is not known."""
+    """Lists and instructions that accompany the tools; ``None`` is unknown."""
 
     prompts: list[Any] | None = None
     resource_templates: list[Any] | None = None
     instructions: str | dict[str, str] | None = None
-    """No text where the server's cannot be read or published: the registry must hear of that, and reject it."""
+    """Not a string if the instructions are unreadable or unpublishable: the registry must see that, and reject it."""
 
 
 class ListObserver:
-    """Follows the lists of one connection."""
-
     def __init__(self, wire: WireConnection) -> None:
         self._wire = wire
         self.offered = Offered(wire.limits)
-        """What the client was offered."""
         self._latest_doubts = 0
         self._announced_at: datetime | None = None
         """When an announcement was published that no snapshot has followed yet."""
         self._missed: tuple[datetime, int] | None = None
-        """When, and in which exchange, a line was missed, if the newest snapshot says so."""
+        """When, and in which exchange, a line was missed, if the newest snapshot records that."""
         self._listers = {method: Lister(member, wire.limits) for method, member in _MEMBERS.items()}
         self._asked: OrderedDict[RequestKey, _Asked] = OrderedDict()
-        """Requests that are not answered yet, oldest first."""
+        """Unanswered requests, oldest first."""
         self._tools_asked, self._unanswered = Pending[_Asked](), Pending[_Asked]()
-        """Those for tools among them; and of these, those without a response that some clients accept."""
+        """The requests for tools among them; and of these, those without a response that some clients accept."""
         self._protocol_version: str | None = None
         self._reported: Assembly | None = None
-        """The tools of the latest snapshot that can be accepted."""
+        """The tools of the latest acceptable snapshot."""
         self._companions = _Companions()
-        """What went with them."""
+        """Their companions."""
         self._instructions: str | dict[str, str] | None = None
 
     def snapshot_before(self, at: datetime) -> str | None:
-        """Return the id of the snapshot that a call of a time refers to."""
+        """Return the id of the snapshot that a call at this time refers to."""
         latest = self.offered.snapshot
         return None if latest is None or (self._wire.retrospective and latest[1] > at) else latest[0]
 
@@ -349,12 +344,12 @@ class ListObserver:
         return self._with_companions(None, at)
 
     def greeting_missed(self, at: datetime) -> list[Observation]:
-        """Return what an unseen line yields that may have held the server's instructions."""
+        """Return the observations of an uninspected line that may have held the server's instructions."""
         self._instructions = _MISSED
         return self._with_companions(None, at)
 
     def request(self, method: str, key: RequestKey, params: Mapping[str, Any]) -> None:
-        """Note a list request (one of ``METHODS``); too many evict the oldest one."""
+        """Record a list request (one of ``METHODS``); above the limit, the oldest is evicted."""
         trace = trace_of(meta_of(params).get("traceparent"))
         base = self._listers[method].request(params)
         # A list is as doubtful as its beginning: what came before the client asked for it may be obsolete.
@@ -377,11 +372,11 @@ class ListObserver:
         exchange: int = 0,
         hidden: Iterable[HiddenTool] = (),
     ) -> list[Observation] | None:
-        """Return what a response yields; ``None`` if it does not answer a list request.
+        """Return the observations of a response; ``None`` if it does not answer a list request.
 
         Args:
-            exchange: in which the client gets it.
-            hidden: what the client does not get of it.
+            exchange: the exchange that delivers it to the client.
+            hidden: entries withheld from the client.
         """
         request = self.forget(key)
         if request is None:
@@ -416,11 +411,11 @@ class ListObserver:
         return [observation]
 
     def for_tools(self, exchange: int) -> Iterator[RequestKey]:
-        """Return the requests for tools that a message in an exchange may answer, its own last; 0 stands for any."""
+        """Return the requests for tools that a message in an exchange may answer, its own last; 0 means any."""
         return self._tools_asked.answered_in(exchange)
 
     def awaited(self, key: RequestKey) -> str | None:
-        """Return the method of a request that is not answered yet, if it is one."""
+        """Return the method of a pending request, if it is one."""
         return self._asked[key].method if key in self._asked else None
 
     def forget(self, key: RequestKey) -> _Asked | None:
@@ -429,22 +424,22 @@ class ListObserver:
         return self._asked.pop(key, None)
 
     def orphan(self, key: RequestKey) -> None:
-        """Let another exchange answer the request with this id."""
+        """Allow another exchange to answer the request with this id."""
         if (request := self.forget(key)) is not None:
             self.forget(key[:2])
             self._put(key[:2], request)
 
     def give_up(self, key: RequestKey, at: datetime) -> list[Observation]:
-        """Note that nothing will answer a request, and return what waited for it."""
+        """Drop a request that will not be answered, and return the observations that waited for it."""
         return [] if self.forget(key) is None else self._with_companions(None, at)
 
     def strayed(self, keys: Iterable[RequestKey]) -> None:
-        """Note a list that came in another exchange than its request: a client goes by the id."""
+        """Record a list in another exchange than its request's: clients that match by id accept it."""
         if any(map(self._tools_asked.has_id, keys)):
             self.offered.doubt()
 
     def changed(self, at: datetime) -> list[Observation]:
-        """Note that the server announced a change of its tools, and return what that yields.
+        """Record an announced change of the tools, and return the observations.
 
         Earlier pages belong to no future list. What the client was offered stays known: a client that does not
         list again goes on with it.
@@ -461,9 +456,9 @@ class ListObserver:
         return [list_changed_event(wire.vantage, event_id=event_id, observed_at=at, session_id=session_id)]
 
     def missed(self, at: datetime, exchange: int = 0) -> list[Observation]:
-        """Return what an unseen line from the server yields; in an exchange, it answers no other one's request.
+        """Return the observations of an uninspected server line; in an exchange, it answers no other one's request.
 
-        But a client that goes by the id may take it for such an answer, so that what it was offered is in doubt.
+        But a client that matches by id may take it for such an answer, so its offered tools are in doubt.
 
         It may have been a pending list of tools. The registry then gets a snapshot it will reject, because a list
         too long to be seen must not leave the previous one in force. The next list recovers from that.
@@ -499,7 +494,7 @@ class ListObserver:
         self.offered.take(assembly.items, settles=settles, exchange=exchange, snapshot=snapshot)
 
     def _with_companions(self, traceparent: str | None, at: datetime) -> list[Observation]:
-        """Return the tools again if something became known that did not go with them yet."""
+        """Publish the tools again if companions became known since."""
         known = self._known_companions()
         is_news = any(new is not None and new != old for new, old in zip(known, self._companions, strict=True))
         if self._reported is None or self._tools_asked or not is_news:
@@ -522,7 +517,7 @@ class ListObserver:
         return self._refused(_TOO_LARGE, traceparent, at)
 
     def _refused(self, tools: Any, traceparent: str | None, at: datetime) -> Observation:
-        """Return a snapshot that cannot be accepted: its tools are not an array of sound JSON."""
+        """Return a snapshot that must be rejected: its tools are not an array of sound JSON."""
         self._wire.stats.refused_snapshots += 1
         identity = self._wire.new_id(), self._wire.new_id()
         event = self._event(identity, tools, Assembly(sound=False), traceparent, at)
@@ -566,7 +561,7 @@ class ListObserver:
         return instructions is None
 
     def _companion(self, method: str) -> list[Any] | None:
-        """Return a list that goes with the tools, if it is known whole and well-formed."""
+        """Return a companion list, if it is known to be complete and well-formed."""
         assembly = self._listers[method].latest
         if assembly is None or assembly.too_large or assembly.completeness != "complete":
             return None

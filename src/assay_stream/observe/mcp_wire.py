@@ -1,18 +1,18 @@
-"""From the messages of an MCP connection to observations: a deterministic state machine without clock or I/O.
+"""Turns the messages of an MCP connection into observations: a deterministic state machine without clock or I/O.
 
 Every tap feeds it: the stdio tap with lines, the HTTP tap with the bodies and events of HTTP exchanges.
 
 Rules:
 
 1. Every ``tools/list`` result yields a snapshot of the list assembled so far (``observe.lists``).
-2. A result that strict decoding refuses still yields a snapshot, as unsound as it came: the registry must hear of it
+2. A result that strict decoding refuses still yields a snapshot, just as unsound: the registry must see it
    and reject it, or a malformed list could keep an old one in force.
-3. Every call yields one call event, with its outcome or the reason why there is none (``observe.calls``).
+3. Every call yields one call event, with its outcome or the reason for its absence (``observe.calls``).
 4. A call refers to the latest snapshot before it, accepted or not; to none if the server has since announced that
    its tools changed (``notifications/tools/list_changed``).
-5. String ids and number ids are distinct, but a response nobody waits for is tried as a number too.
+5. String ids and number ids are distinct, but the id of an unexpected response is also tried as a number.
 6. Instructions go with the tools: those of the latest answer to ``initialize`` or ``server/discover``.
-7. Nothing here raises: what cannot be read is counted.
+7. Nothing here raises: unreadable input is counted.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from assay_stream.observe.observation import Observation, Vantage, loss_event
 from assay_stream.observe.wire import Pending, WireConnection, WireStats
 
 PENDING_MAX = 10_000
-"""Unanswered requests of a kind. A client has a few at a time; each costs under a kilobyte."""
+"""Limit of unanswered requests of a kind. A client has a few at a time; each costs under a kilobyte."""
 
 LINE_BYTES_MAX = 4 * DEFAULT_LIMITS.record_bytes_max
 """The longest line that is read. Tool results carry files, so they are larger than any list of tools."""
@@ -51,11 +51,11 @@ CANCELLED = "notifications/cancelled"
 _VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 _NOTHING: Mapping[int, Sequence[HiddenTool]] = {}
 _GREETINGS = ("initialize", "server/discover")
-"""Requests whose result says what the server is, and instructs the model. The second came with MCP 2026-07-28."""
+"""Requests whose result describes the server and instructs the model. The second came with MCP 2026-07-28."""
 
 
 class WireObserver:
-    """Watches one connection between a client and a server. Times must be timezone-aware."""
+    """Observe one connection between a client and a server. Times must be timezone-aware."""
 
     def __init__(
         self,
@@ -80,9 +80,9 @@ class WireObserver:
         )
         self.lists, self.calls = ListObserver(self._wire), CallObserver(self._wire)
         self._greetings = Pending[bool]()
-        """Requests of ``_GREETINGS`` that are not answered yet."""
+        """Unanswered requests of ``_GREETINGS``."""
         self._refused: set[int] = set()
-        """Exchanges that the server refused: anyone can have one refused."""
+        """Exchanges that the server refused, which anyone can provoke."""
         self._lost_at: datetime | None = None
 
     @property
@@ -98,15 +98,15 @@ class WireObserver:
         return self.lists.offered
 
     def awaited_lists(self, exchange: int) -> Iterator[int | float | str]:
-        """Yield the ids of the requests for tools that a response in an exchange may answer; 0 stands for any."""
+        """Yield the ids of the requests for tools that a response in an exchange may answer; 0 means any."""
         return (key[1] for key in self.lists.for_tools(exchange))
 
     def awaits_list(self, exchange: int = 0) -> bool:
-        """Whether a response in an exchange may be a list of tools that the client asked for."""
+        """Return True if a response in an exchange may be a list of tools that the client asked for."""
         return any(True for _ in self.lists.for_tools(exchange))
 
     def answers_call(self, message: Mapping[str, Any], exchange: int = 0) -> bool:
-        """Return True if a response answers a call, and no client that reads ids otherwise takes it for a list's."""
+        """Return True if a response answers a call, and no client with looser id matching takes it for a list's."""
         own, keys = request_key(message.get("id")), answer_keys(message.get("id"), exchange)
         # Some clients take whatever comes in an exchange for the answer to its request.
         is_for_list = exchange and self.awaits_list(exchange)
@@ -118,7 +118,7 @@ class WireObserver:
         return any(self.lists.awaited(key) == TOOLS for key in answer_keys(message.get("id"), exchange))
 
     def feed(self, direction: Direction, raw: bytes, observed_at: datetime) -> list[Observation]:
-        """Take one line and return the observations to publish, in order."""
+        """Process one line and return the observations to publish, in order."""
         if not raw.strip(BLANKS):
             return []
         line = self.read(raw)
@@ -141,13 +141,13 @@ class WireObserver:
         hidden: Mapping[int, Sequence[HiddenTool]] = _NOTHING,
         shown_name: str | None = None,
     ) -> list[Observation]:
-        """Do as ``feed`` with a line that was parsed already.
+        """Process a parsed line as ``feed`` does.
 
         Args:
             exchange: number of the HTTP exchange that the line came in: request ids are unique within it only. 0 if
                 they are unique on the connection.
-            hidden: by the ``id`` of a message's object, what the client does not get of the list in it.
-            shown_name: what the client called the tool of a call, where a gateway says how the server calls it.
+            hidden: list entries withheld from the client, by the ``id()`` of their message's object.
+            shown_name: the client's name for a call's tool, where a gateway reports the server's own name.
         """
         raw = raw.strip(BLANKS)
         self._count(line)
@@ -174,16 +174,16 @@ class WireObserver:
     def refuse(
         self, line: Line, reason_code: Callable[[Mapping[str, Any]], str], observed_at: datetime
     ) -> list[Observation]:
-        """Take a line from the client that is not passed on, and return the calls in it as denied."""
+        """Process a client line that is not forwarded, and return its calls as denied."""
         self._count(line)
         before = self.lists.snapshot_before(observed_at)
         calls = (each for each in line.messages if each.get("method") == "tools/call")
         return [self.calls.refused(each, before, line.exact, observed_at, reason_code(each)) for each in calls]
 
     def withheld(self, line: Line, code: str, observed_at: datetime, *, exchange: int = 0) -> list[Observation]:
-        """Note that the client gets errors instead of the answers in a line, and return the calls that end with them.
+        """Record that the client gets errors instead of the answers in a line, and return the calls that this ends.
 
-        The line itself may be taken afterwards.
+        The line itself may be passed to ``take`` afterwards.
         """
         observations = []
         for message in line.messages:
@@ -195,9 +195,9 @@ class WireObserver:
         return observations
 
     def missed(self, direction: Direction, observed_at: datetime, *, exchange: int = 0) -> list[Observation]:
-        """Note a line that could not be inspected, and return what that yields.
+        """Record a line that could not be inspected, and return the observations.
 
-        Whether one of the client in an HTTP exchange is a loss depends on what comes of the exchange.
+        Whether a missed client line in an HTTP exchange is a loss depends on the outcome of the exchange.
         """
         self._wire.stats.missed_lines += 1
         if direction == "client->server":
@@ -207,7 +207,7 @@ class WireObserver:
         return [*self.lists.missed(observed_at, exchange), *unread]
 
     def lost(self, at: datetime) -> list[Observation]:
-        """Return what says that a line of the client may have been a call that is not on record."""
+        """Return the loss event of a client line that may have been an unrecorded call."""
         # A few bytes can be such a line, and many of them come at once: one record says it of all.
         if self._lost_at == at:
             return []
@@ -215,27 +215,26 @@ class WireObserver:
         return [loss_event(self._wire.vantage, event_id=self._wire.new_id(), observed_at=at, lists=0, calls=1)]
 
     def shown_as(self, prefix: str) -> None:
-        """Note what a gateway puts before the names of the tools from now on."""
+        """Set the gateway's tool name prefix from now on."""
         self._wire.vantage = replace(self._wire.vantage, shown_prefix=prefix)
 
     def unanswered(
         self, key: RequestKey, code: str, observed_at: datetime, *, ok: bool | None = None
     ) -> list[Observation]:
-        """Note that nothing will answer a request, and return its call, if it is one; ``code`` says why."""
+        """Record that a request will not be answered, and return its call, if it is one; ``code`` says why."""
         self._greetings.take(key)
         return self.calls.give_up(key, code, observed_at, ok=ok) + self.lists.give_up(key, observed_at)
 
     def refused(self, exchange: int, keys: Iterable[RequestKey], observed_at: datetime) -> list[Observation]:
-        """Note that an exchange was refused: its requests go on with nothing, and its responses answer only them."""
+        """Record that an exchange was refused: its requests have no effect, and its responses answer only them."""
         self._refused.add(exchange)
         return [each for key in keys for each in self.calls.undo(key, observed_at)]
 
     def ended(self, exchange: int) -> None:
-        """Note that nothing more comes in an exchange."""
         self._refused.discard(exchange)
 
     def orphaned(self, key: RequestKey, observed_at: datetime) -> list[Observation]:
-        """Note that an exchange ended before it answered a request, which a later exchange may answer."""
+        """Record that an exchange ended before it answered a request, which a later exchange may answer."""
         self.lists.orphan(key)
         if self._greetings.take(key):
             self._greetings.take(key[:2])
@@ -246,7 +245,7 @@ class WireObserver:
         return self.calls.close(observed_at)
 
     def _answered(self, message: Mapping[str, Any], exchange: int) -> list[RequestKey]:
-        """Return the requests that a response may answer: in an exchange that was refused, only its own."""
+        """Return the requests that a response may answer: in a refused exchange, only its own."""
         keys = answer_keys(message.get("id"), exchange)
         return [key for key in keys if len(key) == 3] if exchange in self._refused else keys
 

@@ -1,7 +1,7 @@
-"""Observations as they are published: CloudEvents 1.0 JSON, ready for Kafka or a file, and their vantage.
+"""Observations in published form: CloudEvents 1.0 JSON, ready for Kafka or a file, and their vantage.
 
-Pure builders: ids and times are passed in; every time must be timezone-aware. Definitions go in exactly as received;
-arguments and results only as digests.
+Pure builders: ids and times are passed in; every time must be timezone-aware. Definitions are included exactly as
+received; arguments and results only as digests.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ROLES: dict[ObservationKind, Role] = {"list": Role.SNAPSHOTS, "call": Role.CALL
 Completeness = Literal["complete", "partial", "unknown"]
 Decision = Literal["allow", "deny", "requires_approval", "error"]
 EVENT_BYTES_MAX = DEFAULT_LIMITS.record_bytes_max - 16 * 1_024
-"""One event: a record, less room for its key, headers and Kafka's framing."""
+"""Limit of one event: a record, less room for its key, headers and Kafka's framing."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -44,17 +44,17 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vantage:
-    """Who observes which server.
+    """An observer and the server that it observes.
 
     Args:
         server_id: the operator's name for the server; never what the server calls itself.
         observer_id: the proxy that observes.
         server_scoped: whether definitions are bound to this server's name.
         auth_context: a label (not a secret) for the permissions under which the server was queried.
-        shown_prefix: what a gateway puts before the names of the server's tools; every name here is the server's own.
+        shown_prefix: a gateway's prefix of the server's tool names; every name here is the server's own.
 
     Raises:
-        ConfigurationError: ``bad_identifier`` for a name that no record may carry, ``bad_prefix``.
+        ConfigurationError: ``bad_identifier`` for a name not allowed in records, ``bad_prefix``.
     """
 
     server_id: str
@@ -109,16 +109,16 @@ class Observation:
 
     @property
     def size_bytes(self) -> int:
-        """Its size in a queue or a request, without Kafka's framing."""
+        """Size in a queue or a request, without Kafka's framing."""
         return len(self.key) + len(self.value) + sum(len(name) + len(value) for name, value in self.headers)
 
 
 @dataclass(frozen=True, slots=True)
 class RawMessage:
-    """A message whose JSON is unsound, kept as the bytes it came in.
+    """A message with unsound JSON, kept as raw bytes.
 
     It replaces the tools in an event and makes the event just as unsound: the registry then rejects it with the
-    precise reason and marks the server, instead of never hearing of the list.
+    precise reason and marks the server, instead of missing the list.
     """
 
     raw: bytes
@@ -182,13 +182,13 @@ def snapshot_event(
 
     Args:
         event_id: unique among this observer's events.
-        snapshot_id: what calls use to refer to this snapshot.
+        snapshot_id: referenced by calls.
         completeness: whether these are all the tools the server offers.
         tools: the tools exactly as received (whatever their JSON type), or a ``RawMessage``.
         instructions: what the server tells every model that uses it, as received; ``""`` if it is known to say
             nothing, ``None`` if that is not known.
-        hidden: ``name`` and full ``digest`` of each of the tools that the client was not shown.
-        ttl_ms: for how long the server lets clients cache the list, in milliseconds.
+        hidden: ``name`` and full ``digest`` of each tool withheld from the client.
+        ttl_ms: the list's cache lifetime stated by the server, in milliseconds.
     """
     data = {
         "snapshot_id": snapshot_id,
@@ -223,11 +223,11 @@ def list_changed_event(
 
 
 def loss_event(vantage: Vantage, *, event_id: str, observed_at: datetime, lists: int, calls: int) -> Observation:
-    """Return the event of observations that had to be dropped since the last such event.
+    """Return the event of observations dropped since the last such event.
 
     Args:
-        lists: how many lists and announced changes of this server.
-        calls: how many calls.
+        lists: number of lists and announced changes of this server.
+        calls: number of calls.
     """
     event = _event(vantage, LOSS_TYPE, event_id, observed_at, {"lists": lists, "calls": calls})
     return _observation("list", vantage, _dumps(event), observed_at)
@@ -250,9 +250,9 @@ def call_event(
     Args:
         event_id: unique among this observer's events.
         observed_at: when the call was seen on its way to the server.
-        tool_name: the tool as its server names it; ``shown_tool_name`` is what the caller named, if that differs.
-        tool_call_id: identifies this call and no other.
-        fields: what else is known. Digests only: never pass arguments or results.
+        tool_name: the server's own name for the tool; ``shown_tool_name`` is the caller's, if that differs.
+        tool_call_id: unique to this call.
+        fields: optional facts. Digests only: never pass arguments or results.
     """
     data: dict[str, Any] = {
         "tool_name": tool_name,
@@ -279,10 +279,10 @@ def control_event(source: str, kind: str, data: Mapping[str, Any], *, event_id: 
 
 
 def rfc3339(moment: datetime) -> str:
-    """Return a time in UTC with microseconds, as events carry it.
+    """Return a time in UTC with microseconds, the format used in events.
 
     Raises:
-        ValueError: if it is not timezone-aware.
+        ValueError: not timezone-aware.
     """
     if moment.tzinfo is None:
         raise ValueError("event times must be timezone-aware")

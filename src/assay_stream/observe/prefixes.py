@@ -1,14 +1,14 @@
-"""Prefixes that gateways put before tool names: undone by rules that an operator states, never by a guess.
+"""Tool name prefixes of gateways, removed by configured rules, never by guessing.
 
 Rules:
 
 1. A rule is a prefix, separator included, and the server behind it. It holds for every name that begins with it and
    goes on after it.
-2. Where the gateway says which server is meant, only that server's prefixes count: a tool of one server cannot pass
+2. Where the gateway names the server, only that server's prefixes count: a tool of one server cannot pass
    for another's by its name.
-3. Where a name fits several prefixes, it is not known whose tool it is: `git_` and `git_hub_` before `hub_x` and `x`
-   make the same name. It keeps the name that was shown, and belongs to no server: ``prefix_ambiguous``.
-4. So does a name that fits none: ``prefix_unknown``.
+3. A name that matches several prefixes is ambiguous: `git_` and `git_hub_` before `hub_x` and `x`
+   make the same name. It keeps the shown name, and belongs to no server: ``prefix_ambiguous``.
+4. So does a name that matches none: ``prefix_unknown``.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ PrefixCode = Literal["prefix_ambiguous", "prefix_unknown"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnName:
-    """Whose tool a shown name means.
+    """The server and tool behind a shown name.
 
     Args:
-        tool_name: the server's own name for the tool; the shown name where no rule holds.
-        prefix: what the gateway put before it; empty where no rule holds.
-        server_id: the server, if the rules or the gateway say which.
-        code: why no rule holds.
+        tool_name: the server's own name for the tool; the shown name where no rule applies.
+        prefix: the gateway's prefix; empty where no rule applies.
+        server_id: the server; ``None`` if neither the rules nor the gateway determine it.
+        code: why no rule applies.
     """
 
     tool_name: str
@@ -61,12 +61,12 @@ class Prefixes:
         self._lengths = sorted({len(prefix) for prefix in servers})
 
     def own(self, shown: str, *, server_id: str | None = None, among: Collection[str] | None = None) -> OwnName:
-        """Return whose tool a name means.
+        """Resolve a shown name.
 
         Args:
             shown: the name as the gateway's clients see it.
-            server_id: the server that the gateway says is meant.
-            among: the servers that it may be, if the gateway says so much.
+            server_id: the server, if the gateway names it.
+            among: the possible servers, if the gateway limits them.
         """
         candidates = {server_id} if server_id is not None else among
         starts = [shown[:length] for length in self._lengths if length < len(shown)]
@@ -81,9 +81,9 @@ class Prefixes:
     def split(
         self, tools: Iterable[Any], *, among: Collection[str] | None = None
     ) -> dict[tuple[str | None, str], list[Any]]:
-        """Return the tools of a list by server and prefix, each under its server's own name.
+        """Group the tools of a list by server and prefix, each under its server's own name.
 
-        Tools that no rule gives to a server, and whatever has no name, stand under no server and no prefix.
+        Tools without a matching rule, and entries without a name, are grouped under no server and no prefix.
         """
         parts: dict[tuple[str | None, str], list[Any]] = {}
         for tool in tools:
@@ -95,10 +95,10 @@ class Prefixes:
 
 
 def stated_prefixes(rules: Iterable[str]) -> Prefixes:
-    """Return the rules that options state, each as ``PREFIX=SERVER``.
+    """Parse rules from command-line options, each ``PREFIX=SERVER``.
 
     Raises:
-        ConfigurationError: ``bad_prefix``, or ``bad_identifier`` for a name that no record may carry.
+        ConfigurationError: ``bad_prefix``, or ``bad_identifier`` for a name not allowed in records.
     """
     servers: dict[str, str] = {}
     for rule in rules:

@@ -1,4 +1,4 @@
-"""The publisher for proxies: it never blocks and never breaks the call that it reports.
+"""The publisher for proxies: never blocks and never breaks the reported call.
 
 ``publish`` puts an observation into a bounded queue and returns at once; a thread delivers the queue to Kafka and
 retries for as long as the brokers are away. What does not fit is dropped and counted by reason.
@@ -9,7 +9,7 @@ both is recognisably the same.
 Each connection has an event loop of its own in that thread. aiokafka cannot abandon what it fails to deliver; when a
 connection is abandoned, its loop goes, and with it everything that would keep trying.
 
-What waits, in which order, and what of it goes to disk: ``observe.delivery_queue``.
+Queueing, ordering and spooling: ``observe.delivery_queue``.
 
 A process that exits closes its publishers first (``observe.delivery``). A forked child starts with an empty queue: its
 parent delivers what was queued.
@@ -42,16 +42,16 @@ _log = logging.getLogger(__name__)
 
 
 _GIVE_UP_S = 3.0
-"""What dropping a connection may take beyond the time that closing was given."""
+"""Limit for dropping a connection, beyond the time given for closing."""
 
 
 class ObservationPublisher:
-    """Delivers observations to Kafka. May be used from any thread.
+    """Deliver observations to Kafka. Thread-safe.
 
     Args:
-        connection: aiokafka's connection arguments: ``bootstrap_servers`` and whatever security needs.
-        spool: keeps on disk what cannot be delivered yet; the publisher closes it.
-        call_spread: over how many partitions the calls of one server are spread.
+        connection: aiokafka's connection arguments: ``bootstrap_servers`` and security settings.
+        spool: holds on disk what cannot be delivered yet; closed by the publisher.
+        call_spread: number of partitions for the calls of one server.
     """
 
     def __init__(
@@ -95,14 +95,14 @@ class ObservationPublisher:
             return self._queue.stats(retries=self._retries, connected=self._connected)
 
     def start(self) -> None:
-        """Start to deliver in the background; does not wait for a broker."""
+        """Start delivery in the background; does not wait for a broker."""
         with self._lock:
             if self._thread is None and not self._closing.is_set():
                 self._thread = threading.Thread(target=self._run, name="assay-stream publisher", daemon=True)
                 self._thread.start()
 
     def restart_in_child(self) -> None:
-        """Start empty in a forked child, and deliver there too if this publisher was started in its parent."""
+        """Start empty in a forked child, and deliver there if this publisher was started in the parent."""
         started, closed = self._thread is not None, self._closing.is_set()
         self._queue.abandon_spool()
         self._begin_empty(None)
@@ -126,7 +126,7 @@ class ObservationPublisher:
         await self.aclose()
 
     def publish(self, observation: Observation) -> bool:
-        """Queue an observation and return whether there was room. Never blocks, never raises."""
+        """Queue an observation and return True if there was room. Never blocks, never raises."""
         with self._lock:
             reason: DropReason | None = "closed"
             if self._closing.is_set():
@@ -171,7 +171,7 @@ class ObservationPublisher:
             _log.warning("%s could not be delivered before closing", counted(left, "observation"))
 
     async def aclose(self, timeout_s: float = 10.0) -> None:
-        """Close without blocking the event loop; ``timeout_s`` is in seconds, for delivery."""
+        """Close without blocking the event loop; ``timeout_s`` limits delivery."""
         await asyncio.to_thread(self.close, round(timeout_s * 1_000))
 
     def _is_anything_left(self) -> bool:
@@ -203,7 +203,7 @@ class ObservationPublisher:
                 self._wait_away()
 
     def _note_failure(self, error: Exception) -> None:
-        """Log that the brokers are away, and what to fix: once, and not for the last attempt."""
+        """Log once that the brokers are unreachable and what to fix, but not for the last attempt."""
         if self._is_away:
             return
         self._is_away, connection = True, self._connection_options
@@ -218,7 +218,7 @@ class ObservationPublisher:
         _log.warning("cannot deliver observations to Kafka%s, still trying: %s", where, why)
 
     def _wait_away(self) -> None:
-        """Wait before the next attempt, and take what is published meanwhile to the spool."""
+        """Wait before the next attempt, spooling what is published meanwhile."""
         until_s = time.monotonic() + self._pause_s
         self._pause_s = min(self._pause_s * 2, self._limits.backoff_max_s)
         while (left_s := until_s - time.monotonic()) > 0:
@@ -262,10 +262,10 @@ class ObservationPublisher:
             await disconnect(producer)
 
     async def _deliver(self, producer: KafkaProducer) -> None:
-        """Deliver a batch. A record leaves the queue only when its fate is known.
+        """Deliver a batch. A record leaves the queue only when its outcome is known.
 
         Raises:
-            Exception: the first failure that a retry may fix; what came before it is delivered.
+            Exception: the first retriable failure; records before it are delivered.
         """
         batch = self._queue.batch
         async with asyncio.timeout(self._limits.send_timeout_s):
@@ -298,14 +298,14 @@ class ObservationPublisher:
         self._attempts = 0
 
     async def _keep_room(self) -> None:
-        """Take what waits to the spool while nothing is delivered, or faster than it is published."""
+        """Spool the queue while nothing is delivered, or records arrive faster than they are delivered."""
         while self._queue.has_spool:
             await asyncio.sleep(SPOOL_LIMITS.interval_s)
             if not self._connected or self._queue.is_pressing():
                 self._queue.to_spool()
 
     def _is_hopeless(self, error: BaseException) -> bool:
-        """Tell whether to drop a record: only after attempts whose cause an operator could have fixed."""
+        """Return True to drop a record: only after attempts whose cause an operator could have fixed."""
         if getattr(error, "retriable", False) or isinstance(error, OSError | TimeoutError):
             return False
         if "Authorization" in type(error).__name__ or "Authentication" in type(error).__name__:

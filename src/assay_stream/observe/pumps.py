@@ -1,4 +1,4 @@
-"""Bytes read from a file descriptor by a thread and written to another, and streams cut into lines.
+"""Copy bytes between file descriptors in threads, and split streams into lines.
 
 Threads with blocking reads and writes serve every kind of descriptor (pipes, sockets, terminals, plain files) and
 never change a descriptor's mode, which other processes may share. Nothing that happens in the event loop or in the
@@ -16,7 +16,7 @@ _CHUNK_BYTES = 64 * 1_024
 
 
 class Pump(threading.Thread):
-    """Reads until the source ends, whoever takes its bytes is gone, or it is told to stop."""
+    """Copy until the source ends, the destination is gone, or it is stopped."""
 
     def __init__(
         self, source: int, take: Callable[[bytes], None], *, done: Callable[[], None], name: str = "assay-stream pump"
@@ -66,7 +66,7 @@ def write_all(descriptor: int, data: bytes) -> None:
     """Write all bytes, whatever the descriptor's mode.
 
     Raises:
-        OSError: if the other side is gone.
+        OSError: the other side is gone.
     """
     view = memoryview(data)
     while view:
@@ -79,7 +79,7 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 
 class LineSplitter:
-    """Cuts a stream into lines, within bounded memory.
+    """Split a stream into lines, within bounded memory.
 
     Args:
         line_bytes_max: the longest line that is kept; a longer one comes out as ``None``.
@@ -92,7 +92,7 @@ class LineSplitter:
         self._broken = False
 
     def feed(self, data: bytes) -> Iterator[bytes | None]:
-        """Yield the lines that end in the next bytes of the stream, without line feeds; ``None`` for a lost one."""
+        """Yield the lines that end in ``data``, without line feeds; ``None`` for a lost one."""
         *ends, rest = data.split(b"\n")
         for end in ends:
             self._add(end)
@@ -100,7 +100,6 @@ class LineSplitter:
         self._add(rest)
 
     def lose(self) -> None:
-        """Note that bytes of the stream were not seen: the current line is unknown."""
         self._parts.clear()
         self._broken = True
 

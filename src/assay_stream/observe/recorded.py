@@ -1,7 +1,7 @@
-"""From recorded traffic to observations: pure generators; the same file yields the same observations.
+"""Turns recorded traffic into observations: pure generators; the same file yields the same observations.
 
 Nothing is lost silently: every line yields observations, is known to have none, or is reported with its number and
-how to fix it. ``on_error`` collects the errors of lines that are left out; without it the first bad line raises an
+how to fix it. ``on_error`` collects the errors of skipped lines; without it the first bad line raises an
 ``InputError``. A bad name raises a ``ConfigurationError``, ``bad_identifier``.
 """
 
@@ -90,10 +90,10 @@ def from_mcp_wire(
 
 
 def from_observations(lines: Iterable[bytes], *, on_error: OnError | None = None) -> Iterator[Observation]:
-    """Yield recorded observations as they are, byte for byte.
+    """Yield recorded observations unchanged, byte for byte.
 
-    Events are not judged here: one that no stage accepts is published all the same and ends among the rejected
-    records with its reason. Only a line that does not say where it belongs is an error.
+    Events are not validated here: one that no stage accepts is published anyway and ends among the rejected
+    records with its reason. Only a line without a destination is an error.
     """
     for number, raw in numbered(iter(lines)):
         try:
@@ -108,7 +108,7 @@ def from_assay_log(
     """Yield a call observation for every decision in Assay's runtime decision log; other events are skipped.
 
     A line is the stable payload of ``assay.tool.decision``, alone or in a CloudEvents envelope. A definition digest
-    in the log is not copied: a digest comes from an observed list or not at all.
+    in the log is not copied: digests come only from observed lists.
     """
     vantage = Vantage(server_id=server_id, observer_id=observer_id)
     new_id = StableIds(vantage)
@@ -127,9 +127,9 @@ def from_assay_log(
 
 
 class StableIds:
-    """Returns ids that depend only on the vantage and on every line read so far.
+    """Generate ids that depend only on the vantage and on every line read so far.
 
-    So a file yields the same ids whenever it is read, even after lines were appended to it.
+    A file therefore yields the same ids on every read, even after lines were appended.
     """
 
     def __init__(self, vantage: Vantage) -> None:
@@ -146,7 +146,7 @@ class StableIds:
 
 
 def parse_rfc3339(text: object, *, path: str) -> datetime:
-    """Return the time that an RFC 3339 string with its offset denotes.
+    """Parse an RFC 3339 time with offset.
 
     Raises:
         InputError: ``bad_time``, at ``path``.
@@ -163,7 +163,7 @@ def parse_rfc3339(text: object, *, path: str) -> datetime:
 
 
 def report(error: InputError, number: int, on_error: OnError | None) -> None:
-    """Hand over the error of a line (counted from 1), naming the line; raise it if nobody collects errors."""
+    """Pass on a line's error with its number (from 1); raise it if there is no ``on_error``."""
     located = InputError(error.code, f"line {number}: {error.message}", path=error.path)
     if on_error is None:
         raise located from None
@@ -171,7 +171,6 @@ def report(error: InputError, number: int, on_error: OnError | None) -> None:
 
 
 def numbered(lines: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yield the non-blank lines with their numbers, counted from 1."""
     for number, line in enumerate(lines, start=1):
         raw = line.strip(b" \t\r\n")
         if raw:
@@ -198,10 +197,10 @@ def _wire_line(raw: bytes) -> tuple[Direction, datetime, bytes]:
 
 
 def recorded_observation(raw: bytes) -> Observation:
-    """Return an event as the observation that it is, byte for byte, without judging it.
+    """Return an event as an observation, byte for byte, without validating it.
 
     Raises:
-        InputError: if it does not say where it belongs.
+        InputError: it has no destination.
     """
     event = _object(raw, "one event")
     kind = _KINDS.get(event["type"]) if isinstance(event.get("type"), str) else None

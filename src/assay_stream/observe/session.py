@@ -1,7 +1,7 @@
-"""One connection without I/O: events go in, and what its host has to do about each comes out.
+"""One connection without I/O: events in, commands for its host out.
 
 A host owns the bytes (``observe.inspection`` for pipes, ``observe.http`` for HTTP, ``observe.feeds`` for hooks of
-gateways). It hands over each message as an event and carries out the commands that it gets back. ``Session`` only
+gateways). It passes in each message as an event and executes the resulting commands. ``Session`` only
 observes; ``observe.gate`` has the sessions that refuse calls and hide tools.
 """
 
@@ -22,13 +22,13 @@ _NAMES_LOGGED = 5
 
 
 class ClientSaid(NamedTuple):
-    """A message of the client, on its way to the server."""
+    """A client message on its way to the server."""
 
     raw: bytes
 
 
 class ServerSaid(NamedTuple):
-    """A message of the server, on its way to the client; ``exchange`` as in ``WireObserver.take``."""
+    """A server message on its way to the client; ``exchange`` as in ``WireObserver.take``."""
 
     raw: bytes
     exchange: int = 0
@@ -42,7 +42,7 @@ class Missed(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """A message of the client that cannot be ruled on, why, and details of that for the client."""
+    """A client message that cannot be ruled on, with the reason and details for the client."""
 
     raw: bytes
     reason: str = "not_ruled_on"
@@ -54,18 +54,18 @@ Event = ClientSaid | ServerSaid | Missed | Failed
 
 @dataclass(slots=True)
 class Commands:
-    """What the host does about an event.
+    """The host's response to an event.
 
     Args:
-        forward: what the other side gets; ``None`` if nothing passes.
+        forward: bytes for the other side; ``None`` if nothing passes.
         observations: to publish.
-        reply: what the client gets in place of the server's answer, a line with its line feed; empty if nobody waits.
+        reply: the client's replacement for the server's answer, a line with its line feed; empty if none is expected.
         warnings: tools whose calls pass although their definition gives cause for concern; of a name beyond the limit
             its beginning.
-        hidden: names of the tools that were dropped from what is forwarded.
-        withheld: how many messages of the server were replaced by an error.
-        is_bad_request: whether the message does not pass because of how it is written.
-        gives_list: whether the session has to know when the client has what is forwarded (``delivered``).
+        hidden: names of the tools dropped from ``forward``.
+        withheld: number of server messages replaced by an error.
+        is_bad_request: whether the message is blocked because of its form.
+        gives_list: whether the host must call ``delivered`` once the client has ``forward``.
     """
 
     forward: bytes | None = None
@@ -79,7 +79,7 @@ class Commands:
 
     @property
     def notices(self) -> list[str]:
-        """What the log says of it: names are the server's text, and none is longer than a name may be."""
+        """Log messages: names are server text, truncated to the length limit for names."""
         found = [f"the digest policy warns of a call that passed: {name!r}" for name in self.warnings]
         if self.hidden:
             more = len(self.hidden) - _NAMES_LOGGED
@@ -91,13 +91,13 @@ class Commands:
 
 
 class Session:
-    """Observes what passes, and lets everything pass. Times must be timezone-aware."""
+    """Observe all messages and let everything pass. Times must be timezone-aware."""
 
     rules = False
-    """Whether a message of the client passes only once it was ruled on."""
+    """Whether a client message passes only after a ruling."""
 
     hides = False
-    """Whether messages from the server must be held until it is known what the client gets of them."""
+    """Whether server messages must be held until it is known what the client gets of them."""
 
     def __init__(self, observer: WireObserver) -> None:
         self.observer = observer
@@ -114,15 +114,15 @@ class Session:
                 return self._failed(event, at)
 
     def rule(self, line: Line, raw: bytes, at: datetime) -> Commands:  # noqa: ARG002 - for sessions that refuse
-        """Return whether a line may pass, without observing it if it may."""
+        """Rule on a line, without observing it if it may pass."""
         return Commands(raw)
 
     def delivered(self, exchange: int = 0) -> None:
-        """Note that the client has what was forwarded to it."""
+        """Record that the client has received the forwarded bytes."""
         self.observer.offered.delivered(exchange)
 
     def doubt(self) -> None:
-        """Note that inspecting the server failed: what it listed is unknown."""
+        """Record that inspecting the server failed: its lists are unknown."""
         self.observer.offered.doubt()
 
     def _from_client(self, raw: bytes, at: datetime) -> Commands:

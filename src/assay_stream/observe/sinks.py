@@ -1,4 +1,4 @@
-"""Where observations go: to Kafka (``observe.publisher``), to a file, or, in tests, to memory."""
+"""Destinations of observations: Kafka (``observe.publisher``), a file, or, in tests, memory."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class SinkStats:
     """Counts since the sink was created.
 
     Args:
-        delivered: observations whose delivery is certain.
-        spooled: observations on disk, of earlier processes too.
-        connected: whether the destination can be reached, as far as is known.
+        delivered: observations with confirmed delivery.
+        spooled: observations on disk, including those of earlier processes.
+        connected: whether the destination is reachable, as far as known.
     """
 
     accepted: int = 0
@@ -42,27 +42,27 @@ class SinkStats:
 
 
 class Sink(Protocol):
-    """What the tap and the adapters write to."""
+    """Destination for the tap and the adapters."""
 
     @property
     def stats(self) -> SinkStats:
-        """Counts so far."""
+        pass
 
     def publish(self, observation: Observation) -> bool:
-        """Take an observation from any thread, and return whether it was accepted. Never blocks, never raises."""
+        """Accept an observation from any thread; return False if it was dropped. Never blocks, never raises."""
 
     async def aclose(self, timeout_s: float = 10.0) -> None:
-        """Deliver what was taken within ``timeout_s`` seconds, as far as possible, and release everything."""
+        """Deliver accepted observations within ``timeout_s`` seconds, as far as possible, and release all resources."""
 
 
 class FileSink:
-    """Writes events to a file, one JSON object per line, as ``assay-stream replay`` reads them.
+    """Write events to a file, one JSON object per line, in the format of ``assay-stream replay``.
 
-    Every line is flushed at once, so that nothing is lost with the process. Existing content stays: a client that
+    Every line is flushed at once, so that nothing is lost with the process. Existing content is kept: a client that
     restarts its server restarts the tap, too.
 
     Args:
-        target: a path, to whose file lines are appended, or an open binary file, which stays open.
+        target: a path to append to, or an open binary file, which stays open.
 
     Raises:
         ConfigurationError: ``unwritable_file``.
@@ -123,8 +123,6 @@ def _opened(path: Path) -> BinaryIO:
 
 
 class MemorySink:
-    """Keeps observations in ``observations``, for tests of proxies."""
-
     def __init__(self) -> None:
         self.observations: list[Observation] = []
 
@@ -137,4 +135,4 @@ class MemorySink:
         return True
 
     async def aclose(self, timeout_s: float = 10.0) -> None:
-        """Do nothing."""
+        pass

@@ -28,7 +28,7 @@ from assay_stream.text.counting import counted
 _log = logging.getLogger(__name__)
 
 _PAGE_BYTES = 16_384
-"""Large, so that little of a page is left empty behind records of a kilobyte."""
+"""Large pages waste less space behind records of a kilobyte."""
 
 _SETTINGS = f"""
 PRAGMA locking_mode = EXCLUSIVE;
@@ -43,11 +43,11 @@ _READ = "SELECT place, checksum, body FROM waiting ORDER BY place"
 
 
 class Spool:
-    """The spool of one process. Not thread-safe: the publisher's thread alone uses it.
+    """The spool of one process. Not thread-safe: for the publisher's thread only.
 
     Args:
-        folder: made if missing, for its owner alone.
-        bytes_max: of the file. SQLite's log beside it takes 4 MiB and one transaction more.
+        folder: created if missing, accessible only to its owner.
+        bytes_max: limit of the file. SQLite's WAL takes up to 4 MiB plus one transaction in addition.
 
     Raises:
         ConfigurationError: ``spool_in_use``, ``unwritable_file``.
@@ -59,7 +59,7 @@ class Spool:
         self._limits = limits
         self._taken: list[int] = []
         self.lost = 0
-        """Records that were damaged on disk; where it is not known how many, one."""
+        """Records damaged on disk; counts as one where the number is unknown."""
         self.records = 0
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -78,14 +78,14 @@ class Spool:
 
     @property
     def size_bytes(self) -> int:
-        """What the records take on disk."""
+        """Disk space of the records."""
         return self._size_bytes if self.records else 0
 
     def append(self, observations: Sequence[Observation]) -> int:
-        """Add observations behind all others, as many as there is room for, and return how many.
+        """Append as many observations as fit, and return how many.
 
         Raises:
-            OSError: if the disk does not take them; then none is in it.
+            OSError: the write failed; none was added.
         """
         with self._transaction():
             [place] = self._db.execute("SELECT ifnull(max(place), 0) + 1 FROM waiting").fetchone()
@@ -97,10 +97,10 @@ class Spool:
         return count
 
     def head(self, records_max: int) -> list[Observation]:
-        """Return the oldest observations without taking them out; ``drop`` does that.
+        """Return the oldest observations without removing them.
 
         Raises:
-            OSError: if the disk cannot be read.
+            OSError: the disk cannot be read.
         """
         self._taken, found, size_bytes = [], [], 0
         with self._transaction(), closing(self._db.execute(_READ)) as rows:
@@ -118,24 +118,23 @@ class Spool:
         return found
 
     def drop(self, records: int) -> None:
-        """Take the first observations of ``head`` out, since they were delivered or given up.
+        """Remove the first observations of ``head`` once delivered or given up.
 
         Raises:
-            OSError: if the disk does not take it.
+            OSError: the write failed.
         """
         if records:
             self._remove(records)
 
     def close(self) -> None:
-        """Let another process have it."""
         self._db.close()
 
     def abandon(self) -> None:
-        """Forget it in a forked child, where closing the file would write to what the parent uses."""
+        """Forget it in a forked child, where closing the file would write to the parent's spool."""
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._db))
 
     def _remove(self, records: int) -> None:
-        """Take out what was taken, up to and with the last of so many; what is damaged before it counts as lost."""
+        """Remove so many records from the front; damaged rows before the last of them count as lost."""
         with self._transaction():
             place = self._taken[max(records - 1, 0)]
             gone = self._db.execute("DELETE FROM waiting WHERE place <= ?", (place,)).rowcount
@@ -196,7 +195,7 @@ class Spool:
             self._salvage()
 
     def _salvage(self) -> None:
-        """Copy to a new file what can be read of a damaged one: the rows before the damage and those behind it."""
+        """Copy the readable rows of a damaged file, before and behind the damage, to a new one."""
         aside = self._path.with_name("damaged.db")
         _move(self._path, aside)
         self._open()
@@ -218,7 +217,6 @@ class Spool:
 
 
 def _move(source: Path, target: Path) -> None:
-    """Move a file of SQLite with its log, in place of another."""
     for suffix in ("", "-wal"):
         Path(f"{target}{suffix}").unlink(missing_ok=True)
         with suppress(FileNotFoundError):
@@ -240,13 +238,13 @@ def _readable(damaged: sqlite3.Connection, statement: str) -> Iterator[tuple[int
 
 
 def spool_in(folder: Path | None, *, mib_max: int) -> Spool | None:
-    """Return a spool below a folder that several processes share: the first one that none of them uses.
+    """Return the first unused spool below a folder shared by several processes.
 
-    So a process that starts goes on with what one that has ended left there.
+    A new process thus continues with the spool left by an ended one.
 
     Args:
         folder: ``None`` for no spool.
-        mib_max: what each spool may take, mebibytes.
+        mib_max: limit per spool, mebibytes.
 
     Raises:
         ConfigurationError: ``spool_in_use`` if all are in use, ``unwritable_file``.
@@ -263,7 +261,7 @@ def spool_in(folder: Path | None, *, mib_max: int) -> Spool | None:
 
 
 def _check_owner(folder: Path) -> None:
-    """Refuse a folder that others may write to: what they put there would be published as ours."""
+    """Refuse a folder that others can write to: their files would be published as ours."""
     status = folder.lstat()
     is_ours = stat.S_ISDIR(status.st_mode) and status.st_uid in (os.geteuid(), 0) and not status.st_mode & stat.S_IWOTH
     if not is_ours:
@@ -287,7 +285,7 @@ def _packed(observation: Observation) -> bytes:
 
 
 def _observation(place: int, checksum: object, body: bytes) -> Observation | None:
-    """Return the record of a row, unless it is damaged, or another program wrote it."""
+    """Return the observation in a row; ``None`` if it is damaged or was not written by this program."""
     try:
         if checksum != _checksum(place, body):
             return None

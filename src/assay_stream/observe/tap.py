@@ -1,10 +1,10 @@
-"""The tap: a transparent proxy around an MCP server that speaks over standard input and output.
+"""The tap: a transparent proxy around an MCP server over standard input and output.
 
 Client and server get each other's bytes unchanged, except for client lines that a rule blocks. The server inherits
 standard error. Another thread inspects what passes (``observe.inspection``); whatever goes wrong there is counted and
 logged, and never affects the connection.
 
-An end on one side is an end on the other, as if nothing stood between them: when the client closes our input, the
+End of stream propagates as without a tap: when the client closes our input, the
 server's input is closed; when the server closes its output, ours is.
 """
 
@@ -64,7 +64,7 @@ async def run_tap(
         hide: whether tools whose calls would be refused are dropped from lists.
 
     Raises:
-        ConfigurationError: ``server_not_started`` if there is no such program.
+        ConfigurationError: ``server_not_started``.
     """
     clock = clock or functools.partial(datetime.now, UTC)
     new_id = new_id or (lambda: str(uuid.uuid4()))
@@ -181,7 +181,7 @@ def _setter(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> Callable[[
 def _forwarded_signals(
     loop: asyncio.AbstractEventLoop, process: subprocess.Popen[bytes], give_up: asyncio.Event
 ) -> Iterator[None]:
-    """Forward our signals to the server. After its end a signal ends the wait for a stuck client."""
+    """Forward our signals to the server. After its exit, a signal ends the wait for a stuck client."""
 
     def forward(number: signal.Signals) -> None:
         if process.returncode is not None:
@@ -205,7 +205,7 @@ def _forwarded_signals(
 
 
 def _in_foreground() -> bool:
-    """Return True if the terminal interrupts our whole process group, so that the server has the signal already."""
+    """Return True if the terminal signals our whole process group, so that the server already got the signal."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
     except OSError:

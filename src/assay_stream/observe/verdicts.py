@@ -1,7 +1,7 @@
-"""The client that follows the verdict topic, and rules on calls by it.
+"""Client that follows the verdict topic and rules on calls.
 
-Its thread follows the verdict topic and reconnects by itself. Until it has read the topic to its end once,
-nothing is known, and ``rule`` answers as ``unavailable`` says. After that the latest verdicts stand, however long the
+Its thread follows the verdict topic and reconnects automatically. Until it has read the topic to its end once,
+nothing is known, and ``rule`` answers as ``unavailable`` says. After that the latest verdicts apply, however long the
 brokers are away; ``age_s`` says how long that is.
 """
 
@@ -33,7 +33,7 @@ _LOOK_S = 0.05
 
 
 class VerdictClient:
-    """Follows the verdict topic and rules on calls from memory. May be used from any thread.
+    """Follow the verdict topic and rule on calls from memory. Thread-safe.
 
     Args:
         unavailable: what to do with calls until the verdicts have been read.
@@ -61,25 +61,25 @@ class VerdictClient:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start to follow the topic in the background; does not wait for a broker."""
+        """Start following the topic in the background; does not wait for a broker."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._follow, name="assay-stream verdicts", daemon=True)
             self._thread.start()
 
     def wait_ready(self, timeout_s: float) -> bool:
-        """Wait for the first complete read of the topic, at most ``timeout_s`` seconds; return whether it is done."""
+        """Wait up to ``timeout_s`` seconds for the first complete read of the topic; return True if it is complete."""
         return self._ready.wait(timeout_s)
 
     @property
     def age_s(self) -> float:
-        """Seconds since the brokers last answered for every partition of the topic, or since the beginning."""
+        """Seconds since the brokers last answered for every partition of the topic, or since creation."""
         return self._monotonic_s() - self._heard_s
 
     def rule(self, server_id: str, tool_name: str, definition: Fingerprint | None = None) -> Ruling:
-        """Return what to do with a call. Never waits.
+        """Rule on a call. Never waits.
 
         Args:
-            definition: fingerprint of the definition that the caller was given (``schemes.fingerprint``), if known.
+            definition: fingerprint of the definition that the caller received (``schemes.fingerprint``), if known.
         """
         with self._lock:
             if self._table is None:
@@ -158,7 +158,7 @@ class VerdictClient:
         return self._closing.is_set()
 
     async def _endure(self, error: Exception) -> bool:
-        """Whatever fails, the latest verdicts stand and we reconnect."""
+        """Reconnect after any failure; the latest verdicts stay in force."""
         if not self._complained or isinstance(error, IntegrityError):
             # Our own errors quote nothing; others may name hosts and users.
             cause = explained(error)

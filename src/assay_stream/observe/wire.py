@@ -1,4 +1,4 @@
-"""One connection of a client with a server: who observes it, what waits for an answer, and what was counted on it."""
+"""Shared state of one client-server connection: vantage, pending requests, and counters."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class WireStats:
 
     Args:
         list_changes: announced changes of the tools; repeats without a list in between are not all published.
-        malformed_lines: lines no parser can make sense of.
+        malformed_lines: lines no parser can read.
         missed_lines: not inspected: too long, or the observer was too far behind.
         refused_snapshots: snapshots the registry is meant to reject.
-        unmatched_responses: answers to requests not followed here, such as pings.
-        evicted_requests: given up because too many others came after them.
-        unlinked_requests: of the server to its client, in no call or in one of several.
+        unmatched_responses: responses to requests not followed here, such as pings.
+        evicted_requests: dropped in favour of newer ones.
+        unlinked_requests: server requests that belong to no call, or to one of several.
     """
 
     lines: int = 0
@@ -50,13 +50,13 @@ class WireStats:
 
 @dataclass(slots=True, kw_only=True)
 class WireConnection:
-    """What the observers of one connection share.
+    """State shared by the observers of one connection.
 
     Args:
         session_id: unique to this connection; prefix of its tool call ids.
-        new_id: returns a new unique id with every call.
-        pending_max: requests of a kind (calls, lists) that may be unanswered at a time.
-        filtered: whether somebody may have removed tools from the lists, so that none of them is complete.
+        new_id: returns a new unique id.
+        pending_max: limit of unanswered requests per kind (calls, lists).
+        filtered: whether tools may have been removed from the lists, so that none of them is complete.
         retrospective: whether calls are reported after they ended: a list may then be newer than the call.
     """
 
@@ -71,20 +71,20 @@ class WireConnection:
 
 
 class Pending(Generic[T]):
-    """Requests that wait for an answer, oldest first, by exchange and by id: none is searched for among all."""
+    """Unanswered requests, oldest first, indexed by exchange and by id to avoid scans."""
 
     def __init__(self) -> None:
         self._all: OrderedDict[RequestKey, T] = OrderedDict()
         self._of_exchange: dict[int, dict[RequestKey, T]] = {}
-        """By the exchange that answers them; 0 for those that any may answer."""
+        """By the exchange that answers them; 0 if any may."""
         self._of_id: dict[RequestKey, set[RequestKey]] = {}
-        """Their keys by the key without its exchange."""
+        """Full keys by key without exchange."""
 
     def __len__(self) -> int:
         return len(self._all)
 
     def put(self, key: RequestKey, request: T) -> None:
-        """Add a request; there must be none under its key."""
+        """Add a request; its key must be unused."""
         self._all[key] = request
         self._of_exchange.setdefault(_exchange_of(key), {})[key] = request
         self._of_id.setdefault(key[:2], set()).add(key)
@@ -108,19 +108,18 @@ class Pending(Generic[T]):
         return next(iter(self._all.items()), None)
 
     def answered_in(self, exchange: int) -> Iterator[RequestKey]:
-        """Yield the requests that a message in an exchange may answer, its own last; 0 stands for any."""
+        """Yield the requests that a message in an exchange may answer, its own last; 0 means any."""
         for number in (0, exchange) if exchange else self._of_exchange:
             yield from self._of_exchange.get(number, ())
 
     def latest_in(self, exchange: int) -> T | None:
-        """Return the last of them."""
         for number in (exchange, 0) if exchange else reversed(self._of_exchange):
             if number in self._of_exchange:
                 return next(reversed(self._of_exchange[number].values()))
         return None
 
     def only_one(self, exchange: int) -> T | None:
-        """Return the only request of an exchange; where it has none, the only one of the connection."""
+        """Return the only request of an exchange; if it has none, the only one of the connection."""
         requests: Mapping[RequestKey, T] = (self._of_exchange.get(exchange) if exchange else None) or self._all
         return next(iter(requests.values())) if len(requests) == 1 else None
 
@@ -128,13 +127,13 @@ class Pending(Generic[T]):
         return key[:2] in self._of_id
 
     def with_id(self, key: RequestKey) -> RequestKey:
-        """Return the key of the only request with an id, in whatever exchange; ``key`` itself if that is not clear."""
+        """Return the key of the only request with this id, in any exchange; ``key`` itself if ambiguous."""
         namesakes = () if key in self._all else self._of_id.get(key, ())
         return next(iter(namesakes)) if len(namesakes) == 1 else key
 
 
 class Held(Generic[T]):
-    """What waits under keys that need not differ, in order: nothing is searched for among all."""
+    """Values under non-unique keys, in order, indexed to avoid scans."""
 
     def __init__(self) -> None:
         self._all: OrderedDict[int, tuple[Hashable, T]] = OrderedDict()
@@ -145,19 +144,18 @@ class Held(Generic[T]):
         return len(self._all)
 
     def put(self, key: Hashable, value: T) -> int:
-        """Add a value, and return the number that it can be taken by."""
+        """Add a value, and return its number for ``take_number``."""
         self._next += 1
         self._all[self._next] = key, value
         self._numbers.setdefault(key, OrderedDict())[self._next] = None
         return self._next
 
     def get(self, key: Hashable) -> T | None:
-        """Return the oldest value under a key."""
         numbers = self._numbers.get(key)
         return None if numbers is None else self._all[next(iter(numbers))][1]
 
     def take(self, key: Hashable, *, latest: bool = False) -> T | None:
-        """Remove the oldest value under a key, or the latest."""
+        """Remove and return the oldest value under a key, or the latest."""
         numbers = self._numbers.get(key)
         if numbers is None:
             return None

@@ -1,4 +1,4 @@
-"""How late evidence is, and how many observers were heard of lately: the gauges of a join.
+"""Gauges of a join: evidence latency and active observers.
 
 Publishers' clocks may be wrong, and their names are theirs to choose. So times are bounded, and observers are counted,
 never named.
@@ -85,7 +85,7 @@ class EvidenceLatency:
             self._observers.heard(observer_id, now)
 
     def committed(self, records: Sequence[Record]) -> None:
-        """Measure the calls among the records of a partition whose evidence is committed now."""
+        """Measure the calls in a partition's records whose evidence is now committed."""
         if not records:
             return
         noted_us = self._joined_us.get(records[0].origin.partition, {})
@@ -99,5 +99,5 @@ class EvidenceLatency:
             self._observe("logged", now, logged_ms)
 
     def drop(self, partition: int) -> None:
-        """Forget the calls of a partition that has gone: whoever has it now commits them."""
+        """Forget the calls of a lost partition: its next owner commits them."""
         self._joined_us.pop(partition, None)

@@ -58,7 +58,7 @@ class Part(Protocol):
         """Whether it does its work now."""
 
     async def run(self) -> None:
-        """Run until stopped, or until its work is done."""
+        pass
 
     def stop(self) -> None:
         """Ask it to finish what it has in hand."""
@@ -69,7 +69,7 @@ class Host:
 
     Args:
         deadline: ends the process where stopping takes too long.
-        web_port: where pages are served, ``None`` for nowhere.
+        web_port: HTTP port of the pages, ``None`` for no pages.
     """
 
     def __init__(self, settings: Settings, deadline: Deadline, *, web_port: int | None) -> None:
@@ -286,7 +286,7 @@ class _TopicsAwaited:
 
 
 class Deadline:
-    """Ends the process when stopping takes too long. What was not committed is done again by the next owner.
+    """End the process when stopping takes too long. Uncommitted work is repeated by the next owner.
 
     Its thread is made at once: a process without memory may be unable to start one.
 

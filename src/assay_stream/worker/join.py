@@ -155,7 +155,7 @@ class JoinStage(Stage[Joining]):
     async def done_before(self, partition: int) -> Mapping[TopicPartition, int]:
         """Return what the join noted of its progress, in the transactions of its outputs.
 
-        Offsets that the group has lost, or that somebody has set back, would have calls joined twice.
+        Group offsets that were lost or reset would have calls joined twice.
         """
         log = TopicPartition(self._topics[Role.JOIN_PROGRESS], partition)
         last = await read_last(self._clients.consumer(), Role.JOIN_PROGRESS, log)
@@ -170,7 +170,7 @@ class JoinStage(Stage[Joining]):
     async def note_ends(self) -> Mapping[TopicPartition, int]:
         """Return where the logs of snapshots and control records end now.
 
-        Partitions that ask at the same time share an answer, unless somebody had asked for it before them.
+        Concurrent callers share an answer, unless its request began before their call.
         """
         if self._next_ends is None:
             self._next_ends = asyncio.create_task(self._ask_for_ends())

@@ -1,4 +1,4 @@
-"""Logs: ours as JSON lines (or for the eye); the libraries' from WARNING on, and the same of theirs seldom."""
+"""Logging: ours as JSON lines or readable text, libraries' from WARNING on, with repeats rate-limited."""
 
 import logging
 import sys
@@ -32,7 +32,7 @@ _TROUBLE_COUNT = 10
 
 
 class Seldom(logging.Filter):
-    """Lets a library say the same thing once in a while: clients name an absent broker hundreds of times a second.
+    """Rate-limit repeated library messages: clients log an absent broker hundreds of times a second.
 
     What was left out is counted, and told with the next line of its kind. Our own lines all pass. What passes by itself
     on healthy brokers is told at INFO.

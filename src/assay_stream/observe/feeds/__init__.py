@@ -1,1 +1,1 @@
-"""Feeds: what gateways embed or call, so that their lists and calls become observations. Each is thin over ``Feed``."""
+"""Feeds: gateway plug-ins that turn lists and calls into observations, each a thin layer over ``Feed``."""

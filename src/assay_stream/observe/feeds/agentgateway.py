@@ -1,14 +1,14 @@
-"""agentgateway's policy hook ``ExtMcp``: the gateway asks before each call, and shows each answer and each list.
+"""agentgateway's policy hook ``ExtMcp``: called before each call, and with each response and list.
 
 Rules:
 
-1. The gateway names one server in a call, and the tool as that server does. It shows a list once for all servers, with
+1. For a call, the gateway names one server, and the tool by that server's name. A list covers all servers, with
    a prefix before each name if there are several: `prefixes` undo it (``observe.prefixes``).
-2. Nothing in the protocol pairs an answer with its call. A passed call takes a token along (``metadata``), which comes
+2. Nothing in the protocol pairs an answer with its call. A passed call carries a token (``metadata``), which comes
    back with the answer if the gateway's configuration says so: `assay_call: mcpGuardrails.assay_call`. An answer
    without one is counted, never guessed. A call whose answer does not come in time ends as ``no_response``.
 3. The gateway leaves out tools that its own policies hide, and all pages but the first: no list is complete.
-4. Clients are told apart by `assay_client`, and lists by a keyed hash of `assay_context`, as far as the gateway's
+4. Clients are distinguished by `assay_client`, and lists by a keyed hash of `assay_context`, as far as the gateway's
    configuration sends them.
 """
 
@@ -38,11 +38,11 @@ from assay_stream.observe.prefixes import Prefixes
 from assay_stream.observe.wire import Held
 
 TOKEN, CLIENT, CONTEXT = "assay_call", "assay_client", "assay_context"
-"""Keys of the metadata that the gateway's configuration sends."""
+"""Metadata keys sent by the gateway's configuration."""
 
 _LIST = "tools/list"
 _OF_ONE_SERVER = frozenset(("initialize", "server/discover", "prompts/list", "resources/templates/list"))
-"""What is shown of a server beside its tools, if the gateway serves no other."""
+"""Methods besides tools that are observed if the gateway serves a single server."""
 _HASH_CHARS = 32
 _MERGED = replace(
     DEFAULT_LIMITS,
@@ -50,20 +50,20 @@ _MERGED = replace(
     containers_max=FEED_LIMITS.request_bytes_max,
     depth_max=512,
 )
-"""Limits of a merged list: each server's part is held to the usual ones, so that none takes the others' lists along."""
+"""Limits of a merged list: each server's part gets the usual limits, so that none can invalidate the others' lists."""
 _TOLD = ("name", "_meta", "isError", "resultType")
 
 _log = logging.getLogger(__name__)
 
 
 class ExtMcp:
-    """Answers the gateway. May be used from any thread.
+    """Handle the gateway's hook calls. Thread-safe.
 
     Args:
-        feed: of a gateway that filters lists (``filtered``).
+        feed: must be ``filtered``.
         servers: the operator's names of the gateway's servers, where they differ.
         context_key: for the hash of `assay_context`.
-        monotonic_s: the clock that calls without an answer are measured by.
+        monotonic_s: clock for the timeout of unanswered calls.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class ExtMcp:
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.counts: Counter[str] = Counter()
-        """What went wrong between the gateway and us, by code."""
+        """Failures between the gateway and us, by code."""
         self._feed = feed
         self._prefixes = prefixes
         self._servers = servers
@@ -88,7 +88,7 @@ class ExtMcp:
         self._lock = Lock()
 
     def check_request(self, request: Any) -> Any:
-        """Answer ``CheckRequest``: a call passes or not, and everything else passes."""
+        """Answer ``CheckRequest``: calls are ruled on, everything else passes."""
         try:
             return self._ruled(request)
         except Exception as error:  # noqa: BLE001 - observing breaks no call; enforcing lets none pass unruled
@@ -96,7 +96,6 @@ class ExtMcp:
             return _held_back("not_ruled_on", NOT_RULED_ON) if self._enforces else _passed("McpRequestResult")
 
     def check_response(self, response: Any) -> Any:
-        """Answer ``CheckResponse``: everything passes."""
         try:
             self._see(response)
         except Exception as error:  # noqa: BLE001 - what a server says must reach its client all the same
@@ -220,13 +219,13 @@ class ExtMcp:
 
 
 def _call_of(request: Any, *, strictly: bool) -> dict[str, Any]:
-    """Return the parameters of a call, with the trace that its request belongs to.
+    """Return the parameters of a call, with the trace context of its request.
 
     Args:
-        strictly: whether a call whose meaning is unclear must not pass.
+        strictly: reject ambiguous calls.
 
     Raises:
-        InputError: if they are no JSON object, or not sound where that counts.
+        InputError: if they are not a JSON object, or, with ``strictly``, not sound.
     """
     params = decode_json(request.mcp_request) if strictly else _read(request.mcp_request)
     if not isinstance(params, dict):
@@ -244,9 +243,9 @@ def _result_of(response: Any) -> dict[str, Any]:
 
 
 def _read(raw: bytes) -> Any:
-    """Return a JSON value; of one that is not sound, or too deep or large, what tells a call and its outcome.
+    """Return a JSON value; if it is unsound, too deep or too large, only what identifies a call and its outcome.
 
-    That is then not sound either (NaN is no JSON), so that it is on record as such, and never hashed.
+    That remainder is unsound too (it holds NaN), so that it is recorded as such and never hashed.
     """
     try:
         return decode_json(raw)
@@ -257,7 +256,6 @@ def _read(raw: bytes) -> Any:
 
 
 def _text(message: Any, key: str) -> str:
-    """Return a text of the metadata, empty if there is none; nothing is read of another kind."""
     context = message.metadata_context
     return context.fields[key].string_value if key in context.fields else ""
 
@@ -267,7 +265,7 @@ def _passed(name: str) -> Any:
 
 
 def _refused(error: Mapping[str, Any]) -> Any:
-    """Return the refusal of a call. The gateway chooses the code of the JSON-RPC error, and passes on text and data."""
+    """Return the refusal of a call. The gateway chooses the JSON-RPC error code and forwards message and data."""
     denied = MESSAGES["AuthorizationError"](
         code=PERMISSION_DENIED, reason=error["message"], mcp_error=json.dumps(error.get("data", {})).encode()
     )

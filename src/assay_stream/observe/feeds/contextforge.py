@@ -1,8 +1,8 @@
 """The feed of ContextForge: a cpex plugin that reports calls, and calls only.
 
-ContextForge shows its plugins no list of tools, so this feed publishes none and no digest follows from it alone: list
-the servers behind it by a tap or a listing client, and calls are bound to what those saw. A call has the name that
-the server itself gave the tool, and the one that the client called.
+ContextForge does not expose tool lists to plugins, so this feed publishes none and no digest follows from it alone:
+list the servers behind it by a tap or a listing client, and calls are bound to their snapshots. A call has the name
+that the server itself gave the tool, and the one that the client called.
 
 ContextForge builds a plugin for each tool, and builds it anew every 30 seconds, also in the middle of a call. So all
 plugins of one configuration share a feed and its publisher, and a call that one began ends with another.
@@ -34,7 +34,7 @@ _STATE = "assay_stream"
 
 
 class _Shared:
-    """The feed and the publisher of all plugins with one configuration; closed with the last of them."""
+    """The feed and publisher shared by all plugins with one configuration; closed with the last of them."""
 
     _all: ClassVar[dict[str, _Shared]] = {}
 
@@ -49,7 +49,7 @@ class _Shared:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> _Shared:
-        """Return what a configuration has in this process: a forked one has its own."""
+        """Return the shared instance for a configuration, one per process: a forked child gets its own."""
         key = json.dumps([os.getpid(), config], sort_keys=True, default=repr)
         if key not in cls._all:
             cls._all[key] = cls(key, config)
@@ -68,18 +68,18 @@ class _Shared:
 
 
 _begun = Held[tuple[Feed, Asked]]()
-"""Calls that began, for plugins that did not see them begin."""
+"""Calls that began, for plugin instances that did not see them begin."""
 
 
 class ContextForgeFeed(Plugin):  # type: ignore[misc]  # the extra brings its types
-    """Reports the calls of one ContextForge gateway.
+    """Report the calls of one ContextForge gateway.
 
     Its ``config`` in the gateway's file of plugins:
 
-    * ``server_id``: the server of tools that ContextForge does not have from another one, such as a REST API.
+    * ``server_id``: the server for tools that have no MCP server behind them, such as a REST API.
     * ``observer_id``: the gateway.
-    * ``servers``: the operator's name of each server, by its name in ContextForge, where the two differ.
-    * every other member is an argument of aiokafka's connection: ``bootstrap_servers``, and what security needs.
+    * ``servers``: the operator's name of each server, by its name in ContextForge, where they differ.
+    * every other member is an aiokafka connection argument: ``bootstrap_servers`` and security settings.
 
     Raises:
         ConfigurationError: ``bad_identifier``.
@@ -96,12 +96,12 @@ class ContextForgeFeed(Plugin):  # type: ignore[misc]  # the extra brings its ty
         return self._own.feed
 
     async def initialize(self) -> None:
-        """Start to deliver; does not wait for a broker."""
+        """Start delivery; does not wait for a broker."""
         self._own = _Shared.of(self._stated)
         self._own.enter(self)
 
     async def shutdown(self) -> None:
-        """With the last plugin, report the calls that are not answered, and deliver what is queued."""
+        """With the last plugin, report unanswered calls and deliver the queue."""
         await self._own.leave(self)
 
     async def tool_pre_invoke(self, payload: ToolPreInvokePayload, context: PluginContext) -> ToolPreInvokeResult:
@@ -109,7 +109,7 @@ class ContextForgeFeed(Plugin):  # type: ignore[misc]  # the extra brings its ty
         return ToolPreInvokeResult()
 
     async def tool_post_invoke(self, payload: ToolPostInvokePayload, context: PluginContext) -> ToolPostInvokeResult:
-        """Report what became of a call. One that was made without the hook before it has no hash of arguments."""
+        """Report the outcome of a call. Without a preceding pre-invoke hook, it has no arguments hash."""
         self.feed.guard(lambda: self._ended(payload, context))
         return ToolPostInvokeResult()
 
@@ -158,10 +158,9 @@ class ContextForgeFeed(Plugin):  # type: ignore[misc]  # the extra brings its ty
 
 
 def _result(result: Any) -> dict[str, Any]:
-    """Return a result without the members that ContextForge adds as null."""
     return dict(CallToolResult.model_validate(result).model_dump(by_alias=True, mode="json", exclude_none=True))
 
 
 def _key(payload: ToolPreInvokePayload | ToolPostInvokePayload, context: PluginContext) -> Hashable:
-    """Return what both ends of a call have in common. Clients can choose the id of a request, so it is not alone."""
+    """Return the key shared by both ends of a call. Clients can choose the request id, so it does not suffice alone."""
     return context.global_context.request_id, str(context.global_context.user or ""), payload.name

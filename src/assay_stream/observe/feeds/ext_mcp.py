@@ -1,7 +1,7 @@
 """agentgateway's ``ExtMcp`` service (version 1.4): its messages, and a gRPC server within bounds of size and number.
 
-The messages are declared here, and not generated: two calls with five messages need no compiler. Fields that are not
-read or written here are unknown fields to it, which protocol buffers allow.
+The messages are declared here, not generated: two calls with five messages need no compiler. Fields that are not
+read or written here are unknown fields, which protocol buffers allow.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
     "Pass": {},
     "AuthorizationError": {"code": (1, "int32"), "reason": (2, "string"), "mcp_error": (3, "bytes")},
 }
-"""By message: its fields with their numbers and types, ``*`` if repeated. An ``enum`` is an ``int32`` on the wire."""
+"""Fields of each message with numbers and types, ``*`` if repeated. An ``enum`` is an ``int32`` on the wire."""
 
 _SCALARS = {"string": Field.TYPE_STRING, "bytes": Field.TYPE_BYTES, "int32": Field.TYPE_INT32}
 
@@ -75,18 +75,18 @@ def _classes() -> dict[str, Any]:
 
 
 MESSAGES = _classes()
-"""The classes of the messages, by name."""
+"""Message classes by name."""
 
 
 def start_server(
     answers: ExtMcp, address: str, *, tls: tuple[bytes, bytes] | None = None, client_ca: bytes | None = None
 ) -> tuple[grpc.Server, int]:
-    """Start to serve, and return the server with its port.
+    """Start the server, and return it with its port.
 
     Args:
-        address: where to listen, host:port.
+        address: ``host:port`` to listen on.
         tls: private key and certificate chain, PEM.
-        client_ca: certificates that clients must be signed by, PEM.
+        client_ca: CA certificates for client authentication, PEM.
 
     Raises:
         ConfigurationError: ``cannot_listen``.

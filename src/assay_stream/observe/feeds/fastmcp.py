@@ -2,7 +2,7 @@
 
     server.add_middleware(FastMCPFeed(Feed("docs", "gateway-1", publisher)))
 
-Add it first: middleware that is added later is nearer to the tools, so this one sees what clients are shown. Lists and
+Add it first: middleware added later is nearer to the tools, so this one sees what clients get. Lists and
 results are read in the form in which they go on the wire under the revision of MCP that the client speaks.
 
 A client is its session; where there are none (MCP 2026-07-28) it is whoever has its access token, and without tokens
@@ -37,7 +37,7 @@ _PROCESS_KEY = secrets.token_bytes(32)
 
 
 class FastMCPFeed(Middleware):  # type: ignore[misc]  # the extra brings its types
-    """Reports lists, calls and instructions to a feed, and refuses the calls that its rule blocks."""
+    """Report lists, calls and instructions to a feed, and refuse the calls that its rule blocks."""
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
@@ -62,10 +62,10 @@ class FastMCPFeed(Middleware):  # type: ignore[misc]  # the extra brings its typ
         return tools
 
     async def on_call_tool(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
-        """Report a call and what became of it.
+        """Report a call and its outcome.
 
         Raises:
-            McpError: the refusal of a call that the rule of the feed blocks, as the tap words it.
+            McpError: the feed's rule blocks the call; same error as the tap's.
         """
         asked = self._ask(context, CALL)
         if asked is not None and asked.error is not None:
@@ -102,7 +102,6 @@ class FastMCPFeed(Middleware):  # type: ignore[misc]  # the extra brings its typ
 
 
 def _request(context: MiddlewareContext[Any]) -> Any:
-    """Return the request of a client that something is done for, if it is one."""
     return None if context.fastmcp_context is None else context.fastmcp_context.request_context
 
 

@@ -1,6 +1,6 @@
 """A feed: the observer of a gateway's hooks, in the gateway's own process.
 
-A hook says what a client asked for and what it was answered. Each view (one client of one server) is followed as a tap
+A hook reports a client's request and the answer. Each view (one client of one server) is followed as a tap
 would follow its connection, so that lists, pages, calls, limits and rulings obey the rules of ``observe.session``.
 
 Rules:
@@ -10,8 +10,8 @@ Rules:
 2. What strict decoding would refuse (NaN, a lone surrogate, too much of anything) is noted and never hashed.
 3. Lists that a gateway may have filtered are partial, never complete.
 4. A call that is reported after it ended refers to a snapshot only if that was seen before the call began.
-5. A gateway's names are its own: ``prefixes`` tell the server and the tool behind each. A name that they give to no
-   server is taken, as it is, for one of the view's server.
+5. Gateways rename tools: ``prefixes`` map each name to its server and tool. A name that they give to no
+   server is attributed, unchanged, to the view's server.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from assay_stream.observe.prefixes import Prefixes
 
 UNSOUND: Mapping[str, Any] = {"unsound": math.nan}
-"""A result that stands for one that cannot be read: NaN is no JSON, so it is on record as unsound, and never hashed."""
+"""Placeholder for an unreadable result: NaN is not valid JSON, so it is recorded as unsound and never hashed."""
 
 CALL = "tools/call"
 
@@ -72,8 +72,8 @@ class ClientView:
     Args:
         server_id: the operator's name for the server; of several behind one gateway, those that ``Named`` gives.
         auth_context: label of the permissions under which the server is used; published.
-        client: tells clients of one context apart, such as a session id; never published.
-        shown_prefix: what the gateway puts before the names of the tools; ``None`` if it is what it was.
+        client: distinguishes clients of one context, such as a session id; never published.
+        shown_prefix: the gateway's prefix of the tool names; ``None`` if unchanged.
     """
 
     server_id: str
@@ -87,7 +87,7 @@ class Asked:
     """A request that a hook reported.
 
     Args:
-        error: the JSON-RPC error that its caller gets instead of an answer; ``None`` if it may pass.
+        error: the JSON-RPC error to return instead of an answer; ``None`` if it may pass.
     """
 
     view: ClientView
@@ -96,15 +96,15 @@ class Asked:
 
 
 class Feed:
-    """Reports what passes through one gateway. May be used from any thread.
+    """Report the traffic of one gateway. Thread-safe.
 
     Args:
-        server_id: the server behind the gateway, or, of several, the one of names that fit no prefix.
+        server_id: the server behind the gateway; with several, the one for names that match no prefix.
         observer_id: the gateway.
-        sink: gets the observations, such as an ``ObservationPublisher`` that was started.
+        sink: receives the observations, such as a started ``ObservationPublisher``.
         rule: what to do with a call (``VerdictClient.rule``); without it every call passes.
-        prefixes: what the gateway puts before the tools of each server.
-        filtered: whether the gateway may leave tools out of lists.
+        prefixes: the gateway's tool name prefixes by server.
+        filtered: whether the gateway may omit tools from lists.
         retrospective: whether calls are reported after they ended.
 
     Raises:
@@ -128,10 +128,10 @@ class Feed:
         limits: FeedLimits = FEED_LIMITS,
     ) -> None:
         self.failures: Counter[str] = Counter()
-        """What could not be observed, by error code, or by the class of the exception where it has none."""
+        """Observation failures, by error code, or by exception class where there is none."""
         self.refused = 0
         self.forgotten_views = 0
-        """Those given up because too many others came after them."""
+        """Views evicted by newer ones."""
         self._vantage = Vantage(
             server_id=server_id, observer_id=observer_id, auth_context=auth_context, server_scoped=server_scoped
         )
@@ -155,7 +155,7 @@ class Feed:
             return sum((each.observer.stats for each in self._sessions.values()), self._past)
 
     def view(self, client: str = "", *, server_id: str = "", auth_context: str | None = None) -> ClientView:
-        """Return the view of a client; without arguments that of all clients together."""
+        """Return the view of a client; without arguments, the one shared by all clients."""
         own = self._view
         return ClientView(
             server_id=server_id or own.server_id, auth_context=auth_context or own.auth_context, client=client
@@ -171,15 +171,15 @@ class Feed:
         call_id: str = "",
         shown_name: str | None = None,
     ) -> Asked | None:
-        """Take a request of a client; ``None`` if that failed. If the result has an ``error``, it must not pass.
+        """Record a client's request; ``None`` if that failed. If the result has an ``error``, it must not pass.
 
         Args:
-            params: returns its parameters as JSON-RPC has them: of a call, ``name``, ``arguments``, and ``_meta`` with
-                a ``traceparent``; what goes wrong there counts as ours.
-            view: whose request it is, or what returns that; without it all clients are one.
-            at: when it was made; now if not given.
-            call_id: the gateway's own id of the call; the next number if it has none.
-            shown_name: what the client called the tool, where the gateway itself says how the server calls it.
+            params: returns the JSON-RPC parameters: of a call, ``name``, ``arguments``, and ``_meta`` with
+                a ``traceparent``; exceptions in it are counted as ours.
+            view: the client's view, or a function that returns it; without it all clients share one.
+            at: time of the request; default: now.
+            call_id: the gateway's own id of the call; default: the next number.
+            shown_name: the client's name for the tool, where the gateway reports the server's own name.
         """
         client, given = self._view, dict[str, Any]()
         found: list[Observation] = []
@@ -206,26 +206,26 @@ class Feed:
     def answer(
         self, asked: Asked | None, answer: Callable[[], Mapping[str, Any]], *, at: datetime | None = None
     ) -> None:
-        """Take the answer to a request.
+        """Record the answer to a request.
 
         Args:
-            answer: returns ``{"result": ...}`` as the client was given it, or ``{"error": {"code": ...}}``.
+            answer: returns ``{"result": ...}`` as the client got it, or ``{"error": {"code": ...}}``.
         """
         if asked is not None and asked.error is None:
             self._run(lambda: self._answered(asked, answer(), at or self._clock()), doubtful=asked.view)
 
     def unanswered(self, asked: Asked | None, code: str, *, ok: bool | None = None, at: datetime | None = None) -> None:
-        """Note that the answer to a request will not be seen; ``code`` says why, ``ok`` whether it means success."""
+        """Record that the answer to a request will not be seen; ``code`` says why, ``ok`` whether it means success."""
         if asked is not None and asked.error is None:
             self._run(lambda: self._unanswered(asked, code, at or self._clock(), ok=ok))
 
     def changed(self, view: ClientView | None = None) -> None:
-        """Note that a client was told of a change of the tools."""
+        """Record that a client was notified of changed tools."""
         message = {"jsonrpc": "2.0", "method": LIST_CHANGED}
         self._run(lambda: self._outward(view or self._view, message, self._clock()))
 
     def close(self) -> None:
-        """Report the calls that will never be answered. The sink stays open: it is its owner's to close."""
+        """Report the calls that will never be answered. The sink stays open; its owner closes it."""
         self._run(lambda: self._closed(self._clock()))
 
     def guard(self, step: Callable[[], object]) -> None:
@@ -236,7 +236,6 @@ class Feed:
             self._note(error)
 
     def _call(self, asked: Asked, at: datetime, shown_name: str | None, found: list[Observation]) -> Asked:
-        """Observe a call, and rule on it."""
         message, view = asked.message, asked.view
         name = message["params"].get("name")
         if self._prefixes is not None and isinstance(name, str):
@@ -284,7 +283,6 @@ class Feed:
         return found
 
     def _follow(self, view: ClientView, at: datetime, found: list[Observation]) -> Session:
-        """Return the session of a view; ``found`` gets what making room for it yields."""
         session = self._sessions.get(view)
         if session is not None:
             self._sessions.move_to_end(view)
@@ -322,7 +320,6 @@ class Feed:
         return session
 
     def _by_server(self, view: ClientView, reply: dict[str, Any]) -> Iterator[tuple[ClientView, dict[str, Any]]]:
-        """Yield an answer as each server gave its part of it."""
         result = reply.get("result")
         tools = result.get("tools") if isinstance(result, dict) else None
         if self._prefixes is None or not isinstance(result, dict) or not isinstance(tools, list) or not tools:
@@ -371,7 +368,7 @@ class Feed:
         self._publish(observations)
 
     def _doubt(self, view: ClientView) -> None:
-        """Note that a list could not be inspected: until the next whole ones this client's tools are unknown."""
+        """Record that a list could not be inspected: until the next complete ones this client's tools are unknown."""
         with self._lock:
             for each, session in self._sessions.items():
                 if (each.client, each.auth_context) == (view.client, view.auth_context):
@@ -394,7 +391,7 @@ def _bare(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def encoded(message: dict[str, Any]) -> bytes:
-    """Return a message as JSON, nothing if it is none; NaN and lone surrogates stay, for strict decoding to refuse."""
+    """Return a message as JSON, empty if unencodable; NaN and lone surrogates stay, for strict decoding to refuse."""
     try:
         return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
     except (TypeError, ValueError, RecursionError):
@@ -402,14 +399,14 @@ def encoded(message: dict[str, Any]) -> bytes:
 
 
 def encoded_within(message: dict[str, Any], bytes_max: int) -> bytes:
-    """Return a message as JSON; nothing if it is too large or cannot be written."""
+    """Return a message as JSON; empty if it is too large or cannot be encoded."""
     return encoded(message) if _fits(message, bytes_max) else b""
 
 
 def shared_members(result: Mapping[str, Any], limits: FeedLimits = FEED_LIMITS) -> dict[str, Any]:
-    """Return what goes with each server's part of a list of several: small, whatever stands beside the tools.
+    """Return the members to copy into each server's part of a merged list: small, whatever accompanies the tools.
 
-    What stands there is judged once, as the reader of each part would: if it is unsound or ambiguous, each part is.
+    They are judged once, as the reader of each part would: if they are unsound or ambiguous, each part is.
     """
     message = {"result": {name: value for name, value in result.items() if name != "tools"}}
     raw = encoded_within(message, limits.message_bytes_max)
@@ -428,7 +425,7 @@ def shared_members(result: Mapping[str, Any], limits: FeedLimits = FEED_LIMITS) 
 
 
 def _fits(value: Any, bytes_max: int) -> bool:
-    """Return True if a value has at most so many characters and values, with a look at no more than those."""
+    """Return True if a value has at most ``bytes_max`` characters and values, examining no more than those."""
     waiting, left = [value], bytes_max
     while waiting and left >= 0:
         each = waiting.pop()

@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from assay_stream.observe.prefixes import Prefixes
 
 _SHOWN = "MCP: "
-"""What LiteLLM puts before the name that a client called, where others have the name of a model."""
+"""LiteLLM's marker of tool names, in a field that otherwise holds a model's name."""
 
 
 class LiteLLMFeed(CustomLogger):  # type: ignore[misc]  # the extra brings its types
-    """Reports the lists and calls of one LiteLLM proxy.
+    """Report the lists and calls of one LiteLLM proxy.
 
     Args:
-        server_id: the server of tools that no prefix gives to another.
+        server_id: the server of tools that match no prefix.
         observer_id: the gateway.
-        sink: gets the observations, such as an ``ObservationPublisher`` that was started.
-        auth_context: label of the permissions under which servers are used, if all keys have the same.
+        sink: receives the observations, such as a started ``ObservationPublisher``.
+        auth_context: label of the permissions under which servers are used, if the same for all keys.
 
     Raises:
         ConfigurationError: ``bad_identifier``.
@@ -75,7 +75,7 @@ class LiteLLMFeed(CustomLogger):  # type: ignore[misc]  # the extra brings its t
         start_time: datetime,
         end_time: datetime,
     ) -> None:
-        """Report a call that failed. What its client was told is not known here, so nothing is hashed."""
+        """Report a failed call. The client's response is unknown here, so nothing is hashed."""
         self.feed.guard(lambda: self._failed(kwargs, start_time.astimezone(), end_time.astimezone()))
 
     def _succeeded(self, kwargs: Mapping[str, Any], result: Any, began: datetime, ended: datetime) -> None:
@@ -116,7 +116,7 @@ def _params(kwargs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _on_wire(tool: Any) -> dict[str, Any]:
-    """Return a tool as clients get it: LiteLLM hands over the members under their names in Python."""
+    """Return a tool in wire form: LiteLLM passes members under their Python names."""
     own = mcp_types.Tool.model_validate(tool, by_alias=True, by_name=True)
     return dict(own.model_dump(by_alias=True, mode="json", exclude_none=True))
 

@@ -1,1 +1,1 @@
-"""The HTTP tap: what passes between MCP clients and servers over Streamable HTTP, in both eras of the protocol."""
+"""The HTTP tap: observes MCP over Streamable HTTP, in both eras of the protocol."""

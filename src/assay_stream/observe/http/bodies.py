@@ -1,4 +1,4 @@
-"""Bodies of Streamable HTTP as JSON-RPC messages: read piece by piece, in bounded memory, without touching a byte.
+"""Parse Streamable HTTP bodies as JSON-RPC messages: incrementally, in bounded memory, without modifying a byte.
 
 A body is one JSON text, or a stream of server-sent events (``observe.http.event_stream``) whose data are JSON texts.
 """
@@ -15,21 +15,21 @@ from assay_stream.observe.http.event_stream import EventStream
 _IDENTITY = "identity"
 _OPENS = re.compile(rb"[ \t\r\n]*[{\[]")
 READABLE_ENCODINGS = frozenset(("gzip", "x-gzip", "deflate", _IDENTITY))
-"""Content encodings that are undone here."""
+"""Content encodings that can be decoded here."""
 
 
 class Body(Protocol):
-    """A body that is read as it passes."""
+    """A body parsed as it passes."""
 
     @property
     def kept_bytes(self) -> int:
-        """What it keeps of a message whose end has not come."""
+        """Bytes buffered for an incomplete message."""
 
     def feed(self, data: bytes) -> Iterator[bytes | None]:
-        """Yield the messages that end in the next bytes; ``None`` for one that cannot be read."""
+        """Yield the messages that end in ``data``; ``None`` for an unreadable one."""
 
     def end(self) -> Iterator[bytes | None]:
-        """Yield what the end of the body completes."""
+        """Yield the messages completed by the end of the body."""
 
 
 class JsonBody:
@@ -37,7 +37,7 @@ class JsonBody:
 
     Args:
         bytes_max: the longest text that is kept.
-        content_encoding: how it may be compressed, as it need not be.
+        content_encoding: the stated encoding, which servers do not always apply.
     """
 
     def __init__(self, bytes_max: int, content_encoding: str | None = None) -> None:
@@ -74,7 +74,7 @@ class JsonBody:
 
 
 class Opaque:
-    """A body that no client of MCP takes for messages."""
+    """A body that no MCP client takes for messages."""
 
     kept_bytes = 0
 
@@ -86,7 +86,7 @@ class Opaque:
 
 
 class Unreadable:
-    """A body of messages that cannot be read here; reported with its first bytes, as its client may act on them."""
+    """An unreadable body of messages, reported at its first bytes, since its client may act on them."""
 
     kept_bytes = 0
 
@@ -103,7 +103,7 @@ class Unreadable:
 
 
 class Compressed:
-    """A compressed body, decompressed in steps of bounded size; reported as soon as it cannot be read on."""
+    """A compressed body, decompressed in steps of bounded size; reported once decoding fails."""
 
     _STEP_BYTES = 256 * 1_024
 
@@ -154,13 +154,12 @@ class Compressed:
 
 
 def _window_bits(head: bytes) -> int:
-    """Return what zlib needs to know: some servers send "deflate" without its header (RFC 9110, section 8.4.1.2)."""
+    """Return the ``wbits`` for zlib: some servers send "deflate" without its header (RFC 9110, section 8.4.1.2)."""
     is_zlib = head[0] & 0x0F == zlib.DEFLATED and int.from_bytes(head[:2], "big") % 31 == 0
     return zlib.MAX_WBITS | 32 if is_zlib or head[:2] == b"\x1f\x8b" else -zlib.MAX_WBITS
 
 
 def media_type(content_type: str | None) -> str:
-    """Return a content type without its parameters; empty if none is stated."""
     return (content_type or "").partition(";")[0].strip().lower()
 
 
@@ -183,7 +182,7 @@ def _encoding(content_encoding: str | None) -> str:
 
 
 def plain_body(data: bytes, content_encoding: str | None, *, message_bytes_max: int) -> bytes | None:
-    """Return a whole body as the one JSON text that it should be; ``None`` if it cannot be decompressed for certain."""
+    """Return a complete body as the JSON text that it should be; ``None`` if it cannot be decompressed reliably."""
     encoding = _encoding(content_encoding)
     if not data or encoding == _IDENTITY:
         return data if len(data) <= message_bytes_max else None

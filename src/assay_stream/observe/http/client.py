@@ -1,4 +1,4 @@
-"""Requests over HTTP/1.1: bodies are not decoded, cookies not kept, proxy variables and .netrc not used by default."""
+"""HTTP/1.1 client: does not decode bodies or keep cookies, and ignores proxy variables and .netrc by default."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class UpstreamError(Exception):
 def open_session(
     tls: ssl.SSLContext | bool, timeout: aiohttp.ClientTimeout, *, limits: HttpLimits = HTTP_LIMITS, **options: Any
 ) -> aiohttp.ClientSession:
-    """Return a session for requests to others; each of them says ``allow_redirects=False``.
+    """Return a client session; pass ``allow_redirects=False`` with each request.
 
     Args:
-        tls: whom to trust; ``True``: the system's authorities.
-        options: others of the session.
+        tls: trust settings; ``True``: the system's authorities.
+        options: further ``ClientSession`` arguments.
     """
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, ssl=tls, keepalive_timeout=limits.idle_connection_s),
@@ -42,7 +42,7 @@ def open_session(
 
 
 async def read_body(response: aiohttp.ClientResponse, bytes_max: int) -> bytes:
-    """Return the body; if it is longer than ``bytes_max``, only its beginning, of which more than that."""
+    """Return the body; if it is longer than ``bytes_max``, only its beginning, of more than ``bytes_max`` bytes."""
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
@@ -55,7 +55,7 @@ async def read_body(response: aiohttp.ClientResponse, bytes_max: int) -> bytes:
 
 
 class ResponseHead:
-    """The head of a response whose body is still to be read."""
+    """The head of a response whose body is still unread."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
@@ -64,7 +64,7 @@ class ResponseHead:
         self.fields: HeaderFields = list(response.headers.items())
 
     def here(self) -> bytes:
-        """Return the body if all of it has arrived; otherwise nothing."""
+        """Return the body if all of it has arrived; otherwise empty."""
         content = self._response.content
         return content.read_nowait() if content.is_eof() and content.exception() is None else b""
 
@@ -72,7 +72,7 @@ class ResponseHead:
         """Yield the body as it arrives.
 
         Raises:
-            UpstreamError: if it breaks off.
+            UpstreamError: the body is cut off.
         """
         try:
             async for chunk in self._response.content.iter_any():
@@ -81,7 +81,7 @@ class ResponseHead:
             raise UpstreamError from error
 
     async def release(self) -> None:
-        """Release the connection: it is used again if the body was read to its end, otherwise closed."""
+        """Release the connection: reused if the body was read to its end, otherwise closed."""
         if not self._response.content.at_eof():
             self._response.close()
         else:
@@ -89,8 +89,6 @@ class ResponseHead:
 
 
 class Client:
-    """Sends requests to servers: streamed both ways, with no header of our own."""
-
     def __init__(self, limits: HttpLimits, tls: ssl.SSLContext) -> None:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=limits.connect_limit_s)
         self._session = open_session(tls, timeout, limits=limits, skip_auto_headers=_OWN_FIELDS)
@@ -101,7 +99,7 @@ class Client:
         """Send a request and return the head of its response.
 
         Raises:
-            UpstreamError: if the server cannot be reached, or does not answer in HTTP.
+            UpstreamError: the server cannot be reached, or its response is not HTTP.
         """
         try:
             response = await self._session.request(

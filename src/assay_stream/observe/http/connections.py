@@ -30,7 +30,7 @@ Ending = Literal["complete", "client_left", "upstream_failed"]
 
 @dataclass(slots=True)
 class Connection:
-    """What belongs together: a session under one authorisation context, or whatever has one credential, or none."""
+    """A session under one authorisation context; without a session, all traffic with one credential, or with none."""
 
     key: _Key
     session: Session
@@ -41,11 +41,11 @@ class Connection:
 
 
 class Connections:
-    """Keeps the connections of one server.
+    """The connections of one server.
 
     Args:
-        vantage: who observes which server; its ``auth_context`` is that of requests without credentials.
-        session: makes the session of a connection.
+        vantage: its ``auth_context`` applies to requests without credentials.
+        session: session factory.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class Connections:
         self._limits = limits
         self._confirmed: OrderedDict[_Key, Connection] = OrderedDict()
         self._unconfirmed: OrderedDict[_Key, Connection] = OrderedDict()
-        """Those for which the server has answered no request yet: made-up sessions displace no others."""
+        """Connections without a response yet: made-up sessions displace no others."""
         self._used: OrderedDict[_Key, tuple[datetime, Connection]] = OrderedDict()
-        """Those that may have open calls, with when a request came; the one that rests for longest comes first."""
+        """Connections that may have open calls, with the time of the last request, least recently used first."""
         self._ended = WireStats()
-        """Counts of the connections that are no longer followed."""
+        """Totals of connections no longer followed."""
 
     @property
     def stats(self) -> WireStats:
@@ -75,7 +75,7 @@ class Connections:
         return sum((connection.observer.stats for connection in connections), self._ended)
 
     def of(self, context: Context, session_id: str | None, at: datetime) -> tuple[Connection, list[Observation]]:
-        """Return the connection of a request, and what making room for it yields."""
+        """Return the connection of a request, and the observations from evicting others."""
         # A session goes on when a credential is refreshed.
         key = (session_id, context.label, b"" if session_id is not None else context.client)
         for known in (self._confirmed, self._unconfirmed):
@@ -90,14 +90,14 @@ class Connections:
         return connection, self._bounded(self._unconfirmed, at)
 
     def confirm(self, connection: Connection, at: datetime) -> list[Observation]:
-        """Note that the server answered a request of a connection, and return what that displaces."""
+        """Record that the server answered on a connection, and return the observations from evicting others."""
         if self._unconfirmed.get(connection.key) is not connection:
             return []
         self._confirmed[connection.key] = self._unconfirmed.pop(connection.key)
         return self._bounded(self._confirmed, at)
 
     def expire(self, at: datetime) -> list[Observation]:
-        """Return the calls that were open for too long where nothing passes any more."""
+        """Return the calls that exceeded the time limit on idle connections."""
         expired: list[Observation] = []
         while self._used:
             used_at, connection = next(iter(self._used.values()))
@@ -143,7 +143,7 @@ class Exchange:
 
     Args:
         number: unique in the process, from 1.
-        version: of the protocol, as its header states it.
+        version: protocol version from its header.
     """
 
     number: int
@@ -158,13 +158,13 @@ class Exchange:
     """A response that is held back event by event."""
     status: int | None = None
     is_mislabelled: bool = False
-    """Whether the headers of the request say that its body is something else than JSON in UTF-8."""
+    """Whether the request's headers state something other than JSON in UTF-8."""
     is_unread: bool = False
-    """Whether there may be more in the request than was read of it."""
+    """Whether the request may hold more than was read of it."""
     asked: list[RequestKey] = field(default_factory=list)
     """Requests that this exchange has to answer."""
     waiting: tuple[bytes, datetime] | None = None
-    """A message that concerns other requests, until the server accepts it."""
+    """A message about other requests, held until the server accepts it."""
 
     @property
     def is_successful(self) -> bool:
@@ -187,7 +187,7 @@ class Exchange:
         self.asked += [key for key in keys if key is not None]
 
     def let_go(self) -> int:
-        """Drop what is kept of its bodies, and return how many bytes that was."""
+        """Drop its buffered bytes, and return how many there were."""
         kept_bytes = self.request.kept_bytes + self.response.kept_bytes
         if self.waiting is not None:
             kept_bytes += len(self.waiting[0])

@@ -1,9 +1,10 @@
-"""Authorisation contexts: under whose rights a request was made, without keeping what proves them.
+"""Authorisation contexts of requests, derived without keeping credentials.
 
 A list may vary by authorisation, so lists are kept apart by it. What is published is a keyed hash of the issuer, the
-subject and the scopes that an access token states (RFC 9068), the same for a refreshed token; nothing is known of
-opaque credentials, which share one published context. That is a claim: nobody here verifies a token, and anybody can
-write one. So clients are told apart by the whole credential, hashed under a key that ends with the process.
+subject and the scopes that an access token states (RFC 9068), stable across token refresh; nothing is known of
+opaque credentials, which share one published context. That is a claim: tokens are not verified here, and anyone can
+forge one. So clients are distinguished by the whole credential, hashed under a key that lives only as long as the
+process.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ _HASH_CHARS = 32
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Under whose rights a request was made.
+    """The authorisation context of a request.
 
     Args:
-        label: what is published; ``None`` if the request has no credentials and nothing was configured.
-        client: tells credentials apart, whatever they claim; never published. Empty without one.
+        label: the published context; ``None`` if the request has no credentials and nothing was configured.
+        client: distinguishes credentials, whatever they claim; never published. Empty without one.
     """
 
     label: str | None
@@ -37,11 +38,11 @@ class Context:
 
 
 class Contexts:
-    """Derives contexts from requests.
+    """Derive contexts from requests.
 
     Args:
-        key: for what is published: the same in every tap whose contexts are to be comparable.
-        process_key: for what is not, random.
+        key: for published labels: the same in every tap whose contexts are to be comparable.
+        process_key: for unpublished client hashes; random.
         default: the label of requests without credentials.
     """
 
@@ -74,7 +75,7 @@ def _claims(token: str) -> Mapping[str, Any] | None:
 
 
 def _rights(claims: Mapping[str, Any]) -> bytes:
-    """Return issuer, subject and scopes, unambiguously, as bytes; none if the token names no issuer and no subject."""
+    """Return issuer, subject and scopes, unambiguously encoded; empty if the token has neither issuer nor subject."""
     names = [claims.get(name) if isinstance(claims.get(name), str) else None for name in ("iss", "sub")]
     if names == [None, None]:
         return b""

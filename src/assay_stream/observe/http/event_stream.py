@@ -1,4 +1,4 @@
-"""Server-sent events (WHATWG HTML, section 9.2.6) as JSON-RPC messages, passing, or held back one by one."""
+"""Server-sent events (WHATWG HTML, section 9.2.6) as JSON-RPC messages, passed through or held one by one."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ LINE_END = re.compile(rb"\r\n|\r|\n")
 _BOM = b"\xef\xbb\xbf"
 _NAMES = (b"data", b"event")
 ODD_BREAK = re.compile(rb"[\x0b\x0c\x1c-\x1e]|\xc2\x85|\xe2\x80[\xa8\xa9]")
-"""What is no end of a line, but one to clients that split lines as Python's ``splitlines`` does."""
+"""Not line ends by the standard, but to clients that split lines as Python's ``splitlines`` does."""
 
 _RESUMING = re.compile(rb"id:[ !#-~]*|retry:[ 0-9]*")
-"""Fields that a client needs to resume a stream, without what could hold a member of an object."""
+"""Fields that a client needs to resume a stream, excluding any that could hold an object member."""
 
 
 class EventStream:
     """A stream of server-sent events; yields the data of each message event, lines joined by line feeds.
 
-    Events of another type, and one that the end of the stream cuts off, are no messages. But some clients ignore the
-    type, take the last event as whole, or find ends of lines elsewhere. So what such a client could take for a message
-    is reported as unreadable: in fields other than ``data`` and in what is no message, whatever may hold a list.
+    Events of another type, and one cut off by the end of the stream, are not messages. But some clients ignore the
+    type, accept a truncated last event, or split lines elsewhere. So what such a client could take for a message
+    is reported as unreadable; in fields other than ``data`` and in non-messages, so is whatever may hold a list.
 
     Args:
-        event_bytes_max: the longest event that is kept, with its fields' names.
+        event_bytes_max: the longest event that is kept, field names included.
     """
 
     def __init__(self, event_bytes_max: int) -> None:
@@ -48,7 +48,7 @@ class EventStream:
         return not self._line and not self._event_bytes
 
     def lose(self) -> None:
-        """Let go of the event whose end has not come, as of one that is too long."""
+        """Discard the incomplete event, as if it were too long."""
         self._lost = True
         self._data = None
         self._line[1:] = b""
@@ -115,28 +115,28 @@ class EventStream:
 
 
 def _may_be_taken(part: bytes) -> bool:
-    """Return True if some client may take what is no message for one, or find a list in it."""
+    """Return True if some client may take a non-message for a message, or find a list in it."""
     return ODD_BREAK.search(part) is not None or may_list(part)
 
 
 class HeldEvent(NamedTuple):
-    """An event, or what stands between two events, as it came; empty if it was too long to hold.
+    """An event, or the bytes between two events, unchanged; empty if it was too long to hold.
 
     Args:
-        messages: the message in it, if any; ``None`` for one that cannot be read.
+        messages: the message in it, if any; ``None`` for an unreadable one.
     """
 
     raw: bytes
     messages: list[bytes | None]
 
     def saying(self, message: bytes) -> bytes:
-        """Return an event with another message, and what the client needs to resume the stream."""
+        """Return the event with another message, keeping the fields that the client needs to resume the stream."""
         kept = filter(_RESUMING.fullmatch, LINE_END.split(self.raw))
         return b"\n".join([*kept, b"data: " + message, b"", b""])
 
 
 class HeldEvents:
-    """Cuts a stream into events. One that the end of the stream cuts off is dropped: to a client it is none.
+    """Split a stream into events. One cut off by the end of the stream is dropped, as clients drop it.
 
     Args:
         event_bytes_max: the longest event that is held.
@@ -163,7 +163,7 @@ class HeldEvents:
         self._add(data[start:])
 
     def lose(self) -> None:
-        """Let go of the event whose end has not come: it is too long to hold."""
+        """Discard the incomplete event as too long to hold."""
         self._is_lost = True
         self._raw.clear()
         self._events.lose()

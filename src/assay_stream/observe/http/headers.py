@@ -1,4 +1,4 @@
-"""Headers of HTTP messages: what a proxy passes on, whom it serves, and whether headers and body agree."""
+"""HTTP headers: which to forward, which hosts and origins to serve, and whether headers and body agree."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from assay_stream.observe.http.bodies import READABLE_ENCODINGS, media_type
 from assay_stream.observe.jsonrpc import params_of
 
 HeaderFields = Sequence[tuple[str, str]]
-"""Header fields in order, repeated ones too."""
+"""Header fields in order, including repeated ones."""
 
 LOOPBACK = frozenset(("127.0.0.1", "localhost", "::1"))
 
@@ -26,7 +26,7 @@ _CHARSET = re.compile(r"charset([^;]*)", re.IGNORECASE)
 _QUOTING = str.maketrans("", "", " \t\"'")
 UTF_8 = frozenset(("utf-8", "utf8", "us-ascii", "ascii"))
 CHARSETS_WITH_ASCII = UTF_8.union(("iso-8859-1", "latin1", "iso-8859-15", "windows-1252"))
-"""Those in which the names of members read as in UTF-8; some servers state one without meaning it."""
+"""Charsets in which member names read as in UTF-8; some servers state one by mistake."""
 
 _STATED_ONCE = frozenset(("content-type", "content-encoding", "authorization", "mcp-protocol-version")).union(
     ("mcp-session-id", "mcp-method", "mcp-name")
@@ -38,7 +38,7 @@ _NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri
 
 
 def passed_on(fields: HeaderFields) -> list[tuple[str, str]]:
-    """Return the fields without those that are for one connection only (RFC 9110, section 7.6.1)."""
+    """Return the fields without hop-by-hop ones (RFC 9110, section 7.6.1)."""
     dropped = _OF_ONE_HOP
     for name, value in fields:
         if name.lower() == "connection":
@@ -47,11 +47,11 @@ def passed_on(fields: HeaderFields) -> list[tuple[str, str]]:
 
 
 def forwarded(fields: HeaderFields, *, plain: bool = False) -> list[tuple[str, str]]:
-    """Return a client's fields as the server gets them; encodings that cannot be read here are not offered to it.
+    """Return a client's fields for forwarding, offering only encodings that can be decoded here.
 
     Args:
         fields: as ``passed_on`` returns them.
-        plain: whether to offer no encoding at all.
+        plain: offer no encoding at all.
     """
     kept, offered = [], []
     for field in fields:
@@ -65,7 +65,7 @@ def forwarded(fields: HeaderFields, *, plain: bool = False) -> list[tuple[str, s
 
 
 def is_loopback(host: str) -> bool:
-    """Return True if only programs of this machine can connect to an address of this host."""
+    """Return True if an address of this host can only be reached from this machine."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -95,10 +95,10 @@ def is_origin_served(origin: str, host: str, served: Collection[str], *, is_loop
 
 
 def mismatch(fields: HeaderFields, message: Mapping[str, Any]) -> str | None:
-    """Return the header that says something else than the message; ``None`` if there is none.
+    """Return the header that contradicts the message; ``None`` if there is none.
 
     Args:
-        message: a request or notification; a proxy or server that goes by the headers would take it for another.
+        message: a request or notification; a proxy or server that relies on the headers would misread it.
     """
     params = params_of(message)
     method = message.get("method")
@@ -112,7 +112,7 @@ def mismatch(fields: HeaderFields, message: Mapping[str, Any]) -> str | None:
 
 
 def repeated(fields: HeaderFields) -> str | None:
-    """Return a header that some servers read and that comes twice, or under a name that only some take for it."""
+    """Return a header that is repeated, or whose underscores only some servers (CGI, WSGI) read as hyphens."""
     seen = set()
     for name, _ in fields:
         meant = name.lower().replace("_", "-")  # as CGI and WSGI have it
@@ -123,7 +123,7 @@ def repeated(fields: HeaderFields) -> str | None:
 
 
 def _decoded(value: str) -> str | None:
-    """Return what a header's value says: one that is not plain ASCII comes as ``=?base64?...?=``."""
+    """Return a header's decoded value: non-ASCII text is encoded as ``=?base64?...?=``."""
     if not (value.startswith("=?base64?") and value.endswith("?=")):
         return value if value.isascii() else None
     try:
@@ -143,10 +143,10 @@ def first(fields: Iterable[tuple[str, str]], name: str) -> str | None:
 
 
 def is_body_unclear(fields: HeaderFields, *, charsets: Collection[str] = UTF_8) -> bool:
-    """Return True if programs differ in how they read a body, by what its headers say of it.
+    """Return True if programs may read a body differently, given its headers.
 
     Args:
-        charsets: those that are read as UTF-8 is, in lower case.
+        charsets: those treated like UTF-8, in lower case.
     """
     types, encodings = values_of(fields, "content-type"), values_of(fields, "content-encoding")
     stated = (found.translate(_QUOTING).lower() for each in types for found in _CHARSET.findall(each))
@@ -159,12 +159,12 @@ def is_body_unclear(fields: HeaderFields, *, charsets: Collection[str] = UTF_8) 
 
 
 def is_request_unclear(fields: HeaderFields) -> bool:
-    """Return True if servers may read a request's body as something else than one JSON text in UTF-8."""
+    """Return True if servers may not read a request's body as one JSON text in UTF-8."""
     return is_body_unclear(fields) or media_type(first(fields, "content-type")) not in ("", "application/json")
 
 
 def is_plain(fields: HeaderFields) -> bool:
-    """Return True if a body is not compressed, and programs agree about what it is."""
+    """Return True if a body is uncompressed and its headers are unambiguous."""
     return not is_body_unclear(fields) and (first(fields, "content-encoding") or "identity").lower() == "identity"
 
 

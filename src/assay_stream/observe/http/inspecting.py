@@ -1,8 +1,8 @@
-"""Where an HTTP tap inspects exchanges: in a thread from the side, or, if it enforces, before anything passes.
+"""Inspection of exchanges by an HTTP tap: out of band in a thread, or, when enforcing, before anything passes.
 
-Watching, an exchange is noted as it passes, and no request waits. Enforcing, a thread for each server inspects in
-order. If it fails on a request, the request is held back; if it fails on a response, the failure is counted, the bytes
-pass (not through a tap that hides tools), and the server's tools are in doubt until the next whole list.
+When watching, exchanges are recorded as they pass, and no request waits. When enforcing, a thread per server inspects
+in order. If it fails on a request, the request is held back; if it fails on a response, the failure is counted, the
+bytes pass (not through a tap that hides tools), and the server's tools are in doubt until the next whole list.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from assay_stream.observe.observation import Observation
 from assay_stream.observe.session import Commands
 
 _NOTED_BYTES_MAX = 64 * 1_024
-"""What an exchange notes before it passes it on."""
+"""Buffered notes per exchange before they are handed over."""
 
 _NOTE_BYTES = 512
-"""What a note of bytes counts for beside them: a server may send its answer byte by byte."""
+"""Overhead counted per note of bytes: a server may send its answer byte by byte."""
 
 _FINISH_LIMIT_S = 30.0
 
@@ -49,11 +49,11 @@ Note = tuple[HttpEvent, datetime]
 
 
 class HttpWatch:
-    """Inspects the exchanges of all servers of a tap in a thread, and publishes what they yield.
+    """Inspect the exchanges of all servers of a tap in a thread, and publish their observations.
 
     Args:
-        traffic: of every server, by its path; closed at the end.
-        publish: gets every observation, in the thread.
+        traffic: by server path; closed at the end.
+        publish: called in the thread.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class HttpWatch:
         limits: HttpLimits = HTTP_LIMITS,
     ) -> None:
         self.missed_exchanges = 0
-        """Those that began while the backlog was full."""
+        """Exchanges that began while the backlog was full."""
         self.clock = clock
         self.limits = limits
         self._traffic = traffic
@@ -89,7 +89,7 @@ class HttpWatch:
         self._backlog.start()
 
     def finish(self) -> None:
-        """Inspect what waits, within a limit."""
+        """Inspect what waits, within a time limit."""
         self._report_missed()
         self._backlog.finish()
         self._backlog.join(_FINISH_LIMIT_S)
@@ -100,7 +100,7 @@ class HttpWatch:
         return Watched(self, self._traffic[path], next(self._numbers), Opened(method, _read(fields)))
 
     def add(self, size_bytes: int, traffic: Traffic, number: int, notes: list[Note]) -> bool:
-        """Have notes of an exchange inspected, and return whether there was room; for those of no size there is."""
+        """Queue notes of an exchange, and return True if there was room; there always is for notes of size 0."""
         fits = self._backlog.add(size_bytes, functools.partial(self._inspect, traffic, number, notes), owner=traffic)
         if fits and size_bytes:
             self._report_missed()
@@ -138,10 +138,10 @@ class HttpWatch:
 
 
 class Watched(ExchangeObserver):
-    """One exchange, noted as it passes. Its methods return at once and never raise.
+    """One exchange, recorded as it passes. Its methods return at once and never raise.
 
-    Notes are handed over together where a request ends, where a part of a response passes, and at the end: each time
-    costs more than inspecting what is small.
+    Notes are handed over in batches, when a request ends, when part of a response passes, and at the end: a handover
+    costs more than inspecting a small message.
     """
 
     def __init__(self, watch: HttpWatch, traffic: Traffic, number: int, event: Opened) -> None:
@@ -202,16 +202,15 @@ class Watched(ExchangeObserver):
 
 
 def _read(fields: HeaderFields) -> list[tuple[str, str]]:
-    """Return the fields that are read: the others need not be kept."""
     return [(lower, value) for name, value in fields if (lower := name.lower()) in READ_FIELDS]
 
 
 class HttpEnforcer(Guard):
-    """Rules on the exchanges of all servers of a tap, and publishes what they yield.
+    """Rule on the exchanges of all servers of a tap, and publish their observations.
 
     Args:
-        traffic: of every server, by its path, with sessions that rule.
-        publish: gets every observation, in the thread that saw it.
+        traffic: by server path; its sessions must rule.
+        publish: called in the inspecting thread.
         hides: whether the sessions hide tools.
     """
 
@@ -238,13 +237,13 @@ class HttpEnforcer(Guard):
         return Ruled(self, self._traffic[path], next(self._numbers), Opened(method, fields))
 
     def finish(self) -> None:
-        """Publish the calls that will never be answered, once everything else was inspected."""
+        """Publish the calls that will never be answered, after all pending inspections."""
         for traffic, thread in self._threads.items():
             thread.submit(self._close, traffic)
             thread.shutdown()
 
     def inspect(self, traffic: Traffic, number: int, event: HttpEvent) -> Future[Commands | None]:
-        """Have an event inspected; ``None`` if that failed and nothing can be said of it."""
+        """Queue an event for inspection; ``None`` if inspection failed without a usable result."""
 
         def step() -> Commands | None:
             for receive in (traffic.receive, traffic.failed):
@@ -275,8 +274,6 @@ class HttpEnforcer(Guard):
 
 
 class Ruled(ExchangeObserver):
-    """One exchange that is ruled on."""
-
     rules = True
 
     def __init__(self, enforcer: HttpEnforcer, traffic: Traffic, number: int, event: Opened) -> None:

@@ -1,8 +1,8 @@
-"""The reverse proxy of the HTTP tap: bytes pass unchanged and as they come, and are noted as they pass.
+"""The reverse proxy of the HTTP tap: streams bytes unchanged, and reports them to an observer.
 
-What is not as it was: headers for one connection only, ``Host``, encodings in ``Accept-Encoding`` that cannot be read
-here, and how a body without a stated length is framed. A redirect is never followed, and never passed on either: the
-client would go around the tap, and might take its credentials elsewhere.
+Not preserved: hop-by-hop headers, ``Host``, encodings in ``Accept-Encoding`` that cannot be decoded
+here, and the framing of a body without a stated length. A redirect is neither followed nor passed on: the
+client would bypass the tap, and might send its credentials elsewhere.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ _METHODS = frozenset(("GET", "POST", "DELETE", "OPTIONS", "HEAD"))
 _READING = frozenset(("GET", "HEAD", "OPTIONS"))
 _OF_LENGTH = frozenset(("content-length",))
 _OF_CONTENT = _OF_LENGTH.union(("content-encoding", "content-digest", "repr-digest", "digest", "content-md5", "etag"))
-"""What says something of a body's bytes."""
+"""Headers that depend on a body's bytes."""
 
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 _log = logging.getLogger(__name__)
 
 
 class HttpProblem(Exception):  # noqa: N818 - an answer, not an error of ours
-    """What a client gets where there is nothing to pass on."""
+    """The error response for a request that cannot be answered by the server."""
 
     def __init__(self, code: str) -> None:
         self.code = code
@@ -76,20 +76,20 @@ def answer_of(code: str) -> web.Response:
 
 
 class Holding:
-    """The bodies that a tap holds to rule on them, or on what is in them.
+    """Memory for bodies held until they are ruled on.
 
     Args:
-        bytes_max: all of them together.
+        bytes_max: total of all bodies.
     """
 
     def __init__(self, bytes_max: int) -> None:
         self._left_bytes = bytes_max
 
     async def read(self, chunks: AsyncIterator[bytes], too_long: str) -> bytes:
-        """Read a body to its end; ``give`` its size back once it is let go.
+        """Read a body to its end; release its size with ``give`` afterwards.
 
         Raises:
-            HttpProblem: ``too_many_requests`` if there is no room, or what is to be said of a body that is too long.
+            HttpProblem: ``too_many_requests`` if there is no room, the code ``too_long`` if the body is too long.
         """
         body = bytearray()
         try:
@@ -110,7 +110,7 @@ class Holding:
 
 
 class Upload:
-    """The body of a request, passed on as it comes. Its end starts the time that the server has to answer."""
+    """The body of a request, streamed upstream. Its end starts the timeout for the server's response."""
 
     def __init__(self, request: web.Request, see: Callable[[bytes | None], object], limits: HttpLimits) -> None:
         self.stalled = False
@@ -121,7 +121,7 @@ class Upload:
         self._deadline: asyncio.Timeout | None = None
 
     def starts(self, deadline: asyncio.Timeout | None) -> None:
-        """Set what the end of the body starts; ``None`` once the server has answered."""
+        """Set the timeout that the end of the body starts; ``None`` once the server has answered."""
         self._deadline = deadline
 
     def end(self) -> None:
@@ -130,7 +130,7 @@ class Upload:
             self._deadline.reschedule(asyncio.get_running_loop().time() + self._limits.answer_limit_s)
 
     def here(self) -> bytes:
-        """Return the body if all of it has arrived, to be sent together with its head; otherwise nothing."""
+        """Return the body if all of it has arrived, to be sent together with its head; otherwise empty."""
         if self._whole is None and self._request.content.is_eof():
             self._whole = self._request.content.read_nowait()
             self._see(self._whole)
@@ -168,23 +168,23 @@ class Upload:
 
 
 class ExchangeObserver:
-    """What sees an exchange, and may refuse or hide; nothing here may raise. This one is for what is no MCP."""
+    """Observer of an exchange; may refuse or hide, must not raise. This base class, for non-MCP traffic, is inert."""
 
     rules = False
-    """Whether a request passes only once it was ruled on as a whole."""
+    """Whether a request passes only after a ruling on its whole body."""
 
     hides = False
-    """Whether a response passes only once it is known what the client gets of it."""
+    """Whether a response is held until it is known what the client gets of it."""
 
     def note(self, event: HttpEvent) -> None:
-        """Take what happened, whatever comes of it."""
+        """Record an event, ignoring the result."""
 
     async def inspect(self, event: HttpEvent) -> Commands | None:
-        """Take what happened, and return what may pass now; ``None`` for a request that nothing can be said of."""
+        """Inspect an event and return what may pass now; ``None`` for a request that cannot be ruled on."""
         return Commands(event.data if isinstance(event, Passed) else None)
 
     def delivered(self) -> None:
-        """Note that what was returned so far has passed."""
+        """Confirm that the returned bytes were sent."""
 
 
 class _Streamed(web.StreamResponse):
@@ -194,8 +194,6 @@ class _Streamed(web.StreamResponse):
 
 
 class _AtOnce(web.Response):
-    """The same with its body, in one write."""
-
     theirs: CIMultiDict[str]
 
 
@@ -215,14 +213,14 @@ async def _only_theirs(_: web.Request, response: web.StreamResponse) -> None:
 
 
 class Proxy:
-    """Passes requests on to servers.
+    """Forward requests to servers.
 
     Args:
         routes: server and URL by path of the tap.
-        observe: makes the observer of an exchange with a server.
-        hosts: what ``Host`` may name; everything if empty.
-        origins: what ``Origin`` may be, beside the tap's own.
-        is_loopback: whether only programs of this machine can connect.
+        observe: observer factory, called per exchange.
+        hosts: allowed ``Host`` values; empty allows all.
+        origins: allowed ``Origin`` values, besides the tap's own.
+        is_loopback: whether only this machine can connect.
     """
 
     def __init__(
@@ -280,7 +278,7 @@ class Proxy:
             self._in_progress -= 1
 
     def _check(self, request: web.Request) -> None:
-        """Keep pages in a browser from reaching servers through us (MCP, Streamable HTTP, security warning)."""
+        """Prevent browser pages from reaching servers through the tap (MCP, Streamable HTTP, security warning)."""
         host = request.headers.get("Host", "")
         if self._hosts and not is_host_served(host, self._hosts):
             raise HttpProblem("host_not_served")
@@ -348,7 +346,7 @@ class Proxy:
             raise HttpProblem("upstream_unreachable") from None
 
     def _note_reached(self, url: str, failure: str | None) -> None:
-        """Log only what changes: an absent server must not fill the log. Leave out the query: it may hold secrets."""
+        """Log only changes: an absent server must not fill the log. Omit the query: it may hold secrets."""
         url = url.partition("?")[0]
         if failure is None:
             self._unreached.discard(url)
@@ -359,7 +357,7 @@ class Proxy:
     async def _pass_back(
         self, request: web.Request, answer: ResponseHead, fields: HeaderFields, observer: ExchangeObserver
     ) -> tuple[web.StreamResponse, bool]:
-        """Pass a response on, and return it with whether it came whole."""
+        """Forward a response, and return it with whether it was complete."""
         # Whatever the status: not every client looks at it.
         if observer.hides and not is_event_stream(fields):
             return await self._pass_whole(request, answer, fields, observer), True
@@ -426,7 +424,7 @@ async def _passing(observer: ExchangeObserver, data: bytes | None) -> bytes:
 
 
 def _refusal(ruled: Commands | None) -> web.Response:
-    """Return the answer to a request that does not pass: by its id, or, if nothing in it asks for one, as accepted."""
+    """Return the response to a blocked request: with its id, or, if it expects no answer, as accepted."""
     if ruled is None:
         return web.Response(status=500)
     status = 400 if ruled.is_bad_request else 200 if ruled.reply else 202
@@ -434,5 +432,5 @@ def _refusal(ruled: Commands | None) -> web.Response:
 
 
 def _is_client_gone(request: web.Request, error: Exception) -> bool:
-    """Return True if a request failed because its client left: what a server does is no such error."""
+    """Return True if a request failed because its client disconnected, which is not the server's failure."""
     return isinstance(error, ConnectionError) and (request.transport is None or request.transport.is_closing())

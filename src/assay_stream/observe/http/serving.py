@@ -1,6 +1,6 @@
-"""Serving HTTP to anybody who connects: a bounded number of clients, and none that only holds a connection.
+"""HTTP serving for untrusted clients: bounds connections, and closes idle ones.
 
-aiohttp waits for ever for the rest of a request's header, and for an hour for the next request.
+aiohttp waits forever for the rest of a request's header, and for an hour for the next request.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from assay_stream.observe.http.tap import Listener
 
 _silent = logging.getLogger(f"{__name__}.aiohttp")
-"""aiohttp's own complaints quote what a client sent, tokens too; what fails here is logged by the proxy."""
+"""aiohttp's own messages quote client input, including tokens; the proxy logs failures itself."""
 _silent.propagate = False
 _silent.addHandler(logging.NullHandler())
 
@@ -29,11 +29,11 @@ _LOOK_S = 1.0
 
 
 class Clients:
-    """Who is connected, and since when nothing is done for them.
+    """Track connections and their idle time.
 
     Args:
-        make: makes the protocol of a connection.
-        clock_s: a clock that never goes back, seconds.
+        make: protocol factory.
+        clock_s: monotonic clock, seconds.
     """
 
     def __init__(
@@ -43,11 +43,11 @@ class Clients:
         self._limits = limits
         self._clock_s = clock_s
         self._idle_since_s: dict[asyncio.BaseProtocol, float] = {}
-        """Those without a request in progress, the longest idle first."""
+        """Connections without a request in progress, the longest idle first."""
         self._busy: dict[asyncio.BaseProtocol, None] = {}
 
     def accept(self) -> asyncio.Protocol:
-        """Return the protocol of a new connection; where there are too many, the longest idle one makes room."""
+        """Return the protocol of a new connection; above the limit, the longest idle one is closed."""
         if len(self._idle_since_s) + len(self._busy) >= self._limits.clients_max:
             self._forget_closed()
         if len(self._idle_since_s) + len(self._busy) >= self._limits.clients_max:
@@ -70,7 +70,7 @@ class Clients:
                 self._idle_since_s[protocol] = self._clock_s()
 
     def sweep(self) -> None:
-        """Close connections for which nothing has been done for too long."""
+        """Close connections that exceed the idle limit."""
         self._forget_closed()
         before_s = self._clock_s() - self._limits.idle_client_s
         for protocol, since_s in list(self._idle_since_s.items()):
@@ -92,7 +92,7 @@ class Clients:
 
 
 class _Refusal(asyncio.Protocol):
-    """Ends a connection as soon as it stands."""
+    """Close a connection as soon as it opens."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport.abort()  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""The HTTP tap: a reverse proxy in front of MCP servers that publishes what passes, until it is told to stop."""
+"""The HTTP tap: a reverse proxy in front of MCP servers that publishes observations until stopped."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """Where a tap listens, and for whom.
+    """Listener settings of a tap.
 
     Args:
         port: 0 for any free one.
         tls: with a certificate; without it the tap speaks plain HTTP.
-        hosts: further names in ``Host`` that are served. On a loopback address only loopback names are, by default.
-        origins: pages that may use the tap, beside its own origin.
-        upstream_tls: whom to trust as a server.
+        hosts: further ``Host`` values to serve. On a loopback address only loopback names are, by default.
+        origins: web origins that may use the tap, besides its own.
+        upstream_tls: trust settings for servers.
         context_key: key of the hashes that name authorisation contexts; a random one if it is empty.
     """
 
@@ -81,8 +81,8 @@ async def run_http_tap(
     """Run the tap until ``stop`` is set.
 
     Args:
-        sink: gets observations from other threads than the caller's.
-        ready: gets the port once the tap listens.
+        sink: called from other threads than the caller's.
+        ready: called with the port once the tap listens.
         rule: what to do with a call (``VerdictClient.rule``); without it everything passes.
         hide: whether tools whose calls would be refused are dropped from lists.
 
@@ -134,7 +134,7 @@ async def run_http_tap(
 
 
 def _random_ids() -> Iterator[str]:
-    """Yield new ids, drawn many at a time: each draw lets another thread run first. For one thread."""
+    """Yield new ids, drawn in batches: each draw may release the GIL to another thread. For one thread."""
     while True:
         drawn = os.urandom(16 * _IDS_DRAWN)
         for start in range(0, len(drawn), 16):

@@ -2,11 +2,11 @@
 
 Rules:
 
-1. What belongs together is a *connection*, followed by one ``WireObserver``: a session (``Mcp-Session-Id``, until
-   2025-11-25) under one authorisation context; without a session, whatever has the same credential, or none.
+1. Exchanges are grouped into *connections*, each followed by one ``WireObserver``: a session (``Mcp-Session-Id``, until
+   2025-11-25) under one authorisation context; without a session, all requests with the same credential, or none.
 2. The response to a request comes in the request's own exchange. Only a session may go on in another one: a request
    that was left open can then be answered on any later stream of its session.
-3. A session begins with the response to ``initialize``, which may name it; what was said before then belongs to it.
+3. A session begins with the response to ``initialize``, which may name it; earlier messages belong to it.
 4. From MCP 2026-07-28 on, a client that closes an exchange cancels what it asked for. Before, it does not.
 5. An exchange that ends without an answer yields its calls all the same, with the reason: ``http_401``,
    ``upstream_failed``, ``cancelled``, ``no_response``.
@@ -47,7 +47,7 @@ from assay_stream.observe.session import Commands, Failed, Missed, ServerSaid, S
 SESSION = "mcp-session-id"
 _VERSION = "mcp-protocol-version"
 READ_FIELDS = frozenset((SESSION, _VERSION, "authorization", "content-type", "content-encoding"))
-"""The fields that are read here, unless a session rules: all others need not be kept for it."""
+"""Fields read here when no session rules; others need not be kept."""
 
 
 class Opened(NamedTuple):
@@ -58,7 +58,7 @@ class Opened(NamedTuple):
 
 
 class Passed(NamedTuple):
-    """Bytes of a body, on their way; ``None`` for its end."""
+    """Bytes of a body in transit; ``None`` for its end."""
 
     direction: Direction
     data: bytes | None
@@ -85,7 +85,7 @@ class Replied(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """Bytes of a body that passed unseen."""
+    """Bytes of a body that passed uninspected."""
 
     direction: Direction
 
@@ -100,11 +100,11 @@ HttpEvent = Opened | Passed | Asked | Answered | Replied | Lost | Closed
 
 
 class Traffic:
-    """Follows what passes between all clients and one server. Times must be timezone-aware.
+    """Follow the traffic between all clients and one server. Times must be timezone-aware.
 
     Args:
-        vantage: who observes which server; its ``auth_context`` is that of requests without credentials.
-        session: makes the session of a connection: one that observes, refuses calls, or hides tools.
+        vantage: its ``auth_context`` applies to requests without credentials.
+        session: session factory: sessions observe, refuse calls, or hide tools.
     """
 
     def __init__(
@@ -121,17 +121,17 @@ class Traffic:
         self._new_id = new_id
         self._contexts = contexts
         self._kept_bytes = 0
-        """What the bodies of all exchanges keep."""
+        """Bytes buffered for the bodies of all exchanges."""
         self._limits = limits
         self._message_bytes_max = message_bytes_max
         self.connections = Connections(vantage, new_id=new_id, session=session, limits=limits)
         self.exchanges: dict[int, Exchange] = {}
 
     def receive(self, number: int, event: HttpEvent, at: datetime) -> Commands:
-        """Take what happened in an exchange, and return what its host has to do.
+        """Handle an event of an exchange, and return the commands for its host.
 
         Args:
-            number: of the exchange, unique in the process, from 1; nothing comes of one that was not opened.
+            number: of the exchange, unique in the process, from 1; unopened exchanges are ignored.
         """
         if isinstance(event, Opened):
             return Commands(observations=self._open(number, event, at))
@@ -158,7 +158,7 @@ class Traffic:
                 return Commands(observations=self._closed(exchange, ending, at))
 
     def failed(self, number: int, event: HttpEvent, at: datetime) -> Commands:
-        """Return what to do about an event that could not be inspected."""
+        """Return the commands for an event whose inspection failed."""
         if isinstance(event, Asked):
             return self.exchanges[number].session.receive(Failed(event.body), at)
         exchange = self.exchanges.get(number)
@@ -168,7 +168,7 @@ class Traffic:
         return Commands()
 
     def missed(self, exchanges: int, at: datetime) -> list[Observation]:
-        """Return what says that exchanges passed unseen. What was in them is not known: each counts as a call."""
+        """Return the loss events of exchanges that passed uninspected. Contents unknown, each counts as a call."""
         return [loss_event(self._vantage, event_id=self._new_id(), observed_at=at, lists=0, calls=exchanges)]
 
     def close(self, at: datetime) -> list[Observation]:
@@ -240,7 +240,7 @@ class Traffic:
 
     @staticmethod
     def _says_nothing(exchange: Exchange, message: bytes | None) -> bool:
-        """Return True if a message is an unclear part of a refusal, as anyone can have a request refused."""
+        """Return True if a message is an unclear part of a refusal, which anyone can provoke."""
         if not exchange.is_refused or message is None:
             return exchange.is_refused
         line = exchange.observer.read(message)
@@ -253,7 +253,7 @@ class Traffic:
         return commands
 
     def _passed(self, exchange: Exchange, data: bytes | None, at: datetime) -> Commands:
-        """Return what the client gets of bytes of the server: as they came, or of a stream event by event."""
+        """Return the server's bytes for the client: unchanged, or event by event for a held stream."""
         events = exchange.events
         if events is None:
             return Commands(data or b"", self._from_server(exchange, data, at))
@@ -286,7 +286,7 @@ class Traffic:
         return total
 
     def _shown_whole(self, exchange: Exchange, body: bytes, at: datetime) -> Commands:
-        """Return what the client gets of a whole body: nothing if it cannot be read for certain."""
+        """Return the client's version of a whole body: empty if it cannot be read reliably."""
         shown = Commands(body)
         for part in (body, None):
             for message in self._read(exchange, "server->client", part):
@@ -303,7 +303,7 @@ class Traffic:
     def _rule(self, exchange: Exchange, body: bytes, fields: HeaderFields, at: datetime) -> Commands:
         """Rule on the whole body of a request.
 
-        What is not by its headers what was read here does not pass: some server would read it as they say.
+        A body that its headers describe differently is blocked: some server would read it according to them.
         """
         session, observer = exchange.session, exchange.observer
         raw = plain_body(body, first(fields, "content-encoding"), message_bytes_max=self._message_bytes_max)
@@ -321,12 +321,11 @@ class Traffic:
         return commands
 
     def _lost(self, exchange: Exchange, direction: Direction, at: datetime) -> list[Observation]:
-        """Note that bytes of a body passed unseen, and return what that yields."""
         exchange.is_unread |= direction == "client->server"
         return exchange.observer.missed(direction, at, exchange=exchange.number)
 
     def _closed(self, exchange: Exchange, ending: Ending, at: datetime) -> list[Observation]:
-        """End an exchange; what it leaves unanswered is answered elsewhere, or never."""
+        """End an exchange; its unanswered requests are answered elsewhere, or never."""
         try:
             return self._ended(exchange, ending, at)
         except Exception:
@@ -350,7 +349,7 @@ class Traffic:
         return lost + [each for key in asked for each in observer.unanswered(key, code, at, ok=ok)]
 
     def _response_body(self, exchange: Exchange, fields: HeaderFields) -> Body:
-        """Return what reads a response: as messages, whatever it is called, unless clients may find others in it."""
+        """Return the parser of a response: as messages, whatever its type, unless clients may find others in it."""
         kind, encoding = first(fields, "content-type"), first(fields, "content-encoding")
         session, is_refused = exchange.session, not exchange.is_successful
         body = body_of(kind, encoding, message_bytes_max=self._message_bytes_max)
@@ -404,7 +403,7 @@ class Traffic:
 
 
 def _concerns_others(message: Mapping[str, Any]) -> bool:
-    """Return True if a client's message is about more than its own exchange: what a server asked, a task, a session."""
+    """Return True if a client's message concerns more than its own exchange: a server request, a task, a session."""
     method = message.get("method")
     is_notice = ("method" not in message or "id" not in message) and method != "tools/call"
     return is_notice or method in ("initialize", "tasks/update")

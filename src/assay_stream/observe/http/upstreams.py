@@ -1,4 +1,4 @@
-"""Which servers a tap stands in front of, and under which path of its own each of them is found."""
+"""The MCP servers behind a tap, and the tap's path for each of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from assay_stream.limits.serving import HTTP_LIMITS
 from assay_stream.observe.observation import Vantage
 
 WELL_KNOWN = ("/.well-known/oauth-protected-resource", "/.well-known/oauth-authorization-server")
-"""Where clients look for how to authorise (RFC 9728, RFC 8414): the path of the endpoint follows."""
+"""Paths for authorisation discovery (RFC 9728, RFC 8414), each followed by the endpoint's path."""
 
 _FIELDS = frozenset(("server_id", "url", "path", "auth_context"))
 
@@ -23,7 +23,7 @@ class Upstream:
 
     Args:
         url: its MCP endpoint.
-        path: the path of the tap under which clients reach it.
+        path: the tap's path for it.
 
     Raises:
         ConfigurationError: ``bad_upstream``.
@@ -58,10 +58,10 @@ class Upstream:
 
 
 def routes(upstreams: Sequence[Upstream]) -> dict[str, tuple[Upstream, str]]:
-    """Return for each path of the tap the server and the URL behind it.
+    """Return the server and URL behind each path of the tap.
 
     Raises:
-        ConfigurationError: ``bad_upstream`` if two servers have one path.
+        ConfigurationError: ``bad_upstream`` if two servers share a path.
     """
     found: dict[str, tuple[Upstream, str]] = {}
     for upstream in upstreams:
@@ -81,9 +81,9 @@ def listed_upstreams(content: object, where: str, observer: Vantage) -> list[Ups
     """Return the servers that a configuration file lists.
 
     Args:
-        content: what it holds, decoded.
-        where: its name, for messages.
-        observer: who observes, and the defaults of what the file may state for each server.
+        content: its decoded content.
+        where: its name, for error messages.
+        observer: the observer, and defaults for optional settings of each server.
 
     Raises:
         ConfigurationError: ``bad_upstream``.

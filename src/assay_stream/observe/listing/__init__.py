@@ -1,1 +1,1 @@
-"""An observer that lists servers itself, so that drift is noticed before an agent meets it."""
+"""Active observer that lists servers itself, to detect drift before an agent meets it."""

@@ -1,13 +1,13 @@
-"""One connection to a server: asks for its lists as a client does, and lets the taps' own observer watch it.
+"""One connection to a server: requests its lists like a client, under the same observer as the taps use.
 
 Rules:
 
-1. Definitions reach the observer as the bytes that came; no model of ours stands in between.
-2. ``server/discover`` (2026-07-28) is tried first; whatever does not answer it is greeted with ``initialize``.
-3. Tools are asked for last, so that one snapshot has everything. Of the pages of a list only the last state is
+1. Definitions reach the observer as the bytes received, without an intermediate model.
+2. ``server/discover`` (2026-07-28) is tried first, then ``initialize``.
+3. Tools are requested last, so that one snapshot has everything. Of the pages of a list only the last state is
    published: whole, or as incomplete as it was when the server stopped, failed or reached a bound.
-4. An announced change is published at once, behind what was seen before it.
-5. What the server asks of its client is refused, but for a ping.
+4. An announced change is published at once, after earlier observations.
+5. Server requests are refused, except ``ping``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from assay_stream.observe.mcp_wire import WireObserver
 from assay_stream.observe.observation import Observation
 
 _THREAD_FROM_BYTES = 64 * 1024
-"""Longer messages are read by a thread: one server's must not keep the others waiting."""
+"""Longer messages are parsed in a thread, so that one server's cannot delay the others."""
 _COMPANIONS = {"prompts": "prompts/list", "resources": "resources/templates/list"}
 _CHANGES = {f"notifications/{what}/list_changed" for what in ("tools", "prompts", "resources")}
 _CLIENT = {"name": "assay-stream", "version": __version__}
@@ -35,12 +35,12 @@ _METHOD_UNKNOWN = {"code": -32601, "message": "this client only lists"}
 
 
 class Conversation:
-    """A connection from its greeting to its end.
+    """A connection from handshake to close.
 
     Args:
-        observer: of this server, for all connections: it remembers whether there were instructions.
+        observer: one per server, for all its connections: it remembers whether there were instructions.
         number: the first id of a request; ids are unique over all connections of the observer.
-        modern: ``False`` to greet as before 2026-07-28 at once.
+        modern: ``False`` to skip ``server/discover`` and use ``initialize``.
     """
 
     def __init__(
@@ -58,13 +58,13 @@ class Conversation:
         self.changed = asyncio.Event()
         """Set when the server announces a change."""
         self.ttl_s: float | None = None
-        """For how long the server lets clients cache its tools."""
+        """How long the server lets clients cache its tools."""
         self.transport: Transport | None = None
         self._observer = observer
         self._publish = publish
         self._clock = clock
         self.is_modern = modern
-        """Whether the server speaks MCP 2026-07-28, as far as is known."""
+        """Whether the server speaks MCP 2026-07-28, as far as known."""
         self.limits = limits
         self._capabilities: Mapping[str, Any] = {}
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
@@ -73,20 +73,20 @@ class Conversation:
 
     @property
     def can_listen(self) -> bool:
-        """Whether the server says that it announces changes of its tools."""
+        """Whether the server declares that it announces tool changes."""
         tools = self._capabilities.get("tools")
         return isinstance(tools, dict) and tools.get("listChanged") is True
 
     @property
     def is_probing(self) -> bool:
-        """Whether the server has not yet shown which era it speaks."""
+        """Whether the server's protocol era is still unknown."""
         return self.is_modern and self.version is None
 
     async def list_all(self) -> None:
-        """Greet the server unless that was done, ask for all its lists, and publish them.
+        """Perform the handshake if not done, request all lists, and publish them.
 
         Raises:
-            ListingError: what was seen until then is published all the same.
+            ListingError: observations made until then are published anyway.
         """
         try:
             await self._greet()
@@ -105,10 +105,10 @@ class Conversation:
             self._flush()
 
     async def listen(self) -> None:
-        """Hear announced changes until the connection ends; ``changed`` says so.
+        """Receive announcements until the connection ends, setting ``changed`` for each.
 
         Raises:
-            ListingError: if the server does not offer that, or breaks off.
+            ListingError: the server does not offer that, or disconnects.
         """
         if self.is_modern:
             wanted = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
@@ -117,7 +117,7 @@ class Conversation:
             await self.transport.listen(self.version or LEGACY)
 
     async def heard(self, raw: bytes | None) -> bool:
-        """Take a message from the server, ``None`` for one that cannot be read; return whether it was an answer.
+        """Handle a message from the server, ``None`` for an unreadable one; return True if it was a response.
 
         Raises:
             ListingError: ``too_much``.
@@ -161,7 +161,7 @@ class Conversation:
             raise ListingError("too_much")
 
     def end(self, reason: str = "ended") -> None:
-        """Note that the connection is over: what waits gets no answer, and the reason."""
+        """Fail pending requests with ``reason``: the connection is closed."""
         for number in list(self._waiting):
             key = request_key(number)
             if key is not None:
@@ -214,7 +214,7 @@ class Conversation:
             params = {"cursor": cursor}
 
     async def _ask(self, method: str, params: dict[str, Any], *, limit_s: float | None = -1.0) -> dict[str, Any]:
-        """Send a request and return its result; without ``limit_s`` it may take for ever."""
+        """Send a request and return its result; ``limit_s=None`` waits forever."""
         number, self.number = self.number, self.number + 1
         if self.is_modern:
             prefix = "io.modelcontextprotocol/"
@@ -273,7 +273,7 @@ class Conversation:
                 answer.set_exception(ListingError(reason))
 
     def _hold(self, observations: list[Observation]) -> None:
-        """Keep the latest snapshot until the list is whole: the states before it say less."""
+        """Hold the latest snapshot until the list is complete: earlier states hold less."""
         if observations:
             self._held = observations[-1]
 

@@ -1,4 +1,4 @@
-"""Which servers to list: what ``list-watch --config`` holds, checked."""
+"""Parse and validate the servers of ``list-watch --config``."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class ListedServer:
     """One server.
 
     Args:
-        url: its MCP endpoint; ``None`` where it is a command.
-        command: its program and arguments; empty where it has a URL.
-        token_file: holds what goes into ``token_header``, read anew for each listing.
+        url: its MCP endpoint; ``None`` for a command.
+        command: program and arguments; empty for a URL.
+        token_file: holds the value for ``token_header``, reread for each listing.
         token_header: ``Authorization`` puts ``Bearer`` before it.
         env_files: environment variables, each from a file.
         interval_s: the longest time between two listings.
@@ -49,17 +49,17 @@ class ListedServer:
 
     @property
     def host(self) -> str:
-        """What it shares with other servers: its host and port, or this machine."""
+        """Key of the per-host limit: its host and port, or this machine."""
         return "" if self.url is None else urlsplit(self.url).netloc.lower()
 
 
 def listed_servers(content: object, where: str, observer: Vantage) -> list[ListedServer]:
-    """Return the servers that a configuration file names.
+    """Return the servers in a configuration file.
 
     Args:
-        content: what it holds, decoded.
-        where: its name, for messages.
-        observer: who observes, and the defaults of what the file may state for each server.
+        content: its decoded content.
+        where: its name, for error messages.
+        observer: the observer, and defaults for optional settings of each server.
 
     Raises:
         ConfigurationError: ``bad_servers``, ``bad_identifier``.

@@ -1,6 +1,6 @@
-"""What a conversation needs of its transport, the one over standard input and output, and the one over HTTP.
+"""The transport protocol of a conversation, with implementations for stdio and HTTP.
 
-Credentials are files, read when they are needed: one that is replaced counts from the next listing on. No redirect is
+Credentials are files, read when needed: a replaced one takes effect with the next listing. No redirect is
 followed, so a credential never reaches another origin than the one it is configured for.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
 
 _PASSED_ON = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
-"""What a server gets of our environment: no settings of ours, which hold passwords."""
+"""Environment variables passed to servers: none of our settings, which hold passwords."""
 
 _CHUNK_BYTES = 64 * 1024
 _SESSION_CHARS_MAX = 1_024
@@ -40,7 +40,7 @@ class ListingError(Exception):
     """A server could not be listed.
 
     Args:
-        reason: a stable code, without anything that the server said.
+        reason: a stable code, free of server text.
     """
 
     def __init__(self, reason: str) -> None:
@@ -53,35 +53,35 @@ class ServerRefusedError(ListingError):
 
 
 class Transport(Protocol):
-    """Carries messages to one server, and what comes back to ``Conversation.heard``."""
+    """Sends messages to one server, and delivers its messages to ``Conversation.heard``."""
 
     async def send(self, raw: bytes, *, method: str | None, version: str | None, expects_answer: bool) -> None:
-        """Send a message; of a request, also hear what answers it, as far as that comes with it.
+        """Send a message; for a request, also deliver the response if it arrives on the same exchange.
 
         Args:
             method: of a request or notification.
-            version: the protocol revision in use, ``None`` until that is known.
+            version: the protocol revision in use, ``None`` while unknown.
 
         Raises:
-            ListingError: if the server cannot be reached, or does not answer as MCP servers do.
+            ListingError: the server cannot be reached, or its response is not MCP.
         """
 
     async def listen(self, version: str) -> None:
-        """Hear what the server sends by itself, until it ends.
+        """Receive unsolicited messages until the stream ends.
 
         Raises:
             ListingError: as ``send``.
         """
 
     async def close(self) -> None:
-        """End the connection, within a bound."""
+        """Close the connection, within a time limit."""
 
 
 def read_credential(file: Path) -> str:
-    """Return what a file holds, without the line feed at its end.
+    """Return a file's content, without its final line feed.
 
     Raises:
-        ListingError: ``credentials`` where it cannot be read, or holds what no header or variable may.
+        ListingError: ``credentials`` if it cannot be read, or holds characters invalid in a header or variable.
     """
     try:
         with file.open("rb") as opened:
@@ -95,7 +95,7 @@ def read_credential(file: Path) -> str:
 
 
 def environment_of(server: ListedServer, ours: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a server's process.
+    """Return the environment for a server's process.
 
     Raises:
         ListingError: ``credentials``.
@@ -105,9 +105,9 @@ def environment_of(server: ListedServer, ours: Mapping[str, str]) -> dict[str, s
 
 
 class StdioTransport:
-    """The process of a server, in a group of its own.
+    """A server's process, in its own process group.
 
-    Its output comes through a pipe of ours, which can be closed while something still writes to it.
+    Its output comes through our own pipe, which can be closed while something still writes to it.
     """
 
     def __init__(
@@ -168,13 +168,13 @@ class StdioTransport:
             raise ListingError("ended") from None
 
     async def listen(self, version: str) -> None:  # noqa: ARG002 - the protocol's
-        """Wait until the server ends: what it announces comes on its one stream."""
+        """Wait until the server exits: announcements come on its only stream."""
         await asyncio.shield(self._reading)
         if self._failure is not None:
             raise self._failure
 
     async def close(self) -> None:
-        """Close its input, then ask it to end, then end it, with whatever it started."""
+        """Close its input, then terminate it, then kill its process group."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         for number in (signal.SIGTERM, signal.SIGKILL):
@@ -212,7 +212,7 @@ class StdioTransport:
 
 
 class HttpTransport:
-    """Requests to one endpoint that speaks Streamable HTTP, in both eras, and the session that they belong to."""
+    """HTTP requests to one Streamable HTTP endpoint, in both eras, and their session."""
 
     def __init__(
         self, url: str, client: Client, conversation: Conversation, credential: tuple[str, str] | None
@@ -227,7 +227,7 @@ class HttpTransport:
 
     @classmethod
     async def open(cls, server: ListedServer, client: Client, conversation: Conversation) -> HttpTransport:
-        """Prepare a connection to a server; nothing is sent yet.
+        """Prepare a connection to a server, without sending anything.
 
         Raises:
             ListingError: ``credentials``.

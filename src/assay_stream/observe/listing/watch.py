@@ -1,12 +1,12 @@
-"""Lists servers again and again: when the server says so, when its list is out of date, or after an interval.
+"""List servers repeatedly: when the server announces a change, when its list expires, or after an interval.
 
-1. Each server has a task of its own; nothing that one does or leaves undone holds up another for longer than its
+1. Each server has its own task; no server can delay another for longer than its
    place among ``listings_max`` listings, which ``listing_limit_s`` bounds.
-2. A listing opens a connection, and closes it unless the server announces changes. What it announces is listed on the
-   same connection, at most every ``announced_gap_s``, and less and less often while that goes on.
+2. A listing opens a connection, and closes it unless the server announces changes. Announced changes are listed on the
+   same connection, at most every ``announced_gap_s``, backing off while they continue.
 3. The next listing is due after the interval, or earlier by the list's ``ttlMs``; after failures sooner at first, then
-   at pauses that double. Every pause is shortened by up to a tenth, so that servers drift apart.
-4. No state outlives the process but what it published.
+   with pauses that double. Every pause is shortened by up to a tenth, so that servers drift apart.
+4. No state outlives the process except what it published.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _log = logging.getLogger(__name__)
 _PARTS = 1_000
 _PAUSE_MIN_S = 0.5
 _NOT_OFFERED = frozenset({"refused", "not_mcp", "redirects"})
-"""How a server says that it has no stream of announcements."""
+"""Failure reasons that mean the server offers no announcement stream."""
 
 
 @dataclass(slots=True)
 class Watched:
-    """What is known of one server.
+    """State of one server.
 
     Args:
-        failing: why its latest listing failed, ``None`` if it did not, or there was none yet.
-        listed_s: when it was listed last, by the monotonic clock.
+        failing: why its latest listing failed; ``None`` after a success or before the first.
+        listed_s: time of its last listing, by the monotonic clock.
         modern: whether it may speak MCP 2026-07-28.
     """
 
@@ -61,11 +61,11 @@ class Watched:
 
 
 class ListWatch:
-    """Lists servers until it is stopped.
+    """List servers until stopped.
 
     Args:
-        publish: takes each observation, and never blocks.
-        client: of servers with a URL; ``None`` if there are none.
+        publish: called with each observation; must not block.
+        client: for servers with a URL; ``None`` if there are none.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class ListWatch:
             await asyncio.sleep(_shortened(max(pause_s, _PAUSE_MIN_S)))
 
     async def _visit(self, watched: Watched, *, stays: bool) -> float:
-        """List a server, and again while it stays connected and announces changes; return the pause until it is due."""
+        """List a server, again per announced change while connected; return the pause until the next listing is due."""
         conversation = Conversation(
             watched.observer,
             publish=self._publish,
@@ -183,14 +183,14 @@ class ListWatch:
         return await HttpTransport.open(server, self._client, conversation)
 
     def _next_gap_s(self, gap_s: float, *, is_restless: bool) -> float:
-        """Return the next pause after a listing: twice as long while changes are announced within it."""
+        """Return the next gap between announced listings: doubled while changes keep arriving within it."""
         return min(2 * gap_s, self._limits.announced_gap_max_s) if is_restless else self._limits.announced_gap_s
 
     def _ttl_s(self, conversation: Conversation) -> float:
         return math.inf if conversation.ttl_s is None else max(conversation.ttl_s, self._limits.ttl_min_s)
 
     def _broken_s(self, watched: Watched, listening: asyncio.Task[None] | None) -> float:
-        """Return the pause after a stream of announcements that broke off, endless if none did."""
+        """Return the pause after a broken announcement stream; infinite if it did not break."""
         if listening is None or not listening.done() or listening.cancelled():
             watched.breaks = 0
             return math.inf
@@ -211,7 +211,7 @@ class ListWatch:
 
 
 async def _changed(conversation: Conversation, listening: asyncio.Task[None], until_s: float) -> bool:
-    """Wait until the server announces a change; ``False`` if the list is due before, or the server stops listening."""
+    """Wait for an announced change; ``False`` if the list is due first, or the stream ends."""
     waiting = asyncio.create_task(conversation.changed.wait())
     try:
         limit_s = max(until_s - time.monotonic(), 0.0)
@@ -222,7 +222,7 @@ async def _changed(conversation: Conversation, listening: asyncio.Task[None], un
 
 
 async def _closed(transport: Transport) -> None:
-    """Close a connection to its end, also while being stopped: a process half closed would live on."""
+    """Close a connection completely, even if cancelled: a half-closed process would live on."""
     closing = asyncio.create_task(transport.close())
     try:
         await asyncio.shield(closing)

@@ -1,1 +1,1 @@
-"""Logs that others write of calls, as observations: each says less than a tap does, and every record says what."""
+"""Observations from foreign call logs: each holds less than a tap sees, and every record states what is missing."""

@@ -1,6 +1,6 @@
-"""What the readers of all logs share: whose call it is, and the record of what a log says of it.
+"""Shared by all log readers: attribution of logged calls, and their records.
 
-A log's own words (messages, reasons, names of exceptions that are none) are not copied: they may quote arguments.
+A log's own text (messages, reasons, malformed exception names) is not copied: it may quote arguments.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _ERROR_CODE = re.compile(r"timeout|cancelled|tool_error|other|[A-Z][A-Za-z]{1,40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Whose:
-    """Whose calls a log holds.
+    """Attribution of a log's calls.
 
     Args:
-        vantage: who wrote the log, and the server of calls that name none.
+        vantage: the log's writer, and the server of calls that name none.
         has_default: whether calls may name none.
         servers: the operator's names of servers, by their names in the log, where they differ.
     """
@@ -40,14 +40,13 @@ class Whose:
     prefixes: Prefixes = field(default_factory=lambda: Prefixes({}))
 
     def server(self, named: object) -> str | None:
-        """Return the operator's name of a server that a log names, if it does."""
         return self.servers.get(named, named) if isinstance(named, str) and named.strip() else None
 
     def of(self, shown: str, server_id: str | None) -> tuple[Vantage, str]:
         """Return the vantage and the server's own name of a tool.
 
         Raises:
-            InputError: ``missing_field`` if nothing says which server it is.
+            InputError: ``missing_field`` if the server is unknown.
         """
         own = self.prefixes.own(shown, server_id=server_id)
         if own.server_id is None and not self.has_default:
@@ -58,17 +57,17 @@ class Whose:
 
 @dataclass(slots=True, kw_only=True)
 class Logged:
-    """One call as a log has it.
+    """One logged call.
 
     Args:
-        name: the tool as the log names it.
-        server_id: the server, if the log says which.
-        identity: what tells this call from all others, in the log and in copies of it.
+        name: the tool's name in the log.
+        server_id: the server, if logged.
+        identity: unique among calls, and stable across copies of the log.
         call_id: the log's own id of the call.
-        ended_at: when it ended; when it was logged, if that is all there is.
+        ended_at: when it ended, or else when it was logged.
         duration_ms: how long it took.
-        ok: whether it succeeded, if the log says so.
-        lacks: what the log does not say.
+        ok: whether it succeeded; ``None`` if not logged.
+        lacks: facts missing from the log.
     """
 
     name: str
@@ -87,10 +86,10 @@ class Logged:
     lacks: set[str] = field(default_factory=set)
 
     def event(self, whose: Whose, counts: Counter[str]) -> Observation:
-        """Return the record of the call, and count what it lacks.
+        """Return the record of the call, and count its missing facts.
 
         Raises:
-            InputError: what the stream would reject it for.
+            InputError: the stream would reject it.
         """
         vantage, tool_name = whose.of(self.name, self.server_id)
         event_id = stable_id(vantage.server_id, vantage.observer_id, *self.identity)
@@ -140,7 +139,7 @@ class Logged:
 
 
 def safe_error_code(stated: object) -> str:
-    """Return an error code that cannot quote anything: a JSON-RPC code, a known word, or the name of an exception."""
+    """Return an error code that cannot quote anything: a JSON-RPC code, a known word, or an exception name."""
     text = stated if isinstance(stated, str) else str(stated) if type(stated) is int else ""
     if _JSONRPC_CODE.fullmatch(text):
         return f"jsonrpc_{text}"
@@ -153,7 +152,7 @@ def duration_of(stated: object) -> float | None:
 
 
 def required_text(content: Mapping[str, Any], name: str, path: str = "$") -> str:
-    """Return a text that must be there.
+    """Return a required string.
 
     Raises:
         InputError: ``missing_field``.

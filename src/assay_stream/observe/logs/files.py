@@ -1,4 +1,4 @@
-"""Logs in files, line by line or message by message: what is bad is reported with its place, and the rest is read."""
+"""Read log files by line or message, reporting bad entries with their place and reading the rest."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def from_log(
     """Yield the observations of a log; the same log yields the same observations.
 
     Args:
-        lines: the lines of the file; pieces of any size of one that is no text.
-        counts: counts what the log does not say.
-        on_error: gets the errors of what is left out; without it the first one is raised.
+        lines: the lines of the file; for a binary file, chunks of any size.
+        counts: updated with facts missing from the log.
+        on_error: called with the errors of skipped entries; without it the first one is raised.
     """
     if source == "otlp-proto":
         yield from _messages(lines, whose, counts, span_kind, on_error)

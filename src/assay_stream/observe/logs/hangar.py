@@ -21,12 +21,11 @@ def read(line: Mapping[str, Any], identity: str, whose: Whose, counts: Counter[s
     """Yield the call of a line, if it holds one.
 
     Args:
-        line: the decoded line.
         identity: of the line within its log.
-        counts: counts what the log does not say.
+        counts: updated with facts missing from the log.
 
     Raises:
-        InputError: if the line is no sound record.
+        InputError: the line is not a sound record.
     """
     kind = line.get("event_type")
     if not isinstance(kind, str) or kind not in _CALLS:

@@ -1,14 +1,14 @@
 """Spans of MCP calls (OpenTelemetry's conventions for generative AI and MCP), as the collector writes them.
 
-Read are ``ExportTraceServiceRequest`` messages, as OTLP JSON, one a line, or in protocol buffers. Rules:
+Reads ``ExportTraceServiceRequest`` messages, as OTLP JSON, one per line, or as protocol buffers. Rules:
 
 1. A call is a span with ``mcp.method.name`` = ``tools/call`` of one kind, the server's by default: client and server
    both report it, and it must not be counted twice.
-2. Arguments and results are opt-in attributes. They are hashed where they are sound JSON, which a text that was cut
-   short is not. A span holds no list and no digest, so there is none.
+2. Arguments and results are opt-in attributes. They are hashed if they are sound JSON, which truncated text
+   is not. A span holds no list and no digest, so there is none.
 3. It failed if its status or ``error.type`` says so, as the conventions ask. Events and messages are not read: they
    quote arguments.
-4. Nothing says whether somebody ruled on the call: ``decision`` is not observed.
+4. Spans do not record rulings: ``decision`` is not observed.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _NUMBER = re.compile(r"[0-9]{1,20}")
 def read(
     request: Mapping[str, Any], whose: Whose, counts: Counter[str], *, kind: SpanKind = "server"
 ) -> Iterator[Observation | InputError]:
-    """Yield the calls of one request, and the errors of spans that are left out.
+    """Yield the calls of one request, and the errors of skipped spans.
 
     Args:
-        request: the decoded message, with ids in hexadecimal digits.
-        counts: counts what spans do not say.
+        request: the decoded message, with hexadecimal ids.
+        counts: updated with facts missing from spans.
         kind: which side's spans are read.
     """
     for number, (resource, span) in enumerate(_spans(request)):
@@ -59,7 +59,7 @@ def read(
 
 
 def from_protobuf(raw: bytes) -> dict[str, Any]:
-    """Return a request in protocol buffers as its JSON form has it.
+    """Convert a protocol buffers request to its JSON form.
 
     Raises:
         InputError: ``bad_format``; ConfigurationError: ``extra_missing``.
@@ -80,10 +80,10 @@ def from_protobuf(raw: bytes) -> dict[str, Any]:
 
 
 def protobuf_messages(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the messages of a file: one, or many with their lengths before them (four bytes, the highest first).
+    """Yield the messages of a file: one, or many length-prefixed ones (four bytes, big-endian).
 
     Raises:
-        InputError: ``bad_format`` where the file is cut short, ``too_large``.
+        InputError: ``bad_format`` if the file is truncated, ``too_large``.
     """
     held, rest = bytearray(), iter(pieces)
 
@@ -141,7 +141,7 @@ def _call(span: Mapping[str, Any], attributes: Mapping[str, Any], resource: Any,
 
 
 def _attributes(listed: Any) -> dict[str, Any]:
-    """Return attributes by name, as far as their values are texts.
+    """Return string attributes by name.
 
     Raises:
         InputError: ``too_many``.
@@ -160,7 +160,6 @@ def _attributes(listed: Any) -> dict[str, Any]:
 
 
 def _digest(text: object) -> str | None:
-    """Return the digest of a value that an attribute holds as JSON; ``None`` unless it is sound and whole."""
     if not isinstance(text, str):
         return None
     try:

@@ -1,7 +1,7 @@
 """ToolHive's audit log (JSON lines): calls, and lists as far as it holds responses (``includeResponseData``).
 
-ToolHive decodes and encodes what it logs, so duplicate keys are gone; digests are those of what the log holds. It drops
-what exceeds ``maxDataSize``, of a stream in parts: then the record says that it was too large. Lists may have been
+ToolHive re-encodes what it logs, so duplicate keys are gone; digests are those of the logged form. It drops
+what exceeds ``maxDataSize``, of a stream in parts: the record then states that it was too large. Lists may have been
 filtered on their way, so none is complete. A list of several servers is judged server by server: none can take those of
 others along.
 """
@@ -29,11 +29,11 @@ _CALL, _LIST = "mcp_tool_call", "mcp_tools_list"
 _UNSEEN = {"unreadable": "too large for the log"}
 _UNSOUND = {"unreadable": "the JSON is unsound"}
 _DEEP = replace(DEFAULT_LIMITS, depth_max=512)
-"""For lines with lists: each server's part is held to the usual limits."""
+"""For lines with lists: each server's part gets the usual limits."""
 
 
 def read_unsound(raw: bytes, whose: Whose) -> Iterator[Observation]:
-    """Yield the lists in a line that is no sound JSON, or too deep: whatever they hold, they end those before them."""
+    """Yield the lists in a line that is unsound JSON or too deep: whatever they hold, they invalidate earlier ones."""
     line = read_leniently(raw)
     if not isinstance(line, dict) or line.get("msg") != "audit_event" or line.get("type") != _LIST:
         return
@@ -56,15 +56,15 @@ def read(
     whose: Whose,
     counts: Counter[str],
 ) -> Iterator[Observation | InputError]:
-    """Yield what a line holds, a call or the lists of servers, and the errors of lists that the stream will refuse.
+    """Yield the call or the servers' lists of a line, and the errors of lists that the stream will reject.
 
     Args:
         line: the decoded line.
         identity: of the line within its log; audit events have ids of their own.
-        counts: counts what the log does not say.
+        counts: updated with facts missing from the log.
 
     Raises:
-        InputError: if the line is no sound record.
+        InputError: the line is not a sound record.
     """
     if line.get("msg") != "audit_event" or line.get("type") not in (_CALL, _LIST):
         return
@@ -153,7 +153,7 @@ def _snapshots(
 
 
 def _response(logged: object) -> Mapping[str, Any] | None:
-    """Return the JSON-RPC response, logged as JSON or as server-sent events; ``None`` if it is not there whole."""
+    """Return the JSON-RPC response, logged as JSON or as server-sent events; ``None`` if missing or incomplete."""
     if isinstance(logged, dict):
         return logged
     found: Mapping[str, Any] | None = None
