@@ -241,7 +241,7 @@ def _blobs(text: str, gates: Collection[str], work: Work) -> Iterator[View]:
 
 
 def _without_media(match: re.Match[str]) -> str:
-    """Blank an inline image or sound, or a text that merely claims to be one."""
+    """Blank an inline image or sound, but keep a text that merely claims to be one."""
     raw = _decoded(match[1], "base64")
     is_text = next(_text_view(raw, ""), None) is not None
     return match[0] if is_text and not raw.lstrip().startswith(_MARKUP) else " "
