@@ -15,8 +15,8 @@ A module declares agents at its top level::
                 yield Detection(references=window.origins)
                 window.clear()
 
-What follows from some records in some order is the same live and replayed: agents get no clock, no randomness and no
-I/O. ``assay_stream.agents.testing`` has what their tests need.
+The same records in the same order give the same detections, live and replayed: agents get no clock, no randomness and
+no I/O. ``assay_stream.agents.testing`` has what their tests need.
 """
 
 from assay_stream.agents.declaration import Agent as Agent

@@ -16,7 +16,7 @@ _PLACE = "replay"
 
 
 class AgentAlerts:
-    """The alerts of agents' findings, by themselves: beside the others they could change what agents read.
+    """The alerts of agents' findings, kept apart: mixed with the others they could change what agents read.
 
     Args:
         rules: pacing and severities.
@@ -28,9 +28,9 @@ class AgentAlerts:
         self._ticked_us = 0
 
     def take(self, written: Iterable[Output]) -> list[Output]:
-        """Take in records of stages and agents, and return the alerts of what agents found.
+        """Process records of stages and agents, and return the alerts raised by agents.
 
-        Beside findings of agents, suppression rules and acts of people count.
+        Besides findings of agents, only suppression rules and people's acts on alerts count.
         """
         alerts: list[Output] = []
         for output in written:
@@ -43,7 +43,7 @@ class AgentAlerts:
         return alerts
 
     def advance(self, time_us: int, *, step_us: int = 60_000_000) -> list[Output]:
-        """Return the alerts that are due by an event time, where that is a step further than the last: microseconds."""
+        """Return the alerts due at an event time, at most once per step: both in microseconds."""
         alerts: list[Output] = []
         if time_us < self._ticked_us + step_us:
             return alerts

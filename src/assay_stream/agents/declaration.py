@@ -21,12 +21,12 @@ from assay_stream.model.finding import Finding
 from assay_stream.model.record import Origin, Role
 
 RAISED = (Exception, SystemExit, GeneratorExit)
-"""What user code may raise. ``SystemExit`` would end a worker in silence, with an exit code of the agent's choice."""
+"""What user code may raise. ``SystemExit`` would end a worker silently, with an exit code of the agent's choice."""
 
 Severity = Literal["informational", "low", "medium", "high", "critical"]
 Value = TypeVar("Value")
 Json = Any
-"""What JSON can hold: text, numbers, booleans, ``None``, lists, and objects with texts as names."""
+"""JSON values: strings, numbers, booleans, ``None``, lists, and objects with string keys."""
 
 
 class Event(NamedTuple, Generic[Value]):
@@ -35,7 +35,7 @@ class Event(NamedTuple, Generic[Value]):
     Args:
         value: the record: ``Evidence`` and ``Alert`` are dictionaries, ``Finding`` is a dataclass.
         time_us: its event time, microseconds since the epoch.
-        origin: the observed record that it follows from; a call's, for evidence.
+        origin: the observed record that it follows from; for evidence, the call.
         server_id: the server that it is about.
     """
 
@@ -46,7 +46,7 @@ class Event(NamedTuple, Generic[Value]):
 
 
 def actor_of(event: Event[Evidence]) -> tuple[str, str]:
-    """Return who made a call, as a key: the agent, or the observer where the proxy named no agent."""
+    """Return the caller as a key: the agent, or the observer where the proxy named no agent."""
     data = event.value["data"]
     actor = data.get("actor")
     agent_id = None if actor is None else actor.get("agent_id")
@@ -66,7 +66,7 @@ class Fields:
     """A key function of evidence: the values of some fields of ``data``, or no key where one is missing.
 
     Args:
-        names: the fields, which hold texts: ``Fields("server_id", "tool")``.
+        names: fields with string values: ``Fields("server_id", "tool")``.
 
     Raises:
         ConfigurationError: ``agent_bad_declaration`` for a field that evidence does not have.
@@ -88,16 +88,16 @@ class Fields:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detection:
-    """What a handler yields: it becomes a finding, and the finding an alert.
+    """The result of a handler: it becomes a finding, and the finding an alert.
 
     Two detections are one alert if agent, key, server and tool are the same.
 
     Args:
-        about: what it is about, in place of the key, where one key stands for several things.
+        about: the subject, instead of the key, where one key stands for several things.
         server_id: the server it is about, ``None`` for that of the event; ``*`` for none in particular.
         tool_name: the tool, ``None`` where it is about none.
         severity: ``None`` for the agent's own.
-        references: origins of the records that it rests on, beside the event's.
+        references: origins of the records that support it, besides the event's.
     """
 
     server_id: str | None = None
@@ -108,13 +108,13 @@ class Detection:
 
 
 Key = str | tuple[str, ...] | None
-"""What a record is kept under. ``None``: the agent does not want the record."""
+"""The key that a record is kept under. ``None``: the agent skips the record."""
 Handler = Callable[[Event[Value], Memory], Iterable[Detection] | None]
 _Wrap = Callable[[Handler[Value]], Handler[Value]]
 
 
 class Input(NamedTuple):
-    """One input of an agent: how its records are keyed, and what handles them."""
+    """One input of an agent: how its records are keyed, and its handler."""
 
     key: Callable[[Event[Any]], Key]
     handle: Handler[Any]
@@ -125,13 +125,13 @@ class Agent:
 
     A handler gets records one by one, those of one key in the order in which they were read. It may use the event and
     the memory of its key, and nothing else: no clock, no randomness, no files, no network, no global variables that
-    change. A replay would decide otherwise.
+    change. Otherwise a replay would give different results.
 
     Args:
         name: unique among the agents that run together; lower-case letters, digits and underscores.
         title: of its alerts; one line.
-        severity: of its alerts, where a detection does not say otherwise.
-        forget_after_s: the memory of a key is empty again if the key's next record comes later than this after its
+        severity: of its alerts, unless a detection sets another.
+        forget_after_s: the memory of a key is cleared if the key's next record comes later than this after its
             latest, in seconds of event time.
 
     Raises:
@@ -159,11 +159,11 @@ class Agent:
         return self._input(Role.EVIDENCE, key)
 
     def findings(self, *, key: Callable[[Event[Finding]], Key]) -> _Wrap[Finding]:
-        """Declare the handler of findings. Those of agents are not among them: no detection feeds on itself."""
+        """Declare the handler of findings. Agents' findings are excluded: no detection feeds on itself."""
         return self._input(Role.FINDINGS, key)
 
     def alerts(self, *, key: Callable[[Event[Alert]], Key]) -> _Wrap[Alert]:
-        """Declare the handler of alerts: each time one is created, updated or closed. Those of agents are left out."""
+        """Declare the handler of alerts: each time one is created, updated or closed. Agents' alerts are excluded."""
         return self._input(Role.ALERTS, key)
 
     def definitions(self, label: Callable[[dict[str, Any]], Json]) -> Callable[[dict[str, Any]], Json]:
@@ -194,7 +194,7 @@ class AgentSet:
     Args:
         agents: by name.
         digest: of the code that declares them, and of the labels.
-        labels: what tools can do, as the operator says.
+        labels: capabilities of tools, as labelled by the operator.
     """
 
     agents: dict[str, Agent]
@@ -203,7 +203,7 @@ class AgentSet:
 
     @property
     def roles(self) -> tuple[Role, ...]:
-        """What they read: the topics whose every partition must be read."""
+        """The topics that they read, every partition of each."""
         read = {role for agent in self.agents.values() for role in agent.inputs}
         if any(agent.label is not None for agent in self.agents.values()):
             read.add(Role.DEFINITIONS)
@@ -214,9 +214,8 @@ def agent_set(agents: Iterable[Agent], *, digest: str, labels: Labels = NO_LABEL
     """Return the agents that run together.
 
     Args:
-        agents: in any order.
         digest: of the code that declares them, ``sha256:...``.
-        labels: what tools can do, as the operator says; they are part of the set's digest.
+        labels: capabilities of tools, as labelled by the operator; they are part of the set's digest.
 
     Raises:
         ConfigurationError: ``agent_bad_declaration`` for two agents of one name, for one without a handler, or none.

@@ -22,7 +22,7 @@ class Labels:
         self.rows = dict(rows)
         self._patterns = [(compile_glob(pattern), labels) for pattern, labels in rows.items()]
         self.of = lru_cache(maxsize=8_192)(self._of)
-        """Return what a tool can do, by its server's id and its name; ``None`` where no pattern matches."""
+        """Return the capabilities of a tool, by its server's id and its name; ``None`` where no pattern matches."""
 
     def _of(self, server_id: str, tool_name: str) -> tuple[str, ...] | None:
         name = f"{server_id}/{tool_name}"
@@ -36,7 +36,7 @@ def read_labels(content: object) -> Labels:
     """Return the labels that a file holds: an object of lists, by pattern.
 
     Raises:
-        InputError: ``bad_labels`` with the path of what is wrong, or ``bad_pattern``.
+        InputError: ``bad_labels`` with the path of the bad field, or ``bad_pattern``.
     """
     if not isinstance(content, dict) or not content:
         raise InputError("bad_labels", 'write one line per pattern: "mail/*" = ["private"]', path="$")

@@ -18,13 +18,13 @@ def load_agents(name: str, *, labels: Labels = NO_LABELS) -> AgentSet:
     """Import a module and return the agents at its top level.
 
     Args:
-        name: dotted name of a module that Python finds, in the current folder first; behind a colon, that of one of
-            its agents.
-        labels: what tools can do, as the operator says.
+        name: dotted name of an importable module, searched in the current folder first; optionally a colon and the name
+            of one of its agents.
+        labels: capabilities of tools, as labelled by the operator.
 
     Raises:
-        ConfigurationError: ``agents_not_found`` where it cannot be imported or has no such agent,
-            ``agent_bad_declaration`` where what it declares is wrong.
+        ConfigurationError: ``agents_not_found`` if it cannot be imported or has no such agent,
+            ``agent_bad_declaration`` if one of its declarations is wrong.
     """
     if "" not in sys.path:
         # As `python -m` does: where users keep the module that they name.

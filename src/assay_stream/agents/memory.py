@@ -12,14 +12,14 @@ from assay_stream.model.record import Origin
 
 
 class Memory:
-    """What an agent remembers under the key of the record at hand.
+    """What an agent remembers under the key of the current record.
 
     Args:
-        state: what the handler left there the last time; it may be changed in place and must stay JSON.
-        time_us: event time of the record at hand, microseconds since the epoch.
-        origin: where the record at hand follows from.
+        state: the handler's state; it may be changed in place and must stay JSON.
+        time_us: event time of the current record, microseconds since the epoch.
+        origin: the observed record that the current one follows from.
         definition: looks up what was remembered of a definition.
-        labels: what tools can do, as the operator says.
+        labels: capabilities of tools, as labelled by the operator.
     """
 
     __slots__ = ("_definition", "_labels", "_origin", "_time_us", "state")
@@ -43,31 +43,31 @@ class Memory:
         return None if full_digest is None else self._definition(full_digest)
 
     def labels(self, server_id: str, tool_name: str) -> tuple[str, ...] | None:
-        """Return what the operator says that a tool can do (``--labels``), ``None`` if nothing."""
+        """Return a tool's capabilities as labelled by the operator (``--labels``), ``None`` if there are none."""
         return self._labels.of(server_id, tool_name)
 
     def window(self, name: str, *, seconds: float) -> Window:
-        """Return the window that the record at hand is in.
+        """Return the window that ends with the current record.
 
         Args:
-            name: names it in the state, where it is kept.
+            name: its name in the state, where it is kept.
             seconds: its length. A record exactly as old is no longer in it.
         """
         return Window(self.state, name, self._time_us, self._origin, int(seconds * 1_000_000))
 
 
 class Window:
-    """Items with event times in (end - length, end], where the end is the record at hand.
+    """Items with event times in (end - length, end], where the end is the current record.
 
-    Records of several servers may come in another order than their event times. So where later items are there already,
-    the window ends with that one of them that puts the most into it, the record at hand included: whichever of some
-    records comes last sees all of them.
+    Records of several servers may arrive out of order of their event times. So if later items are already present,
+    the window ends with the item that puts the most into it, among those that include the current record: whichever of
+    some records comes last sees all of them.
 
     Args:
         state: holds the items as rows of time, topic, partition, offset and value; it is changed.
-        name: under which name.
-        end_us: event time of the record at hand, microseconds since the epoch.
-        origin: the record at hand.
+        name: its name in the state.
+        end_us: event time of the current record, microseconds since the epoch.
+        origin: the current record.
         length_us: the length in microseconds.
     """
 
@@ -80,9 +80,9 @@ class Window:
         self._length_us = length_us
 
     def add(self, value: Any = None) -> None:
-        """Add the record at hand, with something about it.
+        """Add the current record, with an optional value.
 
-        What is older than twice the length is forgotten, and the oldest beyond ``agent_window_items_max``.
+        Items older than twice the length are dropped, and the oldest beyond ``agent_window_items_max``.
         """
         forgotten_us = self._end_us - 2 * self._length_us
         rows = [*(row for row in self._rows if row[0] > forgotten_us), [self._end_us, *self._origin, value]]
@@ -90,7 +90,7 @@ class Window:
         self._rows = self._state[self._name] = rows[-DEFAULT_LIMITS.agent_window_items_max :]
 
     def clear(self) -> None:
-        """Forget the items in it, so that the next detection needs new ones."""
+        """Drop the items in it, so that the next detection needs new ones."""
         inside = self._inside()
         self._rows = [row for row in self._rows if row not in inside]
         self._state[self._name] = self._rows
@@ -99,7 +99,7 @@ class Window:
 
     @property
     def values(self) -> list[Any]:
-        """What was added, in order of (event time, origin)."""
+        """The values added, in order of (event time, origin)."""
         return [row[4] for row in self._inside()]
 
     @property

@@ -1,10 +1,9 @@
 """Agents over records, in two steps that a worker puts a topic between.
 
-1. ``Rekeying`` copies each record of an input to every key that an agent wants it under.
-2. ``AgentState`` lets agents handle the copies one by one, in the order of the internal topic, and keeps what they
-   remember.
+1. ``Rekeying`` copies each record of an input to every key of an agent that reads it.
+2. ``AgentState`` passes the copies to the agents one by one, in the order of the internal topic, and keeps their state.
 
-What either step writes for a record is in the transaction that commits the record's offset. ``Runner`` has both in
+The outputs of either step are in the transaction that commits the record's offset. ``Runner`` has both in
 memory, for tests and replays.
 """
 
@@ -34,7 +33,7 @@ from assay_stream.model.refusal import refusal
 from assay_stream.model.state_table import Table
 
 OF_AGENTS = frozenset({Kind.DETECTION, Kind.AGENT_LIMITED})
-"""Findings that agents make and do not read."""
+"""Findings that agents produce but do not read."""
 
 _STATE, _DEFINITION = "state/", "definition/"
 _ROLES = {role.value.encode(): role for role in (Role.EVIDENCE, Role.FINDINGS, Role.ALERTS, Role.DEFINITIONS)}
@@ -46,8 +45,7 @@ class Rekeying:
     """The first step, for any partitions of the inputs.
 
     Args:
-        agents: who wants which records.
-        partitions: how many partitions the internal topic has.
+        partitions: number of partitions of the internal topic.
         limits: bounds on keys.
     """
 
@@ -59,7 +57,7 @@ class Rekeying:
         self._key_bytes = lru_cache(maxsize=8_192)(partial(_key_bytes, limits=limits))
 
     def process(self, record: Record) -> list[Output]:
-        """Return a record of an input under the keys that agents want it under.
+        """Return copies of an input record under the keys that agents choose.
 
         Raises:
             ConfigurationError: ``agent_raised``, ``agent_bad_key`` or ``agent_bad_label``, with the agent's name.
@@ -119,7 +117,7 @@ class Rekeying:
 
 
 class _Kept(NamedTuple):
-    """What an agent remembers under a key: its state as JSON, and the latest event time of the key's records."""
+    """The memory of an agent under a key: its state as JSON, and the latest event time of the key's records."""
 
     last_us: int
     state: bytes
@@ -140,10 +138,10 @@ class AgentState(Table[Any]):
         self._definitions = 0
 
     def process(self, record: Record) -> list[Output]:
-        """Return what agents find in one record of the internal topic.
+        """Return the findings of agents in one record of the internal topic.
 
         Raises:
-            ConfigurationError: for an agent that raised or returned junk, with its name.
+            ConfigurationError: for an agent that raised or returned an invalid value, with its name.
             IntegrityError: for a record that this version did not write.
         """
         if record.set_aside:
@@ -163,17 +161,15 @@ class AgentState(Table[Any]):
         return [finding.output() for finding in self._handle(agent, role, key, event, record.key or b"")]
 
     def restored(self) -> Mapping[str, int | None]:
-        """Return where reading goes on."""
         positions = super().restored()
         self._definitions = sum(key.startswith(_DEFINITION) for key in self)
         return positions
 
     def decode(self, key: str, fields: dict[str, Any]) -> Any:
-        """Return a value as it is kept in memory: a state as bytes, so that no handler can change it."""
+        """Return a value as kept in memory: a state as bytes, so that no handler can change it."""
         return _Kept(fields["last_us"], _to_json(fields["state"])) if key.startswith(_STATE) else fields
 
     def encode(self, value: Any) -> Mapping[str, Any]:
-        """Return a value as it stands in the topic."""
         if isinstance(value, _Kept):
             memory: AgentMemory = {"last_us": value.last_us, "state": orjson.Fragment(value.state)}  # type: ignore[typeddict-item]
             return memory
@@ -241,7 +237,7 @@ class AgentState(Table[Any]):
         )
 
     def _drop_resting(self, event: Event[Any]) -> str | None:
-        """Drop the states that rested longest where there are too many; return why that is a loss, if it is."""
+        """Drop the least recently used states where there are too many; return why that is a loss, if it is."""
         if len(self) - self._definitions <= self._limits.agent_keys_max:
             return None
         resting = sorted((entry.last_us, key) for key, entry in self.items() if key.startswith(_STATE))
@@ -271,7 +267,7 @@ class Runner:
         self._offset = 0
 
     def take(self, written: Iterable[Output]) -> list[Output]:
-        """Return what agents find in records of the stages, one after the other. What they do not read is skipped."""
+        """Return the findings of agents in records of the stages, in order. Records without a reader are skipped."""
         found: list[Output] = []
         for output in written:
             if output.role in self._roles:
@@ -286,10 +282,10 @@ class Runner:
 
 
 def _event_in(role: Role, record: Record) -> Event[Any] | None:
-    """Return the event in a record, decoded afresh for each handler; ``None`` for what agents found: it is not read.
+    """Return the event in a record, decoded anew for each handler; ``None`` for agents' findings: they are not read.
 
     Raises:
-        IntegrityError: ``unknown_agent_input`` or ``unknown_finding``, where this version did not write it.
+        IntegrityError: ``unknown_agent_input`` or ``unknown_finding``, if this version did not write it.
     """
     try:
         if role is Role.FINDINGS:
@@ -311,7 +307,7 @@ def _event_in(role: Role, record: Record) -> Event[Any] | None:
 
 
 def _set_aside(record: Record) -> list[Output]:
-    """Return what is written for a record that ended its worker too often: its copy, and a finding."""
+    """Return the outputs for a record that ended its worker too often: its copy, and a finding."""
     error = set_aside_error()
     # Its key names no server.
     return [rejected(record, error), *refusal(record._replace(key=None), error)[1:]]
@@ -327,7 +323,7 @@ def _unknown_input(record: Record) -> IntegrityError:
 
 
 def _detections(agent: Agent, role: Role, event: Event[Any], memory: Memory, limits: Limits) -> list[Detection]:
-    """Return what a handler yields, one more than it may at most."""
+    """Return what a handler yields, at most one more than allowed."""
     try:
         returned = agent.inputs[role].handle(event, memory)
         if returned is None or returned == ():
@@ -394,7 +390,7 @@ def _to_json(value: Any) -> bytes:
     """Return a value as JSON; an origin, as any named tuple, is a list.
 
     Raises:
-        TypeError: where it is none.
+        TypeError: if it is not JSON.
     """
     try:
         return orjson.dumps(value, default=_listed, option=_JSON)
@@ -411,10 +407,10 @@ def _listed(value: Any) -> list[Any]:
 def _key_bytes(agent: str, parts: object, limits: Limits) -> bytes:
     """Return the key of an agent's records; few keys have many records.
 
-    Servers choose the names of their tools, so a long one must not be an error: it stands as its digest.
+    Servers choose the names of their tools, so a long one must not be an error: it is replaced by its digest.
 
     Raises:
-        TypeError: where it is junk.
+        TypeError: if it is not a valid key.
     """
     if (
         not isinstance(parts, tuple)
@@ -428,6 +424,6 @@ def _key_bytes(agent: str, parts: object, limits: Limits) -> bytes:
 
 @lru_cache(maxsize=8_192)
 def _parts_of(key: bytes) -> tuple[str, tuple[str, ...]]:
-    """Return the agent and the parts of a record's key; few keys have many records."""
+    """Return the agent and the parts of a record's key. Cached, since few keys have many records."""
     agent, *parts = orjson.loads(key)
     return agent, tuple(parts)

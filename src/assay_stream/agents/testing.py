@@ -25,20 +25,20 @@ from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Output, Role
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-"""Where ``at`` counts from."""
+"""Time zero of ``at``."""
 _STATUS = {Activity.CREATE: "new", Activity.UPDATE: "in_progress", Activity.CLOSE: "resolved"}
 
 
 def run(
     agents: Agent | AgentSet, records: Iterable[Output | Finding], *, limits: Limits = DEFAULT_LIMITS
 ) -> list[Finding]:
-    """Return what agents find in records, which they get in the order given.
+    """Return the findings of agents in records, processed in the order given.
 
     Args:
         records: of ``evidence``, ``alert``, ``definition``, or a ``Finding`` of a stage.
 
     Raises:
-        ConfigurationError: for an agent that raised or returned junk.
+        ConfigurationError: for an agent that raised or returned an invalid value.
     """
     together = agents if isinstance(agents, AgentSet) else agent_set([agents], digest="sha256:" + "0" * 64)
     outputs = [record.output() if isinstance(record, Finding) else record for record in records]
@@ -50,9 +50,9 @@ def evidence(*, at: float = 0, offset: int | None = None, partition: int = 0, **
     """Return the evidence of a call.
 
     Args:
-        at: when, in seconds.
+        at: event time in seconds after ``START``.
         offset: of the call; by default one that follows from the time.
-        data: fields of the evidence, in place of those filled in.
+        data: fields of the evidence that replace the defaults.
     """
     origin = Origin("mcp.tools.call", partition, _us(at) if offset is None else offset)
     fields = {
@@ -84,7 +84,7 @@ def alert(
     activity: Literal["create", "update", "close"] = "create",
     status: Literal["new", "in_progress", "suppressed", "resolved"] | None = None,
 ) -> Output:
-    """Return an alert as the alert stage writes it; by default, one that is new."""
+    """Return an alert as the alert stage writes it; new by default."""
     time_us, act = time_us_at(at), Activity[activity.upper()]
     origin = Origin("mcp.tools.list", 0, _us(at))
     finding = Finding(kind=kind, server_id=server_id, tool_name=tool_name, time_us=time_us, origin=origin)
@@ -105,7 +105,7 @@ def definition(full_digest: str, content: dict[str, Any]) -> Output:
 
 
 def time_us_at(at: float) -> int:
-    """Return a number of seconds after ``START`` as event time, microseconds since the epoch."""
+    """Return event time, microseconds since the epoch, from seconds after ``START``."""
     return int(START.timestamp()) * 1_000_000 + _us(at)
 
 

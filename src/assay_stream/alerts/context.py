@@ -33,12 +33,11 @@ class Sighting:
 
 
 class End(NamedTuple):
-    """What put an end to it.
+    """Why the alert ended.
 
     Args:
         time_us: event time, microseconds since the epoch.
-        reason: what it was.
-        observer_id: for whom, ``None`` for everybody.
+        observer_id: the observer it ended for, ``None`` for all.
     """
 
     time_us: int
@@ -47,11 +46,9 @@ class End(NamedTuple):
 
 
 class Sightings:
-    """What the finding topic says of one alert.
+    """Entries of the finding topic about one alert.
 
     Args:
-        uid: the alert's.
-        server_id: its server.
         tool_name: its tool, ``None`` where it is about none.
     """
 
@@ -65,11 +62,7 @@ class Sightings:
         self.rules: dict[tuple[str, str], SuppressionRule] = {}
 
     def add(self, entry: Entry) -> None:
-        """Take one entry more, in the order of the log.
-
-        Args:
-            entry: of the partition that holds what is found about it.
-        """
+        """Add an entry of the alert's partition. Entries come in the order of the log."""
         match entry:
             case Finding():
                 mine = (self._server_id, self._tool_name) == (entry.server_id, entry.tool_name)
@@ -88,11 +81,11 @@ class Sightings:
                     self.rules[key] = entry.rule
 
     def rule(self, rule_id: str) -> SuppressionRule | None:
-        """Return the rule of this name that is in force for the server, its own before one for every server."""
+        """Return the rule of this name in force for the server, its own before one for every server."""
         return self.rules.get((self._server_id, rule_id)) or self.rules.get((ANY_SERVER, rule_id))
 
     def _claimed(self, claim: NameClaim) -> None:
-        """Of a shadowed tool the topic holds no finding: the newcomer's own claims say when it came and went."""
+        """Record a claim: the topic has no finding of a shadowed tool, so claims show when it came and went."""
         if claim.server_id != self._server_id or shadow_of(claim, self._uid) is None:
             return
         if claim.is_offered and not claim.approved:
@@ -114,7 +107,7 @@ class Sightings:
 
 
 CALLS_NAMED_MAX = 20
-"""Calls that are named one by one."""
+"""Calls that are listed individually."""
 
 
 class CallSummary(NamedTuple):
@@ -122,8 +115,7 @@ class CallSummary(NamedTuple):
 
     Args:
         time_ms: event time, milliseconds since the epoch.
-        evidence_id: id of its evidence record.
-        tool_call_id: the proxy's id of it.
+        tool_call_id: the id given by the proxy.
         observer_id: the proxy.
         decision: what the proxy did.
     """
@@ -137,7 +129,7 @@ class CallSummary(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallsSince:
-    """The calls of one tool since a time, told apart by the definition that they were bound to.
+    """The calls of one tool since a time, grouped by the definition that they were bound to.
 
     Args:
         full_digest: the definition asked about, ``None`` where every call counts.
@@ -145,7 +137,7 @@ class CallsSince:
         used: calls bound to it.
         unbound: calls bound to no definition.
         other: calls bound to another one.
-        latest: of those that used it, latest first.
+        latest: those that used it, latest first.
     """
 
     full_digest: str | None

@@ -25,9 +25,8 @@ class Section:
     """One part of an explanation.
 
     Args:
-        title: what it is about.
-        sentences: of ours.
-        quotes: texts that a server or an operator wrote, with marks: what each is, and the text.
+        sentences: written by us.
+        quotes: texts that a server or an operator wrote, each with its label.
     """
 
     title: str
@@ -36,11 +35,6 @@ class Section:
 
 
 def explanation_of(story: AlertStory) -> list[Section]:
-    """Return what there is to be said of an alert, in parts.
-
-    Args:
-        story: what there is to be said of it.
-    """
     info = story.info
     identity = [("server", story.row.server_id), ("tool", story.row.tool_name), *story.details]
     named = [*identity, ("uid", story.row.uid)]
@@ -66,7 +60,6 @@ def explanation_of(story: AlertStory) -> list[Section]:
 
 
 def as_text(sections: Sequence[Section]) -> Iterator[str]:
-    """Yield the lines of an explanation for a person."""
     for number, section in enumerate(sections):
         if number:
             yield ""
@@ -78,7 +71,7 @@ def as_text(sections: Sequence[Section]) -> Iterator[str]:
 
 
 def as_markdown(sections: Sequence[Section]) -> Iterator[str]:
-    """Yield the lines of an explanation for a ticket; what others wrote stands in code blocks of its own."""
+    """Yield the lines of an explanation for a ticket; foreign texts stand in code blocks of their own."""
     for section in sections:
         yield f"## {section.title}"
         yield ""
@@ -96,11 +89,7 @@ def as_markdown(sections: Sequence[Section]) -> Iterator[str]:
 
 
 def as_json(story: AlertStory) -> dict[str, Any]:
-    """Return the same facts as a JSON object, texts as they are.
-
-    Args:
-        story: what there is to be said of an alert.
-    """
+    """Return the same facts as a JSON object, texts verbatim."""
     info, calls, sightings = story.info, story.calls, story.sightings
     return {
         "alert": story.row.as_json(),
@@ -175,7 +164,7 @@ def _known(story: AlertStory) -> Iterator[str]:
 
 
 def _quotes(story: AlertStory) -> Iterator[tuple[str, str]]:
-    """Paths, names and texts that others chose: they are told apart from our own sentences."""
+    """Yield paths, names and texts chosen by others: they are kept apart from our own sentences."""
     for change in story.changes[:_CHANGES_MAX]:
         where = f"{shown(change.path)}: " if change.path else ""
         yield "change", f"{where}{change.title} ({shown(change.code)}, {change.direction})"

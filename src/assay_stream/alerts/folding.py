@@ -13,7 +13,7 @@ Rules:
 6. Shadowed names are folded by the newcomer's list and their group of names, which is in one partition however many
    there are: a fold of each group, and as many individual alerts in all groups as of other findings.
 
-What a finding of a part or a member is counted on is a table: ``_ROUTES``.
+The table ``_ROUTES`` determines what a finding of a part or a member is counted on.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ RECORDS, NAME_RECORDS = "records/", "name_records/"
 
 
 def records_key(server_id: str, group: str | None) -> str:
-    """Return the key under which the latest records of a server are counted, or the names of a group in them."""
+    """Return the key of the counts of a server's latest records, or of a group of names in them."""
     return f"{RECORDS}{server_id}" if group is None else f"{NAME_RECORDS}{group}/{server_id}"
 
 
@@ -47,7 +47,7 @@ class RecordCounts:
     """How many alerts the latest records of one server raised, and which folded alerts they changed.
 
     Args:
-        stored: what ``as_json`` gave, ``None`` for nothing yet.
+        stored: result of ``as_json``, ``None`` for nothing yet.
         group: the group of names that they are about, if they are.
     """
 
@@ -75,7 +75,7 @@ class RecordCounts:
         raised[str(severity_id)] = raised.get(str(severity_id), 0) + 1
 
     def touch(self, place: str, uid: str) -> None:
-        """Note that a record changed a folded alert, to be written where the record ends."""
+        """Mark a folded alert as changed by a record, to be written at the record's end."""
         folded = self._of(place)["folded"]
         if uid not in folded and len(folded) < DEFAULT_LIMITS.alerts_per_record_max:
             folded.append(uid)
@@ -91,14 +91,14 @@ class RecordCounts:
 
 
 class Found:
-    """What a finding changes.
+    """The changes caused by a finding.
 
     Args:
         state_of: the state of an alert, by uid.
-        counts: what the latest records of its server began; changed in place.
-        rules: what the stage is told.
+        counts: counts of the latest records of its server; changed in place.
+        rules: configuration of the stage.
         suppressions: the suppression rules in force for the finding's server.
-        place: what its alert is folded by.
+        place: key of the fold of its alert.
         lead: the open alert about the same definition, if there is one.
     """
 
@@ -116,7 +116,6 @@ class Found:
         self.outputs: list[Output] = []
         """Alerts to write, in order."""
         self.alerts: dict[str, AlertState] = {}
-        """States of alerts, by uid."""
         self.counts_changed = False
         self._state_of, self._counts, self._rules, self._suppressions = state_of, counts, rules, suppressions
         self._place, self._lead, self._uid = place, lead, finding.uid()
@@ -142,7 +141,7 @@ class Found:
         _ROUTES[role, _standing_of(speaker)](self, known, speaker_uid, speaker)
 
     def _ticked(self, uid: str, state: AlertState | None) -> AlertState | None:
-        """Return an alert once what is due on it is written."""
+        """Return an alert after writing what is due on it."""
         if state is not None:
             state, outputs = tick(state, self._finding.time_us, self._rules, self._suppressions)
             self.outputs += outputs
@@ -184,7 +183,7 @@ class Found:
 
         Args:
             joins: whether it may join the lead.
-            was: the member that it was of a folded alert that has closed.
+            was: its earlier state as the member of a folded alert that has closed.
         """
         alone, written = apply_finding(known, self._finding, self._rules, self._suppressions)
         begins = bool(written) and (known is None or not known.raised or known.closed)
@@ -213,7 +212,7 @@ class Found:
         self._counts.touch(self._place, fold_uid)
 
     def _join(self, lead_uid: str, lead: AlertState, member: AlertState) -> None:
-        """Make a finding a reason of another alert, and write that where it says more, or is graver, than before."""
+        """Make a finding a reason of another alert, and write that one if it gained content or severity."""
         new = with_part(lead, member)
         is_graver = new.severity_id > lead.severity_id
         if lead.fold is None and (is_graver or not (has_told(lead, member) or is_acknowledged(lead))):
@@ -242,7 +241,7 @@ _ROUTES: Mapping[tuple[str, str], _Route] = {
     ("member", "closed"): Found._on_closed_fold,
     ("member", "absent"): Found._on_its_own_again,
 }
-"""By what an alert is to the one that speaks for it, and how that one stands: what a finding is counted on."""
+"""What a finding is counted on, by its alert's relation to the lead or fold, and the state of that."""
 
 
 def _standing_of(speaker: AlertState | None) -> str:
@@ -295,7 +294,7 @@ def with_member(
 
 
 def without_member(fold: AlertState, was: AlertState, now: AlertState | None, time_us: int) -> AlertState:
-    """Return a folded alert one of whose members has ended, or left it."""
+    """Return a folded alert after one of its members has ended or left it."""
     held = fold.folded or {}
     still_open = held["open"] - _stands(was) + _stands(now)
     new = replace(fold, folded=held | {"open": still_open})

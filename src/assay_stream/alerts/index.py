@@ -10,7 +10,7 @@ from typing import Any
 from assay_stream.alerts.formats.view import AlertView, time_text
 
 PREFIX_MIN = 6
-"""Hexadecimal digits of a uid that an operator must give at least."""
+"""Minimum number of hexadecimal digits of a uid in a command."""
 
 _SHOWN_PREFIX_MIN = 8
 _CLOSE, _SUPPRESSED = 3, 3
@@ -27,23 +27,18 @@ class ReviewState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertRow:
-    """What a list shows of an alert: its latest record.
+    """The row of an alert in a list: its latest record.
 
     Args:
-        uid: its identity.
-        severity: how severe it is, in words.
-        severity_id: OCSF severity.
-        kind: what was found.
-        server_id: on which server, ``""`` where the record names none.
-        tool_name: about which tool, ``""`` where it is about none.
+        server_id: ``""`` where the record names none.
+        tool_name: ``""`` where it is about none.
         count: findings counted.
         observers: how many observers contributed.
         first_seen_ms: event time of the earliest finding, milliseconds since the epoch.
         last_seen_ms: event time of the latest.
-        state: whether somebody has to look at it.
-        status: as the record has it.
-        group: what alerts of the same change on other servers have in common, ``""`` where there is nothing.
-        assigned_to: who is to look after it, or else who acknowledged it, ``""`` where nobody does.
+        status: as in the record.
+        group: shared by alerts of the same change on other servers, ``""`` where there is none.
+        assigned_to: the assignee, or else who acknowledged it, ``""`` for neither.
     """
 
     uid: str
@@ -74,7 +69,6 @@ class AlertRow:
 
 
 def row_of(view: AlertView) -> AlertRow:
-    """Return what a list shows of an alert."""
     observers = view.flat.get("mcp_observers")
     return AlertRow(
         uid=view.uid,
@@ -111,12 +105,11 @@ class Life:
 
     @property
     def last(self) -> AlertView:
-        """The latest record."""
         return (self.latest or self.first)[-1]
 
 
 def short_uids(uids: Iterable[str]) -> dict[str, str]:
-    """Return the shortest beginning of each uid that no other one has, of at least 8 characters."""
+    """Return the shortest prefix of each uid that no other one has, of at least 8 characters."""
     ordered = sorted(uids)
     short: dict[str, str] = {}
     for index, uid in enumerate(ordered):
@@ -135,11 +128,7 @@ def _alike(one: str, other: str) -> int:
 
 
 def by_group(rows: Iterable[AlertRow]) -> list[list[AlertRow]]:
-    """Return rows with those of one change together, in the order of the first of each group.
-
-    Args:
-        rows: in order; the first of a group stands for it.
-    """
+    """Group rows of one change together, in the order of the first row of each group."""
     groups: dict[tuple[str, ReviewState], list[AlertRow]] = {}
     for row in rows:
         groups.setdefault((row.group or row.uid, row.state), []).append(row)

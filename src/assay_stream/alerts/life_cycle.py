@@ -8,15 +8,15 @@ Rules:
    50, ...), and otherwise once per update interval if anything was counted.
 4. While its condition lasts, it is written again once per repeat interval, so that one missed record hides nothing for
    good. A condition that does not last (a call, a removal) is over once a repeat interval passes without a new finding.
-5. It closes at once when an operator has decided, and when nobody observes its condition any more and this has held for
-   the settling time; flapping makes one alert with a count. An approved definition does not reopen it by being shown
-   again. Reasons that joined it (``alerts.reasons``) keep it open.
+5. It closes at once when an operator has decided, and when no observer sees its condition any more and this has held
+   for the settling time; flapping makes one alert with a count. An approved definition does not reopen it by being
+   shown again. Reasons that joined it (``alerts.reasons``) keep it open.
 6. A suppressed alert is written as well, with that status and the rule's name. It is written at once when
    no rule covers it any more and everything written before was suppressed.
-7. One that is over is forgotten ``forget_us`` after whatever came last: its end, a finding or a record. If it is found
+7. One that is over is forgotten ``forget_us`` after its last event: its end, a finding or a record. If it is found
    again, it is a new alert with the same uid.
-8. One that a person acknowledged is written again only when its severity rises or it closes (``alerts.triage``). One
-   that a person closed stays closed until what it is about has ended and come back.
+8. An acknowledged alert is written again only when its severity rises or it closes (``alerts.triage``). A manually
+   closed one stays closed until its condition has cleared and recurred.
 
 Everything is a function of the alert's own state, of findings, and of the time that arrives with them. ``tick`` writes
 what the next finding would have triggered, in due order, so how often time arrives does not change what is written.
@@ -89,7 +89,7 @@ def apply_finding(
 def apply_resolution(
     state: AlertState, resolution: Resolution, rules: AlertRules, suppressions: Suppressions = ()
 ) -> _Result:
-    """Note that an alert's condition has ended, for one observer or for all."""
+    """Record that an alert's condition has ended, for one observer or for all."""
     if was_applied(state, resolution.origin, is_end=True):
         return state, []
     state, outputs = tick(state, resolution.time_us, rules, suppressions)
@@ -114,7 +114,7 @@ def apply_resolution(
 
 
 def settles_at_once(state: AlertState) -> bool:
-    """Tell whether an alert that has ended closes at once: whoever decided need not wait for it."""
+    """Return True if an ended alert closes at once: an operator's decision needs no settling time."""
     return state.resolved_by == DECIDED
 
 
@@ -145,7 +145,7 @@ def tick(state: AlertState, now_us: int, rules: AlertRules, suppressions: Suppre
 def write_again(
     state: AlertState, time_us: int, rules: AlertRules, suppressions: Suppressions, activity: Activity = Activity.UPDATE
 ) -> _Result:
-    """Write an alert though nothing was counted on it: a reason joined it, or a person did something with it."""
+    """Write an alert though nothing was counted on it: a reason joined it, or a person acted on it."""
     state, output = _written(replace(state, repeats=state.repeats + 1), activity, time_us, rules, suppressions)
     return state, [output]
 
@@ -168,7 +168,7 @@ def due_us(state: AlertState, rules: AlertRules) -> int | None:
 
 
 def forgotten_us(state: AlertState, pacing: Pacing) -> int | None:
-    """Return when a state counts as absent, ``None`` while its alert is open or what it is about holds."""
+    """Return when a state counts as absent, ``None`` while its alert is open or its condition holds."""
     speaks = state.part_of is None and state.fold is None
     has_ended = state.closed if speaks else state.resolved_us is not None or not KINDS[state.last.kind].lasts
     is_over = has_ended or not state.raised
@@ -177,11 +177,7 @@ def forgotten_us(state: AlertState, pacing: Pacing) -> int | None:
 
 
 def is_round(count: int) -> bool:
-    """Tell whether a count is 1, 2 or 5 times a power of ten.
-
-    Args:
-        count: at least 1.
-    """
+    """Return True if a count (at least 1) is 1, 2 or 5 times a power of ten."""
     while count % 10 == 0:
         count //= 10
     return count in (1, 2, 5)
@@ -240,7 +236,7 @@ def _written(
 
 
 def covering(state: AlertState, suppressions: Suppressions, time_us: int) -> SuppressionRule | None:
-    """Return the rule that suppresses an alert: one for single kinds or fields covers nothing else that joined it."""
+    """Return the rule that suppresses an alert: one for single kinds or fields covers no other joined reason."""
     if any(part["over_us"] is None for part in (state.parts or {}).values()):
         suppressions = [rule for rule in suppressions if rule.kind is rule.field is rule.detection is None]
     return covering_rule(suppressions, state.last, time_us)

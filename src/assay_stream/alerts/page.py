@@ -35,11 +35,6 @@ def severity_style(severity_id: int) -> Style:
 
 
 def page_of(story: AlertStory) -> Iterator[PageLine]:
-    """Yield the lines that a person reads of an alert.
-
-    Args:
-        story: what there is to be said of it.
-    """
     yield from _head(story)
     yield from _what_changed(story)
     yield from _signs(story)
@@ -61,7 +56,7 @@ def page_of(story: AlertStory) -> Iterator[PageLine]:
 
 
 def change_of(story: AlertStory) -> Iterator[PageLine]:
-    """Yield the lines of a page that are about the change itself: indicators, and old and new text."""
+    """Yield the lines of a page about the change itself: indicators, and old and new text."""
     yield from _signs(story)
     yield from _definitions(story)
 
@@ -128,7 +123,7 @@ def _definitions(story: AlertStory) -> Iterator[PageLine]:
 
 
 def _place(place: PlaceDiff, *, is_alone: bool) -> Iterator[PageLine]:
-    """Yield the lines of a place; of a definition that none came before, nothing is marked as new."""
+    """Yield the lines of a place; in a definition without a predecessor, nothing is marked as new."""
     head = (LineSpan(shown(place.path), "title"), LineSpan("" if is_alone else f"  {place.what}", "dim"))
     pieces = [piece._replace(op="same") if is_alone and piece.op == "come" else piece for piece in place.pieces]
     spans = tuple(span for piece in pieces for span in _piece(piece))
@@ -194,7 +189,7 @@ def _life(story: AlertStory) -> Iterator[PageLine]:
 
 
 def life_events(life: Life) -> Iterable[AlertView | None]:
-    """Return the records that are told of, ``None`` where some are left out."""
+    """Return the records to show, ``None`` where some are left out."""
     gap = [None] if life.count > len(life.first) + len(life.latest) else []
     return [*life.first, *gap, *life.latest]
 
@@ -243,7 +238,7 @@ def _calls(story: AlertStory) -> Iterator[PageLine]:
 
 
 def calls_text(story: AlertStory) -> str:
-    """Return how many calls used the tool, ``""`` where that was not looked for."""
+    """Return how many calls used the tool, ``""`` where calls were not searched."""
     calls = story.calls
     if calls is None:
         return ""

@@ -1,7 +1,7 @@
 """The processor of the alert stage: records of the finding topic in, alerts and changed states out.
 
 Each state names the last record of the finding topic that it includes. A record that is read again after a crash skips
-the states that include it already.
+the states that already include it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ def process(alerts: Alerts, record: Record) -> list[Output]:
 
     Args:
         alerts: the state of the record's partition; it is changed. A record that is set aside changes nothing.
-        record: the next record.
 
     Raises:
         IntegrityError: ``unknown_finding``.
@@ -91,14 +90,14 @@ class _Step:
         self._time_us = time_us
 
     def alert(self, uid: str) -> AlertState | None:
-        """Return the state of an alert as this record has left it so far."""
+        """Return the state of an alert, including this record's changes so far."""
         found = self.states.get(uid)
         if not isinstance(found, AlertState):
             found = self._alerts.alert(uid)
         return None if found is None or self._is_forgotten(found) else found
 
     def forget(self, uid: str) -> None:
-        """Drop the state of an alert that is over for so long that it counts as absent."""
+        """Drop the state of an alert that ended so long ago that it counts as absent."""
         found = self._alerts.alert(uid)
         if found is not None and self._is_forgotten(found):
             self.states[uid] = None
@@ -213,11 +212,7 @@ def _order_of(shadow: Shadow) -> tuple[str, str, str, str]:
 
 
 def partition_key(finding: Mapping[str, Any]) -> str:
-    """Return the key that what is found stands under in the finding topic.
-
-    Args:
-        finding: as the finding topic carries it, and the state of its alert.
-    """
+    """Return the finding topic's key for a finding, given as in that topic or in the state of its alert."""
     if finding["kind"] == Kind.TOOL_SHADOWED.value:
         return name_group(finding["tool_name"])
     group, mark, _ = str(finding.get("reason")).partition(LIST_MARK)

@@ -2,11 +2,11 @@
 
 1. The first finding about a definition that raises an alert makes that alert: its lead. Another kind of finding about
    the same definition joins it while it is open: the lead lists it among its reasons and has the highest severity.
-2. A part keeps its own state, and writes nothing. The lead is open for as long as it or one of its parts is.
+2. A part keeps its own state, and writes nothing. The lead is open as long as it or one of its parts is.
 3. A part whose lead has closed makes an alert of its own with its next finding, unless an operator closed the lead.
-4. A suppression rule must cover both or neither. A folded alert takes no part that is graver than itself.
-5. A changed definition is as grave as it would be in a first list, whatever became of the alert about the older one.
-   What was carried over is no news only where an alert of another kind reported this very definition.
+4. A suppression rule must cover both or neither. A folded alert takes no part more severe than itself.
+5. A changed definition is as severe as it would be in a first list, whatever became of the alert about the older one.
+   Carried-over indicators are known only if an alert of another kind reported this very definition.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ AlertSubject = tuple[str, str, str]
 
 
 def subject_of(finding: Finding) -> AlertSubject | None:
-    """Return the definition that a finding is about, ``None`` where it is about none."""
+    """Return the definition that a finding is about, ``None`` for none."""
     name = finding.renamed_to or finding.tool_name
     if finding.kind not in _ABOUT_A_DEFINITION or name is None or finding.after is None:
         return None
@@ -50,7 +50,7 @@ def subject_of(finding: Finding) -> AlertSubject | None:
 
 
 def with_carried_over(finding: Finding, state_of: Callable[[str], AlertState | None]) -> Finding:
-    """Return a finding with what was carried over among its indicators, unless that was reported in another alert."""
+    """Add the carried-over indicators to a finding, unless they were reported in another alert."""
     if not finding.carried_over:
         return finding
     subject, offered_as = finding.kind.value.rpartition("_")[0], finding.renamed_to or finding.tool_name
@@ -74,7 +74,7 @@ class Leads:
         self._leads: dict[AlertSubject, set[str]] = {}
 
     def note(self, states: Mapping[str, Any]) -> None:
-        """Take note of states that are other than they were."""
+        """Update the index from changed states."""
         for uid, state in states.items():
             is_lead = isinstance(state, AlertState) and state.raised and not state.closed and state.part_of is None
             subject = subject_of(state.last) if is_lead else None
@@ -88,21 +88,21 @@ class Leads:
                 self._leads.setdefault(subject, set()).add(uid)
 
     def of(self, finding: Finding) -> str | None:
-        """Return the open alert about the definition that a finding is about, ``None`` where there is none."""
+        """Return the open alert about the definition of a finding, ``None`` for none."""
         subject = subject_of(finding)
         leads = () if subject is None else self._leads.get(subject, ())
         return min(leads, default=None)
 
 
 def takes_part(lead: AlertState, member: AlertState) -> bool:
-    """Tell whether a finding may join an alert about the same definition."""
+    """Return True if a finding may join an alert about the same definition."""
     if lead.closed or lead.part_of is not None or len(lead.parts or {}) >= DEFAULT_LIMITS.alert_parts_max:
         return False
     return lead.fold is None or member.severity_id <= lead.severity_id
 
 
 def with_part(lead: AlertState, member: AlertState) -> AlertState:
-    """Return an alert with what stands now of a part of it."""
+    """Return an alert with the current state of one of its parts."""
     finding = member.last
     part: AlertPart = {"label": finding.label(), "severity_id": member.severity_id, "over_us": member.resolved_us}
     if finding.kind in (Kind.PIN_MISMATCH, Kind.UNPINNED_TOOL):
@@ -117,7 +117,7 @@ def with_part(lead: AlertState, member: AlertState) -> AlertState:
 
 
 def has_told(lead: AlertState, member: AlertState) -> bool:
-    """Tell whether the records of an alert name what was found already."""
+    """Return True if the records of an alert already name a finding."""
     return member.last.label() in reasons_of(lead)
 
 

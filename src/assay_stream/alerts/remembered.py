@@ -27,11 +27,10 @@ Remembered = AlertState | dict[str, Any]
 
 
 class Alerts:
-    """What the alert stage remembers of a partition, and what follows from that.
+    """The state of the alert stage for a partition, and the indexes over it.
 
     Args:
-        rules: what the stage is told.
-        states: every state there is; changed in place.
+        states: every state; changed in place.
     """
 
     def __init__(self, rules: AlertRules, states: MutableMapping[str, Remembered] | None = None) -> None:
@@ -41,7 +40,7 @@ class Alerts:
         self.leads = Leads()
         self.open = OpenAlerts()
         self.names_left_out = 0
-        """Look-alikes of the name in the record processed last that are not remembered, itself included."""
+        """Look-alikes of the name in the latest processed record that are not stored, itself included."""
         self.follow(self.states)
 
     def alert(self, uid: str) -> AlertState | None:
@@ -58,7 +57,7 @@ class Alerts:
         self.open.note(states)
 
     def keep(self, states: Mapping[str, Remembered | None]) -> None:
-        """Remember changed states, and forget those that are ``None`` now."""
+        """Store changed states, and drop those that are ``None``."""
         for key, state in states.items():
             if state is not None:
                 self.states[key] = state
@@ -68,18 +67,14 @@ class Alerts:
 
 
 class DueTimes:
-    """When each alert will next have something to write or be forgotten, so that a tick looks only at those.
-
-    Args:
-        rules: what the stage is told.
-    """
+    """When each alert will next have something to write or be forgotten, so that a tick visits only those."""
 
     def __init__(self, rules: AlertRules) -> None:
         self._rules = rules
         self._times_us: dict[str, int] = {}
 
     def note(self, states: Mapping[str, Any]) -> None:
-        """Take note of states that are other than they were."""
+        """Update the index from changed states."""
         for key, stored in states.items():
             times_us: list[int | None] = []
             if isinstance(stored, AlertState):
@@ -91,11 +86,7 @@ class DueTimes:
                 self._times_us[key] = time_us
 
     def any_by(self, now_us: int) -> bool:
-        """Tell whether an alert is due.
-
-        Args:
-            now_us: the time, microseconds since the epoch.
-        """
+        """Return True if an alert is due at a time, microseconds since the epoch."""
         return any(time_us <= now_us for time_us in self._times_us.values())
 
     def by(self, now_us: int) -> list[str]:
@@ -108,8 +99,7 @@ class OpenCount(NamedTuple):
     """The open alerts of one severity.
 
     Args:
-        alerts: how many there are.
-        unreviewed_since_us: event time of the earliest finding of those that nobody acknowledged or took,
+        unreviewed_since_us: event time of the earliest finding of those neither acknowledged nor assigned,
             microseconds since the epoch; ``None`` where there are none.
     """
 
@@ -118,14 +108,14 @@ class OpenCount(NamedTuple):
 
 
 class OpenAlerts:
-    """Follows the states of alerts, so that nobody has to go through all of them to count the open ones."""
+    """Tracks the states of alerts, so that counting the open ones does not take a full scan."""
 
     def __init__(self) -> None:
         self._open: dict[int, dict[str, int | None]] = {severity_id: {} for severity_id in range(1, 6)}
         """By severity, the uid of each open alert and, unless it was reviewed, since when it is open."""
 
     def note(self, states: Mapping[str, Any]) -> None:
-        """Take note of states that are other than they were; ``None`` for one that is forgotten."""
+        """Update the counts from changed states; ``None`` for one that was dropped."""
         for key, stored in states.items():
             for uids in self._open.values():
                 uids.pop(key, None)
@@ -133,7 +123,7 @@ class OpenAlerts:
                 self._open[stored.severity_id][key] = None if _is_reviewed(stored) else stored.first_us
 
     def counts(self) -> dict[int, OpenCount]:
-        """Return the count of each severity, whatever thread the states belong to."""
+        """Return the count of each severity; safe to call from another thread."""
         found: dict[int, OpenCount] = {}
         for severity_id, uids in self._open.items():
             since_us = list(uids.values())  # in one step: another thread may go on
@@ -160,10 +150,10 @@ def state_json(value: Remembered) -> dict[str, Any]:
 
 
 def state_of(key: str, content: dict[str, Any]) -> Remembered:
-    """Return the state that ``state_json`` gave.
+    """Return the state written by ``state_json``.
 
     Raises:
-        AttributeError, TypeError, ValueError or KeyError: where it is no state of this version.
+        AttributeError, TypeError, ValueError or KeyError: if it is no state of this version.
     """
     if key.startswith((_NAMES, RECORDS, NAME_RECORDS)):
         return content

@@ -21,10 +21,10 @@ class Pacing:
     """How often an alert may be written.
 
     Args:
-        update_interval_us: between two updates that nothing else calls for.
-        settle_us: how long nobody must see it before it is closed.
-        repeat_interval_us: after this an alert that lasts is written again.
-        forget_us: after this an alert that is over is forgotten.
+        update_interval_us: minimum interval between updates without another trigger.
+        settle_us: how long no observer must see it before it is closed.
+        repeat_interval_us: after this a lasting alert is written again.
+        forget_us: after this an ended alert is forgotten.
     """
 
     update_interval_us: int = 3_600 * _SECOND_US
@@ -39,9 +39,9 @@ class _Sign(NamedTuple):
 
 
 def severity_under(profile: SeverityProfile) -> Callable[[Finding], int]:
-    """Return the function that tells how severe a finding is: an OCSF severity id.
+    """Return the function that maps a finding to its OCSF severity id.
 
-    What a peer's table does not look at is informational under it: it stays in the log, and is no alarm.
+    Findings not covered by a peer's table are informational under it: they stay in the log, and raise no alarm.
 
     Args:
         profile: one of ``drift.severity.PROFILES``.
@@ -71,7 +71,7 @@ def severity_under(profile: SeverityProfile) -> Callable[[Finding], int]:
 
 
 def default_level(kind: Kind, reason: str | None) -> Level:
-    """Return the level of a kind of finding where a profile says nothing of it."""
+    """Return the level of a kind of finding that a profile does not list."""
     # Fleets hold many versions of one product: an equal name alone is no alarm.
     if kind is Kind.TOOL_SHADOWED and reason == SAME_NAME:
         return Level.LOW
@@ -88,8 +88,7 @@ class AlertRules:
 
     Args:
         version: version of this software, for ``metadata.product``.
-        severity: gives the OCSF severity id of a finding.
-        pacing: how often an alert may be written.
+        severity: returns the OCSF severity id of a finding.
     """
 
     version: str

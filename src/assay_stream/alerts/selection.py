@@ -24,12 +24,11 @@ _FATAL = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertSelection:
-    """Which alerts are asked for; ``None`` asks for nothing in particular.
+    """Selection criteria for alerts; ``None`` means no restriction.
 
     Args:
         since_ms: event time of the earliest, inclusive, milliseconds since the epoch.
-        server_id: of this server only.
-        severity: of this severity or a higher one.
+        severity: this severity or higher.
     """
 
     since_ms: int | None = None
@@ -38,15 +37,15 @@ class AlertSelection:
 
     @property
     def severity_id(self) -> int | None:
-        """The lowest OCSF severity that is asked for, ``None`` for any."""
+        """The lowest selected OCSF severity, ``None`` for any."""
         return None if self.severity is None else _SEVERITY_IDS[self.severity]
 
     def wants(self, view: AlertView) -> bool:
-        """Tell whether an alert is selected; an unknown severity counts as higher than any."""
+        """Return True if an alert is selected; an unknown severity counts as higher than any."""
         return self.fits(time_ms=view.time_ms, server_id=view.fact("mcp_server_id"), severity_id=view.severity_id)
 
     def fits(self, *, time_ms: int, server_id: str, severity_id: int) -> bool:
-        """Tell the same from an alert's time, server and severity."""
+        """As ``wants``, from an alert's time, server and severity."""
         if self.since_ms is not None and time_ms < self.since_ms:
             return False
         if self.server_id is not None and server_id != self.server_id:

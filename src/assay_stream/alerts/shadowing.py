@@ -1,15 +1,15 @@
 """Shadowing: which claims to look-alike names take a name that another server, or another name, holds.
 
-1. Who claimed a name first, by event time, holds it; of equal times the lesser server id and name. A server that
+1. The first claim to a name by event time holds it; of equal times the lesser server id and name. A server that
    changes a definition keeps its place.
-2. The state of a skeleton follows from each server's claims in their order. How those of several servers are mixed in
-   the log changes nothing.
+2. The state of a skeleton follows from each server's claims in their order. Their interleaving with those of other
+   servers in the log changes nothing.
 3. Two servers with one definition under one name are one product, deployed twice.
 4. Two names of one server are reported if the newer came after a complete list without it.
-5. A server takes a name if it was known without it and has little else in common with anyone who held it: mixed
+5. A server takes a name if it was known without it and has little else in common with any holder of it: mixed
    versions of one product have most of their names in common.
-6. A claim beyond the bound is not kept. It is compared with those that are, as the newest of all, so that nobody hides
-   behind the bound; what is found about it ends with a later claim of its own.
+6. A claim beyond the bound is not kept. It is compared with those that are, as the newest of all, so that the bound
+   hides nothing; findings about it end with a later claim of its own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ class Shadow(NamedTuple):
 
     Args:
         server_id: the newcomer.
-        tool_name: its name.
         full: full digest of its definition.
         reason: one of ``REASONS``.
     """
@@ -46,10 +45,10 @@ class Shadow(NamedTuple):
         return uid_of(Kind.TOOL_SHADOWED, self.server_id, self.tool_name, self.full, self.reason)
 
     def finding(self, holder_id: str | None, claim: NameClaim) -> Finding:
-        """Return what is found, in the record of the claim that showed it.
+        """Return the finding, in the record of the claim that showed it.
 
         Args:
-            holder_id: the server that held the name before, ``None`` where that is not known.
+            holder_id: the server that held the name before, ``None`` if unknown.
         """
         return Finding(
             kind=Kind.TOOL_SHADOWED,
@@ -110,7 +109,7 @@ def is_claimed(state: Mapping[str, Any]) -> bool:
 
 
 def shadows(state: Mapping[str, Any]) -> dict[Shadow, str]:
-    """Return what takes the name of another, each with the server that held it first."""
+    """Return the claims that take another's name, each with the server that held it first."""
     found: dict[Shadow, str] = {}
     holders = _Holders()
     known: Counter[tuple[Any, ...]] = Counter()
@@ -125,7 +124,7 @@ def shadows(state: Mapping[str, Any]) -> dict[Shadow, str]:
 
 
 def shadows_beyond(state: Mapping[str, Any], claim: NameClaim) -> dict[Shadow, str]:
-    """Return what a claim that was left out takes, each with the server that held it first."""
+    """Return the shadows caused by a claim that was left out, each with the server that held it first."""
     holders = _Holders()
     added, sketch = claim.added, list(claim.sketch)
     for entry in _in_order(state):
@@ -148,7 +147,7 @@ def _in_order(state: Mapping[str, Any]) -> list[_Entry]:
 
 
 class _Holders:
-    """Who held look-alike names before, in order, by name: a newcomer is not held against each of them."""
+    """Earlier holders of look-alike names, in order, by name: avoids comparing a newcomer with each of them."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, list[_Entry]] = {}
@@ -159,11 +158,11 @@ class _Holders:
         self._in_order.append(entry)
 
     def namesakes(self, newcomer: _Entry) -> list[_Entry]:
-        """Return who held the newcomer's very name before, and counts."""
+        """Return the earlier holders of the newcomer's very name that count."""
         return [one for one in self._by_name.get(newcomer["tool_name"], ()) if _counts(one, newcomer)]
 
     def look_alike(self, newcomer: _Entry) -> _Entry | None:
-        """Return who held a look-alike of the newcomer's name first, and counts."""
+        """Return the first holder of a look-alike of the newcomer's name that counts."""
         name = newcomer["tool_name"]
         return next((one for one in self._in_order if one["tool_name"] != name and _counts(one, newcomer)), None)
 

@@ -19,17 +19,17 @@ FURTHER_OBSERVERS = ""
 """Counts the observers beyond the limit; no observer can have this name."""
 
 DECIDED = "decided"
-"""Why an alert ended that an operator decided on."""
+"""End reason of an alert that an operator decided on."""
 
 _RETURNING = (Kind.TOOL_ADDED, Kind.TOOL_CHANGED)
 _SEVERITY_HIGH = 4
 
 
 def _is_news(finding: Finding, severity_id: int) -> bool:
-    """Tell whether a finding raises an alert that was never written.
+    """Return True if a finding raises an alert that was never written.
 
-    Being shown before does not make a definition of high severity known: only an alert or an approval does. Two
-    versions side by side are no return, unless it is the text that makes one of them high.
+    Having been shown before does not make a definition of high severity known: only an alert or an approval does. Two
+    versions side by side are no return, unless the text makes one of them high.
     """
     if finding.approved:
         return False
@@ -41,17 +41,15 @@ def _is_news(finding: Finding, severity_id: int) -> bool:
 
 
 def _only_returns(state: AlertState, finding: Finding, severity_id: int) -> bool:
-    """Tell whether an alert that is of little note was closed, and what it was about is merely shown again."""
+    """Return True if a minor alert was closed, and its subject is merely shown again."""
     return state.closed and finding.kind in _RETURNING and severity_id < _SEVERITY_HIGH
 
 
 def counted(state: AlertState | None, finding: Finding, severity_id: int) -> AlertState:
-    """Return the state with one finding more.
+    """Return the state with one more finding.
 
     Args:
-        state: what is remembered of the alert, ``None`` for a new one.
-        finding: the finding.
-        severity_id: how grave it is.
+        state: ``None`` for a new alert.
     """
     observer = finding.observer_id or UNNAMED_OBSERVER
     if state is None:
@@ -103,23 +101,23 @@ def counted(state: AlertState | None, finding: Finding, severity_id: int) -> Ale
 
 
 def is_closed_by_hand(state: AlertState) -> bool:
-    """Tell whether a person closed it, and what it is about has not ended since."""
+    """Return True if a person closed it, and its condition has not cleared since."""
     return state.closed and "closed" in (state.triage or {})
 
 
 def without(triage: Triage | None, *names: str) -> Triage | None:
-    """Return what people said of an alert, without some of it."""
+    """Return the triage without some of its parts."""
     left = {name: said for name, said in (triage or {}).items() if name not in names}
     return cast("Triage", left) if left else None
 
 
 def is_acknowledged(state: AlertState) -> bool:
-    """Tell whether somebody looks after it: only what makes it graver is written then."""
+    """Return True if it was acknowledged: then only a higher severity or its end is written."""
     return "acknowledged_by" in (state.triage or {})
 
 
 def with_origin(state: AlertState | None, origin: Origin, *, is_end: bool = False) -> dict[str, tuple[int, ...]]:
-    """Return the records that were applied, with one more."""
+    """Return the applied records, with one more."""
     applied = dict(state.applied) if state else {}
     place = _place(origin, is_end)
     offsets = sorted({*applied.get(place, ()), origin.offset})
@@ -132,7 +130,7 @@ def _place(origin: Origin, is_end: bool) -> str:
 
 
 def was_applied(state: AlertState, origin: Origin, *, is_end: bool = False) -> bool:
-    """Tell whether what follows from a record was applied before."""
+    """Return True if the consequences of a record were applied before."""
     offsets = state.applied.get(_place(origin, is_end), ())
     if len(offsets) == DEFAULT_LIMITS.alert_origins_max and origin.offset < offsets[0]:
         return True

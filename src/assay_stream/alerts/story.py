@@ -26,7 +26,7 @@ _EXAMINED = frozenset(
         *(Kind.TEMPLATE_ADDED, Kind.TEMPLATE_CHANGED, Kind.INSTRUCTIONS_ADDED, Kind.INSTRUCTIONS_CHANGED),
     )
 )
-"""Kinds whose findings say what changed and what new text brings; of the others no text is searched."""
+"""Kinds whose findings list changes and indicators; for the others no text is searched."""
 
 _REASONS = {rule.id: rule.reason for rule in RULES}
 _DETAILS = {
@@ -55,7 +55,7 @@ _DETAILS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToldChange:
-    """One change, as it is shown; its path is empty where that is not known."""
+    """One change as displayed; its path is empty if unknown."""
 
     code: str
     title: str
@@ -65,13 +65,13 @@ class ToldChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownIndicator:
-    """One indicator, as it is shown.
+    """One indicator as displayed.
 
     Args:
-        level: the level that it raises to, ``None`` where this version does not know the rule.
+        level: the level that it raises to, ``None`` if this version does not know the rule.
         reason: why an attacker does it.
-        path: ``""`` where that is not known.
-        excerpt: the server's text, escaped and redacted, ``""`` where it is not known.
+        path: ``""`` if unknown.
+        excerpt: the server's text, escaped and redacted, ``""`` if unknown.
         is_carried_over: whether the older definition may have shown it as well.
     """
 
@@ -85,16 +85,16 @@ class ShownIndicator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertStory:
-    """All that is known about one alert.
+    """Everything known about one alert.
 
     Args:
         info: what its kind means, ``None`` for a kind that this version does not know.
-        details: what else the record says: a label, and text that may be a server's.
+        details: further content of the record: a label, and text that may be a server's.
         severity_reasons: one sentence each.
         diff: old and new definition, ``None`` where neither could be read.
         against_pin: whether the older definition is what an operator pinned.
-        sightings: what the finding topic says, ``None`` where it was not read.
-        calls: which calls used the tool, ``None`` where that was not looked for.
+        sightings: from the finding topic, ``None`` where it was not read.
+        calls: which calls used the tool, ``None`` where calls were not searched.
         is_cut_short: whether the budget ended the search for the texts of indicators.
         see_also: uids of other alerts about the same definition, as a list shows them.
     """
@@ -145,17 +145,17 @@ def story_of(
     full: bool = False,
     work: Work | None = None,
 ) -> AlertStory:
-    """Return all that is known about an alert.
+    """Return everything known about an alert.
 
     Args:
         life: its records.
-        sightings: what the finding topic says of it, if that was read.
+        sightings: from the finding topic, if that was read.
         definitions: full digest to definition, as far as they are known.
         pinned: full digest of the definition that an operator pinned, where the alert is about a pin.
-        calls: which calls used the tool, if that was looked for.
+        calls: which calls used the tool, if calls were searched.
         see_also: uids of other alerts about the same definition.
         full: keep every difference, however many.
-        work: a budget shared with other alerts; by default two searches and a comparison, as the registry grants them.
+        work: a budget shared with other alerts; by default two searches and a comparison, as in the registry.
     """
     work = Work(3 * DEFAULT_LIMITS.definition_work_units_max) if work is None else work
     view, known = life.last, definitions or {}
@@ -280,7 +280,7 @@ def _info_of(kind: Kind, view: AlertView) -> KindInfo:
 
 
 def _severity_reasons(view: AlertView, changes: Iterable[ToldChange], signs: Iterable[ShownIndicator]) -> Iterator[str]:
-    """Yield everything that reaches the severity under the default profile, once."""
+    """Yield every reason that reaches the severity under the default profile, once."""
     causes: list[tuple[int, str]] = []
     told = list(changes)
     if view.fact("mcp_folded"):

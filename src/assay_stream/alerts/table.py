@@ -17,7 +17,6 @@ class AlertTable(Table[Remembered]):
 
     Args:
         partition: its number, the same in the finding topic and in the state topic.
-        rules: how alerts live.
         input_topic: name of the finding topic.
         now_us: returns the time for a tick, microseconds since the epoch; ``None`` while no tick is wanted.
     """
@@ -35,21 +34,19 @@ class AlertTable(Table[Remembered]):
         self._now_us = now_us
 
     def decode(self, key: str, fields: dict[str, Any]) -> Remembered:
-        """Return a state as it is kept in memory."""
         return state_of(key, fields)
 
     def encode(self, value: Remembered) -> Mapping[str, Any]:
-        """Return a state as it stands in the topic."""
         return state_json(value)
 
     def restored(self) -> Mapping[str, int | None]:
-        """Return where the findings go on, and work out what follows from the states."""
+        """Return where to resume reading findings, and rebuild the indexes from the states."""
         positions = super().restored()
         self.alerts.follow(self)
         return positions
 
     def punctuate(self) -> list[Output]:
-        """Return a tick where an alert is due: written to the finding topic, it comes back as a record."""
+        """Return a tick if an alert is due: written to the finding topic, it comes back as a record."""
         now_us = self._now_us()
         if now_us is None or not self.alerts.due.any_by(now_us):
             return []

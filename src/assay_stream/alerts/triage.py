@@ -1,8 +1,8 @@
-"""Triage: what people do with an alert, as control records say. Each act is written as a record of the alert at once.
+"""Triage: acts of people on an alert, from control records. Each act is written as a record of the alert at once.
 
-1. Acknowledged, an alert is quiet until its severity rises, it closes, or it comes back after it closed.
-2. Closed by a person, it stays closed until what it is about has ended and is found again, or until it is graver.
-3. Reopened by a person, it stays open until it ends again or somebody closes it.
+1. Acknowledged, an alert is quiet until its severity rises, it closes, or it recurs after it closed.
+2. A manually closed alert reopens when its condition clears and recurs, or when severity rises.
+3. A manually reopened alert stays open until its condition clears again or it is closed manually.
 4. An assignment and a comment change nothing else. An act that changes nothing is not written.
 """
 
@@ -19,13 +19,13 @@ from assay_stream.model.finding_topic import AlertAct
 from assay_stream.model.record import Output
 
 CLOSED_BY_HAND = "closed"
-"""How an alert ended that a person closed."""
+"""End reason of a manually closed alert."""
 
 
 def apply_act(
     state: AlertState, act: AlertAct, rules: AlertRules, suppressions: Suppressions = ()
 ) -> tuple[AlertState, list[Output]]:
-    """Apply what a person did with an alert, and return the new state and the records to write."""
+    """Apply a person's act on an alert, and return the new state and the records to write."""
     if was_applied(state, act.origin, is_end=True):
         return state, []
     state, outputs = tick(state, act.time_us, rules, suppressions)

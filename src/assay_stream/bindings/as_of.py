@@ -1,18 +1,17 @@
 """As-of lookup: which definition was in force for a call. The first of these rules that applies:
 
 1. ``exact``: the call's snapshot id names a list that the same observer published under it; or, where that observer
-   published none under it, the one list that others did. Where theirs differ, the id counts for nothing.
+   published none under it, the one list that others did. Where theirs differ, the id is ignored.
 2. ``observer``: the latest catalogue that the same observer saw at or before the call's event time.
 3. ``server``: nothing in force from that observer, and every catalogue in force on that server at that time
    gives the tool the same digest.
-4. Otherwise the call is unbound, and its evidence says why.
+4. Otherwise the call is unbound, and its evidence gives the reason.
 
-What ends the force of a catalogue under rules 2 and 3, and for whom, stands in ``bindings.endings``. Rule 3 does not
+What ends the force of a catalogue under rules 2 and 3, and for which observers: ``bindings.endings``. Rule 3 does not
 apply to a call by an observer whose own list was refused, or that got an announcement and has seen no list since.
 
-Of very many rejections the oldest are kept as one, from the first one's time on: a call of the time
-between them is unbound with ``snapshot_rejected`` although a good list may have stood there. It loses a digest and
-gains none.
+Of very many rejections the oldest are merged into one, effective from the first one's time: a call between them is
+unbound with ``snapshot_rejected`` although there may have been a good list. It loses a digest and gains none.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from assay_stream.model.record import Origin, Position
 from assay_stream.schemes.fingerprint import Fingerprint
 
 _ANYWHERE = "anywhere"
-"""The question of what is in force for any observer, among the answers that a server keeps."""
+"""Key of the answer for any observer, among the answers cached for a server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +39,7 @@ class Binding:
 
     Args:
         scope: the rule that found the catalogue, ``None`` where none did.
-        seen: the observation the answer rests on; without a scope, what the observer was shown last.
+        seen: the observation the answer rests on; without a scope, the last one of the observer.
         fingerprint: the tool's fingerprint in that catalogue.
         unbound: why there is no tool definition digest; ``None`` where there is one.
     """
@@ -82,7 +81,7 @@ def bind(
 
 
 def is_overdue(server: ServerBindings, announcement: Announcement, time_us: int, limits: Limits) -> bool:
-    """Tell whether a server has announced changes for too long, or too often, without a list that lasts."""
+    """Return True if a server has announced changes for too long, or too often, without a list that lasts."""
     limit_us = limits.announced_limit_ms * 1_000
     since_us, count = server.endings.unanswered(
         server.observers.get(announcement.observer_id),
@@ -122,8 +121,8 @@ class _Anywhere(NamedTuple):
     """What is in force at a time for any observer.
 
     Args:
-        since_us: the event time from which on it is the same, microseconds.
-        until_us: the event time before which it is.
+        since_us: start of the period without changes, inclusive, microseconds since the epoch.
+        until_us: its end, exclusive.
         lists: of equal lists the latest one, oldest first.
         refused: whether a refused record ended the force of any other.
     """
@@ -137,8 +136,8 @@ class _Anywhere(NamedTuple):
 def _in_force_anywhere(server: ServerBindings, time_us: int, *, attributed: bool) -> _Anywhere:
     """Return what is in force at a time for any observer, as far as a caller may be bound to it.
 
-    A caller who lists nothing is answered by all observers. They are looked at once for all such calls, as long as
-    nothing changes.
+    The answer for callers without lists of their own comes from all observers. It is computed once for all such calls,
+    until something changes.
     """
     question = (_ANYWHERE, attributed)
     known: _Anywhere | None = server.answers.get(question)
@@ -198,7 +197,7 @@ _FIRST_ORIGIN = Origin(topic="", partition=-1, offset=-1)
 
 
 def start_of(time_us: int) -> Position:
-    """Return a position before that of every record of a time."""
+    """Return a position before every record of a time."""
     return (time_us, _FIRST_ORIGIN)
 
 
@@ -208,8 +207,8 @@ def change_points(
     """Yield what was in force at each change point, where the point is, and whether a control record made it.
 
     The pin evaluation of what a server offers can change by an observation or a control record. An observation is
-    judged by everything that was set at its time or before, and so is in force for all of that microsecond; a control
-    record is judged by what stands up to it. The points of one observer come in order.
+    judged by everything set at its time or before, and so is in force for all of that microsecond; a control
+    record is judged by what precedes it, inclusive. The points of one observer come in order.
     """
     if observer_id is not None:
         names: Iterable[str] = server.observers.keys() & {observer_id}

@@ -1,9 +1,8 @@
 """What operators set for one server and what was observed of its signing keys, as of any time.
 
-The as-of contract is the timelines' (``bindings.timeline``): what counts at a time is what was set at or before it,
-inclusive; of two at the same time the later origin wins. Arrival order never matters. Where a control record
-itself is asked about, what counts is what stands up to its own position: of many that were given one time, each
-is answerable for what it alone changed.
+The as-of contract is the timelines' (``bindings.timeline``): at any time, everything set at or before it counts
+(inclusive); of two at the same time the later origin wins. Arrival order never matters. For a control record itself,
+everything up to its own position counts: of many with the same time, each is answerable only for its own change.
 """
 
 from __future__ import annotations
@@ -32,15 +31,13 @@ from assay_stream.schemes.hangar import DigestPolicy, MismatchAction, UnknownPol
 _Fact = TypeVar("_Fact", bound=ControlFact)
 
 When = int | Position
-"""A time, microseconds since the epoch, with everything set at it; or a position, with what stands up to it."""
+"""A time, microseconds since the epoch, with everything set at it; or a position, with everything up to it."""
 
 _LAST_ORIGIN = Origin(topic="\U0010ffff", partition=2**63, offset=2**63)
 """Later than the origin of any record."""
 
 
 class Controls:
-    """The control facts of one server."""
-
     __slots__ = (
         "_first_use_positions",
         "_latest_pins",
@@ -65,14 +62,14 @@ class Controls:
         self._positions: list[Position] = []
         self._first_use_positions: list[Position] = []
         self._latest_pins: dict[str, PinsInForce] = {}
-        """What all acts on a tool add up to, once it was asked for."""
+        """Cached result of all acts on a tool."""
 
     def __bool__(self) -> bool:
         return bool(self._positions or self.signatures)
 
     @property
     def is_decided(self) -> bool:
-        """Whether an operator, or a key that was discovered, has said anything about the server."""
+        """Whether an operator has decided anything about the server, or a key was discovered for it."""
         return bool(self._positions)
 
     def apply(self, fact: AnyControlFact) -> None:
@@ -107,13 +104,13 @@ class Controls:
             self._remove_discovery(str(rest[0]), origin_of_key(rest[1:]))
 
     def positions_between(self, first: Position, end: Position | None) -> Sequence[Position]:
-        """Return the positions of control facts from one position on and before another, in order."""
+        """Return the positions of control facts from ``first``, inclusive, to ``end``, exclusive, in order."""
         start = bisect_left(self._positions, first)
         stop = len(self._positions) if end is None else bisect_left(self._positions, end)
         return self._positions[start:stop]
 
     def epoch(self, when: When) -> int:
-        """Return how many control facts and first uses count: between two of them no answer changes."""
+        """Return the number of control facts and first uses that count: while it is equal, no answer changes."""
         last = position_of(when)
         return bisect_right(self._positions, last) + bisect_right(self._first_use_positions, last)
 
@@ -130,47 +127,46 @@ class Controls:
         return latest
 
     def policy_as_of(self, tool_name: str, when: When) -> DigestPolicy | None:
-        """Return the digest policy of a tool as of then: its own, else its server's."""
+        """Return the digest policy of a tool: its own, else its server's."""
         own = self.own_policy_as_of(tool_name, when)
         return self.own_policy_as_of(None, when) if own is None else own
 
     def own_policy_as_of(self, tool_name: str | None, when: When) -> DigestPolicy | None:
-        """Return the digest policy that stands then for a tool by name, or with ``None`` for the whole server."""
+        """Return the digest policy set for a tool by name, or with ``None`` for the whole server."""
         for policy in reversed(_until(self.policies, when)):
             if policy.tool_name == tool_name:
                 return digest_policy(policy)
         return None
 
     def policies_as_of(self, when: When) -> list[Policy]:
-        """Return the policies that stand then, the server's first, then by tool."""
+        """Return the policies in force, the server's first, then by tool."""
         latest = {policy.tool_name: policy for policy in _until(self.policies, when)}
         return [policy for _, policy in sorted(latest.items(), key=lambda item: item[0] or "") if policy.enforcement]
 
     def has_rules(self) -> bool:
-        """Tell whether an operator has set a pin or a policy at any time."""
+        """Return True if an operator has set a pin or a policy at any time."""
         return bool(self.pins or self.policies)
 
     def key_acts_as_of(self, when: When) -> Sequence[KeyDecision]:
-        """Return the operators' decisions on keys up to then, oldest first."""
+        """Return the operators' decisions on keys, oldest first."""
         return _until(self.key_decisions, when)
 
     def discoveries_as_of(self, domain: str, when: When) -> Sequence[Discovery]:
-        """Return what was found at a domain up to then, oldest first."""
+        """Return the discoveries at a domain, oldest first."""
         return _until(self.discoveries.get(domain, ()), when)
 
     def first_use_as_of(self, domain: str, tool_name: str, when: When) -> FirstUse | None:
-        """Return the first use of a key for a tool of a domain, if it was made by then."""
         first = self.first_uses.get((domain, tool_name))
         return first if first is not None and first.position <= position_of(when) else None
 
     def first_uses_from(self, since: Position) -> list[tuple[tuple[str, str], FirstUse]]:
-        """Return the first uses that were made at or after a position, with domain and tool, sorted."""
+        """Return the first uses at or after a position, with domain and tool, sorted."""
         if not self._first_use_positions or self._first_use_positions[-1] < since:
             return []
         return sorted((place, use) for place, use in self.first_uses.items() if use.position >= since)
 
     def key_documents(self) -> dict[str, Discovery]:
-        """Return one discovery for each key that was ever observed: fingerprint to the discovery."""
+        """Return one discovery for each key ever observed: fingerprint to the discovery."""
         return {
             found.fingerprint: found
             for of_domain in self.discoveries.values()
@@ -201,7 +197,7 @@ class Controls:
 
 
 def digest_policy(policy: Policy) -> DigestPolicy | None:
-    """Return a policy fact as MCP Hangar's policy, ``None`` where it takes one back."""
+    """Return a policy fact as MCP Hangar's policy, ``None`` where it revokes one."""
     if policy.enforcement is None or policy.unknown is None:
         return None
     return _digest_policy(policy.enforcement, policy.unknown)

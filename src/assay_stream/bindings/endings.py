@@ -1,8 +1,8 @@
 """What ended the force of observations on one server, by observer.
 
-1. A rejection ends what stands before it in the log (``Rejection.ends``): of the observer that its header names,
+1. A rejection ends what precedes it in the log (``Rejection.ends``): of the observer that its header names,
    or, where none is named, of every observer whose lists name none.
-2. An announcement stands in its observer's timeline, in the order of event time: from then until the next list
+2. An announcement takes its place in its observer's timeline by event time: from then until the next list
    nothing is in force for the observer.
 3. A record that names no observer may come from any observer that sends no header. None of these is bound to what
    others saw before it either.
@@ -22,7 +22,7 @@ from assay_stream.model.record import Origin, Position
 
 
 class OwnEnds:
-    """What ended the force of one observer's observations, each kind in the order of its positions."""
+    """What ended the force of one observer's observations, each kind ordered by position."""
 
     __slots__ = ("announcements", "rejections")
 
@@ -38,22 +38,19 @@ class OwnEnds:
         return bool(self.rejections or self.announcements)
 
     def last_origin(self) -> Origin:
-        """Return the origin of the latest one."""
         return max(end.origin for end in self)
 
 
 class Endings:
-    """The rejections and announcements of one server."""
-
     __slots__ = ("_observer_of", "own", "unattributed", "unlisted", "without_list")
 
     def __init__(self) -> None:
         self.own: dict[str, OwnEnds] = {}
-        """By the observer that they are about."""
+        """Endings by the observer they are about."""
         self.unattributed: list[Rejection] = []
         """Rejections that name no observer."""
         self.unlisted: Rejection | None = None
-        """Stands for those of observers without a list that were folded away."""
+        """Stands for the rejections of observers without a list that were folded away."""
         self.without_list: set[str] = set()
         """Observers in ``own`` that never had a list."""
         self._observer_of: dict[Origin, str | None] = {}
@@ -69,7 +66,7 @@ class Endings:
         return sorted((end for end in self if isinstance(end, Rejection)), key=_position)
 
     def rejections_of(self, observer_id: str | None) -> list[Rejection]:
-        """Return the rejections that name an observer, or those that name none, in the order of their positions."""
+        """Return the rejections that name an observer (with ``None``, those that name none), ordered by position."""
         if observer_id is None:
             return self.unattributed
         own = self.own.get(observer_id)
@@ -80,7 +77,7 @@ class Endings:
         return [] if own is None else own.announcements
 
     def add(self, fact: Rejection | Announcement, listed: Container[str]) -> None:
-        """Add a fact, in place of an earlier form of it."""
+        """Add a fact, replacing an earlier form of it."""
         self.remove(fact.origin)
         self._observer_of[fact.origin] = fact.observer_id
         if isinstance(fact, Rejection) and fact.observer_id is None:
@@ -101,7 +98,7 @@ class Endings:
             insort(own.announcements, fact, key=_position)
 
     def remove(self, origin: Origin) -> str | None:
-        """Remove the fact of this origin, if it is here, and return the observer that it names."""
+        """Remove the fact with this origin, if any, and return the observer that it names."""
         if origin not in self._observer_of:
             return None
         observer_id = self._observer_of.pop(origin)
@@ -122,19 +119,19 @@ class Endings:
         self.without_list.discard(observer_id)
 
     def rejected(self, seen: Seen, time_us: int) -> bool:
-        """Tell whether a rejection had ended the force of an observation by some time.
+        """Return True if a rejection had ended the force of an observation by some time.
 
-        What counts is the order of the log, not of the clocks: dating a list ahead keeps nothing in force.
+        The order of the log counts, not that of the clocks: dating a list ahead keeps nothing in force.
         """
         concerned = (self.rejections_of(seen.observer_id), () if seen.attributed else self.unattributed)
         return any(end.ends(seen) for ends in concerned for end in ends if end.time_us <= time_us)
 
     def in_doubt(self, seen: Seen, time_us: int) -> bool:
-        """Tell whether a rejection that names no observer followed an observation of any observer by some time."""
+        """Return True if a rejection that names no observer followed an observation of any observer by some time."""
         return any(end.is_after(seen) for end in self.unattributed if end.time_us <= time_us)
 
     def refused_own(self, observer_id: str, seen: Seen | None, time_us: int) -> bool:
-        """Tell whether the latest record of an observer by some time was refused."""
+        """Return True if the latest record of an observer by some time was refused."""
         if seen is None and self.unlisted is not None and self.unlisted.time_us <= time_us:
             return True
         return any(seen is None or end.ends(seen) for end in self.rejections_of(observer_id) if end.time_us <= time_us)
@@ -148,13 +145,12 @@ class Endings:
         return announced[index - 1]
 
     def is_announced_between(self, observer_id: str, earlier: Position, later: Position) -> bool:
-        """Tell whether an observer got an announcement between two positions."""
         announced = self.announcements_of(observer_id)
         index = bisect_right(announced, earlier, key=_position)
         return index < len(announced) and announced[index].position < later
 
     def parts(self, older: Seen, newer: Seen) -> bool:
-        """Tell whether the force of an observation had ended when its observer made the next one."""
+        """Return True if the force of an observation had ended when its observer made the next one."""
         if self.is_announced_between(older.observer_id, older.position, newer.position):
             return True
         concerned = chain(self.rejections_of(older.observer_id), self.unattributed)
@@ -165,8 +161,8 @@ class Endings:
     ) -> tuple[int, int]:
         """Return since when, and how often, an observer got announcements without a list that lasts.
 
-        A list that is declared out of date within the limit is no answer: or a server could unbind its calls for
-        ever by an announcement behind each list.
+        A list that is declared out of date within the limit does not count: otherwise a server could keep its calls
+        unbound forever by sending an announcement after each list.
         """
         announced = self.announcements_of(announcement.observer_id)
         index = bisect_left(announced, announcement.position, key=_position)

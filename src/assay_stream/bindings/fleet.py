@@ -26,7 +26,7 @@ class Fleet:
     """The index of one server.
 
     Args:
-        is_in_force: whether nothing ended the force of an observation so far.
+        is_in_force: whether an observation is still in force.
     """
 
     def __init__(
@@ -98,15 +98,12 @@ class Fleet:
             take_one(self._item_names, (item_list.subject, name))
 
     def uses_tool(self, server_scoped: bool, full: str) -> bool:
-        """Tell whether a catalogue of this scope has a definition."""
         return (server_scoped, full) in self._tool_uses
 
     def uses_item(self, subject: Subject, full: str) -> bool:
-        """Tell whether a list has a prompt or a template."""
         return (subject, full) in self._item_uses
 
     def is_item_known(self, subject: Subject, name: str) -> bool:
-        """Tell whether a list has a prompt or a template under a name."""
         return (subject, name) in self._item_names
 
     def names_known(self) -> list[str]:
@@ -114,7 +111,6 @@ class Fleet:
         return sorted(self._known)
 
     def is_known(self, tool_name: str) -> bool:
-        """Tell whether a catalogue has a definition under a name."""
         return tool_name in self._known
 
     def definitions_known(self, tool_name: str) -> list[str]:
@@ -125,7 +121,7 @@ class Fleet:
         return self._latest
 
     def catalogues_in_force(self) -> frozenset[str]:
-        """Return the digests of the catalogues that any observer is offered now."""
+        """Return the digests of the catalogues currently offered to any observer."""
         if not self._is_force_known:
             self._forced, self._forced_of, self._is_force_known = {}, Counter(), True
             for observer_id in self._latest:
@@ -133,14 +129,14 @@ class Fleet:
         return frozenset(self._forced_of)
 
     def force_changed(self, observer_id: str | None) -> None:
-        """Update what is in force after a rejection of an observer's, or of anybody's (``None``), came or went."""
+        """Update what is in force after adding or removing a rejection that names this observer, or none (``None``)."""
         if observer_id is None:
             self._is_force_known = False
         elif self._is_force_known:
             self._refresh_force(observer_id)
 
     def shows_others(self, tool_name: str, full: str, observer_id: str) -> bool:
-        """Tell whether another observer's latest list has a definition."""
+        """Return True if another observer's latest list has a definition."""
         shown = self._latest_pairs[tool_name, full]
         own = self._latest.get(observer_id)
         if own is not None and self._latest_of[own.catalogue] == 1:
@@ -148,7 +144,7 @@ class Fleet:
         return shown > 0
 
     def offers(self, tool_name: str) -> list[str]:
-        """Return the full digests of a tool that any observer is offered, sorted."""
+        """Return the full digests of a tool offered to any observer, sorted."""
         return sorted(self._offered.get(tool_name, ()))
 
     def names_offered_before(self) -> set[str]:
@@ -165,14 +161,14 @@ class Fleet:
         return names
 
     def changes(self) -> Iterator[tuple[tuple[str, str], bool]]:
-        """Yield name and full digest of what is offered since ``forget_changes`` (true) or not any more (false)."""
+        """Yield name and full digest of what is offered since ``forget_changes`` (true) or no longer is (false)."""
         for (name, full), was in self._offered_before.items():
             is_offered = full in self._offered.get(name, ())
             if was != is_offered:
                 yield (name, full), is_offered
 
     def forget_changes(self) -> None:
-        """Start to record changes of what is offered."""
+        """Reset the record of changes."""
         self._offered_before = {}
 
     def _move_latest(self, observer_id: str, known: Seen | None, latest: Seen | None) -> None:
@@ -241,11 +237,11 @@ def _view_of(timeline: Timeline) -> FleetView:
 
 
 class FormerTools:
-    """The last definitions of names that no list which is kept names any more.
+    """The last definitions of names that no kept list contains.
 
-    Observations are folded away to bound the state. A tool that comes back long after must still be compared with what
-    it was, so the registry keeps one definition of each such name: as a fact, so that a restart knows the same, and
-    within a bound, the earliest going first.
+    Observations are folded away to bound the state. A tool that reappears much later must still be compared with its
+    last definition, so the registry keeps one definition of each such name: as a fact, so that it survives a restart,
+    and within a bound, dropping the earliest first.
     """
 
     def __init__(self) -> None:
@@ -263,7 +259,6 @@ class FormerTools:
         return self._by_name.get(tool_name)
 
     def uses(self, place: tuple[bool, str]) -> bool:
-        """Tell whether a definition is that of a former tool."""
         return place in self._uses
 
     def keep(self, tool: FormerTool) -> None:
@@ -281,7 +276,7 @@ class FormerTools:
                 del self._uses[tool.place]
 
     def surplus(self, tools_max: int, bytes_max: int) -> Iterator[FormerTool]:
-        """Yield what is beyond a bound, the earliest first, for the caller to drop."""
+        """Yield what exceeds a bound, earliest first, for the caller to drop."""
         count, size = len(self._by_name), self._size
         if count <= tools_max and size <= bytes_max:
             return

@@ -1,8 +1,8 @@
 """An index over a server's observations, for what every record asks about them.
 
-Without it each question takes time in the number of observers or the length of history, and both are up to whoever
-writes observations. The index follows from the observations alone: it is built on first use and kept up to date, so
-that a restart builds what was there. A process that never asks, such as a join, never builds it.
+Without it each query takes time in the number of observers or the length of history, both of which the writers of
+observations control. The index follows from the observations alone: it is built on first use and kept up to date, so
+that a restart rebuilds it. A process that never needs it, such as a join, never builds it.
 
 An answer is what an observation shares with others (``shared_part``): it has neither time nor id.
 """
@@ -24,7 +24,7 @@ _Key = TypeVar("_Key")
 
 
 class Observations:
-    """The observations of one server by anybody, in order; a position is that of an observation."""
+    """The observations of one server by any observer, in order; a position is that of an observation."""
 
     def __init__(self, table: Sightings, numbers: Iterable[int]) -> None:
         self._table = table
@@ -39,7 +39,6 @@ class Observations:
             self.add(number)
 
     def add(self, number: int) -> None:
-        """Add a row of the table."""
         shared, position = self._table.shared(number), self._table.position(number)
         offset = position[1].offset
         self._all.insert(number, position)
@@ -70,7 +69,6 @@ class Observations:
 
     @property
     def any_complete(self) -> bool:
-        """Whether anybody observed a complete list."""
         return bool(self._complete)
 
     @property
@@ -79,29 +77,27 @@ class Observations:
         return self._latest_us(self._all) if len(self._all) else 0
 
     def back_from(self, position: Position) -> Iterator[Seen]:
-        """Yield what the observations before a position share with others, newest first."""
+        """Yield the shared parts of the observations before a position, newest first."""
         return self._back(self._all, position)
 
     def back_under_rights(self, position: Position, auth_context: str | None) -> Iterator[Seen]:
-        """Yield the same of those under some rights."""
+        """As ``back_from``, for those under some rights."""
         return self._back(self._of_rights.get(auth_context), position)
 
     def back_stating(self, position: Position, subject: Subject) -> Iterator[Seen]:
-        """Yield the same of those that state prompts, or templates."""
+        """As ``back_from``, for those that state prompts, or templates."""
         return self._back(self._stating.get(subject), position)
 
     def observers_since(self, position: Position) -> Iterable[str]:
-        """Return who observed anything at or after a position, each once."""
+        """Return the distinct observers of anything at or after a position."""
         later = self._all.numbers[self._all.count_before(position) :]
         return dict.fromkeys(self._table.shared(number).observer_id for number in later)
 
     def was_shown_complete(self, catalogue: str, position: Position) -> bool:
-        """Return True if a complete list with this catalogue was observed before a position."""
         rows = self._complete.get(catalogue)
         return rows is not None and self._table.position(rows.numbers[0]) < position
 
     def all_before(self, rejection: Rejection) -> bool:
-        """Return True if a rejection came after every observation."""
         own = rejection.origin[:2]
         return all(
             self._offsets[place][-1] < rejection.origin.offset
@@ -133,14 +129,13 @@ class Observations:
 
 
 def take_one(counts: Counter[_Key], key: _Key) -> None:
-    """Count one less of a key that is there, and drop it at zero."""
+    """Decrement the count of a key that is present, and drop it at zero."""
     counts[key] -= 1
     if not counts[key]:
         del counts[key]
 
 
 def drop_empty(collections: dict[_Key, Any], key: _Key) -> None:
-    """Drop a key whose collection is empty."""
     if key in collections and not collections[key]:
         del collections[key]
 

@@ -1,13 +1,13 @@
 """What a snapshot offers: its tools fingerprinted, its prompts, resource templates and instructions digested.
 
-Equal bytes are never canonicalised twice, whether a whole list repeats or a single tool in it does. Of prompts,
-resource templates and instructions, none of which can make a snapshot be refused here:
+Equal bytes are never canonicalised twice, whether a whole list repeats or a single tool in it does. Prompts,
+resource templates and instructions cannot cause a snapshot to be refused here:
 
-1. Absent is unknown: a snapshot that states no prompts says nothing of prompts. Empty instructions are none.
-2. Prompts are identified by name, resource templates by URI template. One without it cannot be asked for by a client
-   and is ignored. A name beyond the limit is cut, and ends with its digest.
+1. Absent is unknown: a snapshot without prompts implies nothing about prompts. Empty instructions are none.
+2. Prompts are identified by name, resource templates by URI template. A client cannot request one without it, so it
+   is ignored. A name beyond the limit is cut, and ends with its digest.
 3. A name may occur several times; each of its definitions counts by itself.
-4. Of an item beyond the limits of a definition only the digest is known: that it changed is reported, not how.
+4. Of an item beyond the limits of a definition only the digest is known: a change is reported, but not its content.
 5. Of more items than the limit the first by name are kept, and the list counts as incomplete.
 
 Definitions are kept canonical and packed, so that a change is understood after a restart.
@@ -37,12 +37,12 @@ from assay_stream.schemes.schemapin.canonical import carried_signature
 _LISTS_KEPT = 1_024
 _TOOLS_KEPT = 65_536
 BYTES_PER_DEFINITION = 1_024
-"""What a definition that is kept weighs beside its canonical form."""
+"""Overhead of a kept definition beside its canonical form, in bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """The content of a snapshot, fingerprinted: what depends on its bytes alone."""
+    """The content of a snapshot, fingerprinted: only what depends on its bytes."""
 
     digest: str
     tools: dict[str, str | None]
@@ -64,7 +64,7 @@ class ItemOffer:
         digest: digest of the set, whatever its order.
         items: name and full digest of each, sorted.
         definitions: the items as received, by full digest.
-        oversized: full digests of those that are beyond the limits of a definition.
+        oversized: full digests of those beyond the limits of a definition.
         is_cut: whether there were more than are kept.
     """
 
@@ -97,7 +97,7 @@ class Offers:
         """Return the fingerprinted content of a snapshot.
 
         Raises:
-            InputError: where a tool is beyond the limits.
+            InputError: if a tool is beyond the limits.
         """
         scope = data.server_id if data.server_scoped else None
         content = content_key(data.tools, scope)
@@ -192,7 +192,7 @@ class Offers:
         return offer, weight
 
     def _digest_of(self, item: dict[str, Any]) -> tuple[str, bool, int]:
-        """Return the full digest of an item, whether it is within the limits of a definition, and its bytes."""
+        """Return the full digest of an item, whether it is within the limits of a definition, and its size in bytes."""
         limits = self._limits
         canonical = canonicalize(item)
         fits = (
@@ -245,7 +245,7 @@ def _weight(print_: Fingerprint) -> int:
 
 
 def content_key(content: Any, scope: str | None) -> bytes | None:
-    """Return a key that equal content shares, ``None`` for integers that orjson cannot write."""
+    """Return a key shared by equal content, ``None`` for integers that orjson cannot write."""
     try:
         raw = orjson.dumps([scope, content], option=orjson.OPT_PASSTHROUGH_SUBCLASS, default=_told_apart)
     except TypeError:
@@ -263,7 +263,7 @@ _LEVEL = 6
 
 
 def pack(definition: dict[str, Any]) -> str:
-    """Return a definition in the form in which facts hold it: base64 of its deflated canonical form.
+    """Pack a definition into the form that facts hold: base64 of its deflated canonical form.
 
     Raises:
         InputError: as ``canonicalize``.
@@ -275,7 +275,7 @@ def unpack(packed: str) -> dict[str, Any]:
     """Return the definition that a fact holds.
 
     Raises:
-        IntegrityError: ``unknown_fact`` where it is something else.
+        IntegrityError: ``unknown_fact`` if it is anything else.
     """
     try:
         definition: dict[str, Any] = orjson.loads(zlib.decompress(b64decode(packed, validate=True)))

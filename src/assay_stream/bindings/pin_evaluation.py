@@ -1,4 +1,4 @@
-"""Pin evaluation: a definition in force held against its pins, their policy, and its signature, as of any time.
+"""Pin evaluation: a definition in force checked against its pins, their policy, and its signature, as of any time.
 
 The join evaluates calls, the registry snapshots and control records. The result depends on what was observed and set,
 not on which of the two topics was read first.
@@ -37,7 +37,7 @@ _OF_SIGNATURE: dict[str, Kind] = {
     SchemaPinErrorCode.DISCOVERY_INVALID: Kind.SIGNATURE_INVALID,
     SchemaPinErrorCode.SCHEMA_CANONICALIZATION_FAILED: Kind.SIGNATURE_INVALID,
 }
-"""What is found in each failure. That a key was never asked for, or could not be fetched, is no finding."""
+"""The finding for each failure. A key that was never requested, or could not be fetched, is no finding."""
 
 _UNITS_PER_CHANGE_POINT = 10
 _UNITS_PER_ANSWER = 100
@@ -47,8 +47,6 @@ _OF_PIN = frozenset({Kind.PIN_MISMATCH, Kind.UNPINNED_TOOL})
 
 
 class PinFields(TypedDict, total=False):
-    """The fields of a finding that are about a pin."""
-
     scheme: str | None
     expected: str | None
     observed: str | None
@@ -119,9 +117,9 @@ def evaluate_pins(
     work: Work | None = None,
     own: Seen | None = None,
 ) -> set[Finding]:
-    """Return what is wrong at each change point from a position on.
+    """Return the faults at each change point from a position on.
 
-    An observation repeats what is still wrong. A control record names only what it made wrong, once for the fleet.
+    An observation repeats faults that persist. A control record names only the faults it caused, once for the fleet.
 
     Raises:
         WorkExhaustedError: if the budget does not suffice.
@@ -140,7 +138,7 @@ def evaluate_pins(
 
 
 def evaluate_one(server: ServerBindings, seen: Seen) -> set[Finding]:
-    """Return what is wrong in one observation, at its own time."""
+    """Return the faults of one observation, at its own time."""
     if not server.controls or not server.in_force(seen, seen.time_us):
         return set()
     names = server.catalogue_of(seen).tools
@@ -150,7 +148,7 @@ def evaluate_one(server: ServerBindings, seen: Seen) -> set[Finding]:
 def _findings_at(
     server: ServerBindings, seen: Seen, name: str, position: Position, *, by_control: bool
 ) -> Iterator[Finding]:
-    """Yield what is wrong with one tool at one change point."""
+    """Yield the faults of one tool at one change point."""
     catalogue = server.catalogue_of(seen)
     full = catalogue.tools[name]
     found = None if full is None else server.fingerprint_of(catalogue, full)
@@ -177,11 +175,11 @@ def _findings_at(
 
 
 def with_reasons(findings: Iterable[Finding], wrong: Iterable[Finding]) -> list[Finding]:
-    """Return findings; the first about a definition says what else this record shows of it, so that one alert can.
+    """Return findings; the first about a definition lists its other faults, so that one alert covers them.
 
     Args:
-        findings: what a list shows that is new.
-        wrong: what is wrong with pins and signatures since.
+        findings: what is new in a list.
+        wrong: faults in pins and signatures since.
     """
     listed, about = list(findings), defaultdict[tuple[str | None, ...], list[Finding]](list)
     for finding in (*listed, *wrong):
@@ -202,13 +200,12 @@ def _definition_in(finding: Finding) -> tuple[str | None, ...]:
 
 
 def new_findings(found: Iterable[Finding]) -> list[Output]:
-    """Return the records of what was found, in the order of event time, each with the rules that it was found by."""
+    """Return the findings as records in the order of event time, each with the rules that produced it."""
     written = [(finding.time_us, finding.origin, replace(finding, rules=RULES_DIGEST).output()) for finding in found]
     return [output for *_, output in sorted(written, key=lambda place: (*place[:2], place[2].value))]
 
 
 def pin_fields(pin: PinResult) -> PinFields:
-    """Return what a finding says of a pin and its policy."""
     return {
         "scheme": pin.scheme,
         "expected": pin.expected,

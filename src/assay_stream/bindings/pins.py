@@ -1,8 +1,8 @@
-"""Pins: what operators decided about a tool, held against what was observed, and what the policy makes of that.
+"""Pins: what operators decided about a tool, checked against what was observed, and what the policy makes of that.
 
 1. The later act on a value wins, by event time and then by origin, whatever the order of arrival.
-2. Of several pins the one that says most is the result. A match says that two values are equal and nothing else.
-3. A pinned tool that is offered in a form without a value under its pin is a mismatch: to be unreadable must not be a
+2. Of several pins the one that says most is the result. A match means that two values are equal and nothing else.
+3. A pinned tool that is offered in a form without a value under its pin is a mismatch: being unreadable must not be a
    way around a pin.
 """
 
@@ -34,12 +34,12 @@ _WEIGHT = {status: weight for weight, status in enumerate(PinStatus)}
 def check_pins(
     pins: PinsInForce, observed: Fingerprint | None, *, listed: bool = False, policy: DigestPolicy | None = None
 ) -> PinResult:
-    """Hold a definition against the pins in force, and the result against the policy in force.
+    """Check a definition against the pins in force, and the result against the policy in force.
 
     Args:
         observed: the fingerprint in force, ``None`` where no definition was.
-        listed: whether the tool is offered, although its definition cannot be told.
-        policy: the digest policy in force, ``None`` where nobody set one.
+        listed: whether the tool is offered, although its definition is ambiguous.
+        policy: the digest policy in force, ``None`` where none is set.
     """
     results = [UNPINNED]
     for scheme, expected in sorted(pins.approved.items()):
@@ -69,8 +69,6 @@ def check_pins(
 
 
 class PinState(StrEnum):
-    """Where one value of a tool stands."""
-
     UNDECIDED = "undecided"
     APPROVED = "approved"
     REJECTED = "rejected"
@@ -79,8 +77,6 @@ class PinState(StrEnum):
 
 
 class PinStep(StrEnum):
-    """What an act means to one value."""
-
     SET = "set"
     SET_ANOTHER = "set_another"
     REJECT = "reject"
@@ -93,13 +89,13 @@ _TO_SAME: dict[PinStep, PinState] = {
     PinStep.REJECT: PinState.REJECTED,
     PinStep.REMOVE: PinState.WITHDRAWN,
 }
-"""An act on the very value decides on it, wherever it stands."""
+"""Transitions for an act on this very value, whatever its state."""
 
 _FROM_APPROVED: dict[PinStep, PinState] = {
     PinStep.SET_ANOTHER: PinState.SUPERSEDED,
     PinStep.REMOVE_PIN: PinState.WITHDRAWN,
 }
-"""An act on the scheme's pin concerns only the value that is the pin."""
+"""Transitions for an act on the scheme's pin, which concerns only the value that is the pin."""
 
 TRANSITIONS: Mapping[tuple[PinState, PinStep], PinState] = MappingProxyType(
     {
@@ -108,12 +104,12 @@ TRANSITIONS: Mapping[tuple[PinState, PinStep], PinState] = MappingProxyType(
         for step in PinStep
     }
 )
-"""What becomes of a value in each state by each step."""
+"""The next state of a value, by state and step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinsInForce:
-    """What operators decided about a tool, as it stands at some time.
+    """What operators decided about a tool, as of some time.
 
     Args:
         approved: scheme to the one value that the tool must have.
@@ -128,7 +124,7 @@ class PinsInForce:
 
 
 def pin_states(acts: Iterable[Pin]) -> dict[tuple[str, str], PinState]:
-    """Return where every value of a tool stands after some acts: by scheme and value."""
+    """Return the state of every value of a tool after some acts, by scheme and value."""
     states: dict[tuple[str, str], PinState] = {}
     for pin in acts:
         if pin.value is not None:
@@ -154,7 +150,7 @@ NO_PINS = PinsInForce(approved={}, rejected={})
 
 
 def _step(pin: Pin, value: str) -> PinStep | None:
-    """Return what an act means to a value of its scheme, ``None`` where nothing."""
+    """Return what an act means to a value of its scheme, ``None`` for nothing."""
     if pin.act == "set":
         return PinStep.SET if pin.value == value else PinStep.SET_ANOTHER
     if pin.act == "remove" and pin.value is None:

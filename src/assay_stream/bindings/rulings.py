@@ -38,18 +38,16 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ruling:
-    """What to do with a call."""
-
     action: Action
     reason_code: str
     result: PinResult | None = None
 
 
 UNREADABLE = Fingerprint(full="", schemes={}, errors=dict.fromkeys(SCHEMES, "unreadable"), fields={})
-"""A definition that a client was given and that has no value under any scheme."""
+"""A definition given to a client that has no value under any scheme."""
 
 WITHDRAWN = Fingerprint(full="", schemes={}, errors=dict.fromkeys(SCHEMES, "withdrawn"), fields={})
-"""A definition that a client was given before the server changed its list to one without it."""
+"""A definition given to a client before the server changed its list to one without it."""
 
 NO_VERDICT = Ruling(action=Action.ALLOW, reason_code="no_verdict")
 
@@ -67,7 +65,7 @@ class VerdictTable:
         """Apply one record of the verdict topic.
 
         Raises:
-            IntegrityError: ``foreign_verdict`` if somebody else has written to the topic.
+            IntegrityError: ``foreign_verdict`` if another writer has written to the topic.
         """
         try:
             place = orjson.loads(key or b"")

@@ -24,7 +24,6 @@ from assay_stream.model.run_facts import RunCut, SeenRun
 
 
 def rows_of(run: SeenRun) -> list[Row]:
-    """Return the rows of a run of the binding topic."""
     time_us, offset = run.time_us, run.origin.offset
     return [(time_us + later_us, offset + further, snapshot_id) for later_us, further, snapshot_id in run.rows]
 
@@ -34,7 +33,7 @@ def run_fact(key: Origin, entries: Sequence[Seen]) -> SeenRun:
 
     Args:
         key: origin of the first observation that the run ever had.
-        entries: in the order of their times and of their offsets, equal in everything else.
+        entries: ordered by both time and offset, equal in everything else.
     """
     first = entries[0]
     return SeenRun(
@@ -59,7 +58,7 @@ def apply_list(server: ServerBindings, fact: Seen | SeenRun | RunCut) -> None:
 
 
 def forget_list(kind: str, server: ServerBindings, observer_id: str, origin: Origin) -> None:
-    """Forget a fact of one of the three kinds; a single one that a run has taken over is forgotten already."""
+    """Forget a fact of one of the three kinds; a single one absorbed by a run is already forgotten."""
     timeline = server.observers.get(observer_id)
     if timeline is None:
         return
@@ -96,6 +95,6 @@ def _apply_run(server: ServerBindings, timeline: Timeline, fact: SeenRun) -> Non
 
 
 def _unsee(server: ServerBindings, observer_id: str, key: Origin, further: set[int]) -> None:
-    """Remove observations by their offsets, counted from that of a run's key."""
+    """Remove observations by offset, relative to that of a run's key."""
     for each in sorted(further):
         server.unsee(observer_id, key._replace(offset=key.offset + each))

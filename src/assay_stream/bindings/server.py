@@ -1,7 +1,7 @@
 """Everything known of one server: the facts about it, and the indexes over them.
 
-A reference between facts is resolved when it is asked for. One that leads nowhere means that the binding topic has lost
-a fact: an ``IntegrityError``, never a guess.
+References between facts are resolved on access. A dangling one means that the binding topic has lost a fact: an
+``IntegrityError``, never a guess.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from assay_stream.schemes.fingerprint import Fingerprint
 class AnswerBound:
     """The bound that the answers about many servers share; each answer is kept until its server changes.
 
-    An answer follows from the state alone, so what is kept never changes what is found.
+    An answer follows from the state alone, so caching never changes a result.
 
     Args:
         answers_max: how many are kept. When there is no room for another, all are dropped.
@@ -44,12 +44,10 @@ class AnswerBound:
         self.answers_max = answers_max
         self.count = 0
         self.of_servers: dict[int, Answers] = {}
-        """Those that hold any, by identity."""
+        """The non-empty ones, by identity."""
 
 
 class Answers(dict[tuple[Any, ...], Any]):
-    """The answers about one server, by question."""
-
     __slots__ = ("_bound",)
 
     def __init__(self, bound: AnswerBound) -> None:
@@ -75,7 +73,7 @@ class Answers(dict[tuple[Any, ...], Any]):
 _SMALL_MAX = 4
 """Observations over which no index is kept: made-up servers have few, and an index takes more than all else."""
 _NAMED_KEPT_MAX = 4
-"""Different lists with one snapshot id that are kept as an answer: some proxies give all their lists the same."""
+"""Different lists with one snapshot id that are cached as an answer: some proxies give all their lists the same."""
 
 
 class ServerBindings:
@@ -83,7 +81,7 @@ class ServerBindings:
 
     Args:
         bound: the bound that the answers of many servers share.
-        table: what holds the observations of many servers.
+        table: holds the observations of many servers.
     """
 
     __slots__ = (
@@ -124,15 +122,15 @@ class ServerBindings:
         self.allowance: Allowance | None = None
         """What the analysis of its lists may still cost, if any was charged for."""
         self.definitions_bytes = 0
-        """Length of the definitions that are kept, packed."""
+        """Length of the kept definitions, packed."""
         self._horizons: list[int] = []
-        """Of each observer whose older history is gone the time before which it is, sorted."""
+        """For each observer with folded history, the time before which it is gone, sorted."""
         self._fleet: Fleet | None = None
         self._observations: Observations | None = None
 
     @property
     def is_empty(self) -> bool:
-        """Whether no fact of it is left that a join knows."""
+        """Whether no fact of it that a join uses is left."""
         return not (self.tools or self.catalogues or self.controls or any(self.endings) or any(self.observers.values()))
 
     @property
@@ -156,22 +154,21 @@ class ServerBindings:
         return self.in_force(seen, AFTER_ALL_US)
 
     def drop_small_indexes(self) -> None:
-        """Drop the indexes over so few observations that they are built anew for less than they take."""
+        """Drop the indexes over so few observations that rebuilding costs less than keeping them."""
         if len(self.observers) <= _SMALL_MAX and sum(map(len, self.observers.values())) <= _SMALL_MAX:
             self._fleet = self._observations = None
 
     @property
     def rejections(self) -> list[Rejection]:
-        """Every rejection, in the order of their positions."""
         return self.endings.rejections()
 
     def is_folded_at(self, time_us: int) -> bool:
-        """Tell whether what any observer saw at a time may have been folded away."""
+        """Return True if any observer's observations at a time may have been folded away."""
         return self.horizon_us is not None and time_us < self.horizon_us
 
     @property
     def horizon_us(self) -> int | None:
-        """The latest horizon of any observer: before it somebody's history may be gone."""
+        """The latest horizon of any observer: before it some observer's history may be gone."""
         return self._horizons[-1] if self._horizons else None
 
     def end(self, fact: Rejection | Announcement) -> None:
@@ -198,13 +195,13 @@ class ServerBindings:
         timeline.horizon_us = time_us
 
     def keep_definition(self, place: tuple[bool, str], packed: str | None) -> None:
-        """Keep a definition, or with ``None`` drop it."""
+        """Keep a definition, or drop it if ``None``."""
         self.definitions_bytes += len(packed or "") - len(self.packed.pop(place, ""))
         if packed is not None:
             self.packed[place] = packed
 
     def keep_item(self, place: tuple[Subject, str], packed: str | None) -> None:
-        """Keep a prompt or a template, or with ``None`` its digest alone."""
+        """Keep a prompt or a template, or only its digest if ``None``."""
         self.definitions_bytes += len(packed or "") - len(self.items.get(place) or "")
         self.items[place] = packed
 
@@ -214,7 +211,7 @@ class ServerBindings:
             self._index(seen.observer_id, [number])
 
     def see_rows(self, shared: Seen, rows: list[Row]) -> None:
-        """Add the observations of a run, as far as they are not here."""
+        """Add the observations of a run that are not here yet."""
         timeline = self.timeline(shared.observer_id)
         if not rows:
             return
@@ -235,7 +232,6 @@ class ServerBindings:
             self._fleet.refresh(observer_id)
 
     def unsee(self, observer_id: str, origin: Origin) -> None:
-        """Remove an observation."""
         timeline = self.observers.get(observer_id)
         if timeline is None or (number := timeline.row_at(origin)) is None:
             return
@@ -250,7 +246,7 @@ class ServerBindings:
         self._drop_if_bare(observer_id)
 
     def clear(self) -> None:
-        """Give back what it has of the table and of the answers of many servers."""
+        """Release its rows of the table and its share of cached answers."""
         self.answers.clear()
         for timeline in self.observers.values():
             timeline.clear()
@@ -258,7 +254,7 @@ class ServerBindings:
         self.observers.clear()
 
     def forget_horizon(self, observer_id: str) -> None:
-        """Forget that history of an observer is gone, as a process that never read so."""
+        """Forget that history of an observer is gone, as if it had never been read."""
         timeline = self.observers.get(observer_id)
         if timeline is None:
             return
@@ -266,7 +262,7 @@ class ServerBindings:
         self._drop_if_bare(observer_id)
 
     def _drop_if_bare(self, observer_id: str) -> None:
-        """Forget an observer that no fact names any more: made-up ones must not leave their names behind."""
+        """Drop an observer that no fact names any more: made-up ones must not leave their names behind."""
         timeline = self.observers[observer_id]
         if not timeline and not any(timeline.keys("", observer_id)):
             del self.observers[observer_id]
@@ -347,37 +343,32 @@ class ServerBindings:
             self._fleet.remove_item_list(item_list)
 
     def knows(self, tool_name: str) -> bool:
-        """Tell whether any observer was ever shown a definition under a name, as far as history is kept."""
+        """Return True if any observer was ever shown a definition under a name, as far as history is kept."""
         return self.fleet.is_known(tool_name) or tool_name in self.formers
 
     def catalogue_of(self, seen: Seen) -> Catalogue:
-        """Return the catalogue that an observation saw."""
         found = self.catalogues.get(seen.catalogue)
         return _lost("catalogue", seen.catalogue) if found is None else found
 
     def item_list(self, subject: Subject, digest: str) -> ItemList:
-        """Return a list of prompts or of resource templates that an observation saw."""
         found = self.item_lists.get((subject, digest))
         return _lost("item_list", digest) if found is None else found
 
     def fingerprint_of(self, catalogue: Catalogue, full: str) -> Fingerprint:
-        """Return the fingerprint of one tool of a catalogue."""
         found = self.tools.get((catalogue.server_scoped, full))
         return _lost("tool", full) if found is None else found
 
     def definition_of(self, full: str) -> dict[str, Any]:
-        """Return a definition of this server."""
         packed = self.packed.get((True, full)) or self.packed.get((False, full))
         return _lost("definition", full) if packed is None else unpack(packed)
 
     def has_definition(self, full: str) -> bool:
-        """Tell whether a definition is known, by its full digest."""
         return (True, full) in self.tools or (False, full) in self.tools
 
     def is_approved(self, name: str, full: str, found: Fingerprint | None = None) -> bool:
-        """Tell whether a definition matches the pins of its tool as they stand now, and no pin contradicts it.
+        """Return True if a definition matches the current pins of its tool, and no pin contradicts it.
 
-        One that is not known yet comes with its fingerprint.
+        Pass the fingerprint of a definition that is not known yet.
         """
         controls = self.controls
         if name not in controls.pins:
@@ -394,9 +385,9 @@ class ServerBindings:
         return () if own is None else (own,)
 
     def in_force(self, seen: Seen, time_us: int) -> bool:
-        """Tell whether no refused record had ended the force of an observation by some time.
+        """Return True if no refused record had ended the force of an observation by some time.
 
-        An announced change does not count: enforcement and pins go by the definition last shown.
+        An announced change does not count: enforcement and pins use the definition last shown.
         """
         return not self.endings.rejected(seen, time_us)
 

@@ -1,10 +1,10 @@
-"""Signatures held against keys: SchemaPin over what was observed, as of any time.
+"""Signatures checked against keys: SchemaPin over what was observed, as of any time.
 
-What was signed and what it was held against are facts, so the answer for a call needs no cryptography. The first of
+Signatures and the results of checking them are facts, so the answer for a call needs no cryptography. The first of
 these rules that applies is the answer:
 
 1. The tool came without a signature: ``signature_missing`` if an operator accepted a key for it or a signed use came
-   before, else there is nothing to say.
+   before, else there is no result.
 2. The domain is the one that came with the signature, else the only one discovered for the server. A domain that is
    not the server's is ``domain_mismatch``.
 3. The key document in force is the one last observed at the domain. None: ``key_not_found``, or
@@ -15,8 +15,8 @@ these rules that applies is the answer:
 5. A key that differs from the one the operator accepted for the tool, or else from the one first used, is
    ``key_pin_mismatch``.
 6. A signature that matches in neither hashing mode is ``signature_invalid``. A tool without a canonical form is
-   ``schema_canonicalization_failed``. What was not held against the key, since it came by another partition than its
-   server's keys, is ``signature_unchecked``: nothing is known of it.
+   ``schema_canonicalization_failed``. A signature not checked against the key, since it came by another partition than
+   its server's keys, is ``signature_unchecked``: nothing is known of it.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ UNCHECKED = "signature_unchecked"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignatureResult:
-    """What evidence says of a tool's signature. ``valid`` is about the signature, and says nothing of the tool.
+    """The signature result in evidence. ``valid`` is about the signature, and implies nothing about the tool.
 
     Args:
         valid: whether the signature matches under a key that is in force.
-        error_code: why not.
+        error_code: why it is not valid.
         mode: the hashing mode found: ``double_sha256`` or ``single_sha256``.
-        key_fingerprint: the key it was held against.
-        domain: whose key that is.
+        key_fingerprint: the key it was checked against.
+        domain: the domain of that key.
         discovery: where the key document was observed.
         last_observed: the domain could not be read since; the document is the one observed last.
         claims: what came with the signature that it does not cover: its expiry and its lineage.
-        warning: what its expiry amounts to; an expired signature is valid all the same.
+        warning: consequence of its expiry; an expired signature is valid all the same.
     """
 
     valid: bool
@@ -71,7 +71,7 @@ class SignatureResult:
     warning: str | None = None
 
     def as_json(self) -> dict[str, object]:
-        """Return the result as it stands in evidence, without what is absent."""
+        """Return the result as in evidence, without absent members."""
         fields: dict[str, object] = {
             "scheme": "schemapin.v1",
             "valid": self.valid,
@@ -93,7 +93,7 @@ class SignatureResult:
 def check_signature(
     controls: Controls, seen: Seen, tool_name: str, when: When, *, pinned: bool = True
 ) -> SignatureResult | None:
-    """Return what is to be said of a tool's signature at a time, ``None`` where there is nothing."""
+    """Return the result of a tool's signature at a time, ``None`` where there is none."""
     signatures = controls.signatures.get(seen.signatures) if seen.signatures else None
     entry = signatures.tools.get(tool_name) if signatures else None
     if signatures is None or entry is None:
@@ -137,7 +137,7 @@ def check_signature(
 
 
 def warning_at(controls: Controls, seen: Seen, tool_name: str, when: When) -> str | None:
-    """Return the warning that a signature's expiry gives: all of an answer that changes with time alone."""
+    """Return the warning for a signature's expiry: the only part of an answer that changes with time alone."""
     signatures = controls.signatures.get(seen.signatures) if seen.signatures else None
     entry = signatures.tools.get(tool_name) if signatures else None
     return expiry_warning(entry.claims, position_of(when)[0]) if entry else None
@@ -158,7 +158,7 @@ def first_uses_since(
     """Return the first matching use of a key for each tool and domain, of those made at or after a position.
 
     Raises:
-        WorkExhaustedError: where the budget does not suffice.
+        WorkExhaustedError: if the budget does not suffice.
     """
     found: dict[tuple[str, str], FirstUse] = {}
     for seen, position, by_control in change_points(server, since):
@@ -187,12 +187,12 @@ def first_uses_since(
 def revised_first_uses(
     server: ServerBindings, since: Position, work: Work | None = None, own: Seen | None = None
 ) -> tuple[list[FactKey], list[FirstUse]]:
-    """Return the first uses that a change at a position makes undone, and those it makes new or other.
+    """Return the first uses that a change at a position undoes, and those it adds or changes.
 
-    A use whose list or key document was folded away stands: it cannot be asked about again.
+    A use whose list or key document was folded away stays: it cannot be checked again.
 
     Raises:
-        WorkExhaustedError: where the budget does not suffice.
+        WorkExhaustedError: if the budget does not suffice.
     """
     found = first_uses_since(server, since, work, own)
     for place in list(found):
@@ -227,7 +227,7 @@ def _missing(controls: Controls, tool_name: str, when: When) -> SignatureResult 
 
 
 def _document_as_of(controls: Controls, domain: str, when: When) -> tuple[Discovery | None, bool]:
-    """Return the document in force at a domain, and whether there was a failure to read it since."""
+    """Return the document in force at a domain, and whether reading it has failed since."""
     failed = False
     document: Discovery | None = None
     for found in reversed(controls.discoveries_as_of(domain, when)):

@@ -2,8 +2,8 @@
 
 One class serves the registry, for the servers of its partition, and the join, for all of them. State changes only by
 ``apply`` and ``forget``; both are idempotent and do not depend on the order of facts of different keys. So the records
-about a server, of each key the last one, are kept as they are until somebody asks for the server: most of what a
-process reads when it starts is not needed for its first calls.
+about a server, the last one of each key, are kept unread until the server is first needed: most of what a process
+reads when it starts is not needed for its first calls.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ _SHARED = ("tool", "catalogue")
 
 
 class SharedValues(dict[bytes, _Value]):
-    """Values by their content: equal ones are kept once, whichever servers they stand on.
+    """Values by their content: equal ones are kept once, across all servers.
 
     Args:
-        bytes_max: length of what is remembered together. Where there is no room, all is forgotten.
+        bytes_max: total length of the remembered contents. Where there is no room, all is forgotten.
     """
 
     __slots__ = ("_bytes", "_bytes_max")
@@ -69,8 +69,8 @@ class SharedValues(dict[bytes, _Value]):
 class SharedFacts:
     """Definitions, without their text, and catalogues as they were last read.
 
-    What a record says beside its server follows from its key and its value: a digest of both names it. What is kept
-    here saves reading and memory and changes nothing that is read.
+    Apart from its server, a fact follows from its record's key and value: a digest of both identifies it. The cache
+    saves reading and memory, and changes no result.
     """
 
     __slots__ = ("_known",)
@@ -104,7 +104,7 @@ def _of_server(known: ToolFact | Catalogue, server_id: str) -> Fact:
 
 
 _FASTEST = 1
-"""Level of compression."""
+"""Compression level."""
 
 
 class Bindings:
@@ -112,8 +112,8 @@ class Bindings:
 
     Args:
         keep_definitions: whether definitions are kept beside their fingerprints.
-        home_partitions: how many partitions the binding topic has; ``None`` where that is not known. What comes from
-            another one than a server's own is left out, as a join does not see it.
+        home_partitions: number of partitions of the binding topic; ``None`` if unknown. Records from another partition
+            than a server's own are left out, as a join does not see them.
     """
 
     __slots__ = (
@@ -134,22 +134,21 @@ class Bindings:
         self._keep_definitions = keep_definitions
         self._servers: dict[str, ServerBindings] = {}
         self._unread: dict[str, dict[tuple[int, bytes], bytes]] = {}
-        """Records about servers that nobody has asked for: by partition and key, the value, of a run compressed."""
+        """Records about servers not read yet: by partition and key, the value, compressed for a run."""
         self._values = SharedValues[bytes]()
         self.progress: dict[tuple[str, int], int] = {}
         self._answers, self._table = AnswerBound(), Sightings()
         self._shared_facts = SharedFacts()
         self._holders: dict[str, dict[FactKey, int]] = {}
-        """Of each server, the partitions whose registry holds a definition, catalogue or set of signatures: a server in
-        two partitions has two registries, and what one drops the other may still name. Partitions are bits."""
+        """For each server, the partitions whose registry holds a definition, catalogue or set of signatures: a server
+        in two partitions has two registries, and what one drops the other may still name. Partitions are bits."""
 
     def __len__(self) -> int:
-        """Return how many servers are known."""
         return len(self._servers) + len(self._unread)
 
     @property
     def observers_at_most(self) -> int:
-        """How many observers all servers have together at most: a server that is not read has one for each fact."""
+        """Upper bound of the number of observers of all servers: an unread server counts one per fact."""
         return self._table.observers + sum(map(len, self._unread.values()))
 
     @property
@@ -164,10 +163,10 @@ class Bindings:
         return self._servers
 
     def find(self, server_id: str) -> ServerBindings | None:
-        """Return what is known of a server, ``None`` where that is nothing.
+        """Return what is known of a server, ``None`` for nothing.
 
         Raises:
-            IntegrityError: where the binding topic holds a fact about it that this version does not write.
+            IntegrityError: if the binding topic holds a fact about it that this version does not write.
         """
         found = self._servers.get(server_id)
         if found is None and server_id in self._unread:
@@ -181,11 +180,10 @@ class Bindings:
         return found
 
     def take(self, record: Record) -> None:
-        """Apply one record of the binding topic, a fact or a tombstone, or keep it until its server is asked for.
+        """Apply one record of the binding topic, a fact or a tombstone, or keep it until its server is needed.
 
         Raises:
-            IntegrityError: if its key is none that this version writes; what is wrong with its value ``find`` may
-                report later.
+            IntegrityError: if its key is none that this version writes; ``find`` may report a bad value later.
         """
         key, partition = decode_key(record.key), record.origin.partition
         if key[0] in OF_REGISTRIES and not self._keep_definitions:
@@ -316,7 +314,7 @@ OF_REGISTRIES = {fact.fact_kind for fact in (ItemFact, ItemList, Allowance, Form
 
 
 def _apply_own(server: ServerBindings, fact: ItemFact | ItemList | Allowance | FormerTool) -> None:
-    """Apply what only a registry asks about: no answer for a call rests on it."""
+    """Apply a fact that only a registry uses: no answer for a call rests on it."""
     match fact:
         case Allowance():
             server.allowance = fact

@@ -5,8 +5,8 @@ later origin wins. Arrival order never matters.
 
 The number of observations kept is bounded. Folding first removes the oldest one whose neighbours saw the same
 catalogue: that changes no as-of answer, only which of several equal observations is named. Where there is none it
-removes the oldest, and the horizon records that earlier history is gone. A list that arrives later than as many
-observations as are kept may therefore change answers.
+removes the oldest, and the horizon records that earlier history is gone. A list older than all kept observations may
+therefore change answers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from assay_stream.model.record import Origin, Position
 from assay_stream.model.wire import FactKey
 
 BEFORE_ALL_US, AFTER_ALL_US = -(2**63), 2**63 - 1
-"""Event times before and after everything."""
 
 
 def position_of(fact: Seen) -> Position:
@@ -43,7 +42,7 @@ class Run(NamedTuple):
     Args:
         key: the origin in its key.
         first, last: those of its first and its last row.
-        rows: how many rows it was written with.
+        rows: number of rows it was written with.
     """
 
     key: Origin
@@ -59,7 +58,7 @@ class Timeline(OrderedRows):
     """The observations of one observer on one server.
 
     Args:
-        table: what holds them; its own where none is given.
+        table: holds them; ``None`` for one of its own.
     """
 
     __slots__ = ("_latest", "cuts", "horizon_us", "runs")
@@ -67,13 +66,13 @@ class Timeline(OrderedRows):
     def __init__(self, table: Sightings | None = None) -> None:
         super().__init__(Sightings() if table is None else table)
         self._latest: Seen | None = None
-        """The latest, once asked for: most questions of a registry are about it."""
+        """The latest, once computed: most queries of a registry are about it."""
         self.horizon_us: int | None = None
         """Event time before which observations may have been folded away."""
         self.runs: tuple[Run, ...] = ()
-        """Which of its observations stand in runs of the binding topic, sorted; they don't overlap."""
+        """The runs of the binding topic that hold its observations, sorted; they don't overlap."""
         self.cuts: dict[Origin, tuple[int, ...]] = _NO_CUTS
-        """What the cuts of runs name, by the origin in their keys. Never changed in place."""
+        """Contents of the cuts of runs, by the origin in their keys. Never changed in place."""
 
     def __iter__(self) -> Iterator[Seen]:
         return map(self.table.seen, self.numbers)
@@ -89,7 +88,7 @@ class Timeline(OrderedRows):
         yield from (("run_cut", server_id, observer_id, *key) for key in self.cuts)
 
     def add(self, seen: Seen) -> int | None:
-        """Add an observation, and return its row; ``None`` where it is here already."""
+        """Add an observation, and return its row; ``None`` if it is already here."""
         index = same = self.count_until(seen.position)
         while same and self.table.position(self.numbers[same - 1]) == seen.position:
             same -= 1
@@ -113,7 +112,6 @@ class Timeline(OrderedRows):
         return list(latest) == [seen_at(shared, row) for row in rows]
 
     def row_at(self, origin: Origin) -> int | None:
-        """Return the row of the observation with this origin."""
         table = self.table
         for number, offset in zip(self.numbers, map(table.offsets.__getitem__, self.numbers), strict=True):
             if offset == origin.offset and table.origin(number) == origin:
@@ -126,7 +124,6 @@ class Timeline(OrderedRows):
         self._latest = None
 
     def clear(self) -> None:
-        """Remove every observation."""
         for number in self.numbers:
             self.table.remove(number)
         self.numbers, self._latest = array("I"), None
@@ -136,7 +133,7 @@ class Timeline(OrderedRows):
         return next((run for run in self.runs if run.key == key), None)
 
     def run_of(self, origin: Origin) -> Run | None:
-        """Return the run that an observation of this origin stands in."""
+        """Return the run that holds the observation of this origin."""
         index = bisect_right(self.runs, origin, key=_key)
         run = self.runs[index - 1] if index else None
         if run is None or run.key[:2] != origin[:2] or not run.first <= origin.offset <= run.last:
@@ -144,13 +141,13 @@ class Timeline(OrderedRows):
         return run
 
     def in_run(self, run: Run) -> list[int]:
-        """Return the rows of the observations that stand in a run, in their order."""
+        """Return the rows of the observations in a run, in order."""
         offsets = self.table.offsets
         within = [number for number in self.numbers if run.first <= offsets[number] <= run.last]
         return [number for number in within if self.table.origin(number)[:2] == run.key[:2]]
 
     def put_run(self, run: Run) -> None:
-        """Add a run, in place of an earlier form of it."""
+        """Add a run, replacing an earlier form of it."""
         self.drop_run(run.key)
         self.runs = tuple(sorted([*self.runs, run]))
 
@@ -158,7 +155,7 @@ class Timeline(OrderedRows):
         self.runs = tuple(run for run in self.runs if run.key != key)
 
     def put_cut(self, key: Origin, gone: tuple[int, ...]) -> None:
-        """Remember what the cut of a run names; no cut is remembered where that is nothing."""
+        """Store the contents of a run's cut; an empty one is not stored."""
         cuts = {known: offsets for known, offsets in self.cuts.items() if known != key}
         self.cuts = cuts | ({key: gone} if gone else {}) or _NO_CUTS
 
@@ -189,7 +186,6 @@ class Timeline(OrderedRows):
         return [self.table.seen(number) for number in self.numbers[: self.count_before(position)]]
 
     def back_from(self, position: Position) -> Iterator[Seen]:
-        """Yield the observations before a position, newest first."""
         return map(self.table.seen, reversed(self.numbers[: self.count_before(position)]))
 
     def newest_first(self) -> Iterator[Seen]:
@@ -208,7 +204,6 @@ class Timeline(OrderedRows):
         return zip(map(self.table.seen, later), ends, strict=True)
 
     def first_after(self, position: Position) -> Seen | None:
-        """Return the earliest observation after a position."""
         count = self.count_until(position)
         return self.table.seen(self.numbers[count]) if count < len(self.numbers) else None
 
@@ -230,7 +225,7 @@ class Timeline(OrderedRows):
         return (self.table.seen(self.numbers[0]), True) if same_tools is None else (same_tools, False)
 
     def _count_until_us(self, time_us: int) -> int:
-        """Return how many stand at or before a time."""
+        """Return the number of observations at or before a time."""
         numbers, times_us = self.numbers, self.table.times_us
         if not numbers or times_us[numbers[-1]] <= time_us:
             return len(numbers)
@@ -250,7 +245,6 @@ def latest_of_equal(candidates: Iterable[Seen]) -> list[Seen]:
 
 
 def _triples(entries: Iterable[Seen]) -> Iterator[tuple[Seen, Seen, Seen]]:
-    """Yield each entry that has neighbours between these."""
     for (older, seen), (_, newer) in pairwise(pairwise(entries)):
         yield older, seen, newer
 

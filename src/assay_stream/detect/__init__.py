@@ -1,7 +1,7 @@
 """What new text tries to make a model do: indicators of an attack in a definition's new text.
 
 ``detect_indicators`` is the entry. Underneath: ``surfaces`` lists the texts of a definition, ``page`` reads each one
-once and keeps what follows from it alone, ``decoders`` undoes disguises, ``reader`` holds the rules against every
+once and caches what follows from it alone, ``decoders`` undoes disguises, ``reader`` applies the rules to every
 reading, and ``indicators`` keeps what is new. The rules are data (``data/README.md``), read and checked by ``catalog``.
 
 Every function here that takes ``work`` spends units of it, and raises ``WorkExhaustedError`` where they run out.

@@ -22,26 +22,25 @@ _Kind = TypeVar("_Kind")
 
 
 class DetectionRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One rule. ``data/rules.toml`` says how each field is written.
+    """One rule. ``data/rules.toml`` documents the notation of each field.
 
     Args:
-        id: stable name.
         level: OCSF severity id that it raises to, 1 to 5. It lowers nothing.
         reason: why an attacker does it.
         reference: public name of the attack, or the work that describes it.
         pattern: alternatives of one regular expression.
         searched_in: whether the pattern is searched in the text as its reader sees it, or exactly as it stands.
         needs: what a text must have for a ``raw`` pattern to be searched.
-        needles: lowercase texts, one of which stands in every match of a ``seen`` pattern.
+        needles: lowercase texts, one of which occurs in each match of a ``seen`` pattern.
         hints: further ones, looked for once a needle was found.
         unless_followed_by: a regular expression that must not match right after a phrase.
         unless_preceded_by: one that must not match right before it.
         names: parameter names, separated by blanks.
         names_are_whole: whether a longer name that ends in one of them does not count.
         raised_to: the level where ``raised_when`` holds.
-        raised_when: the parameter is required by a tool that stood before, or has an address set.
-        own_business: words of names: a tool or a switch that is called so does what the rule is about, and may say it.
-        instructions_level: the most that it counts in a server's instructions, where such text has its place.
+        raised_when: the parameter is required by a tool that existed before, or has an address set.
+        own_business: words of names: a tool or a switch with such a name does what the rule is about, and may say so.
+        instructions_level: the maximum level in a server's instructions, where such text is expected.
     """
 
     id: Annotated[str, msgspec.Meta(pattern="^[a-z_]+$")]
@@ -112,11 +111,11 @@ class _Phrases(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalog:
-    """Everything that the data files say.
+    """The contents of the data files.
 
     Args:
         rules: every rule, in the order of the file.
-        phrases: pairs of a rule's id and a phrase, with classes of words written out.
+        phrases: pairs of a rule's id and a phrase, with classes of words expanded.
         note_phrases: the same for descriptions of parameters that may hold anything.
         places: name in braces to the pattern of what it stands for.
         hosts: lists of hosts.
@@ -135,7 +134,7 @@ def load(data: Traversable = DATA) -> Catalog:
     """Read and check the data files.
 
     Raises:
-        ConfigurationError: ``detection_data_altered`` says which file and entry is wrong, and how.
+        ConfigurationError: ``detection_data_altered``, with the file and entry at fault.
     """
     rules = _read(data / "rules.toml", _Rules).rule
     lists = _read(data / "lists.toml", _Lists)
@@ -170,7 +169,7 @@ def load(data: Traversable = DATA) -> Catalog:
 
 @contextmanager
 def reading(file: str) -> Iterator[None]:
-    """Turn what goes wrong within the block into an error that names the data file.
+    """Turn errors within the block into one that names the data file.
 
     Raises:
         ConfigurationError: ``detection_data_altered`` if the file is missing, unreadable or malformed.
@@ -212,7 +211,7 @@ def _compiled(regex: str, file: str, *, is_case_sensitive: bool = False) -> re.P
 
 
 def _written_out(file: str, book: _Phrases) -> Iterator[tuple[str, str]]:
-    """Yield each phrase under its rule, with classes of words written out."""
+    """Yield each phrase under its rule, with classes of words expanded."""
     classes = {name: "|".join(words.split()) for name, words in book.words.items()}
     for rule, phrases in book.phrases.items():
         for phrase in phrases:
@@ -227,6 +226,4 @@ def _wrong(file: str, what: str) -> ConfigurationError:
 
 CATALOG: Final = load()
 RULES: Final = CATALOG.rules
-"""Every rule."""
 LEVELS: Final = {rule.id: rule.level for rule in RULES}
-"""The level of each rule by its id."""

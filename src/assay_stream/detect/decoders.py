@@ -64,7 +64,7 @@ GATES: Final = {
     "run": re.compile("(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{16}"),
     "codes": re.compile(r"[ :,](?:[0-9a-fA-F]{2}|\d{3}|[01]{8})[ :,]{1,2}[0-9a-fA-F\d]{2}"),
 }
-"""What every text has that one of these ways of decoding finds something in."""
+"""What a text must contain for each of these decodings to find anything."""
 ALL_GATES: Final = frozenset(GATES)
 _BLOBS = (
     (_BASE64, "base64", frozenset(["run"])),
@@ -74,7 +74,7 @@ _BLOBS = (
     (_CODES, "codes", frozenset(["codes"])),
 )
 _CHARS_PER_CHAR_MAX = 4
-"""Characters of decoded text for each character of the text itself: it may be respelt in some ways at once."""
+"""Characters of decoded text per character of the text itself: several decodings may apply at once."""
 _UNITS_PER_UNSEEN_CHAR = 2
 _UNITS_PER_BIT = 1
 _UNITS_PER_RESPELT_CHAR = 3
@@ -95,9 +95,9 @@ class View(NamedTuple):
 
     Args:
         how: the disguises that were undone, outermost first: ``base64 > hex``.
-        text: what it says then; empty where more is hidden than the bounds allow to undo.
-        is_blob: whether a part of the text was decoded, rather than the whole of it respelt.
-        is_said: whether it says something as it stands; else it may do so once decoded further.
+        text: the decoded text; empty where more is hidden than the bounds allow to undo.
+        is_blob: whether a part of the text was decoded, rather than all of it respelt.
+        is_said: whether it is readable as it stands; otherwise it may be once decoded further.
     """
 
     how: str
@@ -107,14 +107,14 @@ class View(NamedTuple):
 
 
 def gates_of(texts: Joined) -> dict[str, set[int]]:
-    """Return the indexes of the texts that each way of decoding may concern, for those that take some search."""
+    """Return the indexes of the texts that each expensive decoding may apply to."""
     return {way: gated(gate, texts) for way, gate in GATES.items()}
 
 
 def hidden_views(
     text: str, work: Work, *, gates: Collection[str] = ALL_GATES, is_unseen: bool = True
 ) -> Iterator[View]:
-    """Yield what a text says when each known disguise is taken off it, and off what it says then."""
+    """Yield the texts that result from undoing each known disguise, recursively."""
     pending = deque([(View("", text, is_blob=False), 0, gates, is_unseen)])
     known = {text}
     left = DEFAULT_LIMITS.decoded_chars_max + _CHARS_PER_CHAR_MAX * len(text)
@@ -138,7 +138,7 @@ def hidden_views(
 
 
 def _layer(text: str, gates: Collection[str], work: Work, *, is_unseen: bool) -> Iterator[View]:
-    """Yield what a text says when each known disguise is taken off it once."""
+    """Yield the texts that result from undoing each known disguise once."""
     if is_unseen:
         yield from _unseen(text, work)
     yield from _respelt(text, gates, work)
@@ -146,12 +146,10 @@ def _layer(text: str, gates: Collection[str], work: Work, *, is_unseen: bool) ->
 
 
 def rot13(seen: str) -> str:
-    """Return a visible text with each ASCII letter replaced by the one thirteen places on."""
     return seen.translate(_ROT13)
 
 
 def backwards(seen: str) -> str:
-    """Return a visible text from its end to its beginning."""
     return seen[::-1]
 
 
@@ -159,7 +157,7 @@ _RESPELT_BLOBS: Final[Mapping[str, Mapping[str, Callable[[str], str]]]] = {
     "base64": {"backwards": backwards, "rot13": rot13},
     "hex": {"backwards": backwards},
 }
-"""Ways in which a blob may be respelt that says nothing as it stands."""
+"""Ways to respell a blob that is not readable as it stands."""
 
 
 def _unseen(text: str, work: Work) -> Iterator[View]:
@@ -182,7 +180,7 @@ def _selector_byte(char: str) -> int:
 
 
 def _zero_width(run: str, work: Work) -> Iterator[View]:
-    """Two kinds of zero-width characters as bits, either way round; a third kind may part the bytes."""
+    """Read two kinds of zero-width characters as bits, in both polarities; a third kind may separate the bytes."""
     kinds = sorted(set(run))
     work.spend(_UNITS_PER_BLOB + _UNITS_PER_BIT * len(run) * len(kinds) * (len(kinds) - 1))
     for one in kinds:
@@ -193,7 +191,7 @@ def _zero_width(run: str, work: Work) -> Iterator[View]:
 
 
 def _bytes_of(bits: str) -> bytes:
-    """Return eight digits each as a byte; what is left over is dropped."""
+    """Pack every eight digits into a byte; a remainder is dropped."""
     return bytes(int(bits[at : at + 8], 2) for at in range(0, len(bits) - 7, 8))
 
 
@@ -243,14 +241,14 @@ def _blobs(text: str, gates: Collection[str], work: Work) -> Iterator[View]:
 
 
 def _without_media(match: re.Match[str]) -> str:
-    """Return a blank for an inline image or sound, and a text that only says that it is one as it stands."""
+    """Blank an inline image or sound, but keep a text that merely claims to be one."""
     raw = _decoded(match[1], "base64")
     is_text = next(_text_view(raw, ""), None) is not None
     return match[0] if is_text and not raw.lstrip().startswith(_MARKUP) else " "
 
 
 def _unpacked(raw: bytes, how: str, work: Work) -> Iterator[View]:
-    """Yield the text of a decoded blob, be it compressed, and a view without text where that has more than is read."""
+    """Yield the text of a decoded, possibly compressed blob, and a view without text if it exceeds what is read."""
     packed = _PACKED.get(raw[:2])
     if packed is None:
         yield from _text_view(raw, how)

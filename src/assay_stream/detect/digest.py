@@ -28,4 +28,4 @@ def digest_of(data: Traversable) -> str:
 
 
 RULES_DIGEST: Final = digest_of(DATA)
-"""Stands in every finding of the registry, so that a replay by other rules is explained."""
+"""Part of every finding of the registry, so that a replay by other rules is explained."""

@@ -13,7 +13,7 @@ from assay_stream.detect.tool_names import OtherTools
 from assay_stream.work import Work
 
 LEVEL_LOW: Final = 2
-"""The level of an address that is of little note."""
+"""The level of an unremarkable address."""
 _CONTACT = re.compile(
     r"\b(?:contact|questions?|support|feedback|maintaine[rd]\w?|authors?|help|bugs?)\b[^.!?\n]{0,40}$", re.IGNORECASE
 )
@@ -27,7 +27,7 @@ _HANDED_ON = re.compile(
     r"\b(?:pass|put|include|send|add|attach|argument|parameter|note|context|field)\b", re.IGNORECASE
 )
 _ORDERED = frozenset(["before", "first", "silently", "secretly", "prefix", "prepend", "precede"])
-"""Words with which a text says when something is to run, and not only what a tool runs."""
+"""Words that order when something runs, rather than describe what a tool runs."""
 _OPENING_CHARS = 80
 _SAYS_WHAT_IT_DOES = frozenset(["name", "title", "description"])
 _SWITCH_CHARS_MAX = 160
@@ -35,10 +35,10 @@ _CHARS_PER_UNIT = 2
 
 
 def is_own_business(match: Match, place: Place, others: OtherTools, work: Work) -> bool:
-    """Tell whether a server may say this, if it says so openly.
+    """Return True if a server may say this, provided that it says so openly.
 
-    Which of its own tools to use is for a server to say, and so is what a tool or a switch does that is called so:
-    ``list_tokens`` lists all tokens, and ``force`` skips a confirmation. Where secrets are to be handed on is not.
+    A server may say which of its own tools to use, and what a tool or a switch with such a name does:
+    ``list_tokens`` lists all tokens, and ``force`` skips a confirmation. It may not say where to pass secrets on.
     """
     words = _OWN_BUSINESS.get(match.rule)
     if place is None or not words:
@@ -60,7 +60,7 @@ def is_own_business(match: Match, place: Place, others: OtherTools, work: Work) 
 
 
 def _is_own_name(title: str, others: OtherTools) -> bool:
-    """Tell whether a title is the definition's own name, as generators of schemas write it: ``run_itArguments``."""
+    """Return True if a title is the definition's own name, as schema generators write it: ``run_itArguments``."""
     own = others.own_words
     return name_words(title)[: len(own)] == own
 
@@ -73,18 +73,18 @@ def _switch_at(holder: Place, description: str) -> tuple[str, ...]:
 
 
 def is_excused(rule: str, text: str, start: int) -> bool:
-    """Tell whether what stands right before a match makes something else of it."""
+    """Return True if the text right before a match changes its meaning."""
     before = _UNLESS_BEFORE.get(rule)
     return before is not None and before.search(text[max(0, start - _BEFORE_CHARS) : start]) is not None
 
 
 def is_harmless_address(rule: DetectionRule, key: Key) -> bool:
-    """Tell whether a match is an address that is nobody's, such as example.com."""
+    """Return True if a match is an address that belongs to no one, such as example.com."""
     return rule.id in {"url_introduced", "address_introduced"} and is_harmless(host_of(key[0]))
 
 
 def level_of(rule: DetectionRule, key: Key, text: str, start: int) -> int:
-    """Return the level of a match: what documentation points at is of little note."""
+    """Return the level of a match: addresses common in documentation are unremarkable."""
     if rule.id == "url_introduced" and is_documentation(key[0]):
         return LEVEL_LOW
     if rule.id == "address_introduced" and _CONTACT.search(text[max(0, start - _CONTACT_CHARS) : start]):

@@ -42,35 +42,31 @@ def _concepts_by_word() -> dict[str, tuple[str, ...]]:
 _CONCEPTS_OF: Final = _concepts_by_word()
 _ALL: Final = sorted({concept for concepts in _CONCEPTS_OF.values() for concept in concepts})
 _PAIRS: Final = {(one, other): f"@{one}@{other}" for one, other in combinations(_ALL, 2)}
-"""Every pair of concepts, in alphabetical order: there are some hundreds."""
+"""Every pair of concepts, in alphabetical order: some hundreds."""
 
 
 class Weights:
-    """The weights of features, summed for a sentence without writing its features out.
+    """The weights of features, summed for a sentence without materializing its features.
 
     Args:
-        weights: by feature, as ``features_of`` writes it.
+        weights: by feature, in the notation of ``features_of``.
     """
 
     def __init__(self, weights: Mapping[str, int]) -> None:
         self.words: Final = {feature: weight for feature, weight in weights.items() if " " not in feature}
-        """Of words, and of features of concepts."""
+        """Weights of words, and of features of concepts."""
         self.pairs: Final = {
             (one, other): weight
             for feature, weight in weights.items()
             for one, blank, other in [feature.partition(" ")]
             if blank
         }
-        """Of two words in a row."""
+        """Weights of two words in a row."""
         self._of_concepts = lru_cache(_CACHED_CONCEPTS_MAX)(self._sum_of_concepts)
         self._in_order = lru_cache(_CACHED_CONCEPTS_MAX)(self._weighed_in_order)
 
     def sum_of(self, symbols: Sequence[str]) -> int:
-        """Return the sum of the weights of the features of a sentence.
-
-        Args:
-            symbols: of ``Sentence``.
-        """
+        """Return the sum of the weights of the features of a sentence, given as ``Sentence.symbols``."""
         total = sum(map(self.words.__getitem__, self.words.keys() & symbols))
         total += sum(map(self.pairs.__getitem__, self.pairs.keys() & pairwise(symbols)))
         stated = list(filter(None, map(_CONCEPTS_OF.get, symbols)))
@@ -87,11 +83,7 @@ class Weights:
 
 
 def features_of(symbols: Sequence[str]) -> set[str]:
-    """Return the features of a sentence.
-
-    Args:
-        symbols: of ``Sentence``.
-    """
+    """Return the features of a sentence, given as ``Sentence.symbols``."""
     features = set(symbols)
     features.update(map(" ".join, pairwise(symbols)))
     stated = [concepts for symbol in symbols if (concepts := _CONCEPTS_OF.get(symbol)) is not None]

@@ -1,15 +1,15 @@
 """Indicators of an attack in the new text of a definition, and in nothing that stood there before.
 
-1. The texts of both definitions are listed (``surfaces``). One that is the same in both says nothing new.
+1. The texts of both definitions are listed (``surfaces``). One that is the same in both is not new.
 2. Each rule is searched in every other text, as it stands, as it is seen, and as it reads once decoded.
-3. What a rule found counts only if it touches a new sentence, and if the old definition gave the same rule no
-   match of the same words: to move or to touch up an old sentence is not news.
-4. Instructions address the model, order the use of their server's own tools, and say how it is set up: rules for which
-   that is no news count less there. What they make the model do elsewhere counts as in any text.
+3. A match counts only if it touches a new sentence, and if the old definition gave the same rule no match of the
+   same words: moving or editing an old sentence is not new.
+4. Instructions address the model, order the use of their server's own tools, and describe its setup: rules about
+   these count less there. What they make the model do elsewhere counts as in any text.
 5. A script that the old definition did not use counts by itself (``scripts``), and so does what the schemas do with
    values (``structure``).
 
-Indicators raise a severity and lower none. They say what a text resembles, never what its author meant.
+Indicators raise a severity and lower none. They describe what a text resembles, never what its author meant.
 """
 
 from __future__ import annotations
@@ -50,13 +50,12 @@ _INSTRUCTIONS_LEVELS = {rule.id: rule.instructions_level or _LEVEL_MAX for rule 
 
 
 class Indicator(NamedTuple):
-    """One thing that new text brings.
+    """One suspicious feature of new text.
 
     Args:
-        rule: id of the rule.
         level: OCSF severity id that it raises to, 1 to 5.
         path: JSON path of the text, ``$.description``.
-        excerpt: what matched and a little around it, after the disguises that were undone to read it: at most 80
+        excerpt: the match and a little context, after the disguises that were undone to read it: at most 80
             characters, escaped and redacted. It is the server's text and has no place in evidence.
     """
 
@@ -73,7 +72,7 @@ CUT_SHORT: Final = Indicator("text_oversized", LEVELS["text_oversized"], "$", ""
 def detect_indicators(
     before: Mapping[str, Any] | None, after: Mapping[str, Any], *, tool_names: ToolNames = NO_TOOLS, work: Work
 ) -> list[Indicator]:
-    """Return what the new text of a definition brings, most severe first, one indicator for each rule and path.
+    """Return the indicators of a definition's new text, most severe first, one for each rule and path.
 
     A definition that would cost more than its share is searched until the share is used up, and ``CUT_SHORT`` is
     among its indicators.
@@ -124,7 +123,7 @@ def _indicators(matches: Iterable[Match], is_cut_short: bool) -> list[Indicator]
 def _search(
     before: Mapping[str, Any] | None, after: Mapping[str, Any], others: OtherTools, work: Work, found: list[Match]
 ) -> None:
-    """Put what new text brings into ``found``. Where the budget ends, that may hold what stood there before."""
+    """Add the matches in new text to ``found``. If the budget runs out, it may still hold matches in old text."""
     older = Texts(before, work) if before is not None else None
     old_texts = list(older or ())
     required = required_of(after) if before is not None else None
@@ -177,14 +176,14 @@ def _new_ones(matches: Iterable[Match], old_texts: Sequence[Text], others: Other
 
 
 def _ends(match: Match) -> tuple[str, ...]:
-    """What a match has in common with one that has words more between its ends; a passage may have them anywhere."""
+    """Return what a match shares with one that has more words between its ends; a passage may have them anywhere."""
     if match.rule == STEERING_SCORED:
         return (match.rule,)
     return (match.rule, *match.key[:1], *match.key[-1:])
 
 
 def _is_same(old: tuple[str, ...], new: tuple[str, ...]) -> bool:
-    """Tell whether the new words are the old ones with at most two put between them."""
+    """Return True if the new words are the old ones with at most two inserted."""
     if not 0 <= len(new) - len(old) <= _WORDS_ADDED_MAX:
         return False
     rest = iter(new)
@@ -192,7 +191,7 @@ def _is_same(old: tuple[str, ...], new: tuple[str, ...]) -> bool:
 
 
 class _Sentences:
-    """The sentences of a text, and which of them were not among those that stood before."""
+    """The sentences of a text, and which of them are new."""
 
     def __init__(self, text: str, old: set[str]) -> None:
         words = Words(text)
@@ -202,7 +201,7 @@ class _Sentences:
         self._new_before = [0, *accumulate(is_new)]
 
     def is_touched(self, match: Match) -> bool:
-        """Tell whether a match touches a new sentence, or none at all."""
+        """Return True if a match touches a new sentence, or none at all."""
         first = bisect_right(self._ends, match.start)
         end = bisect_left(self._starts, match.end)
         return first >= end or self._new_before[end] > self._new_before[first]

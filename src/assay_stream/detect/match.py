@@ -9,18 +9,17 @@ from assay_stream.detect.places import host_of
 from assay_stream.detect.surfaces import Place
 
 Key = tuple[str, ...]
-"""What tells one match of a rule from another: words, or the host of an address, or the match itself."""
+"""What distinguishes matches of one rule: words, or the host of an address, or the match itself."""
 
 
 class Match(NamedTuple):
-    """What a rule found in one reading of a text.
+    """A match of a rule in one reading of a text.
 
     Args:
-        rule: id of the rule.
         level: OCSF severity id that it raises to.
-        text: what was read.
+        text: the reading.
         start: where the match begins in it.
-        end: where it ends.
+        end: where it ends, exclusive.
         key: what must not have matched before: words, or the host of an address, or the match itself.
         place: where the text stands in its definition.
         how: the disguises that were undone to read it, outermost first: ``base64 > hex``.
@@ -37,7 +36,6 @@ class Match(NamedTuple):
 
 
 def key_of(rule: DetectionRule, matched: str) -> Key:
-    """Return the key of what a pattern matched."""
     if rule.id == "url_introduced":
         return (host_of(matched),)
     return (" ".join(matched.split()).lower() if rule.searched_in == "seen" else matched,)

@@ -1,6 +1,6 @@
 """What must stand in a text before a pattern can match it, looked for in one pass over many texts.
 
-Both kinds of search leave out only what cannot match: the pattern itself decides.
+Both kinds of search only skip texts that cannot match: the pattern itself decides.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _SEPARATOR = "\x00"
 # Letters that a case-insensitive pattern takes for another one, though its lowercase is not that one.
 _OTHER_CASES = dict(zip("İıᲀᲁᲂᲃᲄᲅᲆᲇᲈ", "iiвдосттъѣꙋ", strict=True))
 UNITS_PER_HIT: Final = 3
-"""Units of work for each needle that was found."""
+"""Units of work per needle found."""
 CHARS_PER_UNIT: Final = 5
-"""Characters that one pass over texts looks at for one unit of work."""
+"""Characters scanned per unit of work, in one pass over texts."""
 
 
 class Joined:
-    """Texts in which something is looked for in one pass.
+    """Texts searched in one pass.
 
     Args:
-        texts: none of which holds U+0000 where a pattern that matches it is looked for.
+        texts: none may contain U+0000 if a pattern that matches it is searched.
     """
 
     __slots__ = ("starts", "text")
@@ -39,7 +39,7 @@ class Joined:
         self.starts = list(accumulate((len(text) + 1 for text in texts[:-1]), initial=0))
 
     def index_at(self, place: int) -> int:
-        """Return the index of the text that a place is in."""
+        """Return the index of the text that contains an offset."""
         return bisect_right(self.starts, place) - 1
 
 
@@ -47,7 +47,7 @@ class Needles:
     """The literal texts of rules, found all at once by one automaton.
 
     Args:
-        needles: id of a rule to texts as ``lowered`` writes them, one of which stands in each of its matches.
+        needles: id of a rule to texts in the form of ``lowered``, one of which occurs in each of its matches.
     """
 
     def __init__(self, needles: Mapping[str, tuple[str, ...]]) -> None:
@@ -66,7 +66,7 @@ class Needles:
         return rules.get(0, frozenset())
 
     def found_in(self, lowered: Joined) -> tuple[dict[int, set[str]], Counter[int]]:
-        """Return the rules that have a needle in a text, and how many needles it has, by the index of the text."""
+        """Return the rules that have a needle in a text, and its number of needles, by the index of the text."""
         found: dict[int, set[str]] = {}
         hits: Counter[int] = Counter()
         for needle, start, _ in self._automaton.find_matches_as_indexes(lowered.text, overlapping=True):
@@ -87,7 +87,7 @@ def lowered(seen: str) -> str:
 
 
 def gated(gate: re.Pattern[str], texts: Joined) -> set[int]:
-    """Return the indexes of the texts in which a pattern matches that does not match U+0000."""
+    """Return the indexes of the texts in which a pattern matches. The pattern must not match U+0000."""
     found = set()
     match = gate.search(texts.text)
     while match is not None:

@@ -20,7 +20,6 @@ from assay_stream.text.words import Words, as_read, forms_of, plain_forms
 from assay_stream.work import UNLIMITED, Work
 
 RULE_NEEDLES: Final = Needles({rule.id: rule.needles for rule in RULES})
-"""The needles of all patterns."""
 _NULL = "\x00"
 _UNITS_PER_PAGE = 40
 _UNITS_PER_PAGE_CHAR = 1
@@ -35,7 +34,7 @@ _WIDE = re.compile("[ \t\u00a0\u2000-\u200a\u3000]{80}")
 _BLANKS = " " * 80
 _EMPTY_LINES = re.compile("\n[ \t]{0,40}\r?\n[ \t]{0,40}\r?\n")
 SHORT_CHARS_MAX: Final = 64
-"""A text that is no longer may be the same in many definitions: a type, a name, a few words about a parameter."""
+"""Texts up to this length recur in many definitions: a type, a name, a few words about a parameter."""
 _CHARS_PER_UNIT = 3
 _UNITS_PER_WORD_OF_TEXT = 6
 
@@ -45,7 +44,7 @@ _RESPELT = re.compile(r"[&%\\+]")
 
 
 class PageHints(NamedTuple):
-    """What can stand in a text at all.
+    """What may occur in a text at all.
 
     Args:
         rules: ids of the rules whose pattern may match it as it is seen.
@@ -61,19 +60,19 @@ class PageHints(NamedTuple):
 
 
 NO_HINTS: Final = PageHints()
-"""Of a text in which nothing but words can be found."""
+"""Hints of a text in which nothing but words can be found."""
 
 
 class Page:
-    """One wording of a text, whatever definition it stands in.
+    """One wording of a text, independent of the definition.
 
-    All of it follows from the text alone, so it is kept beyond the search that first met it, with what that cost.
+    All of it follows from the text alone, so it is cached across searches, with its cost.
 
     Args:
         raw: the text exactly as it stands.
         seen: the text as its reader sees it.
         is_dressed: whether it may have to be undressed to be seen.
-        units: what that takes.
+        units: cost of that.
     """
 
     __slots__ = (
@@ -107,24 +106,23 @@ class Page:
         self.units = units
         self.hints = NO_HINTS
         self.hits = 0
-        """How often it has a needle of a rule."""
+        """Number of needles of rules in it."""
         self.is_plain = (seen.isascii() and seen.isprintable()) or _NOT_PLAIN.search(seen) is None
-        """Whether its words are ASCII, so that they can be read otherwise one by one."""
+        """Whether its words are ASCII, so that they can be respelt one by one."""
         small = lowered(seen)
         self.lowered_chars = len(small)
-        """Its length as needles are looked for in it."""
+        """Its length in the form searched for needles."""
         self.forms = plain_forms(small) if self.is_plain else forms_of(seen)
-        """Its words in their plain form."""
         self.readings: Mapping[str, Readings] | None = None
-        """What its words give to phrases, once they were read."""
+        """What its words contribute to phrases, once they were read."""
         self.asked = 0
-        """The ways of reading it in which some phrase is looked up by one of its words, as bits."""
+        """The ways of reading it, as bits, in which one of its words leads to a phrase."""
         self.meetings = 0
-        """How often it was searched. What is met once is seldom met again, and not worth the keeping."""
+        """Number of searches. A text found only once is rarely found again, and not worth caching."""
         self.silent_units: int | None = None
-        """What it took to find that it gives nothing, after its words were read, where it did and named no tool."""
+        """Cost of finding that it has no matches, after its words were read, if it had none and named no tool."""
         self.outcomes: dict[Hashable, Any] = {}
-        """What searches of it gave; kept by the search."""
+        """Results of searching it; maintained by the search."""
         self._vocabulary: Vocabulary | None = None
         self._has_account: bool | None = None
         self._has_address: bool | None = None
@@ -140,12 +138,12 @@ class Page:
 
     @property
     def lowered(self) -> str:
-        """The text as needles are looked for in it."""
+        """The text in the form searched for needles."""
         return lowered(self.seen)
 
     @property
     def has_account(self) -> bool:
-        """Whether it may hold the number of an account."""
+        """Whether it may contain an account number."""
         if self._has_account is None:
             self._has_account = may_have_account(
                 self.seen, is_long=self.seen is not self.raw or "run" in self.hints.views
@@ -154,7 +152,7 @@ class Page:
 
     @property
     def has_address(self) -> bool:
-        """Whether it may hold an address, in whatever way it is read."""
+        """Whether it may contain an address, however it is read."""
         if self._has_address is None:
             self._has_address = has_address(self.seen)
         return self._has_address
@@ -168,21 +166,19 @@ class Page:
 
     @property
     def names(self) -> Sequence[Name]:
-        """The names that are one thing or another, depending on what is offered."""
+        """The names whose kind depends on what is offered."""
         if self._names is None:
             self._names = names_of(self.seen)
         return self._names
 
     @property
     def words(self) -> Words:
-        """Its words with their places."""
         if self._words is None:
             self._words = Words(self.seen)
         return self._words
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """Its words, each once."""
         if self._vocabulary is None:
             self._vocabulary = vocabulary_of(self.forms)
         return self._vocabulary
@@ -196,7 +192,7 @@ class Page:
         return self._respelt_words
 
     def read(self, readings: WordReadings) -> None:
-        """Find out what its words give to phrases. The work is spent each time."""
+        """Look up what its words contribute to phrases. The work is spent each time."""
         readings.spend(len(self.forms), self.vocabulary)
         if self.readings is None:
             self.readings = readings.of(self.vocabulary)
@@ -205,27 +201,23 @@ class Page:
 
 
 class Visit:
-    """A page where it is read for one definition.
-
-    Args:
-        page: the text.
-    """
+    """A page as read for one definition."""
 
     __slots__ = ("_naming", "_steering", "is_silent", "is_steered", "is_worded", "page")
 
     def __init__(self, page: Page) -> None:
         self.page = page
         self.is_silent: bool | None = None
-        """Whether it gives nothing; ``None`` until that is known."""
+        """Whether it has no matches; ``None`` until known."""
         self.is_steered = False
-        """Whether what it does to a model was paid for."""
+        """Whether the steering analysis was paid for."""
         self.is_worded = False
         """Whether its words with their places were paid for."""
         self._naming: tuple[bool, int] | None = None
         self._steering: tuple[Steering, ...] | None = None
 
     def names_tool(self, others: OtherTools, work: Work) -> bool:
-        """Tell whether it has the words of some tool's name. The work is spent each time."""
+        """Return True if it has the words of some tool's name. The work is spent each time."""
         if self._naming is None:
             before = work.spent
             is_named = others.have_beginning(self.page.vocabulary.words) and others.is_named(self.page.forms, work)
@@ -250,13 +242,13 @@ class Visit:
 
 
 class _Kept:
-    """Pages of texts that were read of late.
+    """Pages of recently read texts.
 
-    Nothing in them depends on what was read before, so what is kept changes no finding and no unit.
+    Nothing in them depends on what was read before, so the cache changes no finding and no unit.
 
     Args:
         pages_max: how many.
-        chars_max: how many characters their texts have together.
+        chars_max: number of characters of all their texts.
     """
 
     def __init__(self, pages_max: int, chars_max: int) -> None:
@@ -267,7 +259,7 @@ class _Kept:
         self.get = self._pages.get
 
     def put(self, page: Page) -> None:
-        """Keep a page, and forget all others where there is no room."""
+        """Keep a page, and drop all others where there is no room."""
         chars = len(page.raw) + len(page.seen)
         if self._chars_left < chars or len(self._pages) >= self._pages_max:
             self.forget()
@@ -276,7 +268,6 @@ class _Kept:
             self._chars_left -= chars
 
     def forget(self) -> None:
-        """Forget all pages."""
         self._pages.clear()
         self._chars_left = self._chars_max
 
@@ -287,7 +278,7 @@ _LONG = _Kept(DEFAULT_LIMITS.long_pages_max, DEFAULT_LIMITS.long_pages_chars_max
 
 
 def forget() -> None:
-    """Forget all pages that are kept: what was found out about them holds for one set of rules."""
+    """Drop all cached pages: what they hold is valid for one set of rules."""
     _SHORT.forget()
     _LONG.forget()
 
@@ -321,7 +312,7 @@ def pages_of(texts: Iterable[str], work: Work) -> dict[str, Page]:
 
 
 def decoded_page(text: str, work: Work) -> Page:
-    """Return a page for what a text says once it is decoded."""
+    """Return a page for a decoded text."""
     page = _kept(text)
     if page is not None:
         work.spend(page.units)
@@ -353,13 +344,12 @@ def shown(raw: str, work: Work) -> str:
 
 
 def _give_hints(new: Sequence[Page], pages: Collection[Page], work: Work, *, is_dressed: bool) -> None:
-    """Find out what can stand in new pages, in a few passes over all of them together. The work is spent for all.
+    """Determine what may occur in new pages, in a few passes over all of them. The work is spent for all.
 
     Args:
         new: pages that have no hints yet.
         pages: these, and those that had been read before.
-        work: the budget.
-        is_dressed: whether characters that a reader does not see are looked for.
+        is_dressed: whether to look for characters that a reader does not see.
     """
     between = len(pages) - 1
     work.spend((sum(page.lowered_chars for page in pages) + between) // CHARS_PER_UNIT)

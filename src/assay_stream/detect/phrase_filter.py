@@ -1,12 +1,12 @@
 """Which phrases can stand in a text at all, told from the set of its words.
 
-1. A phrase can stand only where each of its slots has a word. Slots are bits; a text has a slot's bit where one
-   word of one of the slot's alternatives is in it.
-2. Each phrase is looked up by one slot, the one with the fewest common words, so that most texts ask for none.
+1. A phrase can occur only where each of its slots has a word. Slots are bits; a text has a slot's bit if it contains
+   one word of one of the slot's alternatives.
+2. Each phrase is looked up by one slot, the one with the fewest common words, so that most texts look up none.
 3. A text is read as it stands, as ROT13 and backwards at once: a word's reading is that of the whole text where
    all of it is ASCII.
 
-What is left out here stands nowhere in the text: ``PhraseBook.search`` over all phrases finds the same.
+A phrase left out here occurs nowhere in the text: ``PhraseBook.search`` over all phrases finds the same.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from assay_stream.detect.phrases import PhraseBook, Slot
 from assay_stream.work import Work
 
 AS_IT_STANDS, ROT13, BACKWARDS = range(3)
-"""How a text is read."""
 
 _UNITS_PER_WORD = 8
 _UNITS_PER_UNCOMMON_WORD = 60
@@ -34,17 +33,17 @@ _CACHED_CHARS_MAX = 24
 _GIVEN_BITS = 8
 _HEAD_CHARS = 2
 _WEIGHTS: Final = {word: 1_000 // (rank + 5) for rank, word in enumerate(CATALOG.words.common.split())}
-"""How common words of honest descriptions are. It decides how fast a text is passed over, never what is found."""
+"""How common words of honest descriptions are. It affects how fast a text is skipped, never what is found."""
 _COMMON_WORDS: Final = sorted(_WEIGHTS)
 
 
 class Reading(NamedTuple):
-    """What one word, read one way, gives to phrases.
+    """What one word, read one way, contributes to phrases.
 
     Args:
         phrases: the phrases that are looked up by it.
         slots: the slots that have it, as bits.
-        atoms: what it is in phrases.
+        atoms: its forms in phrases.
     """
 
     phrases: tuple[int, ...]
@@ -53,7 +52,7 @@ class Reading(NamedTuple):
 
 
 class Readings(NamedTuple):
-    """What one word gives to phrases.
+    """What one word contributes to phrases.
 
     Args:
         ways: the word as it stands, as ROT13 and backwards.
@@ -68,18 +67,14 @@ _NOTHING: Final = Reading((), 0, frozenset())
 
 
 class _Unsure(NamedTuple):
-    """A slot whose bit does not tell that it has a word: its alternatives of one word, and those of several."""
+    """A slot whose bit does not prove that it has a word: its alternatives of one word, and those of several."""
 
     words: frozenset[str]
     several: tuple[tuple[str, ...], ...]
 
 
 class PhraseFilter:
-    """The words of a book of phrases, and which phrases each can be part of.
-
-    Args:
-        book: the phrases.
-    """
+    """The words of a book of phrases, and which phrases each can be part of."""
 
     def __init__(self, book: PhraseBook) -> None:
         self.book = book
@@ -87,13 +82,13 @@ class PhraseFilter:
         self._is_given: list[bool] = []
         self._unsure: list[Sequence[_Unsure]] = []
         self.reach = 1
-        """Words within which a phrase stands, if it names nothing in braces."""
+        """Maximum words of a phrase that names nothing in braces."""
         # The bits of what is given come first, those of slots behind them.
         self._given: dict[str, int] = {}
         self._slot_bits: dict[str, int] = {}
         self._lookups: dict[str, tuple[int, ...]] = {}
         self.given_only: list[int] = []
-        """Phrases made of given places alone, which no word tells of."""
+        """Phrases made of given places alone, which no word leads to."""
         bits: dict[tuple[tuple[str, ...], ...], int] = {}
         for number, (_, slots) in enumerate(book.phrases):
             written = [slot for slot in slots if not slot.places]
@@ -129,7 +124,7 @@ class PhraseFilter:
         return self._given.setdefault(name, 1 << len(self._given))
 
     def possible(self, readings: Collection[Readings], way: int, given: Iterable[str], work: Work) -> list[int]:
-        """Return the phrases that can stand in a text, ascending."""
+        """Return the phrases that may occur in a text, ascending."""
         ways = [of_way for reading in readings if (of_way := reading.ways[way]) is not _NOTHING]
         asked = set(self.given_only).union(*[of_way.phrases for of_way in ways])
         slots = 0
@@ -146,7 +141,7 @@ class PhraseFilter:
     def possible_near(
         self, numbers: Sequence[int], windows: Iterable[Collection[Readings]], way: int, work: Work
     ) -> list[int]:
-        """Return the phrases of which all words can stand close enough to each other."""
+        """Return the phrases whose words all occur close enough to each other."""
         # What is given has any number of words.
         near = {number for number in numbers if self._is_given[number]}
         for window in windows:
@@ -165,7 +160,7 @@ class PhraseFilter:
         return sorted(near)
 
     def _checked(self, numbers: Sequence[int], readings: Iterable[Readings], way: int) -> list[int]:
-        """Return the phrases of which each slot has an alternative with all of its words there."""
+        """Return the phrases each of whose slots has an alternative with all of its words present."""
         unsure = self._unsure
         if not any(unsure[number] for number in numbers):
             return list(numbers)
@@ -179,7 +174,7 @@ class PhraseFilter:
         ]
 
     def read(self, word: str) -> Readings | None:
-        """Return what a word gives to phrases in each of its readings, ``None`` where that is nothing."""
+        """Return what a word contributes to phrases in each of its readings, ``None`` for nothing."""
         if len(word) > _CACHED_CHARS_MAX:
             return self._read_in_some_ways(word)
         if word not in self._known:
@@ -216,10 +211,9 @@ class PhraseFilter:
 
 
 class Vocabulary(NamedTuple):
-    """The words of a text, each once.
+    """The distinct words of a text.
 
     Args:
-        words: all of them.
         uncommon: those that take longer to read: not ASCII, or not letters alone.
     """
 
@@ -228,7 +222,7 @@ class Vocabulary(NamedTuple):
 
 
 def vocabulary_of(forms: Collection[str]) -> Vocabulary:
-    """Return the words of a text, given in their plain form."""
+    """Return the distinct words of a text, given in their plain form."""
     words = frozenset(forms)
     joined = "".join(words)
     if joined.isascii() and joined.isalpha():
@@ -237,12 +231,7 @@ def vocabulary_of(forms: Collection[str]) -> Vocabulary:
 
 
 class WordReadings:
-    """Readings of the words of one definition, each paid for once.
-
-    Args:
-        of: the filter.
-        work: the budget, which each word is paid from.
-    """
+    """Readings of the words of one definition, each paid for once."""
 
     def __init__(self, of: PhraseFilter, work: Work) -> None:
         self._known: set[str] = set()
@@ -250,11 +239,11 @@ class WordReadings:
         self._work = work
 
     def spend(self, count: int, vocabulary: Vocabulary) -> None:
-        """Spend what it takes to read the words of a text.
+        """Spend the cost of reading the words of a text.
 
         Args:
-            count: how many words it has.
-            vocabulary: each of them once.
+            count: number of words, repetitions included.
+            vocabulary: the distinct ones.
         """
         self._work.spend(count)
         new = vocabulary.words - self._known
@@ -264,7 +253,7 @@ class WordReadings:
             self._known |= new
 
     def of(self, vocabulary: Vocabulary) -> dict[str, Readings]:
-        """Return the readings of the words that have any, which were paid for."""
+        """Return the readings of the words that have any, which must have been paid for."""
         read = self._of.read
         return {word: readings for word in vocabulary.words if (readings := read(word)) is not None}
 
@@ -273,7 +262,7 @@ class WordReadings:
 
         Args:
             forms: the words of the text.
-            read: what ``of`` says of them.
+            read: the result of ``of``.
         """
         reach = self._of.reach
         for start in range(0, len(forms), reach):
@@ -303,7 +292,7 @@ def _atoms_of(slot: Slot) -> Set[str]:
 
 @cache
 def _least_common(alternatives: tuple[tuple[str, ...], ...]) -> Set[str]:
-    """One word of each alternative, the least common one."""
+    """Return one word of each alternative, the least common one."""
     return frozenset(min(words, key=lambda atom: (_commonness(atom), -len(atom))) for words in alternatives)
 
 

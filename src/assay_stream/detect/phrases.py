@@ -1,10 +1,10 @@
 """Phrases: word patterns that are found in linear time, in any script.
 
-How a phrase is written stands in ``data/README.md``.
+``data/README.md`` documents the notation of phrases.
 
 Each slot's places are listed once for a text, and a phrase walks through its slots' lists from left to right: the
-cost is the number of words times the number of phrases that use them, whatever the text. ``phrase_filter`` tells
-beforehand which phrases can stand in a text at all.
+cost is the number of words times the number of phrases that use them, whatever the text. ``phrase_filter`` determines
+beforehand which phrases can occur in a text at all.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _UNITS_PER_SLOT = 15
 _UNITS_PER_SPAN = 4
 
 Given = Callable[[str], Sequence[Span]]
-"""Gives the places of what ``{name}`` stands for in phrases, sorted."""
+"""Returns the places of what ``{name}`` stands for in phrases, sorted."""
 
 
 class Slot(NamedTuple):
     """One slot of a phrase.
 
     Args:
-        gap: how many words may stand before it.
-        alternatives: what may stand in it.
-        places: names in braces of what else may.
-        number: what slots with the same alternatives and places have in common in one book.
+        gap: maximum number of words before it.
+        alternatives: word sequences that match it.
+        places: names in braces that match it as well.
+        number: shared by all slots of one book with the same alternatives and places.
         by_first: the alternatives by their first word.
     """
 
@@ -52,14 +52,14 @@ class Slot(NamedTuple):
 
 
 class Found(NamedTuple):
-    """One phrase where it was found: the key it was given under, and its words."""
+    """An occurrence of a phrase: the key of the phrase, and its words."""
 
     key: str
     span: Span
 
 
 class PhraseBook:
-    """Phrases that are looked for together.
+    """Phrases that are searched together.
 
     Args:
         phrases: pairs of a key and a phrase; many phrases may share a key.
@@ -76,9 +76,8 @@ class PhraseBook:
             for atom in alternative
         }
         self.words = frozenset(atom for atom in atoms if not atom.endswith("*"))
-        """Every word that stands in a phrase."""
         self.stems = frozenset(atom[:-1] for atom in atoms if atom.endswith("*"))
-        """The beginning of every word that may go on."""
+        """Prefixes of words written with a ``*`` in a phrase."""
         self._short = frozenset(stem for stem in self.stems if len(stem) == 1)
         self._known: dict[str, Set[str]] = {}
         self._long: dict[str, tuple[str, ...]] = {}
@@ -88,7 +87,7 @@ class PhraseBook:
                 self._long[head] = (*self._long.get(head, ()), stem)
 
     def search(self, words: Words, given: Given, work: Work, numbers: Iterable[int] | None = None) -> Iterator[Found]:
-        """Yield every phrase that stands in a text, by phrase and then by place."""
+        """Yield every phrase that occurs in a text, by phrase and then by place."""
         work.spend(_UNITS_PER_WORD * len(words.forms))
         places = self._atom_places(words)
         slots: dict[int, Sequence[Span]] = {}
@@ -107,7 +106,7 @@ class PhraseBook:
                     yield Found(key, span)
 
     def atoms(self, form: str) -> Set[str]:
-        """Return what a word in its plain form is in phrases: the word, and each beginning of it with a ``*``."""
+        """Return the forms of a plain word in phrases: the word, and each prefix of it with a ``*``."""
         atoms = self._known.get(form)
         if atoms is None:
             atoms = self._atoms(form)
@@ -207,7 +206,7 @@ def _is_among(places: Sequence[int], place: int) -> bool:
 
 
 def _walk(phrase: Sequence[Slot], lists: Sequence[Sequence[Span]], places: Sequence[int]) -> list[Span]:
-    """Return where the slots' spans follow each other closely enough. The nearest one before counts."""
+    """Return where the slots' spans follow each other closely enough. The nearest preceding one counts."""
     reached: list[Span] = list(lists[0])
     for slot, spans in zip(phrase[1:], lists[1:], strict=True):
         reached.sort(key=lambda span: span[1])

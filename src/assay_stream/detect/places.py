@@ -36,12 +36,12 @@ def host_of(address: str) -> str:
 
 
 def is_harmless(host: str) -> bool:
-    """Tell whether a host of ``host_of`` is an example or vocabulary."""
+    """Return True if a host of ``host_of`` is an example or vocabulary."""
     return host in _HARMLESS or host.endswith(CATALOG.hosts.harmless_suffixes)
 
 
 def is_documentation(host: str) -> bool:
-    """Tell whether documentation points at a host of ``host_of``, and only its owner publishes there."""
+    """Return True if a host of ``host_of`` is common in documentation, and only its owner publishes there."""
     return host in _DOCUMENTATION
 
 
@@ -56,7 +56,7 @@ def owner_of(host: str) -> str | None:
 
 
 def has_address(seen: str) -> bool:
-    """Tell whether a text may hold an address, in whatever way it is read."""
+    """Return True if a text may contain an address, however it is read."""
     return "@" in seen or "://" in seen or "//:" in seen or _ADDRESS_HINT.search(seen) is not None
 
 
@@ -66,11 +66,10 @@ def names_in(
     """Return the names in braces that may stand for something in a text.
 
     Args:
-        seen: the text.
-        rules: ids of the rules whose pattern may match it, ``None`` where that is not known.
+        rules: ids of the rules whose pattern may match it, ``None`` if unknown.
         is_tool_named: whether it names a tool.
-        is_addressed: what ``has_address`` says of it.
-        has_account: what ``may_have_account`` says of it.
+        is_addressed: result of ``has_address``.
+        has_account: result of ``may_have_account``.
     """
     names = {"tool"} if is_tool_named else set()
     if is_addressed:
@@ -87,11 +86,10 @@ def names_in(
 
 
 def may_have_account(seen: str, *, is_long: bool = True) -> bool:
-    """Tell whether a text may hold the number of an account.
+    """Return True if a text may contain an account number.
 
     Args:
-        seen: the text.
-        is_long: whether it may have a run of as many letters and digits as a number without signs of its own.
+        is_long: whether it may have a run of letters and digits as long as a number without signs of its own.
     """
     if _DIGIT.search(seen) is not None and _ACCOUNT_HINT.search(seen) is not None:
         return True
@@ -99,13 +97,11 @@ def may_have_account(seen: str, *, is_long: bool = True) -> bool:
 
 
 class Places:
-    """Places in one text of what phrases name in braces, each looked for when a phrase asks for it.
+    """Places in one text of what phrases name in braces, each computed on first use.
 
     Args:
         words: the text.
-        others: the other tools.
-        names: what may stand there at all, of ``names_in``.
-        work: the budget.
+        names: what may occur there at all, of ``names_in``.
     """
 
     def __init__(self, words: Words, others: OtherTools, names: Set[str], work: Work) -> None:

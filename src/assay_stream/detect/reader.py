@@ -38,7 +38,7 @@ _TELLTALES = {
     for way, (_, respell) in _WHOLE_VIEWS.items()
 }
 _EVENTS_KEPT_MAX = 16
-"""What is kept of one search of a page; one that gives more is made again."""
+"""Events kept of one search of a page; a search with more is repeated."""
 _OUTCOMES_KEPT_MAX = 4
 _NAMES_ASKED_MAX = 8
 _LEVEL_HIGH, _LEVEL_MEDIUM = 4, 3
@@ -47,7 +47,7 @@ _UNITS_PER_READ_CHAR = 2
 
 @cache
 def phrase_filter() -> PhraseFilter:
-    """Return all phrases, by the words that they can be told from: made where a text is first searched."""
+    """Return the filter of all phrases: built for the first text searched."""
     return PhraseFilter(PhraseBook(CATALOG.phrases))
 
 
@@ -57,12 +57,12 @@ def _notes() -> PhraseBook:
 
 
 class _Outcome(NamedTuple):
-    """What the search of a page gave, to be given again for the same units.
+    """The result of searching a page, replayed later for the same units.
 
     Args:
         events: what was yielded, and the decoded pages whose words were read; each with the units spent before it.
         units: spent after the last of them.
-        is_silent: what ``Visit`` says afterwards.
+        is_silent: state of the ``Visit`` afterwards.
         is_worded: likewise.
     """
 
@@ -73,14 +73,12 @@ class _Outcome(NamedTuple):
 
 
 class Reader:
-    """The search of the texts of one definition, one after the other.
+    """Searches the texts of one definition, one after the other.
 
     Args:
-        others: the other tools.
         offered: what the definition and its list offer.
         readings: of the words of the definition.
-        work: the budget.
-        is_changed: whether there was an older definition, so that this one may soon be searched in whole.
+        is_changed: whether there was an older definition, so that this one may soon be searched in full.
     """
 
     def __init__(
@@ -93,14 +91,14 @@ class Reader:
         self._work = work
         self._is_changed = is_changed
         self._place: Place = None
-        """Where the text at hand stands."""
+        """Place of the current text."""
         self._is_note = False
         """Whether it describes a parameter that may hold anything."""
         self._events: list[tuple[int, Match | Page]] = []
         self._paid = 0
 
     def passes_over(self, visit: Visit) -> bool:
-        """Read a text that is known to give nothing in any definition whose list has no tool that it may name."""
+        """Read a text known to have no matches in any definition whose list has no tool that it may name."""
         page = visit.page
         units = page.silent_units
         if units is None or page.names or self._others.have_beginning(page.vocabulary.words):
@@ -111,10 +109,9 @@ class Reader:
         return True
 
     def search(self, visit: Visit, place: Place, *, is_note: bool) -> Iterator[Match]:
-        """Yield what a text gives, before the next one is searched.
+        """Yield the matches of a text, before the next one is searched.
 
         Args:
-            visit: the text.
             place: where it stands.
             is_note: whether it describes a parameter that may hold anything, and so also what the model knows.
         """
@@ -129,7 +126,7 @@ class Reader:
             yield match._replace(level=_LEVEL_MEDIUM) if is_medium else match
 
     def _kept_or_found(self, visit: Visit) -> Iterator[Match]:
-        """Return what a page gave when the same was asked, or what it gives."""
+        """Replay the cached result of an equal search, or search the page."""
         page = visit.page
         page.meetings += 1
         if page.meetings == 1 and not self._is_changed:
@@ -154,7 +151,7 @@ class Reader:
         visit.is_silent, visit.is_worded, visit.is_steered = outcome.is_silent, outcome.is_worded, True
 
     def _recorded(self, visit: Visit, anywhere: Hashable | None, here: Hashable) -> Iterator[Match]:
-        """Yield what a text gives, and keep that."""
+        """Yield the matches of a text, and cache them."""
         self._events = []
         self._paid = self._work.spent
         for match in self._found(visit):
@@ -175,7 +172,7 @@ class Reader:
         self._events.append((self._work.spent - self._paid, event))
 
     def _question_anywhere(self, visit: Visit) -> Hashable | None:
-        """Return all that decides what a page gives in any definition; ``None`` where some tool may be named."""
+        """Return all that determines a page's matches in any definition; ``None`` where some tool may be named."""
         page = visit.page
         if not page.is_plain or self._others.have_beginning(page.vocabulary.words):
             return None
@@ -192,7 +189,7 @@ class Reader:
             yield from self._matches(visit)
 
     def _is_silent(self, visit: Visit) -> bool:
-        """Tell whether a text that was read gives nothing, as most do, unless it describes a parameter for notes."""
+        """Return True if a text that was read has no matches, as most do, unless it describes a parameter for notes."""
         page = visit.page
         if (
             page.hints is not NO_HINTS
@@ -241,7 +238,7 @@ class Reader:
         yield from self._respelt(page)
 
     def _decoded(self, page: Page, *, is_blob: bool) -> Iterator[Match]:
-        """Yield what a decoded text gives: what any other does, but to write of terminal codes is to use none."""
+        """Yield the matches of a decoded text, as of any other, but mentioning terminal codes is not using them."""
         visit = self._read(page)
         if is_blob:
             seen = page.seen
@@ -250,14 +247,14 @@ class Reader:
         yield from self._respelt(page)
 
     def _read(self, page: Page) -> Visit:
-        """Read the words of a decoded text; it is another visit wherever it comes from."""
+        """Read the words of a decoded text; each occurrence is a visit of its own."""
         self._record(page)
         page.read(self._readings)
         self._paid = self._work.spent
         return Visit(page)
 
     def _respelt(self, page: Page) -> Iterator[Match]:
-        """Yield what a text gives as ROT13 and backwards."""
+        """Yield the matches of a text as ROT13 and backwards."""
         for way, (how, respell) in _WHOLE_VIEWS.items():
             found: Iterator[Match] = iter(())
             if not page.is_plain or not _TELLTALES[way].isdisjoint(page.vocabulary.words):
@@ -269,7 +266,7 @@ class Reader:
                 yield match._replace(how=how)
 
     def _read_otherwise(self, page: Page, way: int, respell: Callable[[str], str]) -> Iterator[Match]:
-        """Yield what a text of ASCII words gives backwards or as ROT13, told from its words before it is respelt."""
+        """Yield the matches of a text of ASCII words, backwards or as ROT13; its words decide whether to respell it."""
         forms = respell(" ".join(page.forms)).split()
         is_tool_named = self._others.may_be_named(forms, self._work)
         names = _names_on(page, None, is_tool_named=is_tool_named)
@@ -289,7 +286,7 @@ class Reader:
         yield from self._by_phrases(words, names, {}, possible)
 
     def _as_it_stands(self, visit: Visit, *, is_raw: bool = True) -> Iterator[Match]:
-        """Yield what a text gives without being decoded.
+        """Yield the matches of a text without decoding it.
 
         Args:
             is_raw: whether to look at what its reader does not see, too.
@@ -318,7 +315,7 @@ class Reader:
                 break
 
     def _by_words(self, visit: Visit) -> Iterator[Match]:
-        """Yield what the words of a text give as it stands."""
+        """Yield the matches by words of a text as it stands."""
         page = visit.page
         for found in visit.steering(self._offered, self._work):
             yield Match(found.rule, found.level, page.seen, found.start, found.end, found.key, self._place)
@@ -343,7 +340,7 @@ class Reader:
                     yield from self._once("mixed_script_word", words, (index, index + 1), counted)
 
     def _possible(self, page: Page, way: int, names: Set[str]) -> Sequence[int]:
-        """Return the phrases that can stand in a text, read one way, with what names in braces may stand for."""
+        """Return the phrases that may occur in a text, read one way, given these names in braces."""
         if not (page.asked >> way & 1 or {"tool", "address"} <= names):
             return ()
         readings = page.readings or {}
@@ -356,7 +353,7 @@ class Reader:
     def _by_phrases(
         self, words: Words, names: Set[str], counted: _Counted, possible: Sequence[int] | None
     ) -> Iterator[Match]:
-        """Yield what phrases give, of those that are possible, and notes where the text is for them."""
+        """Yield the matches of possible phrases, and of notes where the text is for them."""
         notes = range(len(_notes().phrases)) if self._is_note else None
         for book, numbers in ((phrase_filter().book, possible), (_notes(), notes)):
             if numbers is not None:
@@ -379,7 +376,7 @@ class Reader:
 
 
 def _names_on(page: Page, rules: Set[str] | None, *, is_tool_named: bool) -> set[str]:
-    """Return what names in braces may stand for in a text."""
+    """Return the names in braces that may stand for something in a text."""
     has_account = rules is not None and page.has_account
     return names_in(
         page.seen, rules, is_tool_named=is_tool_named, is_addressed=page.has_address, has_account=has_account

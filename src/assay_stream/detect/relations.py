@@ -41,7 +41,6 @@ class Related(NamedTuple):
     """A relation that holds in a sentence.
 
     Args:
-        rule: id of the rule.
         first: index of the first symbol that takes part.
         end: index after the last one.
         is_call: whether it begins with a word for calling something.
@@ -124,10 +123,9 @@ def relations_in(sentences: Sequence[Sentence], work: Work) -> Iterator[tuple[Se
 
     Args:
         sentences: in their order.
-        work: the budget.
 
     Raises:
-        WorkExhaustedError: where the budget does not suffice.
+        WorkExhaustedError: if the budget does not suffice.
     """
     work.spend(_UNITS_PER_SENTENCE * len(sentences))
     for number, sentence in enumerate(sentences):

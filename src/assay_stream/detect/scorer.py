@@ -36,23 +36,23 @@ LENGTH_SYMBOLS_ADDED: Final = 16
 _ROOT_SCALE = 16
 _UNITS_PER_SYMBOL = 4
 _PADDED_SYMBOLS_MIN = 12
-"""A shorter sentence has no room for a directive and for what would hide it."""
+"""A shorter sentence has no room for a directive and for text that would hide it."""
 _PART_MARGIN = 400
-"""What a part scores less than the same words alone: levels were set on whole sentences, and of many parts one is
-high by chance."""
+"""Deduction from the score of a part, compared with the same words alone: levels were set on whole sentences, and of
+many parts one is high by chance."""
 _CACHED_SENTENCES_MAX = 4_096
 _LEVEL_HIGH, _LEVEL_MEDIUM = 4, 3
 
 
 class ScorerModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What ``data/model.toml`` states.
+    """Content of ``data/model.toml``.
 
     Args:
         digest: of ``weights.tsv``: ``sha256:`` and hexadecimal digits.
-        bias: what every passage's score begins with.
+        bias: initial score of every passage.
         medium: the score from which a passage counts as medium.
         high: the score from which it counts as high.
-        trained_on: what the weights were trained on, for a person.
+        trained_on: description of the training data.
     """
 
     digest: Annotated[str, msgspec.Meta(pattern="^sha256:[0-9a-f]{64}$")]
@@ -67,10 +67,8 @@ class ScoredPassage(NamedTuple):
 
     Args:
         level: OCSF severity id.
-        score: of the passage.
-        sentences: what it is made of.
-        heaviest: indexes of the symbols of the heaviest sentence that weighed most: the first, and after the last.
-        at: number of the heaviest sentence within the passage.
+        heaviest: indexes of the heaviest symbols of the heaviest sentence: the first, and after the last.
+        at: index of the heaviest sentence within the passage.
     """
 
     level: int
@@ -85,7 +83,7 @@ def load(data: Traversable = DATA) -> tuple[ScorerModel, dict[str, int]]:
 
     Raises:
         ConfigurationError: ``detection_data_altered`` if a file cannot be read, or if the weights do not have the
-            digest that the model states.
+            digest stated in the model.
     """
     with reading("model.toml"):
         model = msgspec.toml.decode((data / "model.toml").read_bytes(), type=ScorerModel)
@@ -109,7 +107,7 @@ _WEIGHTS: Final = Weights(_by_feature)
 
 @lru_cache(_CACHED_SENTENCES_MAX)
 def _score(symbols: tuple[str, ...]) -> tuple[int, int]:
-    """Return the sum and the length of a sentence, or of its best part: harmless words put into it take little away."""
+    """Return the sum and the length of a sentence, or of its best part: harmless words added to it take little away."""
     whole = _WEIGHTS.sum_of(symbols), len(symbols)
     if len(symbols) < _PADDED_SYMBOLS_MIN:
         return whole
@@ -125,7 +123,7 @@ def _over_root(total: int, symbols: int) -> int:
 
 
 def _best_part(symbols: tuple[str, ...]) -> tuple[int, int]:
-    """Return where the consecutive symbols begin and end whose words and pairs of words weigh most together."""
+    """Return the start and end of the consecutive symbols whose words and pairs of words weigh most together."""
     words, pairs = _WEIGHTS.words, _WEIGHTS.pairs
     best = total = first = 0
     part = (0, len(symbols))
@@ -144,10 +142,9 @@ def passages_in(sentences: Sequence[Sentence], work: Work) -> Iterator[ScoredPas
 
     Args:
         sentences: in their order.
-        work: the budget.
 
     Raises:
-        WorkExhaustedError: where the budget does not suffice.
+        WorkExhaustedError: if the budget does not suffice.
     """
     work.spend(_UNITS_PER_SYMBOL * sum(len(sentence.symbols) for sentence in sentences))
     scores = [_score(sentence.symbols) for sentence in sentences]
@@ -170,7 +167,7 @@ def passages_in(sentences: Sequence[Sentence], work: Work) -> Iterator[ScoredPas
 
 
 def _best(scores: Sequence[tuple[int, int]], first: int) -> tuple[int, int]:
-    """Return the best score of a passage that begins at a sentence, and how many sentences it has."""
+    """Return the best score of a passage that begins at a sentence, and its number of sentences."""
     best: tuple[int, int] | None = None
     total = symbols = 0
     for length, (score, added) in enumerate(scores[first : first + PASSAGE_SENTENCES_MAX], 1):
@@ -184,7 +181,7 @@ def _best(scores: Sequence[tuple[int, int]], first: int) -> tuple[int, int]:
 
 
 def _heaviest(symbols: tuple[str, ...]) -> tuple[int, int]:
-    """Return where the pair of words stands that weighs most: it explains a score best."""
+    """Return the place of the heaviest pair of words: it explains a score best."""
     weights = [
         _WEIGHTS.pairs.get((one, other), 0) + _WEIGHTS.words.get(one, 0) + _WEIGHTS.words.get(other, 0)
         for one, other in pairwise(symbols)

@@ -1,7 +1,7 @@
 """New text in a script that hardly any phrase is written in, beside text that stayed.
 
-Some words in such a script are an indicator where the older definition had none in it and its text is still there.
-What took the place of a text of about its size is a translation and no indicator; nor are single words, as in a
+Some words in such a script are an indicator if the older definition had none in it and its text is still there.
+Text that replaced text of about its size is a translation and no indicator; nor are single words, as in a
 list of languages.
 """
 
@@ -33,7 +33,7 @@ _SHORT_TEXT_CHARS = 40
 
 
 class Script(NamedTuple):
-    """Where the first word of a new script stands: place and visible text, and its start and end in that."""
+    """The first word of a new script: its place and visible text, and its start and end in that."""
 
     place: Place
     text: str
@@ -57,13 +57,12 @@ class _Use:
 def new_scripts(
     old_texts: Sequence[Text], texts: Iterable[Text], new_texts: Iterable[Text], work: Work
 ) -> Iterator[Script]:
-    """Yield where each script begins that is new to a definition.
+    """Yield the start of each script that is new to a definition.
 
     Args:
-        old_texts: of the older definition.
-        texts: of the newer one.
-        new_texts: those of them that the older one does not have.
-        work: the budget.
+        texts: of the newer definition.
+        old_texts: of the older one.
+        new_texts: those of ``texts`` that the older one does not have.
     """
     foreign = [text for text in new_texts if not text.value.isascii() and text.role is TextRole.TEXT]
     if not foreign:
@@ -90,7 +89,7 @@ def new_scripts(
 
 
 def _is_prose(text: Text) -> bool:
-    """Tell whether a text has several words, so that it says something."""
+    """Return True if a text has several words, and so is prose."""
     return text.role is TextRole.TEXT and len(text.value.split(maxsplit=_PROSE_WORDS_MIN)) >= _PROSE_WORDS_MIN
 
 
@@ -113,7 +112,7 @@ def _script(char: str) -> str:
 
 
 def _stands_beside(old: str, seen: str, work: Work) -> bool:
-    """Tell whether a text was put beside the older one, rather than in its place."""
+    """Return True if a text was added beside the older one, rather than replacing it."""
     if len(seen) > _TRANSLATION_CHARS_MAX * max(len(old), _SHORT_TEXT_CHARS):
         return True
     work.spend(len(old) + len(seen))

@@ -31,14 +31,11 @@ _BATCH_CHARS = 16_384
 def all_matches(
     texts: Iterable[Text], others: OtherTools, offered: OfferedNames, required: frozenset[str] | None, work: Work
 ) -> Iterator[Match]:
-    """Yield what every text gives, up to the bound on what is read of one definition.
+    """Yield the matches of every text, up to the bound on what is read of one definition.
 
     Args:
-        texts: of the definition.
-        others: the other tools.
         offered: what the definition and its list offer.
-        required: names of the parameters that a call must give, ``None`` of a definition that is seen first.
-        work: the budget.
+        required: names of the required parameters, ``None`` for a definition seen for the first time.
     """
     listed = []
     left = DEFAULT_LIMITS.introduced_chars_max
@@ -68,14 +65,14 @@ def all_matches(
 
 
 def _weighed(matches: Iterable[Match], *, is_first_sight: bool) -> Iterator[Match]:
-    """Yield matches at their level. What a tool takes is no news at first sight: a shell takes a script."""
+    """Yield matches at their level. A tool's parameters are not suspicious at first sight: a shell takes a script."""
     for match in matches:
         is_lower = is_first_sight and match.rule in _PARAMETER_RULES and match.level > _FIRST_SIGHT_LEVEL_MAX
         yield match._replace(level=_FIRST_SIGHT_LEVEL_MAX) if is_lower else match
 
 
 def _batches(texts: Iterable[Text]) -> Iterator[list[Text]]:
-    """Yield texts that are read together: what the first ones give is found before later ones are read."""
+    """Yield texts that are read together: matches in the first ones are found before later ones are read."""
     batch: list[Text] = []
     chars = 0
     for text in texts:
@@ -89,13 +86,13 @@ def _batches(texts: Iterable[Text]) -> Iterator[list[Text]]:
 
 
 def _is_note(text: Text) -> bool:
-    """Tell whether a text describes a parameter that may hold anything, and so also what the model knows."""
+    """Return True if a text describes a parameter that may hold anything, and so also what the model knows."""
     parameter = text.described_parameter
     return parameter is not None and name_words(parameter)[-1:] in _NOTE_WORDS
 
 
 def _named(text: Text, required: frozenset[str] | None) -> Iterator[Match]:
-    """Yield what the name of a parameter gives."""
+    """Yield the matches of the name of a parameter."""
     words = name_words(text.value)
     if not text.is_free or not words or words[-1] not in _LAST_WORDS:
         return

@@ -22,14 +22,13 @@ _LEVEL_MEDIUM = 3
 
 
 class Steering(NamedTuple):
-    """One thing that a text does.
+    """One thing that a text does to a model.
 
     Args:
-        rule: id of the rule.
         level: OCSF severity id.
-        start: where what shows it best begins in the text.
-        end: where it ends.
-        key: the words, which must not have stood before.
+        start: start in the text of the part that shows it best.
+        end: its end, exclusive.
+        key: the words, which must not have occurred before.
     """
 
     rule: str
@@ -58,7 +57,7 @@ def steering_in(seen: str, offered: OfferedNames, work: Work) -> Iterator[Steeri
     """Yield what a text, as its reader sees it, does to a model.
 
     Raises:
-        WorkExhaustedError: where the budget does not suffice.
+        WorkExhaustedError: if the budget does not suffice.
     """
     if len(seen) < _CHARS_MIN:
         return
@@ -84,7 +83,7 @@ def _relations(
 ) -> Iterator[tuple[Sentence, Related, int]]:
     """Yield the relations that hold, each with its level, and those of names that only look like the server's own.
 
-    Nobody calls a parameter, so a directive to call one keeps its level, but tools are called *with* one. Any other
+    Parameters are not called, so a directive to call one keeps its level, but tools are called *with* one. Any other
     such name may be honest: medium.
     """
     for sentence, related in relations_in(sentences, work):

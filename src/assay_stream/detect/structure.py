@@ -2,8 +2,8 @@
 
 1. ``secret_in_header``: ``x-mcp-header`` makes a client send a parameter's value as an HTTP header as well (MCP
    2026-07-28, SEP-2243). Headers pass proxies and logs that never see the body, and no redaction of it.
-2. ``external_reference``: ``$ref`` leads to another document. Whoever fetches it contacts a host of the server's
-   choice, and what it holds may be another thing tomorrow (JSON Schema 2020-12, Core, 8.2 and 9.1.2).
+2. ``external_reference``: ``$ref`` leads to another document. Fetching it contacts a host of the server's
+   choice, and its content may change at any time (JSON Schema 2020-12, Core, 8.2 and 9.1.2).
 """
 
 from __future__ import annotations
@@ -28,21 +28,20 @@ _DATA = frozenset(("default", "const", "enum", "examples"))
 """Keywords that hold values, not schemas."""
 _NO_TEXT = frozenset(("integer", "number", "boolean", "null"))
 _META_SCHEMAS = ("https://json-schema.org/draft", "http://json-schema.org/draft")
-"""What every validator has at hand, and fetches from nobody."""
+"""Bundled with every validator, which never fetches them."""
 _UNITS_PER_MEMBER = 5
 _UNITS_PER_MATCH = 150
 
 
 def structural_matches(before: Mapping[str, Any] | None, after: Mapping[str, Any], work: Work) -> list[Match]:
-    """Return what the schemas of a definition bring that those of the older one did not have.
+    """Return the matches in the schemas of a definition that those of the older one did not have.
 
     Args:
         before: the older definition, ``None`` where there was none.
-        after: the newer one.
         work: the budget of the definition.
 
     Raises:
-        WorkExhaustedError: where the budget does not suffice.
+        WorkExhaustedError: if the budget does not suffice.
     """
     found = list(_matches(after, work))
     if found and before is not None:
@@ -97,7 +96,7 @@ def _header(place: Place, schema: Mapping[str, Any], work: Work) -> Iterator[Mat
 
 
 def _documents(base: str, places: Sequence[tuple[Place, Mapping[str, Any]]], work: Work) -> frozenset[str]:
-    """Return the addresses of a schema and of its parts, as ``$id`` gives them; ``""`` where it gives none."""
+    """Return the addresses of a schema and of its parts, as set by ``$id``; ``""`` where there is none."""
     own = [name for _, schema in places if (name := _text(schema.get("$id")))]
     work.spend(sum(len(base) + len(name) for name in own))
     return frozenset(_resolved(base, name) for name in own) | {base}

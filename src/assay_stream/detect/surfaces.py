@@ -25,7 +25,7 @@ _PART = re.compile(r"[A-Za-z0-9]+")
 _NO_TEXT = frozenset(("integer", "number", "boolean", "null"))
 _CONTAINERS = (dict, list, tuple)
 _OWN_KEYS = frozenset((CATALOG.words.mcp_keys + CATALOG.words.json_schema_keys).split())
-"""Keys that MCP and JSON Schema define: the names themselves say nothing."""
+"""Keys defined by MCP and JSON Schema: the names themselves mean nothing."""
 
 
 class TextRole(StrEnum):
@@ -34,7 +34,7 @@ class TextRole(StrEnum):
     PARAMETER = "parameter"
     """The name of a parameter, which the model fills."""
     NAME = "name"
-    """The name of the tool, or a key that nobody defined."""
+    """The name of the tool, or a key without a definition."""
     TEXT = "text"
     """Any other text."""
 
@@ -66,10 +66,9 @@ class Text(msgspec.Struct, frozen=True, gc=False):
 
     Args:
         role: how a model meets it.
-        place: where it stands; for a name, where what it names stands.
-        value: the text.
-        is_free: of a parameter: whether it takes any text, so no closed list and no number.
-        has_address: of a parameter: whether a URL or mail address is set for it.
+        place: where it stands; for a name, where the named value stands.
+        is_free: for a parameter: whether it takes any text, so no closed list and no number.
+        has_address: for a parameter: whether a URL or mail address is set for it.
     """
 
     role: TextRole
@@ -80,7 +79,6 @@ class Text(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def path(self) -> str:
-        """JSON path of it."""
         return path_of(self.place)
 
     @property
@@ -103,12 +101,10 @@ class Texts:
     """The texts of a tool, a prompt or a resource template, by key and place, whatever the order of its keys.
 
     Args:
-        definition: what has them.
-        work: the budget.
-        older: the texts of what it was. A field that it had as well is not listed again, for the same units.
+        older: the texts of the older definition. A field that it had as well is not listed again, for the same units.
 
     Raises:
-        WorkExhaustedError: where the budget does not suffice.
+        WorkExhaustedError: if the budget does not suffice.
     """
 
     def __init__(self, definition: Mapping[str, Any], work: Work, older: Texts | None = None) -> None:
@@ -129,13 +125,13 @@ class Texts:
                 self._fields[name] = texts, work.spent - before
                 self._new.append(texts)
         self.units = work.spent - spent
-        """What it took to list them."""
+        """Cost of listing them."""
 
     def __iter__(self) -> Iterator[Text]:
         return chain(self._names, *(texts for texts, _ in self._fields.values()))
 
     def new(self, known: Set[tuple[TextRole, str]]) -> list[Text]:
-        """Return those that are none of the older definition's, of which role and value are known."""
+        """Return the texts that the older definition, of which role and value are known, did not have."""
         return [text for texts in self._new for text in texts if (text.role, text.value) not in known]
 
 
@@ -190,7 +186,7 @@ def _has_address(schema: Any) -> bool:
 
 
 def required_of(definition: Mapping[str, Any]) -> frozenset[str]:
-    """Return the names of the parameters that a call must give, at the top of a tool's input schema."""
+    """Return the names of the required parameters, at the top of a tool's input schema."""
     schema = definition.get("inputSchema", definition.get("input_schema"))
     required = schema.get("required") if isinstance(schema, Mapping) else None
     return frozenset(name for name in required if isinstance(name, str)) if isinstance(required, list) else frozenset()

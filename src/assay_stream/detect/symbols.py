@@ -51,7 +51,7 @@ _SECRET_PATH = re.compile(
 _OPENING = frozenset("`'\"“‘<「")
 _CLOSING = frozenset("`'\"”’>」(")
 _PROTOCOL = frozenset((CATALOG.words.mcp_keys + CATALOG.words.json_schema_keys).split())
-"""Names that MCP and JSON Schema define: `_meta.progressToken` is nobody's tool."""
+"""Names that MCP and JSON Schema define: `_meta.progressToken` is not a tool."""
 _VERBS = frozenset(CATALOG.words.tool_verbs.split())
 _VALUES = frozenset(["id", "ids", "key", "keys", "token", "password", "secret"])
 """Last words of names that hardly any tool has, unless it begins with a verb."""
@@ -68,8 +68,8 @@ class Sentence(NamedTuple):
     """One sentence.
 
     Args:
-        symbols: its words in lowercase, and what stands for names, addresses and numbers.
-        runs: of each symbol the number of its run of characters in the text, of ``spans_of``.
+        symbols: its words in lowercase, and the symbols for names, addresses and numbers.
+        runs: for each symbol the index of its run of characters in the text, of ``spans_of``.
         is_doubtful: whether a name in it was taken for a parameter, a listed value or one of the server's own.
     """
 
@@ -79,7 +79,7 @@ class Sentence(NamedTuple):
 
 
 class OfferedNames(NamedTuple):
-    """What a definition and its list offer, so that a name in a text can be told from one of something else.
+    """What a definition and its list offer, to distinguish names in a text from those of something else.
 
     Args:
         own: keys (``name_key``) of the tools of the list.
@@ -98,7 +98,7 @@ class OfferedNames(NamedTuple):
         return OfferedNames(own=self.own, itself=self.itself)
 
     def kind_of(self, name: Name) -> int:
-        """Return all that decides what a name is taken for, as bits."""
+        """Return everything that determines the kind of a name, as bits."""
         return (
             (name.key == self.itself)
             | (name.key in self.own) << 1
@@ -108,7 +108,7 @@ class OfferedNames(NamedTuple):
 
 
 class Name(NamedTuple):
-    """A word that may be a name, with its key, its beginnings, and what it is where no such name is offered."""
+    """A word that may be a name, with its key, its beginnings, and its kind where no such name is offered."""
 
     name: str
     key: str
@@ -120,19 +120,19 @@ _Item = str | Name
 
 
 class _Parts(NamedTuple):
-    """What a run of characters is made of, and whether all of it is the same whatever is offered."""
+    """The symbols of a run of characters, and whether they are independent of what is offered."""
 
     items: tuple[_Item, ...]
     is_plain: bool
 
 
 def name_key(name: str) -> str:
-    """Return what the spellings of one name have in common: ``send_email``, ``sendEmail`` and ``send-email``."""
+    """Return the common key of the spellings of one name: ``send_email``, ``sendEmail`` and ``send-email``."""
     return "".join(_NAME_PART.findall(name)).lower()
 
 
 def _is_thing(name: str) -> bool:
-    """Tell whether a name is rather a path's or a value's: ``models/text_to_image``, ``api_key``, ``postId``."""
+    """Return True if a name is rather a path's or a value's: ``models/text_to_image``, ``api_key``, ``postId``."""
     if "/" in name:
         return True
     words = name_words(name)
@@ -146,7 +146,7 @@ def families_of(name: str) -> tuple[str, ...]:
 
 
 def _is_noun_first(words: Sequence[str]) -> bool:
-    """Tell whether the words of a name begin with none of the verbs that names of tools begin with."""
+    """Return True if the words of a name begin with none of the verbs that tool names begin with."""
     return bool(words) and words[0] not in _VERBS
 
 
@@ -200,13 +200,13 @@ def _cut(symbols: list[str], runs: list[int], is_doubtful: bool) -> Iterator[Sen
 
 
 def spans_of(seen: str) -> list[tuple[int, int]]:
-    """Return where each run of characters of ``Sentence`` stands in a text."""
+    """Return the place in the text of each run of characters in ``Sentence``."""
     pattern = re.compile(r"\S+") if seen.isascii() else _CHUNK
     return [run.span() for run in pattern.finditer(seen)]
 
 
 def names_of(seen: str) -> tuple[Name, ...]:
-    """Return the names in a text that are one thing or another, depending on what is offered."""
+    """Return the names in a text whose kind depends on what is offered."""
     names: dict[Name, None] = {}
     for chunk in seen.split() if seen.isascii() else _CHUNK.findall(seen):
         if not (chunk.isalpha() and chunk.islower()):
@@ -217,7 +217,7 @@ def names_of(seen: str) -> tuple[Name, ...]:
 
 
 def _add(items: tuple[_Item, ...], offered: OfferedNames, symbols: list[str]) -> bool:
-    """Add the symbols of a run of characters; tell whether one of them is doubtful."""
+    """Add the symbols of a run of characters; return True if one of them is doubtful."""
     is_doubtful = False
     for item in items:
         if isinstance(item, str):
@@ -238,7 +238,7 @@ def _add(items: tuple[_Item, ...], offered: OfferedNames, symbols: list[str]) ->
 
 
 def _parse(chunk: str) -> _Parts:
-    """Return what a run of characters between blanks is made of."""
+    """Split a run of characters between blanks into symbols."""
     # Most runs are a word with a bracket, a comma or a full stop.
     is_end = chunk[-1] in _ENDS
     word = chunk.lstrip("(")[:-1] if is_end else chunk.lstrip("(").rstrip(",)")

@@ -2,7 +2,7 @@
 
 1. The index is built once for a list and shared by all of its definitions: a list of n new tools costs n, not n².
 2. A name counts as its words (``send_email``, ``sendEmail``), as one word (``sendemail``), and as readers see it.
-3. A definition's own name is in the index too; ``OtherTools`` leaves it out by the owners of what was found.
+3. A definition's own name is in the index too; ``OtherTools`` excludes it by the owners of each match.
 """
 
 from __future__ import annotations
@@ -25,19 +25,18 @@ _UNITS_PER_SPAN = 3
 _WORD_BITS = 32
 _CONTEXTS_KEPT_MAX = 1_024
 _CONTEXTS_PER_NAME = 2
-"""All definitions of a list that changed are searched for what is new, as what they are and as what they were, and
-then once more in whole. A list with more contexts than are kept is searched as if none had been."""
+"""All changed definitions of a list are searched for what is new, both the new and the old version, and then once
+more in full. A list with more contexts than are kept is searched as if it had none."""
 _OWNERS_MAX = 2
 """Owners kept of one form: of two, at least one is not the definition's own name."""
 
 Name = tuple[str, ...]
-"""The words of a name."""
 Span = tuple[int, int]
-"""The first word of a place in a text, and the one after its last."""
+"""Index of the first word of a place in a text, and of the word after its last."""
 
 
 class Named(NamedTuple):
-    """A name in a text: its first word, the word after its last, and whose names of several and of one word it is."""
+    """A name in a text: its first word, the word after its last, and its owners as several words and as one word."""
 
     first: int
     end: int
@@ -53,7 +52,7 @@ class ToolNames:
         work: the caller's budget.
 
     Raises:
-        WorkExhaustedError: where the budget does not suffice.
+        WorkExhaustedError: if the budget does not suffice.
     """
 
     def __init__(self, names: Collection[str], work: Work) -> None:
@@ -72,11 +71,7 @@ class ToolNames:
         return bool(self._names)
 
     def context(self, about: Hashable) -> object:
-        """Return an object that stands for these names and what else a search depends on: the same for the same.
-
-        Args:
-            about: what else.
-        """
+        """Return an object that identifies these names and the other inputs of a search: equal inputs, same object."""
         context = self._contexts.get(about)
         if context is None:
             context = self._contexts[about] = object()
@@ -92,7 +87,7 @@ class ToolNames:
 
     @cached_property
     def keys(self) -> Set[str]:
-        """What the spellings of each name have in common, of ``name_key``."""
+        """The ``name_key`` of each name."""
         chars_max = DEFAULT_LIMITS.tool_name_chars_max
         return frozenset(name_key(name[:chars_max]) for name in self._names)
 
@@ -102,7 +97,7 @@ class ToolNames:
 
         The first two words of a name are one if another name has the first of them. A single word is one if half of
         the names or more have it, and then only in a definition whose own name has it: that is the key, and ``""``
-        that of any other. A decoy or two make no prefix of a server.
+        that of any other. A decoy or two do not establish a prefix of a server.
         """
         chars_max = DEFAULT_LIMITS.tool_name_chars_max
         listed = [families for name in self._names if (families := families_of(name[:chars_max]))]
@@ -155,25 +150,24 @@ class ToolNames:
 
 
 NO_TOOLS: Final = ToolNames((), Work(UNLIMITED))
-"""No names: a definition that is looked at by itself."""
+"""No names: for a definition searched by itself."""
 
 
 class OtherTools:
-    """The tools that a definition may speak of: the names of a whole list, without its own."""
+    """The tools that a definition may mention: the names of a whole list, without its own."""
 
     def __init__(self, names: ToolNames, own: Any) -> None:
         self._names = names
         self.own_words = _own_words(own) if isinstance(own, str) else ()
-        """The words of the definition's own name."""
         self.own_key = name_key(own[: DEFAULT_LIMITS.tool_name_chars_max]) if isinstance(own, str) else ""
-        """The key of the definition's own name, of ``name_key``."""
+        """The ``name_key`` of the definition's own name."""
 
     def __bool__(self) -> bool:
         return bool(self._names)
 
     @property
     def keys(self) -> Set[str]:
-        """What the spellings of each name of the list have in common, of ``name_key``."""
+        """The ``name_key`` of each name of the list."""
         return self._names.keys
 
     @property
@@ -183,19 +177,19 @@ class OtherTools:
         return families.get(self.own_words[0] if self.own_words else "", families[""])
 
     def context(self, about: Hashable) -> object:
-        """Return an object that stands for these tools and what else a search depends on: the same for the same."""
+        """Return an object that identifies these tools and the other inputs of a search: equal inputs, same object."""
         return self._names.context((self.own_words, about))
 
     def may_be_named(self, forms: Sequence[str], work: Work) -> bool:
-        """Tell whether a text has the words of some name, be it the definition's own."""
+        """Return True if a text has the words of some name, the definition's own included."""
         return self.have_beginning(forms) and self.is_named(forms, work)
 
     def is_named(self, forms: Sequence[str], work: Work) -> bool:
-        """Tell whether a text that has the first word of some name has all of its words."""
+        """Return True if a text that has the first word of some name has all of its words."""
         return next(self._names.find(forms, work), None) is not None
 
     def have_beginning(self, forms: Collection[str]) -> bool:
-        """Tell whether some name begins with one of these words, without which none is among them."""
+        """Return True if some name begins with one of these words, without which none is among them."""
         return not self._names.beginnings.isdisjoint(forms)
 
     def spans(self, words: Words, work: Work) -> list[Span]:
@@ -217,7 +211,7 @@ class OtherTools:
 
 
 def _own_words(name: str) -> Name:
-    """The words of a name, by which its owner is told."""
+    """Return the words of a name, which identify its owner."""
     return name_words(name[: DEFAULT_LIMITS.tool_name_chars_max])
 
 

@@ -24,11 +24,10 @@ class Change(NamedTuple):
     """One change.
 
     Args:
-        code: what changed, a key of ``CODES``.
-        path: where, from the definition's root: ``$.inputSchema.properties.path.type``.
+        code: a key of ``CODES``.
+        path: from the definition's root: ``$.inputSchema.properties.path.type``.
         before: the JSON value before, ``None`` where there was none; a long one is cut (``bounded``).
         after: the JSON value after, in the same way.
-        direction: which way it goes.
     """
 
     code: str
@@ -39,7 +38,7 @@ class Change(NamedTuple):
 
 
 class Absent:
-    """The type of ``ABSENT``: no value, where ``null`` is one."""
+    """The type of ``ABSENT``: no value, as distinct from ``null``."""
 
     def __repr__(self) -> str:
         return "ABSENT"
@@ -58,7 +57,7 @@ def member(path: str, name: str) -> str:
 
 
 class Path:
-    """One place of a definition: a chain of steps that becomes text only when there is something to report.
+    """One place of a definition: a chain of steps, rendered as text only if there is something to report.
 
     Args:
         text: its path from the definition's root: ``$.inputSchema``.
@@ -74,7 +73,6 @@ class Path:
 
     @classmethod
     def of(cls, path: Path | str) -> Path:
-        """Return the path of this text, or the path itself."""
         return cls(path) if isinstance(path, str) else path
 
     def keyword(self, name: str) -> Path:
@@ -82,11 +80,9 @@ class Path:
         return self._next(f".{name}", is_name=False)
 
     def member(self, name: str) -> Path:
-        """Return the path of a member of any name."""
         return self._next(name, is_name=True)
 
     def item(self, index: int) -> Path:
-        """Return the path of an item of a list."""
         return self._next(f"[{index}]", is_name=False)
 
     def _next(self, step: str, *, is_name: bool) -> Path:
@@ -95,7 +91,7 @@ class Path:
         return path
 
     def __str__(self) -> str:
-        """Return the text of the path; a long one is cut, with a mark that tells it from others."""
+        """Return the text of the path; a long one is cut, with a mark that makes it unique."""
         chain: list[Path] = []
         node: Path | None = self
         while node is not None and node._text is None:
@@ -114,9 +110,9 @@ def _cut_path(text: str) -> str:
 
 
 def bounded(value: Any) -> Any:
-    """Return a value as a change carries it: whole, or cut with a mark that names its length and digest.
+    """Return a value as a change carries it: in full, or cut with a mark that holds its length and digest.
 
-    What was no text before the cut is cut as canonical JSON, and so becomes one.
+    A value that is not a string is cut as canonical JSON, and so becomes one.
     """
     chars_max = DEFAULT_LIMITS.change_value_chars_max
     if value is ABSENT:
@@ -130,7 +126,7 @@ def bounded(value: Any) -> Any:
 
 
 def bounded_pair(before: Any, after: Any) -> tuple[Any, Any]:
-    """Return two values as a change carries them: of long texts that begin alike, from a little before they part."""
+    """Return two values as a change carries them: long texts with a common prefix start shortly before they differ."""
     if isinstance(before, str) and isinstance(after, str):
         chars_max = DEFAULT_LIMITS.change_value_chars_max
         if max(len(before), len(after)) > chars_max:
@@ -140,7 +136,7 @@ def bounded_pair(before: Any, after: Any) -> tuple[Any, Any]:
 
 
 def parting(one: str, other: str) -> int:
-    """Return the length of what two texts begin with alike."""
+    """Return the length of the common prefix of two texts."""
     alike, apart = 0, min(len(one), len(other)) + 1
     while apart - alike > 1:
         middle = (alike + apart) // 2
@@ -161,13 +157,12 @@ def changed(code: str, path: Path | str, before: Any, after: Any, values: Values
 
     Args:
         code: a key of ``CODES``.
-        path: where.
         before: the value before, or ``ABSENT``.
         after: the value after, or ``ABSENT``.
         values: of the comparison.
 
     Raises:
-        WorkExhaustedError: where the budget of the comparison is used up.
+        WorkExhaustedError: if the budget of the comparison is used up.
     """
     work = values.work
     work.spend(_CHANGE_UNITS)
@@ -181,10 +176,10 @@ def changed(code: str, path: Path | str, before: Any, after: Any, values: Values
 
 
 def sorted_names(values: Values, *sides: Collection[str]) -> list[str]:
-    """Return the names of the members of some objects, sorted, each once.
+    """Return the distinct names of the members of some objects, sorted.
 
     Raises:
-        WorkExhaustedError: where the budget of the comparison is used up.
+        WorkExhaustedError: if the budget of the comparison is used up.
     """
     for side in sides:
         values.work.spend(_NAME_UNITS * len(side) + sum(map(len, side)) // _NAME_CHARS_PER_UNIT)

@@ -12,11 +12,11 @@ from assay_stream.model.fields import ChangeDirection
 
 @dataclass(frozen=True, slots=True)
 class CodeInfo:
-    """What a code says.
+    """Meaning of a code.
 
     Args:
         title: one line for a person.
-        direction: which way such a change goes.
+        direction: direction of such a change.
         opposite: the code of the opposite change; its own where that is of the same kind.
         level: name of its level under the profile ``soc``.
     """
@@ -36,4 +36,3 @@ def _read() -> dict[str, CodeInfo]:
 
 
 CODES: Mapping[str, CodeInfo] = _read()
-"""Every code of a change."""

@@ -22,7 +22,7 @@ _DEFINITION_UNITS = 100
 
 
 def compare_definitions(before: Mapping[str, Any], after: Mapping[str, Any], work: Work | None = None) -> list[Change]:
-    """Return what changed between two definitions, in the order of paths and codes.
+    """Return the changes between two definitions, ordered by path and code.
 
     Definitions that differ in their canonical form have at least one change; equal ones have none. Where two
     definitions take more work than one definition may, the last change is ``comparison_cut_short``.
@@ -30,11 +30,11 @@ def compare_definitions(before: Mapping[str, Any], after: Mapping[str, Any], wor
     Args:
         before: a tool, prompt or resource template as received.
         after: the same one later.
-        work: the budget of the record, one of its own without it.
+        work: the budget of the record; ``None`` for one of its own.
 
     Raises:
-        InputError: where one of them cannot be canonicalised.
-        WorkExhaustedError: where ``work`` holds less than these two take.
+        InputError: if one of them cannot be canonicalised.
+        WorkExhaustedError: if ``work`` holds less than these two take.
     """
     budget = Work(DEFAULT_LIMITS.definition_work_units_max) if work is None else work
     part = budget.part(DEFAULT_LIMITS.definition_work_units_max)
@@ -60,7 +60,6 @@ class _Found:
         self.is_cut = False
 
     def add(self, change: Change) -> None:
-        """Take in a change."""
         self._changes.append(change)
         if len(self._changes) >= 2 * DEFAULT_LIMITS.changes_max:
             self.told()
@@ -90,7 +89,7 @@ def _compare(before: Mapping[str, Any], after: Mapping[str, Any], values: Values
 
 
 def not_compared() -> Change:
-    """Return the change that says that two definitions differ, but not how."""
+    """Return the change for two definitions that differ in an unknown way."""
     return Change("comparison_cut_short", "$", None, None, CODES["comparison_cut_short"].direction)
 
 
@@ -138,7 +137,7 @@ _FIELDS: Mapping[str, Compare] = {
     "mimeType": _by_code("mime_type_changed"),
     "_meta": compare_meta,
 }
-"""The fields of a definition that have a meaning of their own; any other one is ``field_changed``."""
+"""The fields of a definition with a comparison of their own; any other one is ``field_changed``."""
 
 _RANKS = {name: rank for rank, name in enumerate(_FIELDS)}
 

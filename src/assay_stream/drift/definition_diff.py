@@ -17,20 +17,19 @@ from assay_stream.work import Work
 
 _PLACES_MAX = 200
 _RENDERED_MAX = 10_000
-"""Places whose paths are written out to be put in order; of a definition made of more, the rest is counted."""
+"""Places whose paths are rendered for sorting; in a definition with more, the rest is only counted."""
 
 _FIRST = ("name", "title", "description", "annotations", "inputSchema", "outputSchema")
 _RANK = {name: number for number, name in enumerate(_FIRST)}
 _LACKING = object()
-"""Where one definition has nothing."""
+"""Marks a place missing from one definition."""
 
 
 class Leaf(NamedTuple):
     """The value at one place.
 
     Args:
-        text: a string as it is, anything else as JSON.
-        is_string: whether it is a string.
+        text: a string verbatim, anything else as JSON.
     """
 
     text: str
@@ -46,7 +45,7 @@ class PlaceDiff:
     """One place that differs.
 
     Args:
-        path: where, from the definition's root.
+        path: from the definition's root.
         what: ``added``, ``changed`` or ``removed``.
         pieces: old and new, word by word.
     """
@@ -58,12 +57,12 @@ class PlaceDiff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefinitionDiff:
-    """What differs between two definitions.
+    """The differences between two definitions.
 
     Args:
         places: the places that differ: name, title, description, annotations and schemas first.
-        same: how many places are the same.
-        left_out: how many differing places are not among ``places``.
+        same: number of equal places.
+        left_out: number of differing places not among ``places``.
     """
 
     places: tuple[PlaceDiff, ...]
@@ -74,13 +73,13 @@ class DefinitionDiff:
 def definition_diff(
     before: Mapping[str, Any] | None, after: Mapping[str, Any] | None, *, full: bool = False, work: Work | None = None
 ) -> DefinitionDiff:
-    """Return what differs between two definitions; of one alone all of it came, or went.
+    """Return the differences between two definitions; if only one is given, all of it was added or removed.
 
     Args:
         before: the older definition, ``None`` where there was none.
         after: the newer one, ``None`` where there is none.
-        full: keep long texts whole, and fifty times as many differences.
-        work: what comparing by words may cost; texts that it does not suffice for are shown as replaced.
+        full: keep long texts in full, and fifty times as many differences.
+        work: the budget for comparing by words; texts that exceed it are shown as replaced.
     """
     work = Work(DEFAULT_LIMITS.definition_work_units_max) if work is None else work
     counted = _Counted()
@@ -95,7 +94,7 @@ def definition_diff(
 
 
 class _Counted:
-    """Counts places while they pass, so that those that are the same need not be kept."""
+    """Counts places as they pass, so that equal ones need not be kept."""
 
     def __init__(self) -> None:
         self.same = self.different = 0
@@ -124,7 +123,7 @@ def _walk(path: Path, was: Any, now: Any) -> Iterator[_Differing]:
 
 
 def _parts(path: Path, was: Any, now: Any) -> Iterator[_Place] | None:
-    """Return the places that two values are made of, ``None`` where they are read as a whole."""
+    """Return the places that two values consist of, ``None`` where they are read as a whole."""
     kinds = {_kind(side) for side in (was, now) if side is not _LACKING}
     if len(kinds) > 1:
         return iter([(path, was, _LACKING), (path, _LACKING, now)])

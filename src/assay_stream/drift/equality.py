@@ -1,7 +1,7 @@
 """Which JSON values of one comparison are equal, and what each costs to write: every value is looked at once.
 
-Equal values have one class. A class is found bottom-up from the classes of a value's members, so that a pair of
-values that was looked at is held against each other in constant time at every level and from every place.
+Equal values have one class. A class is built bottom-up from the classes of a value's members, so that two visited
+values are compared in constant time at every level and from every place.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Class:
     """One class of equal containers.
 
     Args:
-        parts: members and names of members, of all levels.
+        parts: number of members and of names of members, of all levels.
         chars: characters of texts and names, of all levels.
         is_plain: whether its canonical form is written the fast way.
     """
@@ -54,7 +54,7 @@ _NULL: Final = _Mark()
 _LIST: Final = _Mark()
 _OBJECT: Final = _Mark()
 _READY: Final = _Mark()
-"""Stands above a container whose members have their classes."""
+"""Precedes a container whose members have their classes."""
 _CONTAINERS = (dict, list)
 
 
@@ -62,7 +62,7 @@ class Values:
     """The values of one comparison.
 
     Args:
-        work: the budget of the comparison, that of one definition without it.
+        work: the budget of the comparison; ``None`` for that of one definition.
     """
 
     __slots__ = ("_class_of", "_interned", "_roots", "work")
@@ -72,14 +72,14 @@ class Values:
         self._class_of: dict[int, _Class] = {}
         self._interned: dict[tuple[Any, ...], _Class] = {}
         self._roots: list[Any] = []
-        """What was looked at, kept so that no other value gets its id."""
+        """Visited values, kept alive so that their ids are not reused."""
 
     def same(self, before: Any, after: Any) -> bool:
-        """Tell whether two values are equal as JSON; other than for Python, ``true`` is not 1.
+        """Return True if two values are equal as JSON; unlike in Python, ``true`` is not 1.
 
         Raises:
             InputError: as ``canonicalize``.
-            WorkExhaustedError: where the budget is used up.
+            WorkExhaustedError: if the budget is used up.
         """
         if before is after:
             return True
@@ -87,11 +87,11 @@ class Values:
         return one is other or (isinstance(one, str | bytes) and bool(one == other))
 
     def class_of(self, value: Any) -> Any:
-        """Return what two values have in common exactly where they are equal.
+        """Return an object that compares equal for two values exactly if they are equal.
 
         Raises:
             InputError: as ``canonicalize``.
-            WorkExhaustedError: where the budget is used up.
+            WorkExhaustedError: if the budget is used up.
         """
         if isinstance(value, str):
             self.work.spend(1 + len(value) // _LOOK_CHARS_PER_UNIT)
@@ -106,7 +106,7 @@ class Values:
         return found
 
     def units_to_write(self, value: Any) -> int:
-        """Return how many units of work the canonical form of a value takes."""
+        """Return the units of work for the canonical form of a value."""
         if isinstance(value, dict | list):
             known: _Class = self.class_of(value)
             if known.is_plain:
@@ -119,13 +119,13 @@ class Values:
 
         Raises:
             InputError: as ``canonicalize``.
-            WorkExhaustedError: where the budget is used up.
+            WorkExhaustedError: if the budget is used up.
         """
         self.work.spend(self.units_to_write(value))
         return canonicalize(value)
 
     def _look_at(self, root: Any) -> None:
-        """Find the classes of a container and of all within it, members before what they are members of."""
+        """Classify a container and all within it, members first."""
         classes, spend = self._class_of, self.work.spend
         waiting = [root]
         while waiting:
@@ -146,7 +146,7 @@ class Values:
             classes[id(value)] = self._class(value)
 
     def _class(self, value: dict[Any, Any] | list[Any]) -> _Class:
-        """Return the class of a container whose containers have theirs."""
+        """Return the class of a container whose containers are already classified."""
         key: list[Any]
         if isinstance(value, list):
             key, members, parts, chars, is_plain = [_LIST], value, len(value), 0, True
@@ -186,7 +186,7 @@ class Values:
 
 
 def _scalar(value: Any) -> Any:
-    """Return what equal scalars have in common, and no others.
+    """Return a key shared by equal scalars, and no others.
 
     Raises:
         InputError: as ``canonicalize``.
@@ -220,13 +220,9 @@ def _check_unicode(text: str) -> None:
 
 
 def same(before: Any, after: Any) -> bool:
-    """Tell whether two JSON values are equal; other than for Python, ``true`` is not 1.
+    """Return True if two JSON values, or ``ABSENT``, are equal; unlike in Python, ``true`` is not 1.
 
-    For values that are looked at once. Those of one comparison have ``Values.same``.
-
-    Args:
-        before: a JSON value or ``ABSENT``.
-        after: another one.
+    For values compared only once. Those of one comparison have ``Values.same``.
     """
     if before != after:
         return False

@@ -1,11 +1,11 @@
 """Fields of a definition that have rules of their own: annotations, arguments of prompts, and metadata.
 
 * Annotations: a hint that is absent means its default (MCP 2025-06-18, ``ToolAnnotations``). Hints are the server's own
-  claims: a claim that appears tells what the server says, not what the tool does.
+  claims: a new claim shows what the server asserts, not what the tool does.
 * Arguments are matched by name, whatever their order (MCP 2025-06-18, ``PromptArgument``).
-* Metadata: a change of the Handshake contract is only seen here; the contract's own rules tell what it means. A host
-  renders the user interface that ``ui`` names, so what is shown and whom it may reach is more than metadata (MCP Apps,
-  SEP-1865; ``ui/resourceUri`` is its earlier spelling).
+* Metadata: a change of the Handshake contract is only detected here; the contract's own rules define its meaning. A
+  host renders the user interface that ``ui`` names, so its content and permitted hosts are more than metadata (MCP
+  Apps, SEP-1865; ``ui/resourceUri`` is its earlier spelling).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DEFAULTS: Mapping[str, bool] = {
     "idempotentHint": False,
     "openWorldHint": True,
 }
-"""What the absence of each hint means."""
+"""Default of each hint."""
 
 _HARMLESS = {"readOnlyHint": "read_only", "idempotentHint": "idempotent"}
 _HARMFUL = {"destructiveHint": ("destructive", "non_destructive"), "openWorldHint": ("open_world", "closed_world")}
@@ -115,7 +115,7 @@ def _is_required(argument: dict[str, Any] | None) -> bool:
 
 
 def _by_name(arguments: Any) -> dict[str, dict[str, Any]] | None:
-    """Return the arguments by name, ``None`` where they have no such form or one name stands twice."""
+    """Return the arguments by name, ``None`` if they are not in this form or a name is repeated."""
     listed = [] if arguments is ABSENT else arguments
     if not isinstance(listed, list):
         return None

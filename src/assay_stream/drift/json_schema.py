@@ -2,13 +2,12 @@
 
 1. Places are compared from the root on, without recursion, each pair of a reference's targets once, and no more of
    them than the budget allows.
-2. A reference is followed within its document where it differs; where it is the same, what it leads to is compared
-   where that stands.
+2. A reference is followed within its document where it differs; where it is the same, its target is compared where
+   that stands.
 3. ``anyOf``, ``oneOf`` and ``allOf`` are sets. One that differs on either side is compared place by place.
-4. Null allowed by ``anyOf`` or ``oneOf``, and null among the types, are one form each of the same: what is left is
-   compared as it stands.
-5. A place that differs and whose meaning does not is ``schema_restated``: no difference goes without a code.
-6. Where nothing differs but what a generator decides, that is one change, ``schema_regenerated`` (``regenerated``).
+4. Null allowed by ``anyOf`` or ``oneOf``, and null among the types, are equivalent: the rest is compared as it stands.
+5. A place that differs without a change of meaning is ``schema_restated``: no difference goes without a code.
+6. If all differences are decisions of a generator, they are one change, ``schema_regenerated`` (``regenerated``).
 
 Source: JSON Schema draft 2020-12, Core, section 10, and Validation, section 6.
 """
@@ -27,7 +26,7 @@ from assay_stream.drift.text import compare_texts
 from assay_stream.drift.values import VALUE_KEYWORDS, compare_values
 
 _SAYS_NOTHING = frozenset(("$schema", "$id", "$comment", "title", "description"))
-"""Keywords that confine no value."""
+"""Keywords that do not constrain values."""
 
 _NAMED_PARTS = ("$defs", "definitions")
 _ALTERNATIVES = ("anyOf", "oneOf")
@@ -47,11 +46,10 @@ _Place = tuple[Path, Any, Any]
 _PLACE_UNITS = 180
 _CHARS_PER_UNIT = 32
 _ITEM_UNITS = 8
-"""Units of work for one item of a list that is gone through beside another."""
+"""Units of work per item of a list that is compared with another."""
 
 
 def compare_schemas(path: Path | str, before: Any, after: Any, values: Values | None = None) -> Iterator[Change]:
-    """Yield the changes between two schemas."""
     path, values = Path.of(path), Values() if values is None else values
     if values.same(before, after):
         return
@@ -74,15 +72,13 @@ def _only_silent(schema: Any) -> _Object:
 
 
 class _Comparison:
-    """One comparison of two whole schemas."""
-
     def __init__(self, before: Any, after: Any, values: Values) -> None:
         self._roots = before, after
         self._values = values
         self._places: list[_Place] = []
         self._followed: set[tuple[Any, Any]] = set()
         self._made: list[_Object] = []
-        """Objects made on the way, kept so that no other one gets their id."""
+        """Temporary objects, kept alive so that their ids are not reused."""
 
     def run(self, path: Path) -> Iterator[Change]:
         self._places.append((path, *self._roots))
@@ -272,16 +268,16 @@ def _as_object(schema: Any) -> dict[str, Any] | None:
 
 
 def _target(schema: _Object) -> str | int:
-    """Return what tells a schema among the places of one comparison: where it leads, or which object it is.
+    """Return the identity of a schema within one comparison: where it leads, or which object it is.
 
-    What stands beside a reference counts as well, so only a bare one is told by where it leads.
+    Keywords beside a reference count as well, so only a bare one is identified by its target.
     """
     reference = schema.get("$ref")
     return reference if len(schema) == 1 and isinstance(reference, str) else id(schema)
 
 
 def _openness(additional: Any) -> int | None:
-    """Return 0 where nothing more may be sent, 1 where a schema says what, 2 where anything."""
+    """Return 0 if no more members may be sent, 1 if a schema restricts them, 2 if any may."""
     if additional is ABSENT or additional is True or additional == {}:
         return 2
     if additional is False:
@@ -290,6 +286,6 @@ def _openness(additional: Any) -> int | None:
 
 
 def _positions(schema: dict[str, Any]) -> list[Any] | None:
-    """Return the schemas by position: ``prefixItems``, or ``items`` as a list, as older drafts have it."""
+    """Return the schemas by position: ``prefixItems``, or ``items`` as a list, as in older drafts."""
     listed = schema.get("prefixItems", schema["items"] if isinstance(schema.get("items"), list) else _EMPTY)
     return listed if isinstance(listed, list) else None

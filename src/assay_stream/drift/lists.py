@@ -1,14 +1,14 @@
 """Two lists of a server by meaning: what came, went, changed, or goes by another name.
 
-1. Items are matched by name (resource templates by URI template); the order of a list says nothing. Instructions are
+1. Items are matched by name (resource templates by URI template); the order of a list has no meaning. Instructions are
    a list of one.
-2. A name that stands more than once in the later list, with several definitions that are not those of the earlier
-   list, is ambiguous: nothing more is told of it. Held against an ambiguous name, a definition that stood there
-   already is no change; another one is compared with the first in canonical order.
+2. A name that occurs more than once in the later list, with several definitions that are not those of the earlier
+   list, is ambiguous: nothing more is reported about it. Compared with an ambiguous name, a definition that it already
+   had is no change; another one is compared with the first in canonical order.
 3. Nothing is removed, and so nothing renamed, where the later list is not complete.
-4. A tool that went and one that came are one renamed tool where their input schemas are equal and their
-   descriptions hold at least half of their words in common; where the schema names no parameters, the descriptions
-   must have the same words. Of several that fit, the pair with most words in common goes first, then by names.
+4. A removed tool and an added one are one renamed tool where their input schemas are equal and their
+   descriptions have at least half of their words in common; where the schema names no parameters, the descriptions
+   must have the same words. Of several candidates, the pair with most words in common goes first, then by names.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ _CHARS_PER_UNIT = 64
 
 
 class ItemDrift(NamedTuple):
-    """What became of one item.
+    """The drift of one item.
 
     Args:
         kind: ``tool_added``, ``tool_removed``, ``tool_changed``, ``tool_renamed``, the like for prompts and
             templates (which are never renamed), or ``definition_ambiguous``.
-        name: of the item; of a renamed one the name it had.
-        changes: what changed, of an item that changed or was renamed.
+        name: of the item; the old name of a renamed one.
+        changes: of an item that changed or was renamed.
         before: the definition before, ``None`` where there was none.
-        after: the definition after, ``None`` where there is none or it cannot be told.
+        after: the definition after, ``None`` where there is none or it is ambiguous.
         renamed_to: the new name of a renamed item.
     """
 
@@ -68,17 +68,15 @@ def compare_lists(
     complete: bool = True,
     work: Work | None = None,
 ) -> list[ItemDrift]:
-    """Return what differs between two lists, in the order of names and kinds.
+    """Return the differences between two lists, sorted by name and kind.
 
-    Where the budget runs out, what changed is still told, with ``comparison_cut_short`` as its change, and nothing
-    more is called renamed. Whoever owns the budget sees that by ``work.is_exhausted``.
+    Where the budget runs out, changed items are still reported, with ``comparison_cut_short`` as their change, and no
+    further item is reported as renamed. The caller can check ``work.is_exhausted``.
 
     Args:
-        before: the earlier list.
-        after: the later list.
-        subject: what they are lists of.
+        subject: the kind of items in the lists.
         complete: whether the later list is complete.
-        work: the budget to draw on, one of its own without it.
+        work: the budget to draw on; ``None`` for one of its own.
 
     Raises:
         InputError: ``missing_field``, or as ``compare_definitions``.
@@ -147,15 +145,15 @@ def _renamed(gone: Mapping[str, Item], come: Mapping[str, Item], work: Work) -> 
 
 
 def renames(gone: Mapping[str, Item], come: Mapping[str, Item], work: Work | None = None) -> list[tuple[str, str]]:
-    """Return the old and new names of tools that go by another name, each name at most once.
+    """Return the old and new names of renamed tools, each name at most once.
 
     Args:
-        gone: tools that are not offered any more, by name.
+        gone: tools that are no longer offered, by name.
         come: tools that were not offered before, by name.
-        work: the budget of the record, one of its own without it.
+        work: the budget of the record; ``None`` for one of its own.
 
     Raises:
-        WorkExhaustedError: where ``work`` holds less than this takes.
+        WorkExhaustedError: if ``work`` holds less than this takes.
     """
     if not gone or not come:
         return []
@@ -244,7 +242,7 @@ def _digest_of_words(tool: Item, work: Work) -> bytes:
 
 
 class _Words:
-    """The words of a tool's description, counted when they are first needed."""
+    """The words of a tool's description, counted on first use."""
 
     def __init__(self, name: str, tool: Item, work: Work) -> None:
         self.name = name
@@ -264,7 +262,7 @@ class _Words:
     def in_common(self, other: _Words) -> float:
         """Return the share of words in common, of all words of two texts; two texts without words are alike.
 
-        Of texts within the limits, two shares are equal as doubles where they are equal, and only there.
+        For texts within the limits, two shares are equal as doubles if and only if they are equal.
         """
         self._work.spend(_PAIR_UNITS + len(self._description) // _CHARS_PER_UNIT)
         if self._description == other._description:

@@ -1,6 +1,6 @@
 """Lists that stand for sets: whether two values are the same but for the order in which something lists its items.
 
-A program that writes a set into a default or a text writes it in another order each time it starts.
+A program that writes a set into a default or a text may use another order each time it starts.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _ITEM_UNITS = 8
 
 
 def is_reordered(before: Any, after: Any, values: Values) -> bool:
-    """Tell whether two lists of scalars, or two texts with lists in them, are the same but for their order.
+    """Return True if two lists of scalars, or two texts with lists in them, are the same but for their order.
 
     Raises:
-        WorkExhaustedError: where the budget of the comparison is used up.
+        WorkExhaustedError: if the budget of the comparison is used up.
     """
     if isinstance(before, str) and isinstance(after, str):
         return is_text_reordered(before, after, values.work)
@@ -34,10 +34,10 @@ def is_reordered(before: Any, after: Any, values: Values) -> bool:
 
 
 def is_text_reordered(before: str, after: str, work: Work) -> bool:
-    """Tell whether two texts are the same but for the order of the items between square brackets or braces.
+    """Return True if two texts are the same but for the order of the items between square brackets or braces.
 
     Raises:
-        WorkExhaustedError: where it is used up.
+        WorkExhaustedError: if the budget is used up.
     """
     if len(before) != len(after):
         return False

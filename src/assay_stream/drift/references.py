@@ -11,21 +11,21 @@ from assay_stream.work import Work
 Schema = Mapping[str, Any]
 
 _STEPS_MAX = 32
-"""References that may follow one another; real schemas have two."""
+"""Maximum length of a chain of references; real schemas have two."""
 
 _STEP_UNITS = 40
 _UNITS_PER_CHAR = 5
-"""Units of work for one character of a reference; those that are escaped cost most."""
+"""Units of work per character of a reference; escaped ones cost most."""
 
 
 def expand(root: Any, schema: Schema, work: Work) -> dict[str, Any] | None:
-    """Return a schema with its reference followed; what stands beside a reference takes precedence.
+    """Return a schema with its reference followed; keywords beside a reference take precedence.
 
     Returns:
         The schema without ``$ref``, or ``None`` where the reference leads outside, nowhere, or in a circle.
 
     Raises:
-        WorkExhaustedError: where the budget is used up.
+        WorkExhaustedError: if the budget is used up.
     """
     # Followed first and merged once: a merge at every step would copy what stands beside the first as often.
     layers = [schema]

@@ -1,7 +1,7 @@
 """Schemas that their generator wrote anew: one change where nothing differs but what generators decide.
 
-What may be folded says nothing of any named parameter: the dialect, whether unnamed parameters are allowed, shared
-parts that were inlined or taken out, another form of the same, and whether null may be sent for what is optional.
+Only changes that concern no named parameter may be folded: the dialect, whether unnamed parameters are allowed, shared
+parts that were inlined or extracted, another form of the same, and whether null may be sent for optional values.
 Words are never folded, and a single change of any other kind keeps all of them apart: nothing hides behind this.
 """
 
@@ -27,14 +27,13 @@ Schema = dict[str, Any]
 
 
 def folded(path: Path, changes: Iterator[Change]) -> Iterator[Change]:
-    """Yield the changes of one schema, with all that a generator decides as one where nothing else changed.
+    """Yield the changes of one schema, with all generator decisions folded into one where nothing else changed.
 
     Args:
         path: of the schema.
-        changes: what changed in it.
 
     Raises:
-        WorkExhaustedError: as ``changes`` does; what was found until then is yielded before.
+        WorkExhaustedError: as ``changes`` does; changes found before are yielded first.
     """
     forms: list[Change] = []
     is_foldable = True
@@ -69,9 +68,9 @@ def _is_form(change: Change) -> bool:
 
 
 def without_null(before: Schema, after: Schema) -> tuple[tuple[str, Schema], tuple[str, Schema]]:
-    """Return how each of two schemas allows null, ``""`` where it does not, and what it says besides.
+    """Return how each of two schemas allows null, ``""`` where it does not, and the rest of it.
 
-    Where both do it in the same form, or neither does, they are returned as they are. A default of null goes with
+    Where both do it in the same form, or neither does, they are returned unchanged. A default of null goes with
     the null where the other schema has none.
     """
     (form, was), (other, now) = _null_of(before), _null_of(after)
@@ -103,7 +102,7 @@ def _null_of(schema: Schema) -> tuple[str, Schema]:
 
 
 def _refuses_null(schema: Schema) -> bool:
-    """Tell whether a schema that allows null in neither form states types or refers to what does."""
+    """Return True if a schema that allows null in neither form states types or refers to a schema that does."""
     return ("type" in schema or "$ref" in schema) and not schema.keys() & {"anyOf", "oneOf"}
 
 

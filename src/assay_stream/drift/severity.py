@@ -2,7 +2,7 @@
 
 1. A kind that a profile lists has at least the level listed.
 2. A finding with changes has the highest level of them: by code, or by the field they are in. What a
-   peer's table does not look at has no level under it (``covers``).
+   peer's table does not cover has no level under it (``covers``).
 3. A profile's floor holds for everything.
 4. Indicators in new text raise the level and never lower it.
 """
@@ -52,12 +52,10 @@ class Level(IntEnum):
 
 _BY_CODE = {code: Level.parse(info.level) for code, info in CODES.items()}
 _OUTPUT_MAX = Level.LOW
-"""The most that a change of an output schema counts, texts apart: it says what comes back, not what is done."""
+"""Maximum level of a change of an output schema, texts apart: it describes results, not actions."""
 
 
 class Sign(Protocol):
-    """One indicator in new text."""
-
     @property
     def rule(self) -> str:
         """Id of the rule that found it."""
@@ -68,7 +66,7 @@ class Sign(Protocol):
 
 
 Levels = tuple[Level | None, Level | None]
-"""Levels for an unclassified and for a privileged tool; ``None`` where the profile does not look."""
+"""Levels for an unclassified and for a privileged tool; ``None`` where the profile does not cover it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,12 +74,11 @@ class SeverityProfile:
     """A set of rules for the severity of findings.
 
     Args:
-        name: as an operator writes it.
-        explanation: for a person, one sentence.
-        kinds: level of each kind listed; ``None`` where the profile does not look at such findings.
+        explanation: one sentence for users.
+        kinds: level of each kind listed; ``None`` where the profile does not cover such findings.
         fields: kind to field to level, of findings about changes.
         by_code: whether changes count by their code; only then do fields that are not listed count.
-        floor: the least level of anything.
+        floor: minimum level of any finding.
     """
 
     name: str
@@ -104,25 +101,18 @@ def assess(
     """Return how severe a finding is.
 
     Args:
-        profile: one of ``PROFILES``.
         kind: of the finding: ``tool_changed``.
-        changes: what changed, of a finding about a change.
+        changes: the changes of a finding about one.
         signs: indicators in new text.
         privileged: whether Assay's classifier calls the tool privileged.
-        default: level of a kind that the profile does not know.
+        default: level of a kind that the profile does not list.
     """
     level = _level(profile, kind, changes, privileged, default) or Level.INFORMATIONAL
     return max(level, profile.floor, *(Level(sign.level) for sign in signs))
 
 
 def covers(profile: SeverityProfile, kind: str, changes: Sequence[Change] = ()) -> bool:
-    """Tell whether a profile looks at such a finding: a peer's table is silent on what the peer does not see.
-
-    Args:
-        profile: one of ``PROFILES``.
-        kind: of the finding.
-        changes: what changed, of a finding about a change.
-    """
+    """Return True if a profile covers such a finding: a peer's table omits what the peer does not see."""
     return _level(profile, kind, changes, False, Level.HIGH) is not None
 
 
@@ -160,7 +150,7 @@ def _levels_of_fields(
 
 
 def _mcptrust_sees(change: Change) -> bool:
-    """Tell whether MCPTrust's lock of a prompt covers a change: not blanks at line ends, nor order, nor titles."""
+    """Return True if MCPTrust's lock of a prompt covers a change: not blanks at line ends, nor order, nor titles."""
     if change.before is None and change.after is None:
         # A finding tells no texts. Blanks at line ends and others are one code: the alert is rather one too many.
         return change.code not in ("arguments_reordered", "field_changed", "description_added") and (
@@ -274,7 +264,6 @@ _PROFILES = (
 )  # fmt: skip
 
 PROFILES: Mapping[str, SeverityProfile] = {profile.name: profile for profile in _PROFILES}
-"""The profiles by name."""
 
 DEFAULT_PROFILE = PROFILES["soc"]
 

@@ -4,8 +4,8 @@ Each step ignores more than the one before; the first that finds the texts equal
 
 1. *White space*: equal after runs of ASCII white space became one blank. No other character is white space here:
    what a person cannot see may still be read.
-2. *Lists reordered*: equal but for the order in which items stand between brackets. A set that a program writes into
-   a text is in another order each time it starts.
+2. *Lists reordered*: equal but for the order of items between brackets. A program that writes a set into a text may
+   use another order each time it starts.
 3. *Typography*: equal word by word after Unicode normalisation (NFKC), case folding, one form for quotes and
    dashes, and without punctuation at the ends of words. Punctuation within a word stays: it makes addresses, paths
    and names.
@@ -41,7 +41,7 @@ _SPELLING_LETTERS_MIN = 5
 _ASCII_PUNCTUATION = "".join(mark for mark in map(chr, range(128)) if unicodedata.category(mark)[0] == "P")
 _CHARS_PER_UNIT = 4
 _WORD_UNITS = 4
-"""Units of work for one word: to find it, to keep it, and to look for it in another text."""
+"""Units of work per word: to find it, to keep it, and to look for it in another text."""
 
 
 def compare_texts(
@@ -55,10 +55,10 @@ def compare_texts(
 
 
 def words_of(text: str, work: Work) -> list[str]:
-    """Return the words of a text as they are compared, typography taken away.
+    """Return the words of a text in the form compared, without typography.
 
     Raises:
-        WorkExhaustedError: where it is used up.
+        WorkExhaustedError: if the budget is used up.
     """
     work.spend(units_to_normalize(text))
     plain = unicodedata.normalize("NFKC", text.translate(_FORMS)).casefold()
@@ -127,9 +127,9 @@ def _is_spelling(was: Sequence[str], now: Sequence[str]) -> bool:
 
 
 def _is_one_letter_off(one: str, other: str) -> bool:
-    """Tell whether two words of enough ASCII letters differ by one letter, or by two neighbours in turn.
+    """Return True if two words of enough ASCII letters differ by one letter, or by two neighbours swapped.
 
-    Letters of other scripts that look alike, digits and addresses are no matter of spelling.
+    Look-alike letters of other scripts, digits and addresses are not spelling.
     """
     short, long = sorted((one, other), key=len)
     if not all(word.isascii() and word.isalpha() and len(word) >= _SPELLING_LETTERS_MIN for word in (short, long)):

@@ -1,6 +1,6 @@
 """What values a JSON Schema allows at one place: types, lists of values, bounds, patterns, formats and defaults.
 
-Each function looks at some keywords of one schema, before and after, and leaves nested schemas alone.
+Each function reads some keywords of one schema, before and after, and leaves nested schemas alone.
 Source: JSON Schema draft 2020-12, Validation, sections 6 and 9.
 """
 
@@ -23,7 +23,7 @@ _COUNTS = (
 )  # fmt: skip
 _INTEGERS = frozenset(("integer",))
 _LISTED_UNITS = 8
-"""Units of work for one listed value or alternative, beside those of looking at it."""
+"""Units of work per listed value or alternative, beside those for visiting it."""
 _LOWER = ("minimum", "exclusiveMinimum")
 _UPPER = ("maximum", "exclusiveMaximum")
 
@@ -53,7 +53,6 @@ class _Place:
         self._types = [self._types_of(*pair) for pair in zip(self._sides, self._listed, strict=True)]
 
     def changes(self) -> Iterator[Change]:
-        """Yield what changed."""
         yield from self._compare_types()
         yield from self._compare_listed()
         of_integers = all(kinds == _INTEGERS for kinds in self._types)
@@ -243,7 +242,7 @@ def _tightness(stated: Mapping[str, Any], is_lower: bool, of_integers: bool) -> 
 VALUE_KEYWORDS = frozenset(
     ("type", "enum", "const", "pattern", "format", "default", "examples", "multipleOf", *_LOWER, *_UPPER)
 ) | {name for name, _ in _COUNTS}
-"""The keywords that ``compare_values`` looks at."""
+"""The keywords that ``compare_values`` reads."""
 
 _TELLING = sorted(VALUE_KEYWORDS | {"anyOf", "oneOf"})
-"""These, and those that tell types where ``type`` is not stated."""
+"""These, and those that imply types where ``type`` is not stated."""

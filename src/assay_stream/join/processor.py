@@ -1,6 +1,6 @@
 """Evidence: one ``assay.tool.decision`` record per call, in the Assay envelope, as JCS bytes.
 
-The record says what was observed and by which rule it was bound. It never says that a tool is safe.
+The record states what was observed and by which rule it was bound. It never states that a tool is safe.
 Arguments, results, definitions and messages never enter it: only digests, codes and identifiers do.
 """
 
@@ -39,15 +39,15 @@ _LABELS: dict[Scope | Unbound | None, str] = {scope: f"bound:{scope.value}" for 
 
 
 class _InForce(NamedTuple):
-    """What was in force for a call, and what evidence says of that.
+    """What was in force for a call, in the form that evidence needs.
 
     Args:
-        since_us: the event time from which on it is the same for every such call, microseconds.
-        until_us: the event time before which it is.
+        since_us: start of the period in which it is the same for every such call, inclusive, microseconds.
+        until_us: its end, exclusive.
         binding: the answer.
         part: its part of the payload.
         native: the same for calls that the extension read, ``None`` without it.
-        label: what is counted.
+        label: label that is counted.
         is_controlled: whether anything was ever decided about the server.
     """
 
@@ -61,11 +61,11 @@ class _InForce(NamedTuple):
 
 
 class Join:
-    """What a join works with: everything the binding topic says, and how calls are read and hashed.
+    """The state of a join: the content of the binding topic, and how calls are read and hashed.
 
     Args:
-        producer: who writes the evidence.
-        view: the binding topic's content; empty where it is ``None``.
+        producer: the producer named in the evidence.
+        view: the binding topic's content; ``None`` for an empty one.
         redaction: what is removed from arguments and results before they are hashed.
         call_profile: what every call must satisfy, whatever profile it names itself.
     """
@@ -99,13 +99,13 @@ class Join:
             return error
 
     def read_some(self, records: Sequence[Record]) -> list[Call | InputError]:
-        """Return what ``read`` returns for each, for less."""
+        """Return the result of ``read`` for each record, at lower cost."""
         return read_calls(records, limits=self.limits, call_profile=self.call_profile)
 
     def names_known_snapshot(self, event: Call) -> bool:
-        """Tell whether a call names a known snapshot of its own observer: later lists do not change its definition.
+        """Return True if a call names a known snapshot of its own observer: later lists do not change its definition.
 
-        One that only others published may yet come from this observer, and would be the one that counts then.
+        One that only others published may still come from this observer, and would then take precedence.
         """
         server = self.view.find(event.server_id)
         named = event.snapshot_id
@@ -131,7 +131,7 @@ def process(join: Join, record: Record, event: Call | InputError | None = None) 
 
 
 def process_calls(join: Join, calls: Iterable[tuple[Record, Call | InputError]]) -> list[list[Output]]:
-    """Join calls, and return what each of them leads to. Evidence of plain calls is written for all of them at once.
+    """Join calls, and return the outputs of each. Evidence of plain calls is written for all of them at once.
 
     Args:
         calls: records of the calls topic, each with what ``Join.read`` returned for it.
@@ -183,7 +183,7 @@ def _writing(record: Record, event: NativeCall, in_force: _InForce, evaluation: 
 def _written(
     join: Join, record: Record, event: CallEvent, in_force: _InForce, evaluation: PinEvaluation | None
 ) -> bytes:
-    """Return the record of evidence of a call that Python read."""
+    """Return the evidence record of a call that Python read."""
     fields = fields_of(event.data, join.redaction) if event.fields is None else event.fields
     if evaluation is None:
         data = write_payload(fields, record.origin, in_force.part, _RAW_UNPINNED)
@@ -209,7 +209,7 @@ def _headers(traceparent: str) -> Headers:
 
 
 def _in_force(join: Join, server: ServerBindings | None, record: Record, event: Call) -> _InForce:
-    """Return what was in force for a call: worked out once for all calls that differ in nothing but their time."""
+    """Return what was in force for a call: computed once for all calls that differ only in time."""
     tool_name, observer_id, snapshot_id, time_us = (
         event.tool_name,
         event.observer_id,
@@ -242,7 +242,6 @@ def _in_force(join: Join, server: ServerBindings | None, record: Record, event: 
 
 
 def _describe(server: ServerBindings | None, server_id: str, tool_name: str, binding: Binding) -> InForcePart:
-    """Return the part of the payload that says what was in force."""
     identity: Raw | UnsetType = UNSET
     digest: str | None = None
     rests_on: BindingField = {"scope": "none" if binding.scope is None else binding.scope.value}  # type: ignore[typeddict-item]
@@ -277,7 +276,7 @@ def _describe(server: ServerBindings | None, server_id: str, tool_name: str, bin
 
 
 def _is_overdue(server: ServerBindings | None, event: Call, binding: Binding) -> bool:
-    """Tell whether an announced change has gone without a list that lasts for longer than the limit."""
+    """Return True if an announced change has gone without a list that lasts for longer than the limit."""
     if server is None:
         return False
     announcement = server.endings.announced(event.observer_id, binding.seen, event.time_us)

@@ -1,10 +1,10 @@
 """Which partition a call belongs in, and the way of one that came in another.
 
 1. A server belongs to one partition of the bindings, murmur2 of its id. The call partitions that are equal to it modulo
-   the number of binding partitions are its own: whoever joins one of them needs the bindings of that one only.
+   the number of binding partitions are its own: joining one of them takes the bindings of that one only.
 2. A call that came in another partition is copied to its server's in the topic of re-routed calls, once. The copy names
-   the call's own place, so that evidence and whatever else is written are those of the call where it came.
-3. Nobody but the join writes that topic. A copy that is in a wrong partition again is refused.
+   the call's own place, so that evidence and all other outputs are those of the call where it came.
+3. Only the join writes that topic. A copy that is in a wrong partition again is refused.
 """
 
 from typing import NamedTuple
@@ -20,18 +20,18 @@ FIRST_ORIGIN = "assay-first-origin"
 """Header of a re-routed call: topic, partition and offset of the call, and its log time in milliseconds."""
 
 _INT64_MAX = 2**63 - 1
-"""Of what is greater no record can be written, and whoever joins it would stop."""
+"""No record can be written with a greater value, and joining it would stop the stage."""
 
 LABEL = "rerouted"
-"""What re-routed calls are counted as."""
+"""Label that re-routed calls are counted under."""
 
 
 class Routing(NamedTuple):
     """How calls are spread over partitions.
 
     Args:
-        calls: how many partitions calls have, a multiple of ``bindings``.
-        bindings: how many partitions the bindings have.
+        calls: number of call partitions, a multiple of ``bindings``.
+        bindings: number of binding partitions.
     """
 
     calls: int
@@ -44,7 +44,7 @@ class Routing(NamedTuple):
         return home_of(server_id, self.bindings) == partition % self.bindings
 
     def home_near(self, server_id: str, partition: int) -> int:
-        """Return the partition that a call goes to from another: neighbours stay spread as they were."""
+        """Return the partition that a call is re-routed to: neighbouring partitions stay spread."""
         return partition - partition % self.bindings + home_of(server_id, self.bindings)
 
 
@@ -52,7 +52,7 @@ def reroute(record: Record, server_id: str, routing: Routing) -> Output:
     """Return the copy of a call that goes to a partition of its server.
 
     Raises:
-        InputError: ``too_large`` where the topic of copies would not take it.
+        InputError: ``too_large`` if the topic of copies would not accept it.
     """
     if size_bytes(record.key, record.value, record.headers) > DEFAULT_LIMITS.rerouted_bytes_max:
         text = f"a call that is not in a partition of its server may have {DEFAULT_LIMITS.rerouted_bytes_max} bytes"
@@ -76,10 +76,10 @@ def call_in(copy: Record, *, topic: str, partitions: int) -> Record:
 
     Args:
         topic: the topic of calls.
-        partitions: how many partitions it has.
+        partitions: its number of partitions.
 
     Raises:
-        InputError: ``bad_reroute`` where no join wrote the record.
+        InputError: ``bad_reroute`` if no join wrote the record.
     """
     *headers, (name, value) = copy.headers or (("", b""),)
     try:

@@ -118,7 +118,7 @@ class _Of(NamedTuple):
     text: Callable[[Any], Any] | None = None
 
     def value(self, finding: Finding) -> Any:
-        """Return what the field says of a finding, ``None`` for nothing."""
+        """Return the field's value for a finding, ``None`` for nothing."""
         value = getattr(finding, self.field)
         return value if value is None or self.text is None else self.text(value)
 
@@ -200,7 +200,7 @@ _SOURCES = {
 
 
 def flat_facts(finding: Finding) -> dict[str, Any]:
-    """Return what a finding says of the flat fields, without what is absent."""
+    """Return the flat fields of a finding, without absent ones."""
     values = {name: source.value(finding) for name, source in _SOURCES.items()}
     return {name: value for name, value in values.items() if value is not None}
 
@@ -253,7 +253,7 @@ def alert_record(
     """Return the record of an alert.
 
     Args:
-        time_us: event time of what happened, microseconds since the epoch.
+        time_us: event time of the activity, microseconds since the epoch.
     """
     finding, folded, triage = state.last, state.folded, state.triage or {}
     info = KINDS[finding.kind]
@@ -323,20 +323,20 @@ def alert_record(
 
 
 def reasons_of(state: AlertState) -> list[str]:
-    """Return what else an alert is about: labels of findings that joined it, sorted."""
+    """Return the other subjects of an alert: labels of findings that joined it, sorted."""
     return sorted({*state.last.also, *(part["label"] for part in (state.parts or {}).values())})
 
 
 def why_of(finding: Finding) -> str | None:
-    """Return which indicators stand where, the most severe first, as far as there is room."""
+    """Return which indicators occur where, the most severe first, as far as there is room."""
     named = sorted(finding.indicators, key=lambda row: (-row[1], row[0], row[2]))[:_NAMED_IN_MESSAGE]
     return "; ".join(f"{rule} at {path}" for rule, _, path in named) or None
 
 
 def group_of(finding: Finding) -> str | None:
-    """Return what alerts of one change have in common: kind and definition, on whatever servers it is found.
+    """Return the group of alerts of one change: kind and definition, on whatever servers it is found.
 
-    Of shadowed tools, kind and newcomer: a server that copies names has an alert for each of them.
+    For shadowed tools, kind and newcomer: a server that copies names has an alert for each of them.
     """
     if finding.kind is Kind.TOOL_SHADOWED:
         return sha256(orjson.dumps([finding.kind, finding.server_id])).hexdigest()
@@ -345,7 +345,7 @@ def group_of(finding: Finding) -> str | None:
 
 
 def _pin_of(state: AlertState) -> dict[str, Any]:
-    """Return what the first part by label that still stands says of a pin: in which order they joined is no matter."""
+    """Return the pin fields of the first part by label that still holds, whatever the order in which parts joined."""
     for part in sorted((state.parts or {}).values(), key=itemgetter("label")):
         if part["over_us"] is None and "pin" in part:
             return {f"mcp_pin_{name}": value for name, value in part["pin"].items()}

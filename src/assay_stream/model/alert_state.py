@@ -37,7 +37,7 @@ UNNAMED_OBSERVER = " "
 
 
 def named_count(observers: Iterable[str]) -> int:
-    """Return how many observers there are; what was told of none by name, as by a decision, is no observer."""
+    """Return the number of observers; an entry without a name, as from a decision, does not count."""
     return sum(1 for name in observers if name != UNNAMED_OBSERVER)
 
 

@@ -88,7 +88,7 @@ def read_event(
         The model of the event's type; a call is a ``CallEvent``.
 
     Raises:
-        InputError: for anything else than a valid event of a type that belongs in the record's topic.
+        InputError: for anything other than a valid event of a type that belongs in the record's topic.
     """
     if record.role is Role.CALLS:
         return read_whole_call(record, limits=limits, call_profile=call_profile)
@@ -102,10 +102,10 @@ def read_event(
 
 
 def read_call(record: Record, *, limits: Limits = DEFAULT_LIMITS, call_profile: CallProfile = "assay") -> Call:
-    """Decode and validate one call, the short way where that goes.
+    """Decode and validate one call, by the fast path where possible.
 
     Raises:
-        InputError: for anything else than a valid call.
+        InputError: for anything other than a valid call.
     """
     if record.set_aside:
         raise set_aside_error()
@@ -122,7 +122,7 @@ def read_call(record: Record, *, limits: Limits = DEFAULT_LIMITS, call_profile: 
 def read_calls(
     records: Sequence[Record], *, limits: Limits = DEFAULT_LIMITS, call_profile: CallProfile = "assay"
 ) -> list[Call | InputError]:
-    """Return what ``read_call`` returns or raises for each. The extension reads for less what it takes."""
+    """Return what ``read_call`` returns or raises for each. The extension reads plain calls at lower cost."""
     short: list[NativeCall | None] = [None] * len(records)
     if call_profile == "assay":
         short = read_native_many(
@@ -150,10 +150,10 @@ def _may_go_short(record: Record) -> bool:
 def read_whole_call(
     record: Record, *, limits: Limits = DEFAULT_LIMITS, call_profile: CallProfile = "assay"
 ) -> CallEvent:
-    """Decode and validate one call with all its fields at hand.
+    """Decode and validate one call with all its fields.
 
     Raises:
-        InputError: for anything else than a valid call.
+        InputError: for anything other than a valid call.
     """
     if record.set_aside:
         raise set_aside_error()
@@ -184,7 +184,7 @@ def read_whole_call(
 
 
 def _without_nulls(given: CallData) -> CallData:
-    """Return the fields of a call that are there; arguments and results may be null."""
+    """Return the fields of a call that are present; arguments and results may be null."""
     data: dict[str, Any] = {
         name: value for name, value in given.items() if value is not None or name in ("args", "result")
     }
@@ -218,10 +218,7 @@ def event_time_us(event: Envelope | CallEvent) -> int:
 
 @lru_cache(maxsize=1_024)
 def time_us_of(text: str) -> int:
-    """Return a time in microseconds since the epoch.
-
-    Args:
-        text: RFC 3339.
+    """Return an RFC 3339 time in microseconds since the epoch.
 
     Raises:
         InputError: ``bad_time`` for a date that does not exist.
@@ -235,7 +232,7 @@ def time_us_of(text: str) -> int:
 
 
 def time_us_in(value: object) -> int | None:
-    """Return an RFC 3339 time in microseconds since the epoch, finer digits cut off; ``None`` where it is none."""
+    """Return an RFC 3339 time in microseconds since the epoch, finer digits cut off; ``None`` for anything else."""
     try:
         return time_us_of(value) if isinstance(value, str) else None
     except (InputError, TypeError):
@@ -268,7 +265,7 @@ def _attributes_and_data(record: Record, limits: Limits) -> dict[str, Any]:
 
 
 def is_binary(headers: Headers) -> bool:
-    """Tell binary from structured mode: the content type decides (Kafka protocol binding 1.0, section 3)."""
+    """Distinguish binary from structured mode by the content type (Kafka protocol binding 1.0, section 3)."""
     for name, value in headers:
         if name == "content-type" and (value or b"").lower().startswith(b"application/cloudevents"):
             return False
@@ -282,7 +279,7 @@ def observer_in_header(headers: Headers, *, limits: Limits = DEFAULT_LIMITS) -> 
 
 
 def identifier_of(raw: bytes | None, *, limits: Limits = DEFAULT_LIMITS) -> str | None:
-    """Return the identifier that a key or a header holds; ``None`` where it is none, or null, as Kafka allows."""
+    """Return the identifier in a key or a header; ``None`` if it is invalid, or null, as Kafka allows."""
     if not raw or len(raw) > limits.identifier_chars_max * 4:
         return None
     try:
@@ -293,7 +290,7 @@ def identifier_of(raw: bytes | None, *, limits: Limits = DEFAULT_LIMITS) -> str 
 
 
 def check_observer(record: Record, observer_id: str, *, limits: Limits = DEFAULT_LIMITS) -> bool:
-    """Check that a record's header names the observer that its data names; tell whether there is such a header.
+    """Check that a record's header names the same observer as its data; return True if there is such a header.
 
     Raises:
         InputError: ``observer_mismatch``.
@@ -325,7 +322,7 @@ def _first_error(error: ValidationError) -> InputError:
 
 
 def log_time_us(record: Record, limits: Limits = DEFAULT_LIMITS) -> int:
-    """Return a record's own timestamp in microseconds, at most the latest event time: whoever writes it may set it."""
+    """Return a record's own timestamp in microseconds, at most the latest event time: writers can set any timestamp."""
     return min(record.timestamp_ms, limits.time_max_s * 1_000) * 1_000
 
 

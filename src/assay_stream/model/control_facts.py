@@ -96,7 +96,7 @@ class KeyDecision(ControlFact):
     reason: ShortText
 
     def covers(self, domain: str, tool_name: str) -> bool:
-        """Tell whether an acceptance speaks of a tool of a domain."""
+        """Return True if an acceptance applies to a tool of a domain."""
         return self.domain == domain and self.tool_name in (None, tool_name)
 
 
@@ -132,7 +132,7 @@ class Signed(NamedTuple):
 
 
 def signature_rows(tools: Mapping[str, Signed]) -> list[list[Any]]:
-    """Return signatures by tool as they stand in their fact, which is also what the digest of a set covers."""
+    """Return signatures by tool in the form of their fact, which the digest of a set covers as well."""
     return sorted([name, *entry[:3], *([dict(entry.claims)] if entry.claims else [])] for name, entry in tools.items())
 
 

@@ -85,12 +85,12 @@ class Catalogue(BaseFact):
     ] = field(default_factory=dict)
 
     def definitions_of(self, tool_name: str) -> tuple[str, ...]:
-        """Return full digests of what stands under a name, sorted, none where it is not listed."""
+        """Return the sorted full digests of the definitions under a name, none where it is not listed."""
         full = self.tools.get(tool_name)
         return self.ambiguous.get(tool_name, ()) if full is None else (full,)
 
     def lists(self, tool_name: str, full: str) -> bool:
-        """Tell whether a definition stands under a name, alone or among others."""
+        """Return True if a definition is listed under a name, alone or among others."""
         fulls = self.definitions_of(tool_name)
         index = bisect_left(fulls, full)
         return index < len(fulls) and fulls[index] == full

@@ -38,7 +38,7 @@ _ANY_TEXT_PATTERN = r"\S"
 
 
 def plain_form(hint: Any, name: str = "") -> Any:
-    """Return the msgspec type of what the fast reader takes of a field."""
+    """Return the msgspec type of the part of a field that the fast reader uses."""
     if name in _NARROWER:
         return _NARROWER[name]
     if hint == Timestamp:
@@ -134,7 +134,7 @@ class InForcePart(NamedTuple):
 
 
 def fields_of(data: CallData, redaction: Redaction) -> Any:
-    """Return what enters the evidence of a call itself.
+    """Return the part of the evidence that comes from the call itself.
 
     Args:
         redaction: what is removed from arguments and results before they are hashed.
@@ -222,8 +222,8 @@ class Producer:
 def envelope(data: bytes, event: CallEvent, producer: Producer) -> bytes:
     """Return the evidence record's bytes: JCS of the Assay envelope around a payload.
 
-    Run id and sequence are a bundle's notions and are assigned at export. The parts are canonicalised one by one
-    and set together in JCS order: ``assay...`` < ``data`` < ``datacontenttype`` < ... < ``type``.
+    Run id and sequence belong to a bundle and are assigned at export. The parts are canonicalised one by one
+    and joined in JCS order: ``assay...`` < ``data`` < ``datacontenttype`` < ... < ``type``.
 
     Args:
         data: the payload as JCS bytes.

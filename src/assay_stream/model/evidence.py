@@ -84,12 +84,12 @@ class PinResult:
     action: Annotated[Action | None, Wire(ActionText, lambda action: action.value)] = None
 
     def as_json(self) -> dict[str, str]:
-        """Return the result as it stands in evidence, without what is absent."""
+        """Return the result as in evidence, without absent members."""
         reason_code = self.reason_code()
         return write_record(self) | ({} if reason_code is None else {"reason_code": reason_code})
 
     def reason_code(self) -> str | None:
-        """Return Assay's reason code, where one of its own pins does not match, or had nothing to match."""
+        """Return Assay's reason code if one of its own pins does not match, or had nothing to match."""
         if not (self.scheme and self.scheme.startswith("assay.")):
             return None
         if self.status is PinStatus.UNOBSERVED:

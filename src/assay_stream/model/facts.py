@@ -58,7 +58,7 @@ class Seen(BaseFact):
     rationed: bool = False
 
     def listed(self, subject: Subject) -> str | None:
-        """Return the digest of what it states beside the tools, ``None`` where it states none."""
+        """Return the digest of a list stated beside the tools, ``None`` where it states none."""
         match subject:
             case Subject.PROMPT:
                 return self.prompts
@@ -98,17 +98,17 @@ class Rejection(BaseFact):
         return (self.time_us, self.origin)
 
     def concerns(self, seen: Seen) -> bool:
-        """Tell whether this may end the force of an observation, by who saw it."""
+        """Return True if this may end the force of an observation, by its observer."""
         if self.observer_id is None:
             return not (seen.attributed or self.unlisted)
         return self.observer_id == seen.observer_id
 
     def ends(self, seen: Seen) -> bool:
-        """Tell whether this concerns an observation and came after it."""
+        """Return True if this concerns an observation and came after it."""
         return self.concerns(seen) and self.is_after(seen)
 
     def is_after(self, seen: Seen) -> bool:
-        """Tell whether an observation stands before this in the log; across partitions the times decide."""
+        """Return True if this comes after an observation in the log; across partitions the times decide."""
         if seen.origin[:2] == self.origin[:2]:
             return seen.origin.offset < self.origin.offset
         return seen.time_us <= self.time_us
@@ -162,7 +162,7 @@ class Allowance(BaseFact):
     analysed: Annotated[tuple[tuple[str, int], ...], rows(tuple[str, Natural]), ALWAYS] = ()
 
     def knows(self, change: str) -> bool:
-        """Tell whether a change was analysed before, and is still remembered."""
+        """Return True if a change was analysed before, and is still remembered."""
         return any(known == change for known, _ in self.analysed)
 
 
@@ -207,10 +207,10 @@ def encode_value(record: BaseFact) -> bytes:
 
 
 def decode_key(key: bytes | None) -> FactKey:
-    """Return the fact key that these bytes hold.
+    """Decode a fact key.
 
     Raises:
-        IntegrityError: where somebody else has written to the binding topic.
+        IntegrityError: if another writer has written to the binding topic.
     """
     try:
         parts = orjson.loads(key or b"")
@@ -243,10 +243,10 @@ def unknown_fact() -> IntegrityError:
 
 
 def decode_fact(key: FactKey, value: bytes) -> Fact:
-    """Return the fact that a record of the binding topic holds.
+    """Decode a record of the binding topic.
 
     Raises:
-        IntegrityError: where the record is not a fact that this version knows.
+        IntegrityError: if the record is not a fact that this version knows.
     """
     try:
         found: Fact = read_fact(key, orjson.loads(value))

@@ -81,11 +81,11 @@ class Subject(StrEnum):
 
     @property
     def key(self) -> str:
-        """The field that clients ask for an item by."""
+        """The field by which clients request an item."""
         return {Subject.TEMPLATE: "uriTemplate", Subject.INSTRUCTIONS: "instructions"}.get(self, "name")
 
     def name_of(self, item: Mapping[str, Any]) -> Any:
-        """Return what tells an item from others of its list."""
+        """Return the identity of an item within its list."""
         name = item.get(self.key)
         return self.value if self is Subject.INSTRUCTIONS and isinstance(name, str) else name
 

@@ -61,7 +61,7 @@ class Detected:
 
     @property
     def subject(self) -> str:
-        """What it is about, in place of an item's name: the agent and the key."""
+        """The subject, instead of an item's name: the agent and the key."""
         return f"{self.agent}{self.key_text}"
 
     @property
@@ -147,7 +147,7 @@ class Finding:
     rules: DigestText | None = None
 
     def uid(self) -> str:
-        """Return the identity of what was found: the same on every observer, every time, live or replayed."""
+        """Return the identity of the finding: the same on every observer, every time, live or replayed."""
         full = self.after or self.before
         about = self.item_name if self.detection is None else self.detection.subject
         return uid_of(self.kind, self.server_id, self.tool_name, full, self.reason, item_name=about)
@@ -169,10 +169,10 @@ class Finding:
 
 
 def decode_finding(value: bytes | None) -> Finding:
-    """Return the finding that a record of the finding topic holds.
+    """Decode a finding of the finding topic.
 
     Raises:
-        IntegrityError: where the record is not a finding that this version knows.
+        IntegrityError: if the record is not a finding that this version knows.
     """
     try:
         return finding_of(orjson.loads(value or b""))
@@ -195,7 +195,7 @@ def uid_of(
     *,
     item_name: str | None = None,
 ) -> str:
-    """Return the identity of what is found, from what it is about.
+    """Return the identity of a finding, from its subject.
 
     Args:
         full: full digest of the definition it is about, if about one.
@@ -218,7 +218,7 @@ def finding_of(fields: Mapping[str, Any]) -> Finding:
     """Return the finding that a JSON object holds.
 
     Raises:
-        AttributeError, KeyError, ValueError or TypeError: where it is no finding.
+        AttributeError, KeyError, ValueError or TypeError: if it is no finding.
     """
     content = dict(fields)
     del content["uid"]

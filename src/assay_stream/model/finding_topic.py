@@ -43,12 +43,12 @@ LIST_MARK = "@"
 
 
 def name_group(tool_name: str) -> str:
-    """Return the group of a tool name and its look-alikes: the key of what is found about them."""
+    """Return the group of a tool name and its look-alikes: the key of findings about them."""
     return f"names-{sha256(skeleton(tool_name).encode()).digest()[0] % NAME_GROUPS}"
 
 
 def alone_max(group: str | None) -> int:
-    """Return how many alerts of one severity one record begins: the groups of names share what other findings have."""
+    """Return how many alerts of one severity a record starts: groups of names share the limit of other findings."""
     return DEFAULT_LIMITS.alerts_per_record_max // (1 if group is None else NAME_GROUPS)
 
 
@@ -148,15 +148,15 @@ class Suppression(_Entry):
         """Return the record for the finding topic.
 
         Args:
-            partition: where it goes; ``None`` for the partition of its server.
+            partition: ``None`` for the partition of its server.
         """
         label = f"suppression:{'set' if self.is_set else 'removed'}"
         return self._output(self.server_id, self.time_us, label, partition)
 
     def outputs(self, partitions: int) -> list[Output]:
-        """Return the records that hand the rule to the alert stage: in the partition of its server, or in all of them.
+        """Return the records that pass the rule to the alert stage: in the partition of its server, or in all of them.
 
-        All for a rule for every server, and for one that covers alerts of shadowed tools, or what those are folded
+        All for a rule for every server, and for one that covers alerts of shadowed tools, or those that they are folded
         into.
         """
         if self.server_id != ANY_SERVER and self.rule.kind not in _IN_ANY_PARTITION:
@@ -188,7 +188,7 @@ class AlertAct(_Entry):
         return self._output(self.server_id, self.time_us, f"alert_act:{self.act}", partition)
 
     def outputs(self, partitions: int) -> list[Output]:
-        """Return the records that hand it to the alert stage: in all partitions, since an alert may stand in any."""
+        """Return the records that pass it to the alert stage: in all partitions, since any may hold the alert."""
         return [self.output(partition=number) for number in range(partitions)]
 
 
@@ -226,10 +226,10 @@ Entry = AlertAct | Finding | FloodEnd | NameClaim | Resolution | Suppression | T
 
 
 def decode_entry(value: bytes | None) -> Entry:
-    """Return what a record of the finding topic holds.
+    """Decode a record of the finding topic.
 
     Raises:
-        IntegrityError: ``unknown_finding`` where it is nothing that this version knows.
+        IntegrityError: ``unknown_finding`` if it is nothing that this version knows.
     """
     try:
         content: dict[str, Any] = orjson.loads(value or b"")

@@ -11,7 +11,7 @@ _GLOB = re.compile(r"(?:\[!?[^\[\]!][^\[\]]*\]|[^\[\]])*+")
 
 @lru_cache(maxsize=1_024)
 def compile_glob(glob: str) -> re.Pattern[str]:
-    """Return a glob as a search.
+    """Compile a glob.
 
     Args:
         glob: ``*`` for any text, ``?`` for one character, ``[abc]`` or ``[!abc]`` for one of a set.

@@ -72,7 +72,7 @@ def read_accepted(value: bytes | None) -> list[Mark]:
     """Return the events that a record of the topic names.
 
     Raises:
-        IntegrityError: ``unknown_fact`` where it is something else.
+        IntegrityError: ``unknown_fact`` if it is anything else.
     """
     try:
         marks = [bytes.fromhex(text) for text in orjson.loads(value or b"")["ids"]]

@@ -24,10 +24,10 @@ def write_progress(progress: JoinProgress) -> bytes:
 
 
 def read_progress(value: bytes | None) -> JoinProgress:
-    """Return what a record of the progress topic says.
+    """Decode a record of the progress topic.
 
     Raises:
-        IntegrityError: ``foreign_fact`` where no join wrote it.
+        IntegrityError: ``foreign_fact`` if no join wrote it.
     """
     try:
         content = orjson.loads(value or b"")

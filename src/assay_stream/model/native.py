@@ -127,7 +127,7 @@ def read_native(raw: bytes, limits: Limits) -> NativeCall | None:
 
 
 def read_native_many(raws: Sequence[bytes], limits: Limits) -> list[NativeCall | None]:
-    """Return what ``read_native`` returns for each; other threads run meanwhile."""
+    """Return the result of ``read_native`` for each; other threads run meanwhile."""
     if _READER is None:
         return [None] * len(raws)
     bytes_max = plain_bytes_max(limits)
@@ -138,7 +138,7 @@ def read_native_many(raws: Sequence[bytes], limits: Limits) -> list[NativeCall |
 
 
 def native_part(part: InForcePart) -> Any:
-    """Return what was in force as the extension takes it; ``None`` where it is not installed."""
+    """Return what was in force in the extension's form; ``None`` if it is not installed."""
     if _READER is None:
         return None
     binding, identity, digest, reason = part

@@ -17,11 +17,11 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 
 
 def operator_time_us(text: str, *, now_us: int, ahead: bool = False) -> int:
-    """Return the time that an operator means, microseconds since the epoch. A day means its first moment in UTC.
+    """Parse a time given by an operator into microseconds since the epoch. A day means its first moment in UTC.
 
     Args:
-        now_us: the time now, microseconds since the epoch.
-        ahead: whether a span lies ahead of now, as for the end of a rule, and not behind it.
+        now_us: the current time, microseconds since the epoch.
+        ahead: whether a span is added to now, as for the end of a rule, rather than subtracted.
 
     Raises:
         InputError: ``bad_time``.

@@ -18,7 +18,7 @@ def murmur2_partition(key: bytes, partitions: int) -> int:
 
 
 def home_of(server_id: str, partitions: int) -> int:
-    """Return the partition that the records of a server belong in; remembered, since it is asked for with each call."""
+    """Return the partition for the records of a server; cached, since it is needed for every call."""
     if len(server_id) > DEFAULT_LIMITS.partition_name_chars_max:
         return murmur2_partition(server_id.encode(), partitions)
     return _remembered(server_id, partitions)

@@ -60,12 +60,12 @@ _ENCODER = msgspec.json.Encoder()
 
 
 def may_be_plain(raw: bytes, limits: Limits) -> bool:
-    """Tell whether the limits leave an event to the short way."""
+    """Return True if the limits allow the fast path for an event."""
     return len(raw) <= plain_bytes_max(limits) and b"\\" not in raw
 
 
 def plain_bytes_max(limits: Limits) -> int:
-    """Return how many bytes an event may have that goes the short way; -1 where none does."""
+    """Return the maximum size in bytes of an event for the fast path; -1 if none may take it."""
     if limits.depth_max < _DEPTH or limits.integer_digits_max < _DIGITS:
         return -1
     # As many bytes may be too many containers: the model counts them.

@@ -148,7 +148,7 @@ ERROR_HEADERS = ("error.code", "error.message", "error.topic", "error.partition"
 
 
 def size_bytes(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """Return what key, value and headers of a record take in a log at most, without the record's own overhead."""
+    """Return the maximum size of a record's key, value and headers in a log, without the record's own overhead."""
     in_headers = sum(_HEADER_OVERHEAD_BYTES + len(name.encode()) + len(content or b"") for name, content in headers)
     return len(key or b"") + len(value or b"") + in_headers
 
@@ -166,7 +166,7 @@ SET_ASIDE = set_aside_error().code
 
 
 def rejected(record: Record, error: AssayStreamError) -> Output:
-    """Return the rejected-topic copy of a record: original bytes, key and headers, and why it was refused.
+    """Return the rejected-topic copy of a record: original bytes, key and headers, and the reason for the refusal.
 
     Header names follow the style of Kafka's KIP-1034.
     """

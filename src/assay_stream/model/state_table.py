@@ -62,10 +62,10 @@ class Table(MutableMapping[str, Value]):
         return iter(self._values)
 
     def restore(self, record: Record) -> None:
-        """Take in one record of the compacted topic.
+        """Apply one record of the compacted topic.
 
         Raises:
-            IntegrityError: ``unknown_state`` where this version did not write it.
+            IntegrityError: ``unknown_state`` if this version did not write it.
         """
         try:
             key = (record.key or b"").decode()

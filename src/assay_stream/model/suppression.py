@@ -42,10 +42,10 @@ class SuppressionRule:
     reason: ShortText
 
     def covers(self, finding: Finding, time_us: int) -> bool:
-        """Tell whether the rule applies to a finding.
+        """Return True if the rule applies to a finding.
 
         Args:
-            time_us: when it is to be alerted, microseconds since the epoch.
+            time_us: time of the alert, microseconds since the epoch.
         """
         return (
             self.server_id in (ANY_SERVER, finding.server_id)

@@ -53,7 +53,7 @@ _TEXTS: dict[str, str] = {}
 
 
 def shared(text: str) -> str:
-    """Return an equal text that was read before, if there is one: ids and digests stand in many facts."""
+    """Intern a text: ids and digests occur in many facts."""
     if len(_TEXTS) >= DEFAULT_LIMITS.shared_texts_max:
         _TEXTS.clear()
     return _TEXTS.setdefault(text, text)
@@ -91,7 +91,7 @@ def fact(kind: str, *key: str) -> Callable[[type[_Record]], type[_Record]]:
 
     Args:
         kind: its kind, the first part of every key.
-        key: the fields that follow, an origin as the last one.
+        key: the remaining fields of the key, an origin as the last one.
     """
 
     def declare(cls: type[_Record]) -> type[_Record]:
@@ -125,16 +125,16 @@ def read_record(cls: type[_Record], content: dict[str, Any]) -> _Record:
         cls: its class, not one of facts.
 
     Raises:
-        AttributeError, TypeError, ValueError or KeyError: where it is no such record.
+        AttributeError, TypeError, ValueError or KeyError: if it is no such record.
     """
     return _read(cls, content.copy())
 
 
 def read_fact(key: FactKey, content: dict[str, Any]) -> Any:
-    """Return the fact that a key and a value hold. The value is used up.
+    """Return the fact that a key and a value hold. Consumes ``content``.
 
     Raises:
-        AttributeError, TypeError, ValueError or KeyError: where it is no fact of this version.
+        AttributeError, TypeError, ValueError or KeyError: if it is no fact of this version.
     """
     cls = FACTS[str(key[0])]
     if not content.keys().isdisjoint(cls.key_fields):
@@ -149,7 +149,7 @@ def read_fact(key: FactKey, content: dict[str, Any]) -> Any:
 
 
 def origin_of_key(place: list[str | int | bool]) -> Origin:
-    """Return the origin that the last three parts of a fact's key name."""
+    """Return the origin in the last three parts of a fact's key."""
     topic, partition, offset = place
     return Origin(topic=shared(str(topic)), partition=int(partition), offset=int(offset))
 
@@ -186,7 +186,7 @@ def _purpose(cls: type) -> str:
 
 
 def _value_fields(cls: type) -> list[tuple[str, Any]]:
-    """Return names and defaults of what stands in the JSON object; ``MISSING`` where there is no default."""
+    """Return names and defaults of the members of the JSON object; ``MISSING`` where there is no default."""
     in_key = cls.key_fields if issubclass(cls, BaseFact) else ()
     return [
         (field.name, field.default_factory() if field.default_factory is not MISSING else field.default)

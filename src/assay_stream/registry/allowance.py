@@ -1,12 +1,12 @@
 """Allowance: what the analysis of one server's lists may cost over time, so that its neighbours need not wait.
 
 1. A server has an allowance of work, refilled by the log's timestamps: a replay decides as the live stage did.
-2. What a list cost is taken from the allowance of its server, unless the same change was analysed before: a fleet
-   that is shown one upgrade by every observer pays for it once.
-   Only what is kept is free: what would be worked out again is paid for again. So is a change back to a list that its
-   observer saw before: a server that goes back and forth between two lists has as many findings each time.
-3. A list that finds the allowance used up is applied and bound, and analysed for what little is left.
-4. The allowance is a fact, published with the other facts of the list and only where something was taken from it.
+2. The cost of a list is charged to its server's allowance, unless the same change was analysed before: a fleet whose
+   observers all see one upgrade pays for it once. Only kept answers are free: recomputing an answer costs again. So
+   does a change back to a list that its observer saw before: a server that alternates between two lists has as many
+   findings each time.
+3. A list that finds the allowance used up is applied and bound, and analysed with what little is left.
+4. The allowance is a fact, published with the other facts of the list, and only where something was charged.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def refilled(known: Allowance | None, server_id: str, time_ms: int, limits: Limi
 
 
 def charged(allowance: Allowance, units: int, change: tuple[str, int] | None, limits: Limits) -> Allowance:
-    """Return an allowance from which the cost of a list was taken, down to a debt of what one second refills.
+    """Charge the cost of a list, down to a debt of one second's refill.
 
-    Without the debt a flood would get each refill whole, and not what is left after the cost of its facts.
+    Without the debt, a flood would get each refill in full instead of what is left after the cost of its facts.
     """
     analysed = list(allowance.analysed)
     if change is not None:
@@ -58,14 +58,13 @@ def charged(allowance: Allowance, units: int, change: tuple[str, int] | None, li
 
 _CHANGE_DIGITS = 32
 UNITS_PER_REPORTED = 10_000
-"""Units that a finding takes from the allowance beside its analysis: it is written, read, and counted on an alert,
-which takes up to a millisecond of a worker. The budget of the record does not pay for it: what was found is not
-left out."""
+"""Units charged per finding on top of its analysis: writing it, reading it and counting it on an alert takes up to a
+millisecond of a worker. The record's budget does not pay for this: findings are not dropped."""
 
 _Change = tuple[str, int]
 
 _UNITS_PER_COUNTED = 1_000
-"""Units for a finding that is counted: its definition was fingerprinted and published all the same."""
+"""Units per finding that is only counted: its definition was fingerprinted and published all the same."""
 
 
 class Ration:
@@ -73,7 +72,7 @@ class Ration:
 
     Args:
         time_ms: the log's timestamp of the record, milliseconds since the epoch.
-        change: what the snapshot changes, as ``change_of`` gives it.
+        change: what the snapshot changes, as returned by ``change_of``.
     """
 
     def __init__(
@@ -95,15 +94,15 @@ class Ration:
         self._counted: Counter[Kind] = Counter()
 
     def compared(self) -> None:
-        """End the comparison: if the change was analysed before, what is kept is not charged."""
+        """End the comparison. If the change was analysed before, kept answers are not charged."""
         if self._is_free:
             self._free_units = self.analysis.kept_units
             self._reported = 0
 
     def reported(self, findings: Iterable[Finding]) -> Iterator[Finding]:
-        """Yield what is reported one by one of what a comparison found: all of it, unless a ration cut it short.
+        """Yield the findings to report one by one: all of them, unless a ration cut the comparison short.
 
-        Then what has signs is reported, and the first changes; the others are counted.
+        Then only findings with signs and the first changes are reported; the others are counted.
         """
         findings = list(findings)
         is_rationed = self.is_cut_short
@@ -125,7 +124,7 @@ class Ration:
         return self._cut is CutReason.RATIONED and bool(self.analysis.left_out)
 
     def charge(self) -> Allowance | None:
-        """Return the allowance that is left, ``None`` where nothing was taken from it."""
+        """Return the remaining allowance, ``None`` where nothing was charged."""
         units = self.analysis.work.spent - self._free_units
         units += self._reported * UNITS_PER_REPORTED + self._counted.total() * _UNITS_PER_COUNTED
         if not units:
@@ -134,7 +133,6 @@ class Ration:
         return charged(self._allowance, units, self._change if is_new else None, self._limits)
 
     def findings(self) -> Iterator[Finding]:
-        """Yield the finding that says what was left out, if anything was."""
         seen = self._seen
         return self.analysis.finding(
             seen.server_id, seen.origin, seen.time_us, catalogue=seen.catalogue, cut=self._cut, counted=self._counted
@@ -153,7 +151,7 @@ def _stated(seen: Seen) -> tuple[str | None, ...]:
 def change_of(
     server: ServerBindings, baseline: Baseline | None, catalogue: Catalogue, seen: Seen, lists: Iterable[ItemOffer]
 ) -> _Change | None:
-    """Return what identifies the change that a snapshot shows, and how many definitions that is about.
+    """Return the identity of the change that a snapshot shows, and the number of definitions it concerns.
 
     ``None`` where it shows none: then nothing is compared. Equal changes are analysed alike for every observer.
     """
@@ -176,7 +174,6 @@ def change_of(
 
 
 def _differing(baseline: Baseline, catalogue: Catalogue) -> Iterator[tuple[str, str | None]]:
-    """Yield the tools that differ, with what they were before, in the order of names."""
     for name in baseline.differing(catalogue):
         is_listed = name in baseline.tools and name in catalogue.tools
         if not is_listed or baseline.definitions_of(name) != catalogue.definitions_of(name):

@@ -1,7 +1,7 @@
 """What one record may cost beyond decoding and fingerprints, and what is left out where that does not suffice.
 
 A record whose budget is used up is applied all the same: facts, definitions, verdicts and the pins of what it
-shows are never left out. What could not be compared must not look harmless, so a finding says what was left out.
+shows are never left out. What could not be compared must not look harmless, so a finding lists what was left out.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Analysis:
 
     Args:
         units_max: the budget, in units of work.
-        is_rationed: whether that is what its server has left, rather than what a record may cost. A rationed
-            server is reported once: its tools do not stand out one by one.
+        is_rationed: whether the budget is the rest of its server's allowance rather than the limit of a record. A
+            rationed server gets one finding: its tools do not stand out one by one.
     """
 
     __slots__ = ("is_rationed", "kept_units", "left_out", "work")
@@ -42,15 +42,14 @@ class Analysis:
         self.is_rationed = is_rationed
         self.work = Work(units_max)
         self.kept_units = 0
-        """Units of answers that are kept, so that the next list with the same change does not need that work."""
+        """Units of kept answers, which the next list with the same change does not have to spend."""
         self.left_out: set[LeftOut] = set()
 
     def keep(self, units: int) -> None:
-        """Count units whose answer is kept, whether it was kept before or is now."""
         self.kept_units += units
 
     def paid(self, items: Iterable[_Item], units_each: int, what: LeftOut) -> Iterator[_Item]:
-        """Yield items for as long as they can be paid for."""
+        """Yield items as long as the budget pays for them."""
         for item in items:
             try:
                 self.work.spend(units_each)
@@ -69,9 +68,9 @@ class Analysis:
         cut: CutReason,
         counted: Mapping[Kind, int] = MappingProxyType({}),
     ) -> Iterator[Finding]:
-        """Yield the finding that says what was left out, if anything was.
+        """Yield the finding that lists what was left out, if anything was.
 
-        A rationed server is found once, not once for every list that it offers.
+        A rationed server gets one finding, not one per list.
         """
         if self.left_out:
             yield Finding(

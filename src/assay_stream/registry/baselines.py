@@ -2,9 +2,9 @@
 
 1. Lists are merged from the newest back to the last complete one. One whose analysis was rationed is no baseline for
    the next analysis, only for what is resolved.
-2. A tool that comes or comes back is compared with its last definition: what the same observer was shown goes first,
-   then anybody under the same rights, then anybody, and last what is kept of lists that were folded away.
-3. Prompts and templates have no rights of their own: what was stated last counts, by the same observer or by anybody.
+2. A tool that appears or reappears is compared with its last definition: the same observer's first, then any observer's
+   under the same rights, then any observer's, and last the one kept from lists that were folded away.
+3. Prompts and templates have no rights of their own: the latest statement counts, by the same observer or by any.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Baseline:
 
     Args:
         tools: tool name to the fingerprint last seen, ``None`` where it was always ambiguous.
-        ambiguous: full digests of what stood under a name that was ambiguous when it was listed last, sorted.
-        complete: whether a complete list is among what this rests on.
-        same_rights: whether it was seen under the rights under which the server is asked now.
+        ambiguous: full digests of the definitions under a name that was ambiguous when it was last listed, sorted.
+        complete: whether this rests on a complete list.
+        same_rights: whether it was seen under the same rights as the snapshot.
     """
 
     tools: dict[str, Fingerprint | None] = field(default_factory=dict)
@@ -44,12 +44,11 @@ class Baseline:
     same_rights: bool = True
 
     def definitions_of(self, name: str) -> tuple[str, ...]:
-        """Return the full digests that were listed under a name, sorted."""
         known = self.tools.get(name)
         return self.ambiguous.get(name) or (() if known is None else (known.full,))
 
     def differing(self, catalogue: Catalogue) -> list[str]:
-        """Return the names that do not have one and the same definition here and in a catalogue, sorted."""
+        """Return the names without one and the same definition here and in a catalogue, sorted."""
         differing = catalogue.tools.keys() - self.tools.keys()
         for name, known in self.tools.items():
             if known is None or known.full != catalogue.tools.get(name) or self.ambiguous.get(name):
@@ -58,11 +57,11 @@ class Baseline:
 
 
 def baselines_for(server: ServerBindings, seen: Seen) -> tuple[Baseline | None, Baseline | None]:
-    """Return what was last shown before a snapshot, and what of it was last analysed; ``None`` for a first list.
+    """Return the last baseline before a snapshot, and the last one that was analysed; ``None`` for a first list.
 
     The two differ where the analysis of a list was rationed. Such a list is no baseline for the next analysis:
-    otherwise what it changed would never be looked at, and a server could slip its poison past the analysis by
-    wearing its allowance down first.
+    otherwise its changes would never be analysed, and a server could slip its poison past the analysis by
+    exhausting its allowance first.
     """
     newest = next(_own_under_rights(server, seen), None)
     if newest is not None and newest.completeness == "complete" and not newest.rationed:
@@ -85,7 +84,6 @@ def baselines_for(server: ServerBindings, seen: Seen) -> tuple[Baseline | None, 
 
 
 def _history_for(server: ServerBindings, seen: Seen) -> tuple[list[Seen], bool]:
-    """Return what to compare a snapshot with, oldest first, and whether it was seen under the same rights."""
     own = server.observers.get(seen.observer_id)
     history = own.before(seen.position) if own else []
     same = _under_rights_of(seen, history) or _latest_of_fleet(server, seen, under_same_rights=True)
@@ -93,7 +91,6 @@ def _history_for(server: ServerBindings, seen: Seen) -> tuple[list[Seen], bool]:
 
 
 def _own_under_rights(server: ServerBindings, seen: Seen) -> Iterator[Seen]:
-    """Yield what its observer saw before an observation under the same rights, newest first."""
     own = server.observers.get(seen.observer_id)
     return (old for old in own.back_from(seen.position) if old.auth_context == seen.auth_context) if own else iter(())
 
@@ -103,7 +100,7 @@ def _under_rights_of(seen: Seen, history: list[Seen]) -> list[Seen]:
 
 
 def _latest_of_fleet(server: ServerBindings, seen: Seen, *, under_same_rights: bool = False) -> list[Seen]:
-    """Return the history of the observer who saw the server last before this observation."""
+    """Return the history of the observer with the last observation of the server before this one."""
     observations = server.observations
     if under_same_rights:
         latest = next(observations.back_under_rights(seen.position, seen.auth_context), None)
@@ -116,9 +113,9 @@ def _latest_of_fleet(server: ServerBindings, seen: Seen, *, under_same_rights: b
 
 
 def _accumulate(server: ServerBindings, history: list[Seen]) -> Baseline:
-    """Return what a history adds up to: each distinct list once, up to ``lists_merged_max`` of them, newest first.
+    """Merge a history: each distinct list once, up to ``lists_merged_max`` of them, newest first.
 
-    A name that only older ones have is still compared with what was last shown of it (``registry.baselines``).
+    A name that occurs only in older lists is still compared with its last definition (``registry.baselines``).
     """
     baseline = Baseline()
     merged: set[str] = set()
@@ -142,7 +139,7 @@ def _accumulate(server: ServerBindings, history: list[Seen]) -> Baseline:
 
 
 def _last_known(server: ServerBindings, history: list[Seen], names: set[str]) -> dict[str, Fingerprint]:
-    """Return the last definition of each name that was not ambiguous, looking at each distinct list once."""
+    """Return the last unambiguous definition of each name, reading each distinct list once."""
     found: dict[str, Fingerprint] = {}
     looked_at: set[str] = set()
     for seen in reversed(history):
@@ -203,7 +200,7 @@ class ItemBaseline:
 
     Args:
         names: name to the full digests of its definitions.
-        complete: whether a complete list is among what this rests on.
+        complete: whether this rests on a complete list.
         stated: whether any list was stated.
     """
 
@@ -224,13 +221,13 @@ def latest_stating(server: ServerBindings, subject: Subject, seen: Seen) -> Seen
 
 
 def repeats(latest: Seen, offer: ItemOffer) -> bool:
-    """Tell whether the complete list before is the same, so that there is nothing to compare."""
+    """Return True if the list before is complete and the same, so that there is nothing to compare."""
     is_whole = latest.completeness == "complete" and not latest.rationed and not offer.is_cut
     return is_whole and latest.listed(offer.subject) == offer.digest
 
 
 def item_baseline(server: ServerBindings, subject: Subject, seen: Seen, analysis: Analysis) -> ItemBaseline:
-    """Return what a list of prompts, or templates, is compared with. Merging more than one list draws on the budget."""
+    """Return the baseline of a list of prompts, or templates. Merging more than one list draws on the budget."""
     own = next(stated(server, seen.observer_id, subject, seen.position), None)
     latest = own or next(server.observations.back_stating(seen.position, subject), None)
     if latest is None:
@@ -256,7 +253,7 @@ def item_baseline(server: ServerBindings, subject: Subject, seen: Seen, analysis
 def last_stated(
     server: ServerBindings, subject: Subject, seen: Seen, names: Set[str], analysis: Analysis
 ) -> dict[str, tuple[str, ...]]:
-    """Return what anybody stated last under each of these names, as far as the budget suffices."""
+    """Return any observer's last definitions under each of these names, as far as the budget suffices."""
     missing = set(names)
     found: dict[str, tuple[str, ...]] = {}
     looked_at: set[str] = set()
@@ -279,7 +276,7 @@ def last_stated(
 
 
 def stated(server: ServerBindings, observer_id: str, subject: Subject, position: Position) -> Iterator[Seen]:
-    """Yield what an observer stated of a list before a position, newest first, without what was rationed."""
+    """Yield an observer's stated lists before a position, newest first, without rationed ones."""
     timeline = server.observers.get(observer_id)
     if timeline is None:
         return

@@ -1,6 +1,6 @@
 """Comparison of two definitions within the budget of one record: what changed, and what new text brings.
 
-Every answer is kept with what it cost, so that a hit spends the same and the cache changes nothing that is found. A
+Every answer is kept with its cost, so that a cache hit spends the same and the cache changes no finding. A
 roll-out shows the same change to every observer of a server, one after the other.
 
 A first list has no baseline, so nothing in it is a change. Its text is searched all the same: a definition with
@@ -43,7 +43,7 @@ _ANSWERS: ContentCache[tuple[Any, int]] = ContentCache(
 )
 _BYTES_PER_ANSWER = 400
 _BYTES_PER_ENTRY = 250
-"""A change or a sign: a tuple of two or three texts."""
+"""Bytes of a change or a sign: a tuple of two or three strings."""
 
 
 class Comparison:
@@ -71,7 +71,6 @@ class Comparison:
         return str(jcs_digest(sorted(self._digested)))
 
     def changes(self, before: str, after: str, was: Callable[[], _Definition], now: _Definition) -> Changes:
-        """Return what a finding reports of the changes between two definitions."""
         try:
             return self.kept(
                 f"changes {before} {after}",
@@ -82,7 +81,7 @@ class Comparison:
             return NOT_COMPARED
 
     def signs(self, before: str | None, after: str, was: Callable[[], _Definition | None], now: _Definition) -> Signs:
-        """Return the signs in what a definition brings that the older one did not have.
+        """Return the signs in the text that the older definition did not have.
 
         Raises:
             WorkExhaustedError: if the budget does not suffice.
@@ -92,7 +91,7 @@ class Comparison:
         return self.kept(question, lambda: self._search(was(), now, names))
 
     def carried_over(self, after: str, now: _Definition, signs: Signs) -> Signs:
-        """Return what a changed definition would show in a first list, at high or above, beside its new signs.
+        """Return the signs, at high or above, that a changed definition would show in a first list beside its new ones.
 
         Raises:
             WorkExhaustedError: if the budget does not suffice.
@@ -106,7 +105,7 @@ class Comparison:
         return tuple((sign.rule, sign.level, sign.path) for sign in found)
 
     def kept(self, question: str, ask: Callable[[], _Answer]) -> _Answer:
-        """Return an answer that is kept, at the price that it had, or work it out.
+        """Return a kept answer at its original cost, or compute it.
 
         Raises:
             WorkExhaustedError: if the budget does not suffice.
@@ -125,7 +124,7 @@ class Comparison:
 
 
 def reported_changes(changes: Iterable[Change]) -> Changes:
-    """Return what a finding reports of changes: of one code in one top-level field the first."""
+    """Return the changes to report: the first of each code in each top-level field."""
     first: dict[tuple[str, str], Change] = {}
     for change in changes:
         top = change.path.removeprefix("$").lstrip(".").partition(".")[0].partition("[")[0]
@@ -139,7 +138,7 @@ NOT_COMPARED = reported_changes([not_compared()])
 def first_look(
     server: ServerBindings, catalogue: Catalogue, seen: Seen, lists: Iterable[ItemOffer]
 ) -> Iterator[Finding]:
-    """Yield what is new about who lists the server: the server itself, or the observer."""
+    """Yield findings of a server, or an observer, that was never seen before."""
     if seen.observer_id in server.observers:
         return
     if server.observers:
@@ -161,7 +160,7 @@ def first_look(
 
 
 def stands_out(indicators: Signs) -> bool:
-    """Tell whether a definition of a first list is reported by itself."""
+    """Return True if a definition in a first list gets a finding of its own."""
     return any(level >= Level.MEDIUM for _, level, _ in indicators)
 
 

@@ -1,7 +1,7 @@
 """Control records: one fact per record, effective from its own event time, and what follows from the fact.
 
-Each is also evidence: a change, as an Assay envelope in a topic of its own, in the order of the control log. It says
-what it replaced, and whether a later one by event time stood there already.
+Each is also evidence: a change, as an Assay envelope in a topic of its own, in the order of the control log. It holds
+what it replaced, and whether the log already held a later one by event time.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ _WHAT: dict[type, tuple[str, ...]] = {
     AlertAct: ("alert", "assignee", *_BY_OPERATOR),
     SuppressionRule: ("id", "tool", "kind", "field", "detection", "until_us", *_BY_OPERATOR),
 }
-"""What a change says of its fact."""
+"""The fields of a change, by the class of its fact."""
 
 _CALLED = {"fingerprint": "key_fingerprint", "revoked": "revoked_keys", "id": "rule_id", "alert": "alert_uid"}
 """Names in the change that differ from those in the fact."""
@@ -176,7 +176,7 @@ def _what(fact: _Decision) -> dict[str, Any]:
 
 
 def says_nothing_new(fact: ControlDecision, before: Controls) -> bool:
-    """Tell whether a fact is a discovery that repeats what was found last before it: no change, and no evidence."""
+    """Return True for a discovery that repeats the last one before it: no change, and no evidence."""
     if not isinstance(fact, Discovery):
         return False
     history = before.discoveries_as_of(fact.domain, fact.position)
@@ -184,7 +184,7 @@ def says_nothing_new(fact: ControlDecision, before: Controls) -> bool:
 
 
 def _replaced(fact: _Decision, before: Controls) -> Any:
-    """Return what was in force at the time of the change and is not any more."""
+    """Return what was in force at the time of the change and no longer is."""
     match fact:
         case Pin():
             return _replaced_pin(fact, before)
@@ -231,7 +231,7 @@ def _replaced_document(fact: Discovery, before: Controls) -> str | None:
 
 
 def _is_superseded(fact: _Decision, before: Controls) -> bool:
-    """Tell whether the log held a decision on the same thing already that is later by event time."""
+    """Return True if the log already held a decision on the same subject that is later by event time."""
     if isinstance(fact, Suppression | AlertAct):
         # Rules and alerts are the alert stage's; what is read last counts there.
         return False
@@ -251,7 +251,7 @@ def _of_same_thing(fact: ControlDecision, before: Controls) -> Iterable[ControlF
 
 
 def _is_about_same_pin(fact: Pin, known: Pin) -> bool:
-    """Both decide on one value, or both on which value is the scheme's pin."""
+    """Return True if both decide on one value, or both on which value is the scheme's pin."""
     if fact.scheme != known.scheme:
         return False
     return fact.value == known.value or (_decides_on_pin(fact) and _decides_on_pin(known))
@@ -262,7 +262,7 @@ def _decides_on_pin(pin: Pin) -> bool:
 
 
 def _is_about_same_key(fact: KeyDecision, known: KeyDecision) -> bool:
-    """Both decide on one key, or both on which key is accepted for the same tools."""
+    """Return True if both decide on one key, or both on which key is accepted for the same tools."""
     accepted = fact.act == known.act == "accept"
     same_place = (fact.domain, fact.tool_name) == (known.domain, known.tool_name)
     return fact.fingerprint == known.fingerprint or (accepted and same_place)

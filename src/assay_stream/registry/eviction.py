@@ -1,14 +1,14 @@
 """Eviction: which servers and observers a registry forgets, so that made-up names do not fill its memory.
 
-1. Beyond ``servers_max`` servers with lists or refused records, those with the fewest lists go first, of these the ones
-   that were seen longest ago. Whoever makes servers up has to list each more often than the fleet lists its own before
-   it displaces one of these.
-2. A server that anything was decided about stays, and so does the one whose record is being applied.
-3. What goes follows from the facts that are kept, never from a clock or from what a process remembers beside them: a
-   restart and a replay evict the same.
-4. Every fact of a server that goes gets a tombstone, and its claims to names are withdrawn. It comes back as new.
+1. Beyond ``servers_max`` servers with lists or refused records, those with the fewest lists go first, among these the
+   ones seen longest ago. An attacker has to list each made-up server more often than the fleet lists its own to
+   displace one of these.
+2. A server with any operator decision or discovered key stays, and so does the one whose record is being applied.
+3. Evictions follow from the facts that are kept, never from a clock or other state of a process: a restart and a replay
+   evict the same.
+4. Every fact of an evicted server gets a tombstone, and its claims to names are withdrawn. It comes back as new.
 5. Beyond ``observers_max`` observers of all servers, those with the fewest lists go in the same order, with what only
-   they were shown. What was decided about a server stays.
+   they were shown. Decisions about a server stay.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from assay_stream.registry.name_claims import claims_between
 from assay_stream.registry.verdicts import changed_verdicts
 
 _OUTPUTS_MAX = 1_000
-"""Records after which a step evicts no more than it must. Otherwise it makes room for some, so that the search is
+"""Records after which a step evicts no more than it must. Below it, a step frees some extra room so that the search is
 rare."""
 _OBSERVERS_MAX = 256
 """Observers beyond the surplus that a step evicts, for the same reason."""
 
 
 def evict(registry: Registry, record: Record, server_id: str, time_us: int) -> list[Output]:
-    """Evict what is too much once a record has brought a new server."""
+    """Evict surplus servers after a record has added one."""
     bindings, servers_max = registry.bindings, registry.limits.servers_max
     own = bindings.find(server_id)
     if len(bindings) <= servers_max or own is None or sum(_standing(own)[:2]) != 1:
@@ -53,7 +53,7 @@ def evict(registry: Registry, record: Record, server_id: str, time_us: int) -> l
 
 
 def evict_observers(registry: Registry, record: Record, time_us: int) -> list[Output]:
-    """Evict observers that are too many once a record has brought a new one."""
+    """Evict surplus observers after a record has added one."""
     observers_max = registry.limits.observers_max
     # To read all servers takes seconds after a restart.
     if registry.bindings.observers_at_most <= observers_max:
@@ -90,7 +90,6 @@ def evict_observers(registry: Registry, record: Record, time_us: int) -> list[Ou
 
 
 def _standing(server: ServerBindings) -> tuple[int, int, int]:
-    """Return how many lists and how many refusals and announcements are kept, and the offset of the latest."""
     latest = [timeline.latest for timeline in server.observers.values()]
     offsets = [fact.origin.offset for fact in (*latest, *server.endings) if fact is not None]
     lists = sum(map(len, server.observers.values()))
@@ -111,7 +110,7 @@ def _evicted(
 
 
 def _keys(server_id: str, server: ServerBindings) -> Iterator[FactKey]:
-    """Yield the keys of all facts of a server that nothing was decided about."""
+    """Yield the keys of all facts of a server without decisions."""
     yield from (("tool", server_id, *place) for place in server.tools)
     yield from (("item", server_id, subject.value, full) for subject, full in server.items)
     for facts in (server.catalogues, server.item_lists, server.controls.signatures):

@@ -1,10 +1,10 @@
 """Folding: what the registry gives up to keep its state within bounds, and what nothing refers to any more.
 
-Packing: repeated lists of an observer become one fact, so that the binding topic holds a row for each of them. Once the
-latest observations of an observer, as many as ``seen_run_rows_min``, stand as single facts and repeat each other, a run
-takes their place: it is written, and tombstones for them, in the transaction of the list that makes them enough. It
-joins the run before it where both repeat each other and fit into one. What is packed follows from the state alone, so
-that a restart goes on as before.
+Packing: repeated lists of an observer become one fact, in which each of them is a row. Once at least
+``seen_run_rows_min`` of an observer's latest observations are single facts that repeat each other, a run replaces
+them: the run, and tombstones for the single facts, are written in the transaction of the list that completes the
+number. It joins the preceding run where both repeat each other and fit into one. What is packed follows from the state
+alone, so that a restart continues as before.
 """
 
 from __future__ import annotations
@@ -26,11 +26,6 @@ from assay_stream.registry.ledger import Ledger
 
 
 def pack_repeats(ledger: Ledger, record: Record, timeline: Timeline, seen: Seen) -> list[Output]:
-    """Pack the latest observations of an observer if they are enough.
-
-    Args:
-        seen: what was observed just now.
-    """
     limits, place = ledger.limits, seen.origin[:2]
     last = next((run for run in reversed(timeline.runs) if run.key[:2] == place), None)
     count = _packable(timeline, seen, -1 if last is None else last.last, limits)
@@ -46,7 +41,7 @@ def pack_repeats(ledger: Ledger, record: Record, timeline: Timeline, seen: Seen)
 
 
 def take_away(ledger: Ledger, record: Record, timeline: Timeline, folded: Seen) -> list[Output]:
-    """Take an observation back, be it a fact of its own or a row of a run."""
+    """Retract an observation, whether it is a fact of its own or a row of a run."""
     run = timeline.run_of(folded.origin)
     if run is None:
         return ledger.retract(record, folded.key())
@@ -68,9 +63,9 @@ def take_away(ledger: Ledger, record: Record, timeline: Timeline, folded: Seen) 
 
 
 def _packable(timeline: Timeline, seen: Seen, packed_until: int, limits: Limits) -> int:
-    """Return how many of the latest observations a run may stand for: none where ``seen`` is not the latest.
+    """Return how many of the latest observations a run may replace: none where ``seen`` is not the latest.
 
-    No other observation of the observer may have an offset among theirs, which one that was dated ahead may have.
+    No other observation of the observer may have an offset among theirs, as one dated ahead may.
     """
     table, numbers = timeline.table, timeline.numbers
     if len(numbers) < limits.seen_run_rows_min or table.position(numbers[-1]) != seen.position:
@@ -89,14 +84,13 @@ def _packable(timeline: Timeline, seen: Seen, packed_until: int, limits: Limits)
 
 
 def _highest_before(timeline: Timeline, count: int) -> int:
-    """Return the highest offset, in the partition of the latest observation, of all but the latest so many."""
     table, numbers = timeline.table, timeline.numbers
     place = table.origin(numbers[-1])[:2]
     return max((table.offsets[each] for each in numbers[:-count] if table.shared(each).origin[:2] == place), default=-1)
 
 
 def _can_join(timeline: Timeline, last: Run, count: int, limits: Limits) -> bool:
-    """Return True if the run before can take up the latest observations."""
+    """Return True if the preceding run can absorb the latest observations."""
     table, numbers, together = timeline.table, timeline.numbers, count + last.rows
     if last.key in timeline.cuts or together > limits.seen_run_rows_max or together > len(numbers):
         return False
@@ -111,11 +105,11 @@ def _can_join(timeline: Timeline, last: Run, count: int, limits: Limits) -> bool
 
 
 _LATEST_KEPT = 2
-"""Observations that stay however large they are: the latest, and what it is compared with."""
+"""Observations that stay however large they are: the latest, and the one it is compared with."""
 
 
 def fold(ledger: Ledger, record: Record, server: ServerBindings, seen: Seen) -> list[Output]:
-    """Fold away what the timeline of an observation's observer holds too much of, and what nothing names any more."""
+    """Fold surplus observations of the observer's timeline, and drop what nothing refers to any more."""
     timeline = server.observers[seen.observer_id]
     outputs: list[Output] = []
     while (surplus := _surplus(ledger, server, timeline)) is not None:
@@ -141,7 +135,7 @@ def fold(ledger: Ledger, record: Record, server: ServerBindings, seen: Seen) -> 
 def forget_observer(
     ledger: Ledger, record: Record, server: ServerBindings, server_id: str, observer_id: str
 ) -> list[Output]:
-    """Take back what an observer saw and what ended it, and what nothing names any more."""
+    """Retract an observer's observations and their endings, and what nothing refers to any more."""
     timeline = server.observers[observer_id]
     seen_once = {replace(seen, origin=record.origin, time_us=0, snapshot_id=""): seen for seen in timeline}
     keys = [*timeline.keys(server_id, observer_id), *(end.key() for end in server.endings.own.get(observer_id, ()))]
@@ -164,9 +158,9 @@ def merge_rejections(ledger: Ledger, record: Record, server: ServerBindings, obs
 
 
 def fold_unlisted(ledger: Ledger, record: Record, server: ServerBindings) -> list[Output]:
-    """Once too many observers without a list are remembered, let one rejection stand for the earliest.
+    """Once too many observers without a list are remembered, replace the earliest ones by one rejection.
 
-    Making observers up can then neither fill the memory nor bring an observer without a list to be bound.
+    Made-up observers can then neither fill the memory nor get an observer without a list bound.
     """
     endings, limit = server.endings, ledger.limits.unlisted_observers_max
     surplus = len(endings.without_list) - limit
@@ -189,9 +183,9 @@ def fold_unlisted(ledger: Ledger, record: Record, server: ServerBindings) -> lis
 
 
 def fold_discoveries(ledger: Ledger, record: Record, server: ServerBindings, domain: str) -> list[Output]:
-    """Fold away surplus discoveries of a domain, and what was held against a key that is not known any more.
+    """Fold away surplus discoveries of a domain, and signature checks against a key that is no longer known.
 
-    The oldest that stands between two that found the same goes first, which changes no answer; else the oldest.
+    The oldest between two with the same result goes first, which changes no answer; else the oldest.
     """
     outputs: list[Output] = []
     controls = server.controls
@@ -205,7 +199,7 @@ def fold_discoveries(ledger: Ledger, record: Record, server: ServerBindings, dom
 
 
 def is_redundant(server: ServerBindings, rejection: Rejection) -> bool:
-    """Tell whether nothing it may concern was observed since the last one like it, so that it changes no answer."""
+    """Return True if nothing it may concern was observed since the last one like it, so that it changes no answer."""
     kept = server.endings.rejections_of(rejection.observer_id)
     if not kept or kept[-1].time_us > rejection.time_us:
         return False
@@ -259,7 +253,7 @@ def _drop_unused_tools(ledger: Ledger, record: Record, server: ServerBindings, f
 def _keep_formers(
     ledger: Ledger, record: Record, server: ServerBindings, catalogue: Catalogue, time_us: int, outputs: list[Output]
 ) -> set[tuple[bool, str]]:
-    """Keep the definitions of names that went with a catalogue, and return those that are not kept any more."""
+    """Keep the definitions of names that went with a catalogue, and return those that are no longer kept."""
     limits = ledger.limits
     lost = [name for name in sorted(catalogue.tools) if not server.fleet.is_known(name)]
     released: set[tuple[bool, str]] = set()

@@ -1,13 +1,12 @@
 """Drift between two lists of prompts, or of resource templates, and of a server's instructions: a list of one.
 
-The comparison is with what the same observer last stated of them; where it never did, with what the rest of the fleet
-last stated. Of the first list ever stated only what stands out is an addition (``stands_out``). Nothing is
-called removed on the word of an incomplete list. A name that was not stated is an addition after a complete list; after
-incomplete ones only if nobody ever stated it, else it is held against what was stated last under its name. The
-completeness that a snapshot states is that of all its lists.
+The comparison is with the same observer's last statement; where there is none, with the last statement of the rest of
+the fleet. Of the first list ever stated, only definitions that stand out are additions (``stands_out``). An incomplete
+list removes nothing. A name missing from the baseline is an addition after a complete list; after incomplete ones only
+if no observer ever stated it, else it is compared with the last statement under its name. The completeness stated by a
+snapshot is that of all its lists.
 
-A name with several definitions makes no call ambiguous: each definition that was not there before is a change of its
-own.
+A name with several definitions makes no call ambiguous: each new definition is a change of its own.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ def compare_items(
     analysis: Analysis | None = None,
     named_with: Iterable[str] = (),
 ) -> Iterator[Finding]:
-    """Yield what a snapshot shows of one list that its baseline did not, in the order of names.
+    """Yield what a snapshot shows of one list that its baseline did not, sorted by name.
 
     Args:
-        named_with: what else the texts of the list may name as the server's own.
+        named_with: other names that the texts of the list may mention as the server's own.
     """
     latest = next(stated(server, seen.observer_id, offer.subject, seen.position), None)
     if latest is not None and repeats(latest, offer):
@@ -72,8 +71,6 @@ def compare_items(
 
 
 class _ItemDrift:
-    """Makes the findings about one list of a snapshot."""
-
     def __init__(
         self, server: ServerBindings, seen: Seen, offer: ItemOffer, analysis: Analysis, named_with: Iterable[str]
     ) -> None:

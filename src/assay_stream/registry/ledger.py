@@ -17,19 +17,18 @@ from assay_stream.registry.verdicts import Verdicts, verdicts_of
 
 
 class Ledger:
-    """The bindings of one registry partition, and the records that brought them about."""
+    """The bindings of one registry partition; applies each fact in the step that publishes it."""
 
     def __init__(self, limits: Limits) -> None:
         self.bindings = Bindings(keep_definitions=True)
         self.limits = limits
 
     def publish(self, record: Record, fact: Fact) -> Output:
-        """Apply a fact that follows from a record, and return its own record."""
         self.bindings.apply(fact, partition=record.origin.partition)
         return fact_output(fact, partition=record.origin.partition, timestamp_ms=record.timestamp_ms)
 
     def retract(self, record: Record, *keys: FactKey) -> list[Output]:
-        """Take facts back, and return their tombstones."""
+        """Retract facts, and return their tombstones."""
         for key in keys:
             self.bindings.forget(key, partition=record.origin.partition)
         return [
@@ -46,11 +45,11 @@ class Ledger:
 
 
 class Registry:
-    """What one registry partition knows; it changes only by the facts that are published.
+    """The state of one registry partition; it changes only by the facts that are published.
 
     Args:
-        producer: who writes the evidence of changes.
-        partitions: how many partitions the snapshot topic has, ``None`` if it is not known.
+        producer: the producer named in the evidence of changes.
+        partitions: number of partitions of the snapshot topic, ``None`` if unknown.
     """
 
     def __init__(self, *, producer: Producer, limits: Limits = DEFAULT_LIMITS, partitions: int | None = None) -> None:
@@ -61,25 +60,24 @@ class Registry:
         self.bindings = self.ledger.bindings
         self.offers = Offers(limits)
         self._verdicts: dict[str, Verdicts] = {}
-        """What the verdict topic holds of each server that was asked about; it follows from the bindings."""
+        """Content of the verdict topic for each server evaluated so far; it follows from the bindings."""
 
     def verdicts(self, server_id: str, server: ServerBindings) -> Verdicts:
         found = self._verdicts.get(server_id)
         return self.revised_verdicts(server_id, server) if found is None else found
 
     def forget(self, server_id: str) -> None:
-        """Drop a server whose facts were all taken back."""
+        """Drop a server whose facts have all been retracted."""
         self.bindings.drop(server_id)
         self._verdicts.pop(server_id, None)
 
     def revised_verdicts(self, server_id: str, server: ServerBindings) -> Verdicts:
-        """Return what the verdict topic must hold of a server now, and remember that it does."""
+        """Return what the verdict topic must hold for a server now, and remember it as published."""
         found = self._verdicts[server_id] = verdicts_of(server_id, server)
         return found
 
 
 def fact_output(fact: Fact, *, partition: int, timestamp_ms: int = 0) -> Output:
-    """Return a fact as a record for the binding topic."""
     key = fact.key()
     return Output(
         role=Role.BINDINGS,
@@ -92,5 +90,5 @@ def fact_output(fact: Fact, *, partition: int, timestamp_ms: int = 0) -> Output:
 
 
 def progress(*, topic: str, partition: int, position: int) -> Output:
-    """Return the record that says how far the registry has come in one input partition."""
+    """Return the record of the registry's position in one input partition."""
     return fact_output(Progress(topic=topic, partition=partition, position=position), partition=partition)

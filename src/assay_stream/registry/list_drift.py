@@ -2,15 +2,14 @@
 
 The comparison is with what the same observer last saw; an observer's first list is compared with what the rest of the
 fleet last saw. Of a server's first list only definitions that stand out are additions (``stands_out``).
-Nothing is called removed on the word of an incomplete list. A name that its observer was not shown is
-an addition after a complete list; after incomplete ones only if nobody was ever shown it.
+An incomplete list removes nothing. A name that its observer had not seen is an addition after a complete list; after
+incomplete ones only if no observer ever saw it.
 
-A tool that comes, or comes back, is compared with the last definition known under its name: no change is hidden by
-going away for a while.
+A tool that appears or reappears is compared with the last definition known under its name: disappearing for a while
+hides no change.
 
-What a server offers may depend on the rights under which it is asked, so lists are compared within one
-``auth_context``. The first one under other rights is compared with what was seen under any, and nothing is called
-removed on its word.
+What a server offers may depend on the rights of the request, so lists are compared within one ``auth_context``. The
+first one under other rights is compared with what was seen under any, and removes nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from assay_stream.schemes.mcptrust.hashes import RISK_LEVELS
 from assay_stream.work import Work, WorkExhaustedError
 
 _RENAMES_PART = 4
-"""One part in as many of the remaining budget is what the search for renamed tools may cost."""
+"""Share of the remaining budget that the search for renamed tools may cost: one part in this many."""
 
 
 def compare(
@@ -51,11 +50,11 @@ def compare(
     offer: Offer,
     analysis: Analysis | None = None,
 ) -> Iterator[Finding]:
-    """Yield what a snapshot shows that its baseline did not, in the order of tool names.
+    """Yield what a snapshot shows that its baseline did not, sorted by tool name.
 
     Args:
-        analysis: the budget of the record, one of its own without it. Once it is exhausted a changed tool is still
-            reported, with ``comparison_cut_short`` as its change, and nothing more is called renamed.
+        analysis: the budget of the record; ``None`` for the default. Once it is exhausted a changed tool is still
+            reported, with ``comparison_cut_short`` as its change, and no further tool is reported as renamed.
     """
     drift = _ToolDrift(server, seen, offer, analysis or Analysis(DEFAULT_LIMITS.work_units_max))
     before = baseline or Baseline()
@@ -79,7 +78,7 @@ def compare(
 
 
 class _Step(NamedTuple):
-    """One comparison: of which kind, about which name, the older definition and the newer one's digest."""
+    """One comparison: its kind, the tool's name, the older definition and the newer one's digest."""
 
     what: Kind
     name: str
@@ -96,7 +95,6 @@ def _steps(
     renamed: Mapping[str, str],
     shown: Mapping[str, Fingerprint],
 ) -> Iterator[_Step]:
-    """Yield what is to be compared, in the order of names."""
     new, come, gone = new_come_gone
     successors = set(renamed.values())
     for name in filter({*catalogue.tools, *gone}.__contains__, before.differing(catalogue)):
@@ -127,7 +125,7 @@ def _steps(
 def _held_against(server: ServerBindings, before: Baseline, catalogue: Catalogue, name: str) -> Fingerprint | None:
     """Return the older definition that new ones under a name are compared with.
 
-    Of several it is the first one that went, else the first one: what is new in a text is new beside any of them.
+    Of several it is the first one that is gone, else the first one: text that is new is new compared with any of them.
     """
     was = before.ambiguous.get(name)
     if not was:
@@ -138,8 +136,6 @@ def _held_against(server: ServerBindings, before: Baseline, catalogue: Catalogue
 
 
 class _ToolDrift:
-    """Makes the findings about the tools of one snapshot."""
-
     def __init__(self, server: ServerBindings, seen: Seen, offer: Offer, analysis: Analysis) -> None:
         self.analysis = analysis
         self._server, self._seen, self._offer = server, seen, offer
@@ -151,7 +147,7 @@ class _ToolDrift:
     def renames(
         self, before: Baseline, catalogue: Catalogue, gone: Iterable[str], come: Iterable[str]
     ) -> dict[str, str]:
-        """Return which tools came back under another name: old name to new."""
+        """Return the tools that reappeared under another name: old name to new."""
         old = {name: print_.full for name in gone if (print_ := before.tools[name]) is not None}
         new = {name: full for name in come if (full := catalogue.tools[name]) is not None}
         if not old or not new:
@@ -175,7 +171,7 @@ class _ToolDrift:
         return tuple(renames(were, are, work))
 
     def search(self, pairs: Iterable[tuple[str | None, str]]) -> None:
-        """Look for what new text brings, then for what was carried over, as far as the budget suffices."""
+        """Search for signs in new text, then for carried-over ones, as far as the budget suffices."""
         pairs = list(pairs)
         changed = [pair for pair in pairs if pair[0] is not None]
         for asked, searched, ask in (
@@ -194,7 +190,6 @@ class _ToolDrift:
                     break
 
     def findings(self, step: _Step) -> Iterator[Finding]:
-        """Yield what is reported of one comparison."""
         name, old, full = step.name, step.old, step.full
         if step.what is Kind.DEFINITION_AMBIGUOUS:
             # It is about the set: where another definition joins it, something else is found.
@@ -241,7 +236,7 @@ class _ToolDrift:
         return self._comparison.carried_over(full, self._offer.definitions[full], signs)
 
     def _older(self, full: str) -> dict[str, Any]:
-        """Return an older definition. Only the last is kept: all of them together may be far larger than the list."""
+        """Return an older definition. Only the last is cached: together they may be far larger than the list."""
         if self._unpacked is None or self._unpacked[0] != full:
             self._unpacked = full, self._server.definition_of(full)
         return self._unpacked[1]

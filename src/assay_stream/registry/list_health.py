@@ -4,11 +4,11 @@ Never complete, so that nothing can be called removed (by counts of kept observa
 
 1. An observer's lists count as never complete after ``incomplete_lists_max`` of them in a row, or after as many as are
    kept if older ones were folded away.
-2. A server's do after as many lists by any observers if nobody ever saw a complete one: proxies may change their ids
-   with every session.
-3. A complete list resolves it: for its observer, or for the fleet if nobody had seen one.
+2. A server's do after as many lists by any observers if none was ever complete: proxies may change their ids with
+   every session.
+3. A complete list resolves it: for its observer, or for the fleet if it is the first one.
 
-Late, by what the registry had applied before, and by no clock: see ``late_finding``.
+Late, compared with what the registry had applied before, not with a clock: see ``late_finding``.
 
 Announced:
 
@@ -38,7 +38,7 @@ from assay_stream.registry.ledger import Ledger
 
 
 def never_complete(server: ServerBindings, seen: Seen, limits: Limits) -> Iterator[Finding]:
-    """Yield that lists are never complete, where an observation is the latest of too many that are not."""
+    """Yield a finding if an observation is the latest of too many incomplete ones."""
     if seen.completeness == "complete":
         return
     others = limits.incomplete_lists_max - 1
@@ -47,7 +47,7 @@ def never_complete(server: ServerBindings, seen: Seen, limits: Limits) -> Iterat
 
 
 def resolved_by_complete_list(server: ServerBindings, seen: Seen, limits: Limits) -> list[Resolution]:
-    """Return the resolution of lists that were never complete."""
+    """Return the resolution of findings that lists were never complete."""
     if seen.completeness != "complete":
         return []
     for_all = _is_fleets(server, limits.incomplete_lists_max)
@@ -84,7 +84,7 @@ def _is_fleets(server: ServerBindings, length: int) -> bool:
 
 
 def cached_long(seen: Seen, ttl_ms: int | None, limits: Limits) -> Iterator[Finding]:
-    """Yield that a list may be cached for longer than the bound (``ttlMs``, MCP 2026-07-28, SEP-2549)."""
+    """Yield a finding if a list may be cached for longer than the bound (``ttlMs``, MCP 2026-07-28, SEP-2549)."""
     if ttl_ms is not None and ttl_ms > limits.list_ttl_ms_max:
         yield Finding(
             kind=Kind.LIST_CACHED_LONG,
@@ -99,9 +99,9 @@ def cached_long(seen: Seen, ttl_ms: int | None, limits: Limits) -> Iterator[Find
 def late_finding(server: ServerBindings, seen: Seen, limits: Limits) -> Finding | None:
     """Return the finding that a list was late, ``None`` where it was not or changed nothing.
 
-    A list is late where its event time is further than the bound before the latest that was applied for its
-    server, whoever observed that. It changes nothing where its observer's timeline gave the same tools for its
-    time. The finding is dated by that latest time, at which the lateness showed: a backlog is found at one time.
+    A list is late where its event time is further than the bound before the latest applied for its server by any
+    observer. It changes nothing where its observer's timeline gave the same tools for its time. The finding is dated by
+    that latest time, at which the lateness showed: a backlog is found at one time.
     """
     own = server.observers.get(seen.observer_id)
     in_force = None if own is None else own.as_of(seen.time_us)

@@ -1,15 +1,15 @@
 """Name claims: which server offers which tool name, reported where all look-alikes of the name are.
 
-No registry task knows every server. So each writes what its servers offer into the finding topic, under the skeleton of
-the tool name: all claims to names that look alike stand in one partition, in one order.
+No registry task has every server. So each writes what its servers offer into the finding topic, under the skeleton of
+the tool name: all claims to names that look alike are in one partition, in one order.
 
-A claim holds for a server as a whole. It is written when a first observer is offered a definition, when the last one is
-no longer, and when an operator's approval of it comes or goes; a repeated snapshot writes none.
+A claim holds for a server as a whole. It is written when the first observer sees a definition, when the last one no
+longer does, and when an operator's approval of it comes or goes; a repeated snapshot writes none.
 
-A claim carries a sketch of the server's names, to tell how much two servers have in common. It holds the least digests
-of the names: of two sketches, the least digests of both together are a fair sample of all names of both, and how many
-of the sample are in both sketches is how many names they share. Source: A. Broder, On the resemblance and containment
-of documents, 1997.
+A claim carries a sketch of the server's names, to estimate how much two servers have in common. It holds the least
+digests of the names: of two sketches, the least digests of both together are a fair sample of all names of both, and
+the share of the sample that is in both sketches estimates the share of common names. Source: A. Broder, On the
+resemblance and containment of documents, 1997.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OfferedClaims = Mapping[tuple[str, str], bool]
 
 
 def offers_the_same(server: ServerBindings, catalogue: Catalogue, seen: Seen) -> bool:
-    """Tell whether a snapshot repeats what was known of its observer before it, so that there is nothing to compare."""
+    """Return True if a snapshot repeats what its observer last saw, so that there is nothing to compare."""
     own = server.observers.get(seen.observer_id)
     latest = None if own is None else own.as_of(AFTER_ALL_US)
     if own is None or latest is None:
@@ -49,7 +49,6 @@ def offers_the_same(server: ServerBindings, catalogue: Catalogue, seen: Seen) ->
 
 
 def offered(server: ServerBindings, tool_name: str) -> OfferedClaims:
-    """Return the definitions of a tool that any observer is offered."""
     return {(tool_name, full): server.is_approved(tool_name, full) for full in server.fleet.offers(tool_name)}
 
 
@@ -113,18 +112,17 @@ def claims_between(
 
 _DIGEST_CHARS = 8
 _SHARED_PART = 4
-"""Two servers share names if one in as many of all their names is in both. Versions of one product do; products
+"""Two servers share names if one in this many of all their names is in both. Versions of one product do; products
 that both have a tool ``search`` do not."""
 
 
 def name_sketch(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the sketch of some names, in order."""
     digests = {sha256(name.encode()).hexdigest()[:_DIGEST_CHARS] for name in names}
     return tuple(sorted(digests)[: DEFAULT_LIMITS.name_sketch_max])
 
 
 def share_names(one: Collection[str], other: Collection[str]) -> bool:
-    """Tell whether two servers have so many names in common that they may be versions of one product."""
+    """Return True if two servers have so many names in common that they may be versions of one product."""
     in_both = set(one).intersection(other)
     # Most servers have nothing in common: no more can be in the sample than there is in both.
     if len(in_both) * _SHARED_PART < max(len(one), len(other), 1):

@@ -4,8 +4,8 @@
 2. State changes only by applying the facts that are published: a restart restores what was there.
 3. A digest is computed once per distinct definition; equal bytes are never canonicalised twice.
 4. A refused record of the snapshots topic ends the force of what its observer saw before on the server that its key
-   names; without a header that names the observer, of what every observer saw who sends none.
-5. What is found about pins and signatures follows from what stands in both logs, not from which was read first.
+   names; without a header that names the observer, of what every observer that sends none saw.
+5. Findings about pins and signatures follow from what both logs hold, not from which was read first.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def process(registry: Registry, record: Record) -> list[Output]:
     """Apply one snapshot or control record.
 
     Args:
-        registry: the state of the record's partition; it changes by the facts that are returned, and by nothing else.
+        registry: the state of the record's partition; it changes only by the returned facts.
         record: the next record of the snapshots or the control topic.
 
     Returns:
@@ -80,7 +80,7 @@ def process(registry: Registry, record: Record) -> list[Output]:
 
 
 def _loss(record: Record, event: LossEvent) -> list[Output]:
-    """Return the finding of a loss. State stays as it is: nothing follows from what was not seen."""
+    """Return the finding of a loss. State does not change: nothing follows from what was not observed."""
     data = event.data
     if not data.lists and not data.calls:
         return []
@@ -148,13 +148,12 @@ def _publish_rejection(
 
 
 def _is_known_refusal(server: ServerBindings, rejection: Rejection) -> bool:
-    """Tell whether the next good list will know that it ends a refusal for this reason."""
+    """Return True if the next good list will resolve a refusal for this reason."""
     return any(known.code == rejection.code for known in server.endings.rejections_of(rejection.observer_id))
 
 
 def _with_end(registry: Registry, record: Record, server_id: str, time_us: int, outputs: list[Output]) -> list[Output]:
-    """Return what a record leads to, with what is evicted for it, and an end mark where it has more findings than are
-    alerted one by one."""
+    """Add evictions to a record's outputs, and an end mark if it has more findings than are alerted individually."""
     server = registry.bindings.find(server_id)
     if server is not None:
         server.drop_small_indexes()

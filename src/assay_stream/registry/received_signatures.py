@@ -1,7 +1,7 @@
 """Signatures and key documents as they are received: reduced to facts, so that a join needs no cryptography.
 
 A signature arrives in the snapshot's ``signatures`` member, by tool (the base64 text, or an object with
-``signature``, ``domain`` and what SchemaPin 1.4 adds), or within the tool itself, where its server put it.
+``signature``, ``domain`` and the additions of SchemaPin 1.4), or within the tool itself, where its server put it.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _FINGERPRINT = re.compile(r"sha256:[0-9a-f]{64}")
 _DOMAIN = re.compile(DOMAIN_PATTERN)
 
 _UNREADABLE = ""
-"""Stands for a signature or a domain that is none: it is there, and matches nothing."""
+"""Stands for an invalid signature or domain: it is present, and matches nothing."""
 
 
 def signatures_of(data: SnapshotData, offer: Offer, limits: Limits) -> Signatures | None:
     """Return the signatures that came with a snapshot, ``None`` where none did.
 
-    A name with several definitions has no signature: which of them it is for is not known.
+    A name with several definitions has no signature: it is unknown which of them it is for.
     """
     stated = data.signatures or {}
     tools: dict[str, Signed] = {}
@@ -75,7 +75,7 @@ def check_against(signatures: Signatures, document: Discovery) -> Checked:
 def read_document(
     document: Mapping[str, Any] | None, domain: str, revocations: Mapping[str, Any] | None = None
 ) -> tuple[DiscoveryStatus, PublicKey | None, tuple[str, ...]]:
-    """Return what is kept of a key document: its status, its key, and the keys that it revokes."""
+    """Return the status of a key document, its key, and the keys that it revokes."""
     revoked: frozenset[str] = frozenset()
     try:
         found = parse_well_known(document or {})

@@ -1,6 +1,6 @@
 """Resolution of alerts: a definition is gone again, a list can be read again, an operator decided.
 
-A resolution names the uids of the alerts it ends; the alert stage ignores those it does not know.
+A resolution names the uids of the alerts it ends; the alert stage ignores unknown ones.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ OF_CALL: _Reasons = {Kind.BLOCKED_TOOL_CALLED: (None,)}
 def uids_about(
     server: ServerBindings, server_id: str, tool_name: str, full: str, *, is_offered: bool = False
 ) -> Iterator[str]:
-    """Yield the identity of everything that could be found about one definition while it was offered."""
+    """Yield the uids of every possible finding about one definition while it was offered."""
     if not is_offered:
         yield from uids_of(server_id, tool_name, full, OF_CHANGE)
     if server.controls:
@@ -65,7 +65,7 @@ def uids_about(
 
 
 def uids_of_signature(server: ServerBindings, server_id: str, tool_name: str, full: str) -> Iterator[str]:
-    """Yield the identity of everything that could be found about the signature of one definition."""
+    """Yield the uids of every possible finding about the signature of one definition."""
     yield from uids_of(server_id, tool_name, full, _OF_SIGNATURE)
     for key in sorted(server.controls.key_documents()):
         for kind in _OF_KEY:
@@ -85,7 +85,7 @@ _UNITS_PER_OBSERVER = 2
 def resolved_by_snapshot(
     server: ServerBindings, baseline: Baseline | None, catalogue: Catalogue, seen: Seen, analysis: Analysis
 ) -> list[Resolution]:
-    """Return what a snapshot resolves, for its observer. One that is late resolves nothing."""
+    """Return what a snapshot resolves, for its observer. A late one resolves nothing."""
     own = server.observers.get(seen.observer_id)
     latest = None if own is None else own.as_of(AFTER_ALL_US)
     if latest is not None and latest.position > seen.position:
@@ -124,7 +124,7 @@ def resolved_by_decision(
 ) -> list[Resolution]:
     """Return what an operator's decision, or a discovered key, resolves for the whole fleet.
 
-    What counts is how things stand after it by event time: a decision that a later one has replaced ends nothing.
+    The state after it by event time counts: a decision that a later one has replaced ends nothing.
     """
     match fact:
         case Pin():
@@ -139,14 +139,13 @@ def resolved_by_decision(
 
 
 def latest_observations(server: ServerBindings) -> list[Seen]:
-    """Return the latest observation of each observer."""
     return list(server.fleet.latest().values())
 
 
 def _gone(baseline: Baseline, catalogue: Catalogue, seen: Seen) -> Iterator[tuple[str, str, bool]]:
     """Yield the definitions that the observer saw before and that bind nothing now, and whether they are gone.
 
-    An incomplete list says only what is in it.
+    An incomplete list shows only what is in it.
     """
     for name in baseline.differing(catalogue):
         if not _tells_of(name, baseline, catalogue, seen):
@@ -175,7 +174,7 @@ def _tells_of(name: str, baseline: Baseline, catalogue: Catalogue, seen: Seen) -
 def _readable_again(server: ServerBindings, seen: Seen) -> Uids:
     """Yield the refusals that this list is the first to follow, and that no other observer still has.
 
-    What its observer can read again is over for it; what named no observer is over with anybody's next list.
+    A refusal that names an observer ends with its next readable list; one that names none ends with any next list.
     """
     ended = {bad.code for observer_id in (None, seen.observer_id) for bad in _unanswered(server, observer_id)}
     if ended:
@@ -186,7 +185,7 @@ def _readable_again(server: ServerBindings, seen: Seen) -> Uids:
 
 
 def _unanswered(server: ServerBindings, observer_id: str | None) -> Sequence[Rejection]:
-    """Return an observer's rejections where no list of it has followed; of nobody's, where none at all has."""
+    """Return an observer's rejections if none of its lists followed; for ``None``, if no list at all did."""
     ends = server.endings.rejections_of(observer_id)
     if not ends or observer_id is None:
         return ends if ends and server.observations.all_before(ends[-1]) else ()
@@ -196,7 +195,7 @@ def _unanswered(server: ServerBindings, observer_id: str | None) -> Sequence[Rej
 
 
 def _approved_before(server: ServerBindings, baseline: Baseline | None, catalogue: Catalogue) -> Uids:
-    """Yield what is found about definitions that an operator approved before they were offered."""
+    """Yield the uids of findings about definitions that an operator approved before they were offered."""
     if not server.controls.pins:
         return
     before = {} if baseline is None else baseline.tools
@@ -238,7 +237,7 @@ def _settled_by_pins(
 
 
 def _by_signatures(server: ServerBindings, server_id: str) -> Uids:
-    """Yield what was found about signatures, of definitions whose signatures are sound wherever they are offered."""
+    """Yield the uids of signature findings about definitions whose signatures are sound wherever they are offered."""
     sound: dict[tuple[str, str], bool] = {}
     for timeline in server.observers.values():
         seen = timeline.as_of(AFTER_ALL_US)
@@ -283,9 +282,9 @@ def resolutions(
 def resolved_by_signature(
     server: ServerBindings, catalogue: Catalogue, seen: Seen, analysis: Analysis
 ) -> list[Resolution]:
-    """Return the resolution of what was found about signatures that are sound now, for their observer.
+    """Return the resolution of findings about signatures that are sound now, for their observer.
 
-    Each observer ends it for itself; one whose list is late ends nothing.
+    Each observer ends them for itself; a late list ends nothing.
     """
     if seen.signatures is None or not server.controls:
         return []

@@ -45,10 +45,10 @@ from assay_stream.registry.transition import Transition
 
 
 def apply_snapshot(registry: Registry, record: Record, event: SnapshotEvent) -> list[Output]:
-    """Apply a snapshot, and return what is to be published; nothing for one that was published before.
+    """Apply a snapshot, and return what to publish; nothing for one that was published before.
 
     Raises:
-        InputError: if a definition is beyond the limits, what was hidden is not in the list, or the observer is not
+        InputError: if a definition is beyond the limits, a hidden tool is not in the list, or the observer is not
             the one that the header names.
     """
     data, limits = event.data, registry.limits
@@ -110,7 +110,7 @@ def apply_snapshot(registry: Registry, record: Record, event: SnapshotEvent) -> 
 
 
 def apply_announcement(registry: Registry, record: Record, event: ListChangedEvent) -> list[Output]:
-    """Apply the announcement of a changed list, and return what is to be published.
+    """Apply the announcement of a changed list.
 
     Raises:
         InputError: if the observer is not the one that the header names.
@@ -155,7 +155,7 @@ def _observation(
 
 
 def _hidden(event: SnapshotEvent, offer: Offer) -> tuple[tuple[str, str], ...]:
-    """Return what the client was not shown, each of which the server must have offered under that name."""
+    """Return the tools hidden from the client, each of which the server must have offered under that name."""
     for index, tool in enumerate(event.data.hidden or ()):
         named = offer.definitions[tool.digest].get("name") if tool.digest in offer.definitions else None
         if tool.digest not in offer.definitions or (named if isinstance(named, str) else "") != tool.name:
@@ -175,7 +175,7 @@ def _compare(
     offer: Offer,
     lists: Iterable[ItemOffer],
 ) -> tuple[list[Finding], Ration]:
-    """Return what a snapshot shows that was not analysed before, and what that cost."""
+    """Return the findings that were not analysed before, and what they cost."""
     limits = registry.limits
     change = change_of(server, analysed, catalogue, seen, lists)
     ration = Ration(server, seen, record.timestamp_ms, change, limits)
@@ -191,7 +191,7 @@ def _compare(
 
 
 def _named_beside(offer: Offer, lists: Iterable[ItemOffer]) -> Iterable[str]:
-    """Return the names that prompts, templates and instructions may speak of as their server's own."""
+    """Return the names that prompts, templates and instructions may mention as their server's own."""
     beside = (item.get("name") for listed in lists for item in listed.definitions.values())
     return chain(offer.tools, (name for name in beside if isinstance(name, str)))
 
@@ -237,12 +237,12 @@ def _misrouted(registry: Registry, seen: Seen) -> Iterable[Finding]:
 
 
 def _concerns_others(server: ServerBindings, since: Position) -> bool:
-    """Tell whether an observation can change what is found elsewhere: by a first use, or by being late."""
+    """Return True if an observation can change what is found elsewhere: by a first use, or by being late."""
     return bool(server.controls.discoveries or server.controls.positions_between(since, None))
 
 
 def _is_repetition(server: ServerBindings, seen: Seen) -> bool:
-    """Tell whether a snapshot was published before: same observer, id, time and content.
+    """Return True if a snapshot was published before: same observer, id, time and content.
 
     It counts again where an announcement of the same time was published again before it.
     """

@@ -24,19 +24,19 @@ from assay_stream.registry.verdicts import changed_verdicts
 from assay_stream.work import WorkExhaustedError
 
 _UNITS_PER_SIGNATURE = 1_000
-"""Units for a signature that is held against a key."""
+"""Units for checking a signature against a key."""
 
 
 class Transition:
-    """How one server stands before a record, to be compared with how it stands after it.
+    """The state of one server before a record, to be compared with its state afterwards.
 
     Args:
-        since: the first position at which the record can change what is found.
-        analysis: the budget of the record. What is wrong in its own observation is always found; what it changes
-            elsewhere is paid from the budget.
-        own: the observation that it brings, if any.
-        decision: the control fact that it brings, if any; one about a tool's pin or policy changes no other tool.
-        observer_id: only what this observer saw can change, ``None`` for everybody.
+        since: the first position at which the record can change a finding.
+        analysis: the budget of the record. Faults in its own observation are always found; changes
+            elsewhere are paid from the budget.
+        own: the record's observation, if any.
+        decision: the record's control fact, if any; one about a tool's pin or policy changes no other tool.
+        observer_id: only what this observer saw can change, ``None`` for every observer.
     """
 
     def __init__(
@@ -63,11 +63,10 @@ class Transition:
         self._in_force = server.fleet.catalogues_in_force()
         self._wrong = self._evaluate()
         self.found: set[Finding] = set()
-        """What ``findings`` found."""
         self._offered = {} if self._pin is None else offered(server, self._pin.tool_name)
 
     def findings(self) -> list[Output]:
-        """Return what is wrong with pins and signatures now and was not before, in the order of event time."""
+        """Return the faults in pins and signatures that are new with the record, in the order of event time."""
         before, after = self._wrong, self._evaluate()
         if before is None or after is None:
             before, after = set(), set() if self._own is None else evaluate_one(self._server, self._own)
@@ -92,13 +91,13 @@ class Transition:
         return changed_verdicts(self._record, self._server_id, self._verdicts, after)
 
     def cut_short(self, time_us: int) -> Iterable[Output]:
-        """Return the finding that says what the budget did not suffice for, if anything."""
+        """Return the finding that lists what the budget did not suffice for, if anything."""
         origin = self._record.origin
         for finding in self._analysis.finding(self._server_id, origin, time_us, catalogue=None, cut=CutReason.BUDGET):
             yield finding.output()
 
     def check_signatures(self, signed: Iterable[Signatures]) -> list[Output]:
-        """Hold sets of signatures against every key of the server that they were not yet held against."""
+        """Check sets of signatures against every key of the server that they were not yet checked against."""
         outputs: list[Output] = []
         documents = sorted(self._server.controls.key_documents().items())
         for signatures in list(signed):

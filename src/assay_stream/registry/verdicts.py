@@ -1,7 +1,7 @@
 """Verdicts: what the digest policy makes of each tool now, for proxies that enforce it where the call is made.
 
 The stream cannot block a call that already happened. It keeps the current verdict per tool in a compacted topic,
-with the pins it rests on, so that a proxy can also hold the definition that it sees itself against them.
+with the pins it rests on, so that a proxy can also check the definition that it sees itself against them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from assay_stream.schemes.fingerprint import Fingerprint
 from assay_stream.schemes.hangar import Action, DigestPolicy
 
 _LAST_US = 2**63 - 1
-"""After everything: what stands now is what stands after all that was observed and set."""
+"""Later than every observation and control fact: verdicts reflect the final state."""
 
 _ACTION_WEIGHT = {action: weight for weight, action in enumerate(Action)}
 _STATUS_WEIGHT = {status: weight for weight, status in enumerate(PinStatus)}
@@ -32,7 +32,7 @@ Verdicts = dict[str | None, bytes]
 def verdicts_of(server_id: str, server: ServerBindings) -> Verdicts:
     """Return the verdict on every tool of a server that has a pin or a policy.
 
-    Of several definitions in force, the one that stands worst speaks for the tool.
+    Of several definitions in force, the most severe result counts for the tool.
     """
     controls = server.controls
     if not controls.has_rules():
@@ -71,12 +71,11 @@ def changed_verdicts(record: Record, server_id: str, before: Verdicts, after: Ve
 
 
 def verdict_key(server_id: str, tool_name: str | None) -> bytes:
-    """Return the key of a verdict: a JSON array of server and tool."""
     return orjson.dumps([server_id, tool_name])
 
 
 def _definitions_in_force(server: ServerBindings) -> dict[str, list[Fingerprint | None]]:
-    """Return what each tool is now, to any observer: ``None`` where a list names it twice."""
+    """Return each tool's current definitions for any observer: ``None`` where a list names it twice."""
     found: dict[str, list[Fingerprint | None]] = {}
     for digest in sorted(server.fleet.catalogues_in_force()):
         catalogue = server.catalogues[digest]
@@ -87,7 +86,7 @@ def _definitions_in_force(server: ServerBindings) -> dict[str, list[Fingerprint 
 
 
 def _gravity(result: PinResult) -> tuple[int, int, str, str]:
-    """Order results by action, then in a way that does not depend on the order they came in."""
+    """Order results by action, then independently of the order of arrival."""
     action = -1 if result.action is None else _ACTION_WEIGHT[result.action]
     return (action, _STATUS_WEIGHT[result.status], result.scheme or "", result.observed or "")
 

@@ -1,4 +1,4 @@
-"""A burst of denied calls by one actor: somebody tries doors."""
+"""A burst of denied calls by one actor, who may be probing for access."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ agent = Agent("denied_burst", title="One actor had many calls denied at once", s
 
 @agent.evidence(key=actor_of)
 def on_call(event: Event[Evidence], memory: Memory) -> Iterator[Detection]:
-    """Find the call that makes it a burst; the next burst needs new calls."""
+    """Detect the call that completes a burst; the next burst needs new calls."""
     if event.value["data"]["decision"] != "deny":
         return
     denied = memory.window("denied", seconds=WITHIN_S)

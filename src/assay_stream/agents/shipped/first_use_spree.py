@@ -10,9 +10,9 @@ from assay_stream.agents import Agent, Detection, Event, Evidence, Memory, actor
 NEW_TOOLS = 5
 WITHIN_S = 600
 LEARNING_S = 24 * 3_600
-"""How long an agent may try things after it was first seen."""
+"""How long after its first call an agent may try tools without being reported."""
 REMEMBERED = 1_000
-"""Tools remembered of one agent, the latest first uses."""
+"""Tools remembered per agent, the latest first uses."""
 
 agent = Agent(
     "first_use_spree",
@@ -24,7 +24,7 @@ agent = Agent(
 
 @agent.evidence(key=actor_of)
 def on_call(event: Event[Evidence], memory: Memory) -> Iterator[Detection]:
-    """Find the first use that makes it a spree; the next spree needs other tools."""
+    """Detect the first use that completes a spree; the next spree needs other tools."""
     data = event.value["data"]
     if data["decision"] == "deny":
         return

@@ -13,7 +13,7 @@ CLOSED = 3
 SUPPRESSED = 3
 """OCSF ``status_id``."""
 SETTLED_S = 15 * 60
-"""An alert counts as open for so long after its end: that it has ended is written ten minutes later, so a call before
+"""An alert counts as open for this long after its end: the end is written ten minutes later, so a call before
 that must be judged as one that comes after."""
 REMEMBERED_S = 24 * 3_600
 """How long after its end an alert is remembered, for calls that are read late."""
@@ -28,14 +28,13 @@ agent = Agent(
 
 
 def tool_of(event: Event[Alert]) -> tuple[str, str] | None:
-    """Return the tool that an alert is about, if it is about one."""
     tool_name = event.value["unmapped"].get("mcp_tool_name")
     return None if tool_name is None else (event.server_id, tool_name)
 
 
 @agent.alerts(key=tool_of)
 def on_alert(event: Event[Alert], memory: Memory) -> None:
-    """Remember when alerts about the tool were open. Whoever suppresses, acknowledges or closes one has looked."""
+    """Remember when alerts about the tool were open. Suppressing, acknowledging or closing one counts as a review."""
     alert, uid = event.value, event.value["finding_info"]["uid"]
     alerts: list[dict[str, Any]] = memory.state.setdefault("alerts", [])
     known = next((each for each in reversed(alerts) if each["uid"] == uid), None)
@@ -54,7 +53,7 @@ def on_alert(event: Event[Alert], memory: Memory) -> None:
 
 @agent.evidence(key=lambda event: (event.server_id, event.value["data"]["tool"]))
 def on_call(event: Event[Evidence], memory: Memory) -> Iterator[Detection]:
-    """Find the first call under each open alert. Alerts may be far ahead of calls, so their times decide."""
+    """Detect the first call under each open alert. Alerts may be far ahead of calls, so their times decide."""
     alerts: list[dict[str, Any]] = memory.state.get("alerts", [])
     if event.value["data"]["decision"] == "deny" or not alerts:
         return

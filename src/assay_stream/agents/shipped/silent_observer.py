@@ -8,20 +8,20 @@ from hashlib import sha256
 from assay_stream.agents import Agent, Detection, Event, Evidence, Memory
 
 SILENT_S = 48 * 3_600
-"""The shortest silence. A clock may be ahead by a day, and must not make all others silent."""
+"""The shortest silence. A clock may be ahead by a day, and must not make all others appear silent."""
 PAUSES = 3
-"""How many times its longest pause so far an observer must be silent: weekends are none."""
+"""A silence must last this many times the observer's longest pause so far: weekends do not."""
 LEARNING_S = 8 * 24 * 3_600
 """How long an observer must be known, so that a weekend is among its pauses."""
 AGAIN_S = 12 * 3_600
-"""How often it is found again while it lasts: often enough for its alert to stay open."""
+"""Interval between findings while it lasts: short enough for its alert to stay open."""
 FORGET_S = 30 * 24 * 3_600
-"""After such a silence an observer counts as retired."""
+"""After this long a silence an observer counts as retired."""
 LOOK_S = 600
 FOUND_MAX = 8
-"""Observers found at one look; further ones are found at the next."""
+"""Observers found per check; further ones are found in the next."""
 OBSERVERS_MAX = 128
-"""Observers remembered of each group. Whoever may publish can make up any number of names."""
+"""Observers remembered per group. Any authorised publisher can make up any number of names."""
 NAME_CHARS_MAX = 64
 
 
@@ -29,8 +29,8 @@ def silent_observer(groups: int = 1) -> Agent:
     """Return the agent.
 
     Args:
-        groups: how many groups observers are divided into by a digest of their names. One handles 128 observers and
-            some thousand calls a second; an observer's silence shows by the calls of others in its group.
+        groups: number of groups that observers are divided into by a digest of their names. One handles 128 observers
+            and some thousand calls a second; an observer's silence is detected by the calls of others in its group.
     """
     agent = Agent(
         "silent_observer",
@@ -44,7 +44,7 @@ def silent_observer(groups: int = 1) -> Agent:
 
     @agent.evidence(key=group_of)
     def on_call(event: Event[Evidence], memory: Memory) -> Iterator[Detection]:
-        """Note who called, and look now and then who did not."""
+        """Record the caller, and check periodically for observers that have stopped calling."""
         now_s = event.time_us // 1_000_000
         observers: dict[str, list[int]] = memory.state.setdefault("observers", {})
         name = _short(event.value["data"]["observer_id"])
@@ -76,7 +76,7 @@ def _is_silent(times: list[int], now_s: int) -> bool:
 
 
 def _made_room(observers: dict[str, list[int]]) -> bool:
-    """Forget who was known for the shortest time, unless all are known for long: names may be made up."""
+    """Drop the observer known for the shortest time, unless all are long known: names may be made up."""
     name = min(observers, key=lambda each: (observers[each][1] - observers[each][0], -observers[each][0]))
     if observers[name][1] - observers[name][0] >= LEARNING_S:
         return False

@@ -1,7 +1,7 @@
 """A toxic flow: within one trace, untrusted content comes in, private data is read, and something is sent out.
 
-None of the three is a finding alone. Together they let whoever wrote the content have the data. What a tool can do
-follows from its definition: its annotations, and words in its name. Operators know better: their labels replace these.
+None of the three is a finding alone. Together they can pass the data to the author of the content. A tool's
+capabilities follow from its definition: its annotations, and words in its name. Labels of operators replace these.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ WORDS = {
     UNTRUSTED: "fetch browse crawl scrape web url page search issue issues comments rss feed",
     PRIVATE: "file files database query sql secret secrets credential contacts calendar inbox email mail document",
 }
-"""Words of a tool's name that suggest a capability, where the operator gave no labels. What sends reads nothing."""
+"""Words of a tool's name that suggest a capability, where the operator gave no labels. A sending tool reads nothing."""
 TOOL_CHARS_MAX = 256
 
 
 def labels_of(definition: Mapping[str, Any]) -> list[str]:
-    """Return what a tool can do, as its definition suggests.
+    """Return a tool's capabilities, as suggested by its definition.
 
-    ``readOnlyHint`` rules out sending, ``openWorldHint: false`` the outside world; a tool that says it is read-only and
-    open-world reads what strangers wrote.
+    ``readOnlyHint`` rules out sending, ``openWorldHint: false`` the outside world; a tool declared read-only and
+    open-world reads content from unknown authors.
     """
     hints = definition.get("annotations")
     hints = hints if isinstance(hints, dict) else {}
@@ -48,14 +48,14 @@ def toxic_flow(labels: Mapping[str, Sequence[str]] | None = None) -> Agent:
 
     Args:
         labels: of tools, by patterns of ``server/tool``: ``{"mail/*": ["private"]}``. The first pattern that matches
-            counts, and takes the place of what the definition suggests; an empty list means harmless.
+            counts, and replaces what the definition suggests; an empty list means harmless.
     """
     agent = Agent("toxic_flow", title="Untrusted content, private data and a way out in one trace", severity="high")
     agent.definitions(lambda definition: labels_of(definition) or None)
 
     @agent.evidence(key=trace_of)
     def on_call(event: Event[Evidence], memory: Memory) -> Iterator[Detection]:
-        """Find the call that sends out what the trace has seen."""
+        """Detect the call that sends out what the trace has read."""
         data = event.value["data"]
         if data["decision"] != "allow":
             return

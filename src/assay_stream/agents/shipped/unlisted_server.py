@@ -8,12 +8,12 @@ from hashlib import sha256
 from assay_stream.agents import Agent, Detection, Event, Evidence, Memory
 
 LASTS_S = 600
-"""How long calls must go on without a list. Clients that list after their first call do so within seconds."""
+"""How long calls must continue without a list. Clients that list after their first call do so within seconds."""
 AGAIN_S = 12 * 3_600
-"""How often it is found again while it lasts: often enough for its alert to stay open."""
+"""Interval between findings while it lasts: short enough for its alert to stay open."""
 GROUPS = 8
 SERVERS_MAX = 32
-"""Servers remembered of each group. Whoever may publish can make up any number of names."""
+"""Servers remembered per group. Any authorised publisher can make up any number of names."""
 
 agent = Agent(
     "unlisted_server", title="Calls on a server without a list in force", severity="low", forget_after_s=2 * AGAIN_S
@@ -21,7 +21,7 @@ agent = Agent(
 
 
 def group_of(event: Event[Evidence]) -> str | None:
-    """Return the group of a server, if nobody had listed the tool that is called."""
+    """Return the group of a server, if the called tool was not listed by any observer."""
     if event.value["data"].get("unbound_reason") != "definition_not_observed":
         return None
     return f"group-{sha256(event.server_id.encode()).digest()[0] % GROUPS}"
@@ -29,7 +29,7 @@ def group_of(event: Event[Evidence]) -> str | None:
 
 @agent.evidence(key=group_of)
 def on_call(event: Event[Evidence], memory: Memory) -> Iterator[Detection]:
-    """Find a server once calls went on for a while; one finding about all servers where a group has too many."""
+    """Detect a server once calls continued for a while; one finding for all servers where a group has too many."""
     now_s = event.time_us // 1_000_000
     servers: dict[str, list[int]] = memory.state.setdefault("servers", {})
     for name in [name for name, times in servers.items() if now_s - times[1] > AGAIN_S]:

@@ -42,23 +42,17 @@ CONTENT_TYPES = {target: media_type for target, (media_type, _) in _FORMATS.item
 
 
 def render(alert: dict[str, Any], target: AlertFormat) -> str:
-    """Return one alert as one line, without the line's end. What would not be seen in it is escaped.
+    """Return one alert as one line, without the line terminator. Invisible characters are escaped.
 
     Args:
-        alert: the alert, as ``read_alert`` gives it.
-        target: the format.
+        alert: the alert, as returned by ``read_alert``.
     """
     line = _FORMATS[target][1](alert)
     return json_text(line) if "json" in CONTENT_TYPES[target] else line
 
 
 def as_lines(alerts: Iterable[dict[str, Any]], target: AlertFormat) -> Iterable[str]:
-    """Yield alerts as the lines of a file. A SARIF file is one document, so it is one line.
-
-    Args:
-        alerts: the alerts, in order.
-        target: the format.
-    """
+    """Yield alerts as the lines of a file. A SARIF file is one document, so it is one line."""
     if target is AlertFormat.SARIF:
         yield json_text(sarif.to_sarif(list(alerts)))
         return

@@ -9,16 +9,16 @@ _TABLE = tomllib.loads((files(__package__) / "attacks.toml").read_text(encoding=
 _TECHNIQUES: dict[str, dict[str, Any]] = _TABLE["techniques"]
 
 ATLAS_VERSION: str = _TABLE["version"]
-"""Release of ATLAS that the ids are of."""
+"""Release of ATLAS that the ids are from."""
 
 
 def technique_ids(stated: Iterable[str], kinds: Iterable[str], indicators: Iterable[str]) -> list[str]:
     """Return the techniques and sub-techniques that an alert shows, sorted.
 
     Args:
-        stated: ids that the record names; those that are not known here are left out.
+        stated: ids in the record; unknown ones are left out.
         kinds: what was found.
-        indicators: rules that found something in the text.
+        indicators: rules that matched in the text.
     """
     found = {_TABLE["refined"].get(each, each) for each in stated}
     for table, names in (("kinds", kinds), ("indicators", indicators)):
@@ -30,7 +30,7 @@ def attack_objects(ids: Iterable[str]) -> list[dict[str, Any]]:
     """Return OCSF ``attack`` objects: one for each technique and tactic, as ``tactics`` is deprecated there.
 
     Args:
-        ids: as ``technique_ids`` gives them.
+        ids: as returned by ``technique_ids``.
     """
     return [
         {

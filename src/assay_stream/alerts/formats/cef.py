@@ -29,7 +29,7 @@ _LINE_ENDS = re.compile("[\r\n]")
 
 
 def to_cef(alert: dict[str, Any]) -> str:
-    """Return the alert as one CEF line. ``cn1`` carries the OCSF severity, of which CEF's scale knows less."""
+    """Return the alert as one CEF line. ``cn1`` carries the OCSF severity, which has more levels than CEF's."""
     view = view_of(alert)
     header = "|".join(
         [

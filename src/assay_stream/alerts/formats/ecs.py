@@ -32,7 +32,7 @@ _ANY_CATEGORY = (["intrusion_detection"], ["info"])
 def to_ecs(alert: dict[str, Any]) -> str:
     """Return the alert as one ECS document, on one line.
 
-    ``labels`` holds keywords only, as ECS has it; the figures stand typed under ``assay_stream.alert``.
+    ``labels`` holds keywords only, as ECS requires; the figures are typed under ``assay_stream.alert``.
     """
     view = view_of(alert)
     category, types = _CATEGORIES.get(view.kind, _ANY_CATEGORY)
@@ -95,7 +95,7 @@ def _present(**fields: str) -> dict[str, str]:
 
 
 def _threat(view: AlertView) -> dict[str, Any]:
-    """Return ``threat.*`` of the first framework that the alert names techniques or tactics of."""
+    """Return ``threat.*`` of the first framework for which the alert names techniques or tactics."""
     found: dict[str, dict[str, Any]] = {}
     for attack in view.attacks:
         tactics = attack.get("tactics")

@@ -17,7 +17,7 @@ def to_jsonl(alert: dict[str, Any]) -> str:
 def flat_of(view: AlertView) -> dict[str, Any]:
     """Return an alert's members as scalars.
 
-    The flat facts follow without their ``mcp_``; a fact never takes the place of a member of ours.
+    The flat facts follow without their ``mcp_``; a fact never replaces a member of ours.
     """
     flat: dict[str, Any] = {
         "uid": view.uid,

@@ -1,12 +1,12 @@
 """Alerts as messages for people: Slack, Microsoft Teams, PagerDuty. One line says what changed and why it matters.
 
-Names and reasons come from servers. No target may take them for markup, a mention or a link:
+Names and reasons come from servers. No target may interpret them as markup, a mention or a link:
 
-1. What would not be seen is written out (``visible``), and ``://`` and ``www.`` are broken up.
-2. Slack is given ``plain_text``; in the fallback text ``& < >`` are escaped and parsing is off.
-3. Teams is given text runs, which know no Markdown (Adaptive Cards, "TextRun"), and a card without entities, without
-   which nobody is mentioned.
-4. PagerDuty is given no ``links``. That it shows summaries and details as plain text is not checked against it.
+1. Invisible characters are escaped (``visible``), and ``://`` and ``www.`` are broken up.
+2. Slack gets ``plain_text``; in the fallback text ``& < >`` are escaped and parsing is off.
+3. Teams gets text runs, which do not support Markdown (Adaptive Cards, "TextRun"), and a card without entities,
+   without which there are no mentions.
+4. PagerDuty gets no ``links``. That it shows summaries and details as plain text has not been tested.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TEAMS_UNITS_MAX = 4_000
 of 12 KB at most, and the card around them."""
 
 _FACT_UNITS_MAX = 400
-"""A fact, so that a long name leaves room for the uid and for the other facts."""
+"""A fact, so that a long name leaves room for the uid and the other facts."""
 
 _SUMMARY_UNITS_MAX = 1_024
 _DEDUP_KEY_CHARACTERS_MAX = 255
@@ -40,7 +40,7 @@ _PAGERDUTY_SEVERITY_OTHERWISE = "warning"
 _SAID: dict[int, str] = {Activity.CREATE: "New", Activity.UPDATE: "Updated", Activity.CLOSE: "Closed"}
 _OVER = (AlertStatus.SUPPRESSED, AlertStatus.RESOLVED)
 _ACTIVE = re.compile(r"(?i)(?<=:)(?=//)|(?<=\bwww)(?=\.)|(?<=\{)(?=\{)")
-"""Where a space takes the life out of an address, and of a function in the text of a card (``{{DATE(...)}}``)."""
+"""Where a space disarms an address, or a function in the text of a card (``{{DATE(...)}}``)."""
 
 _FACTS = {
     "Server": "mcp_server_id",
@@ -52,7 +52,7 @@ _FACTS = {
 
 
 def one_line(view: AlertView, units_max: int) -> str:
-    """Return what happened, to what, and why it matters, on one line; what is too long ends in an ellipsis."""
+    """Return what happened, to what, and why it matters, on one line; excess text ends in an ellipsis."""
     told = _SAID.get(view.activity_id, view.activity)
     state = view.status if view.status_id in _OVER else told
     return _cut(_inert(f"[{view.severity}] {state}: {view.message}. {view.explanation}".rstrip()), units_max)
@@ -77,7 +77,7 @@ def to_slack(alert: dict[str, Any]) -> str:
 
 
 def to_teams(alert: dict[str, Any]) -> str:
-    """Return the alert as an adaptive card, as the webhook of a Teams workflow takes it."""
+    """Return the alert as an adaptive card, as the webhook of a Teams workflow expects it."""
     view = view_of(alert)
     runs = [
         {"type": "TextRun", "text": one_line(view, _TEAMS_UNITS_MAX), "weight": "Bolder"},
@@ -97,10 +97,9 @@ def to_pagerduty(alert: dict[str, Any], *, routing_key: str) -> str:
     """Return the alert as an event of PagerDuty's Events API v2.
 
     One incident for each alert, by its uid: it is resolved where the alert closes or is suppressed, acknowledged
-    while somebody has acknowledged the alert, and triggered otherwise.
+    while the alert is acknowledged, and triggered otherwise.
 
     Args:
-        alert: the alert.
         routing_key: the integration's key: a secret.
     """
     view = view_of(alert)
@@ -124,7 +123,7 @@ def to_pagerduty(alert: dict[str, Any], *, routing_key: str) -> str:
 
 
 def one_of_each(view: AlertView) -> str:
-    """Return the facts that an analyst looks for first, and the uid, on one line."""
+    """Return the facts most useful for triage, and the uid, on one line."""
     facts = [f"{name}: {_fact(view, fact)}" for name, fact in _FACTS.items() if view.fact(fact)]
     return " · ".join([*facts, f"uid: {view.uid}"])
 

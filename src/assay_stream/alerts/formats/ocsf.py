@@ -29,7 +29,7 @@ def to_ocsf(alert: dict[str, Any]) -> str:
     """Return the alert as one line of OCSF 1.8.0, every member of the record kept.
 
     Raises:
-        InputError: ``not_canonicalizable`` where a member cannot be written (RFC 8785).
+        InputError: ``not_canonicalizable`` if a member cannot be written (RFC 8785).
     """
     return canonicalize(_completed(alert)).decode()
 
@@ -38,10 +38,10 @@ def to_ocsf_1_9(alert: dict[str, Any]) -> str:
     """Return the alert as one line of OCSF 1.9.0 with ``record_integrity``.
 
     The fingerprint is of the event's canonical form (JCS) without the fingerprint itself, as ``attestation`` has it.
-    There is no signature: it shows what was altered by accident, not who wrote it. The seal proves the record.
+    There is no signature: it shows accidental alteration, not authorship. The seal proves the record.
 
     Raises:
-        InputError: ``not_canonicalizable`` where a member cannot be written (RFC 8785).
+        InputError: ``not_canonicalizable`` if a member cannot be written (RFC 8785).
     """
     event = _completed(alert)
     event["metadata"] = _object(alert, "metadata") | {"version": "1.9.0", "profiles": ["record_integrity"]}
@@ -83,7 +83,7 @@ def _object(alert: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 _OF_KIND = {Kind.OBSERVATIONS_LOST.value: "observer"}
-"""What the item of a kind is, where the kind's name does not begin with it."""
+"""Item type of a kind whose name does not begin with it."""
 
 
 def _resources(view: AlertView) -> list[dict[str, str]]:

@@ -88,7 +88,7 @@ def _result(view: AlertView, rule_index: int) -> dict[str, Any]:
 
 
 def plain_message(text: str) -> str:
-    r"""Return a text that a SARIF viewer shows as it is.
+    r"""Escape a text so that a SARIF viewer shows it verbatim.
 
     Names come from servers: braces are doubled, so that nothing is taken for a placeholder (3.11.5), and brackets
     and backslashes are escaped, so that nothing is taken for an embedded link (3.11.6).

@@ -11,10 +11,10 @@ FACILITY_SECURITY = 4
 """``security/authorization messages`` (RFC 5424, table 1)."""
 
 EXAMPLE_ENTERPRISE = 32473
-"""The enterprise number set aside for documentation (RFC 5612); give your own where it matters."""
+"""The enterprise number reserved for documentation (RFC 5612); set your own where it matters."""
 
 DATAGRAM_BYTES_MAX = 65_507
-"""What one UDP datagram over IPv4 can carry (RFC 5426, 3.2)."""
+"""Capacity of one UDP datagram over IPv4 (RFC 5426, 3.2)."""
 
 _SEVERITY = {1: 6, 2: 5, 3: 4, 4: 3, 5: 2, 6: 1}
 """OCSF severity to syslog's (RFC 5424, table 2): informational, notice, warning, error, critical, alert."""
@@ -34,9 +34,8 @@ def syslog_message(view: AlertView, body: str, *, host: str, enterprise: int = E
     encoding, and goes without.
 
     Args:
-        view: the alert.
         body: the alert in the format of the receiver.
-        host: HOSTNAME; what does not fit there becomes the NILVALUE.
+        host: HOSTNAME; an invalid one becomes the NILVALUE.
         enterprise: private enterprise number of the structured data's id.
     """
     priority = FACILITY_SECURITY * 8 + _SEVERITY.get(view.severity_id, _SEVERITY_OTHERWISE)
@@ -70,5 +69,5 @@ def _header_field(text: str, characters_max: int) -> str:
 
 
 def _param_value(text: str) -> str:
-    """Escape a PARAM-VALUE (RFC 5424, 6.3.3), on one line for those who read by lines."""
+    """Escape a PARAM-VALUE (RFC 5424, 6.3.3), on one line for line-based readers."""
     return _PARAM_SPECIAL.sub(lambda found: "\\" + found[0], visible(text))

@@ -21,7 +21,7 @@ _TIME_MS_MAX = 253_402_300_799_999
 """The last millisecond of the year 9999."""
 
 _UID = re.compile(r"[\x21-\x7e]{1,256}")
-"""Ours are 64 hexadecimal digits. It becomes part of headers, so nothing else may stand in it."""
+"""Ours are 64 hexadecimal digits. It becomes part of headers, so it may contain nothing else."""
 
 # OCSF has more of each than the engine writes.
 _SEVERITIES = {0: "Unknown", **SEVERITY_TEXTS, 6: "Fatal", 99: "Other"}
@@ -33,12 +33,12 @@ Scalar = str | int | float | bool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertView:
-    """What the converters know of an alert.
+    """The parts of an alert that converters use.
 
     Args:
-        uid: identity of what was found.
-        kind: what was found.
-        kinds: the same, and the kinds of what else was found about it and joined this alert.
+        uid: identity of the finding.
+        kind: kind of the finding.
+        kinds: the same, and the kinds of other findings that joined this alert.
         title: one line, without names.
         explanation: why it deserves attention.
         message: one line, with names.
@@ -54,9 +54,9 @@ class AlertView:
         last_seen_ms: event time of the latest.
         version: version of the software that raised it.
         flat: the flat facts under ``unmapped``: name to scalar.
-        attacks: OCSF ``attacks`` objects: those of the record, or what kinds and indicators map to. Their ids are
+        attacks: OCSF ``attacks`` objects: those of the record, or those that kinds and indicators map to. Their ids are
             in ``flat`` as ``mcp_attacks`` too.
-        related: OCSF ``related_events`` objects, as they stand: of a folded alert the most severe members.
+        related: OCSF ``related_events`` objects, verbatim: the most severe members of a folded alert.
     """
 
     uid: str
@@ -81,11 +81,7 @@ class AlertView:
     related: list[dict[str, Any]] = field(default_factory=list)
 
     def fact(self, name: str) -> str:
-        """Return a flat fact as text, ``""`` where the alert has none of this name.
-
-        Args:
-            name: its name, with ``mcp_``.
-        """
+        """Return a flat fact, named with ``mcp_``, as text; ``""`` where the alert has none of this name."""
         value = self.flat.get(name)
         return "" if value is None else scalar_text(value)
 
@@ -103,7 +99,7 @@ def read_alert(raw: bytes | None) -> dict[str, Any]:
         raw: value bytes, ``None`` for a record without a value.
 
     Raises:
-        InputError: ``not_an_alert``, and whatever ``decode_json`` refuses.
+        InputError: ``not_an_alert``, or as ``decode_json``.
     """
     if raw is None:
         raise InputError("not_an_alert", "the record has no value: alerts are never deleted")
@@ -113,10 +109,10 @@ def read_alert(raw: bytes | None) -> dict[str, Any]:
 
 
 def view_of(alert: Any) -> AlertView:
-    """Return what the converters know of an alert.
+    """Return the parts of an alert that converters use.
 
     Raises:
-        InputError: ``not_an_alert`` where it is something else.
+        InputError: ``not_an_alert`` for anything else.
     """
     if not isinstance(alert, dict) or alert.get("class_uid") != CLASS_DETECTION_FINDING:
         raise InputError("not_an_alert", "an alert is an OCSF Detection Finding (class_uid 2004)")
@@ -166,11 +162,7 @@ def view_of(alert: Any) -> AlertView:
 
 
 def time_text(time_ms: int) -> str:
-    """Return a time as RFC 3339 in UTC, to the millisecond; times beyond the year 9999 as its end.
-
-    Args:
-        time_ms: milliseconds since the epoch.
-    """
+    """Return milliseconds since the epoch as RFC 3339 in UTC; times beyond the year 9999 as its end."""
     moment = _EPOCH + timedelta(milliseconds=min(max(time_ms, 0), _TIME_MS_MAX))
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 

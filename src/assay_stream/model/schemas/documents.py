@@ -75,7 +75,7 @@ class _AbsentNotNull(GenerateJsonSchema):
         return super().default_schema(schema)
 
     def typed_dict_schema(self, schema: core_schema.TypedDictSchema) -> JsonSchemaValue:
-        """Return the schema of a record that only assay-stream writes: it holds these fields and no others."""
+        """Return the closed schema of a record that only assay-stream writes."""
         return {**super().typed_dict_schema(schema), "additionalProperties": False}
 
     def typed_dict_field_schema(self, schema: core_schema.TypedDictField) -> JsonSchemaValue:
@@ -103,7 +103,7 @@ def all_schemas() -> dict[str, dict[str, Any]]:
 
 
 def add_conditions(models: dict[str, Any]) -> None:
-    """Add to the schemas of inputs what their models leave to code."""
+    """Add the conditions to input schemas that their models leave to code."""
     if "SnapshotData" in models:
         models["SnapshotData"]["properties"]["tools"]["maxItems"] = DEFAULT_LIMITS.tools_max
     if "CallData" in models:
@@ -116,7 +116,7 @@ def _finished(name: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def without_markup(part: Any) -> Any:
-    """Return a schema without docstring markup and without the titles that only repeat a field's name."""
+    """Return a schema without docstring markup and without titles that only repeat a field's name."""
     if isinstance(part, list):
         return [without_markup(item) for item in part]
     if not isinstance(part, dict):

@@ -19,7 +19,7 @@ def all_files() -> dict[str, str]:
 
 
 def differing_files(folder: Path) -> list[str]:
-    """Return the names of files in a folder that are missing, stale, or not generated any more."""
+    """Return the names of files in a folder that are missing, stale, or no longer generated."""
     wanted = all_files()
     present = {path.name for path in folder.glob("*.json")}
     stale = {
