@@ -13,7 +13,7 @@ class Live:
     """Follow the store.
 
     Args:
-        look: waits for a change of the store and returns it.
+        look: returns a value that differs once the store has changed.
     """
 
     def __init__(self, look: Callable[[], Awaitable[object]], limits: ConsoleLimits = CONSOLE_LIMITS) -> None:
