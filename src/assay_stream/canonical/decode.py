@@ -61,7 +61,7 @@ def check_containers(raw: bytes, limits: Limits = DEFAULT_LIMITS) -> None:
     """Refuse a long text with too many objects and arrays before anything is built of it.
 
     Raises:
-        InputError: ``too_many_containers``, or ``too_deep`` where that shows first.
+        InputError: ``too_many_containers``, or ``too_deep`` if that is found first.
     """
     if len(raw) <= limits.containers_max or raw.count(b"{") + raw.count(b"[") <= limits.containers_max:
         return
@@ -86,7 +86,7 @@ def _check_structure(raw: bytes, limits: Limits) -> None:
 
 
 def is_faithful(raw: bytes, limits: Limits = DEFAULT_LIMITS) -> bool:
-    """Tell whether a JSON text plainly says nothing that ``decode_json`` refuses; ``False`` leaves it open.
+    """Return True if ``decode_json`` certainly accepts a JSON text; ``False`` leaves it open.
 
     Args:
         raw: UTF-8 bytes, not longer than the limit.
@@ -210,7 +210,7 @@ def _has_lone_surrogate(root: Any) -> bool:
 
 
 def is_unicode(text: str) -> bool:
-    """Tell whether a text has no half of a surrogate pair."""
+    """Return True if a text has no lone surrogate."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -219,7 +219,7 @@ def is_unicode(text: str) -> bool:
 
 
 class _Place:
-    """Where the locator stands in one open container."""
+    """Position of the locator in one open container."""
 
     def __init__(self, *, is_object: bool) -> None:
         self.is_object = is_object
@@ -228,13 +228,13 @@ class _Place:
         self.step: str | int = 0
 
     def advance(self) -> None:
-        """Go on behind a comma."""
+        """Move past a comma."""
         self.awaits_key = self.is_object
         if isinstance(self.step, int):
             self.step += 1
 
     def enter(self, name: str) -> bool:
-        """Go to a member; tell whether the object had it before."""
+        """Enter a member; return True if the object already had one of this name."""
         repeated = name in self.names
         self.names.add(name)
         self.step = name
@@ -293,9 +293,9 @@ def _path(places: list[_Place]) -> str:
 
 
 def decode_base64(text: str) -> bytes | None:
-    """Return what standard base64 holds, ``None`` for any other text.
+    """Decode standard base64, ``None`` for any other text.
 
-    Bits that say nothing must be zero (RFC 4648, section 3.5): else one signature has several texts.
+    Unused bits must be zero (RFC 4648, section 3.5): otherwise one signature has several encodings.
     """
     try:
         raw = binascii.a2b_base64(text.encode("ascii"), strict_mode=True)

@@ -38,7 +38,7 @@ class Digest:
 
     @classmethod
     def parse(cls, text: str) -> Digest:
-        """Return the digest that a text prints.
+        """Parse a digest.
 
         Args:
             text: ``sha256:`` and 64 lowercase hexadecimal digits.
@@ -147,7 +147,7 @@ def _form_of(value: Canonicalized) -> orjson.Fragment:
 
 
 def _is_plain(value: Any) -> bool:
-    """Tell whether sorted orjson output is the canonical form.
+    """Return True if sorted orjson output is the canonical form.
 
     It is for ASCII keys, whose byte order is their UTF-16 order, and for integers that a double holds exactly.
     """

@@ -46,10 +46,10 @@ def read_leniently(raw: bytes) -> Any:
 
 
 def member_bytes(raw: bytes, name: str) -> bytes | None:
-    """Return the bytes of a member of the outermost object, ``None`` if it has none of that name.
+    """Return the raw bytes of a member of the outermost object, ``None`` if absent.
 
     Args:
-        name: the member; of several the last one, as forgiving parsers have it.
+        name: the last one wins if repeated, as in forgiving parsers.
     """
     found: bytes | None = None
     key: Any = None

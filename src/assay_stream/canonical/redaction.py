@@ -151,7 +151,7 @@ def _replacement(match: re.Match[str]) -> str:
 
 
 def is_sensitive_name(name: str) -> bool:
-    """Tell whether the value under a key of this name is replaced by the default redaction."""
+    """Return True if the default redaction replaces the value under a key of this name."""
     return _is_sensitive(name, DEFAULT_REDACTION.suffixes)
 
 

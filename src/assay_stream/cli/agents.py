@@ -81,7 +81,7 @@ def replay(
 
 
 def _found(declared: AgentSet, made: Replay, rules: AlertRules | None) -> Iterator[Output]:
-    """Yield what agents find in a replay; given rules of alerts, the alerts of that."""
+    """Yield the agents' findings in a replay, or, given alert rules, the alerts they raise."""
     runner = Runner(declared)
     stage = None if rules is None else AgentAlerts(rules)
     for outputs in made.steps():
@@ -96,7 +96,7 @@ def _found(declared: AgentSet, made: Replay, rules: AlertRules | None) -> Iterat
 
 
 def labels_in(file: Path | None) -> Labels:
-    """Return the labels in a file, none without one.
+    """Read a labels file; empty without one.
 
     Raises:
         InputError: ``bad_labels``, or ``bad_pattern``.

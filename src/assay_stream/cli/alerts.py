@@ -139,10 +139,10 @@ def _subscription(
     timeout_s: float,
     enterprise: int,
 ) -> Subscription:
-    """Return the receiver that the command line names.
+    """Build the subscription for the receiver on the command line.
 
     Args:
-        named: header, variable of the HMAC secret, and file of authorities.
+        named: header, variable of the HMAC secret, and CA file.
     """
     from assay_stream.forward.syslog import Syslog
     from assay_stream.forward.webhook import Webhook
@@ -182,7 +182,7 @@ def _subscription(
 def chosen_alerts(
     file: Path | None, selection: AlertSelection, refused: list[str], *, bootstrap: str | None
 ) -> Iterator[dict[str, Any]]:
-    """Yield the alerts that are asked for, from a file or from Kafka.
+    """Yield the selected alerts from a file or from Kafka.
 
     Raises:
         InputError: ``unreadable_file``.
@@ -199,7 +199,7 @@ def chosen_alerts(
 
 
 def stored_alerts(looking: AlertOptions) -> Iterator[dict[str, Any]]:
-    """Yield the latest record of every alert in a store, the most severe alert first.
+    """Yield the latest record of every alert in a store, most severe first.
 
     Raises:
         InputError: ``store_unreadable``.

@@ -88,7 +88,7 @@ def _manifest(source: Source, joined: Mapping[PartitionPlace, int], last: Mappin
 
 
 def _write(source: Source, paths: Mapping[Role, Path], meter: Meter, last: dict[PartitionPlace, int]) -> Counter[str]:
-    """Write every selected record; note the last offset of each partition, and return the count of each role."""
+    """Write every selected record, store the last offset of each partition in ``last``, and return counts by role."""
     counts: Counter[str] = Counter({role.value: 0 for role in paths})
     with ExitStack() as stack:
         files = {role: stack.enter_context(write_archive(path)) for role, path in paths.items()}

@@ -1,7 +1,7 @@
-"""Which commands there are, and where each stands.
+"""The commands and where each is defined.
 
-A module is imported when its command is asked for: a tap stands in front of every server of an agent, and must neither
-hold up its start nor take memory for what other commands do.
+A module is imported only when its command runs: a tap runs in front of every server of an agent, and must not delay its
+start or use memory for other commands.
 """
 
 from collections.abc import Iterator, Mapping
@@ -71,7 +71,7 @@ class Sentences(TyperGroup):
     """A group of commands whose descriptions are wrapped, not cut."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands in the order in which they were added."""
+        """Write the commands in declaration order."""
         self._section(ctx, formatter, "Commands", self.list_commands(ctx))
 
     def _section(self, ctx: Any, formatter: Any, title: str, names: list[str]) -> None:
@@ -83,7 +83,7 @@ class Sentences(TyperGroup):
 
 
 class _Commands(Mapping[str, Any]):
-    """The commands by name, each made when it is first asked for."""
+    """The commands by name, each created on first access."""
 
     def __init__(self) -> None:
         self._made: dict[str, Any] = {}
@@ -102,7 +102,7 @@ class _Commands(Mapping[str, Any]):
 
 
 def _command_at(place: str, name: str) -> Any:
-    """Make the command of a function, a Typer group or a ``CommandInfo``."""
+    """Make the command from a function, a Typer group or a ``CommandInfo``."""
     module, _, attribute = place.partition(":")
     with needing_extra("cli"):
         found = getattr(import_module(f"assay_stream.cli.{module}"), attribute)
@@ -117,21 +117,20 @@ def _command_at(place: str, name: str) -> Any:
 
 
 class Tasks(Sentences):
-    """The command line as a whole: its commands by task."""
+    """The top-level command group, listing commands by task."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.commands: Any = _Commands()
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - the base class's parameter
-        """Return the names of all commands; none of them is imported for it."""
+        """Return all command names without importing any of them."""
         return list(self.commands)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - the base class's parameter
-        """Return a command, ``None`` if there is none of this name; what goes wrong in its module is raised."""
+        """Return a command, ``None`` if there is none of this name; import errors propagate."""
         return self.commands[cmd_name] if cmd_name in _PLACES else None
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands of each task."""
         for task, places in TASKS.items():
             self._section(ctx, formatter, task, list(places))

@@ -91,7 +91,7 @@ def hold_against_topics(
     """Compare a replay of the topics with the evidence and alert topics, and print the differences.
 
     Raises:
-        typer.Exit: with 1 where there are differences.
+        typer.Exit: with 1 if there are differences.
     """
     settings = source.settings
     with (
@@ -104,7 +104,7 @@ def hold_against_topics(
         inputs = {topic_names(settings)[role]: numbers for role, numbers in (source.ends or {}).items()}
 
         def is_compared(given: Recorded) -> bool:
-            """Tell whether evidence is not of a call that came after the replay began."""
+            """Return True unless the evidence is of a call that came after the replay began."""
             if given.call is None or given.call.topic != topic or given.call.partition not in ends:
                 return True
             number, offset = given.call[1:]
@@ -118,7 +118,7 @@ def hold_against_topics(
 
 
 def comes_after(alert: bytes | None, ends: Mapping[str, Mapping[int, int]]) -> bool:
-    """Tell whether an alert record counts a finding about a record that came after the replay began.
+    """Return True if an alert record counts a finding about a record that came after the replay began.
 
     Args:
         ends: topic and partition to the first offset that the replay does not read.
@@ -141,7 +141,7 @@ def hold_against(
     """Compare a replay with what was recorded, and print the differences.
 
     Raises:
-        typer.Exit: with 1 where there are differences.
+        typer.Exit: with 1 if there are differences.
     """
     comparison = ReplayComparison(
         lambda: (record for log in spool.logs() for record in spool.read(log)),

@@ -35,6 +35,6 @@ def completion(
 
 
 def prepare(*, asked: bool | None = None) -> None:
-    """Teach typer the shells, if one of them asks what to complete, or as ``asked`` says."""
+    """Register the shells with typer if one is requesting completions, or as ``asked`` states."""
     if asked if asked is not None else _ASKED in os.environ:
         get_completion_inspect_parameters()

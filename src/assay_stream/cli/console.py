@@ -108,11 +108,11 @@ async def _run(
     web_port: int | None,
     filling: StoreFillingThread | None,
 ) -> None:
-    """Serve until told to stop.
+    """Serve until stopped.
 
     Args:
-        settings: of Kafka, where operators decide.
-        hosted: of logs and of the port for operators of this process, where it has one.
+        settings: Kafka settings, for deciding.
+        hosted: settings of logging and of the health port, if this process has one.
     """
     with needing_extra(_EXTRA):
         from assay_stream.console.authentication import now_us, open_authenticator

@@ -1,7 +1,7 @@
 """``assay-stream console --fill``: the store is filled by a thread beside the pages.
 
-Pages read the store through connections of their own, read-only. Where filling fails, it is tried again after a pause,
-and pages say so until it runs.
+Pages read the store through their own read-only connections. If filling fails, it is retried after a pause, and pages
+show a notice until it runs.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _log = logging.getLogger(__name__)
 
 
 def pause_s(failures: int, limits: ConsoleLimits = CONSOLE_LIMITS) -> float:
-    """Return how long to wait before filling is tried again, after some failures in a row."""
+    """Return the delay before the next attempt, after some consecutive failures."""
     return min(limits.filler_pause_first_s * 2.0 ** min(failures - 1, 32), limits.filler_pause_max_s)
 
 
 class StoreFillingThread:
-    """Fills a store from the topics within its context, and finishes the batch in hand at the end of it.
+    """Fill a store from the topics while the context is active; on exit, finish the current batch.
 
     Args:
-        tell: gets a line for standard error or the log, for each failure.
+        tell: receives one line per failure, for standard error or the log.
     """
 
     def __init__(self, settings: Settings, folder: Path, tell: Callable[[str], object]) -> None:

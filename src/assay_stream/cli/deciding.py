@@ -1,4 +1,4 @@
-"""What the commands by which an operator decides have in common: who decides, and how it gets to the log."""
+"""Shared by the commands that record an operator's decision: the author, and how it is published."""
 
 import getpass
 import uuid
@@ -27,7 +27,7 @@ _ON_TOOLS = frozenset({POLICY_SET_TYPE, POLICY_REMOVE_TYPE, PIN_REMOVE_TYPE, KEY
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deciding:
-    """Who decides, why, and where the decision goes."""
+    """Author, reason and destination of a decision."""
 
     reason: Annotated[str, typer.Option(help="Why; recorded in the evidence of the change.")]
     author: Annotated[
@@ -37,10 +37,10 @@ class Deciding:
     bootstrap_servers: Bootstrap = None
 
     def decide(self, *decisions: tuple[str, Mapping[str, Any]]) -> None:
-        """Publish decisions, given as event type and data, all effective from now.
+        """Publish decisions, given as event type and data, all effective immediately.
 
         Raises:
-            InputError: where a decision is wrong (none is published then), or as ``author_or_login``.
+            InputError: for an invalid decision (nothing is published then), or as ``author_or_login``.
             OperatingError: ``not_delivered`` or ``broker_unreachable``.
         """
         who, now = author_or_login(self.author), datetime.now(UTC)
@@ -54,14 +54,15 @@ class Deciding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecidingOnServer(Deciding):
-    """The same for a server or a tool that is named by hand, where a typo would decide on nothing."""
+    """The same for a server or tool named by hand, where a typo would decide on nothing."""
 
     new: Annotated[
         bool, typer.Option("--new", help="Allow a server or tool that no list and no decision has named yet.")
     ] = False
 
     def decide(self, *decisions: tuple[str, Mapping[str, Any]]) -> None:
-        """Publish decisions, once their servers and tools are known. Into a file (``output``) they go unchecked.
+        """Publish decisions after checking that their servers and tools exist. Decisions written to a file (``output``)
+        are not checked.
 
         Raises:
             InputError: ``server_not_known``, ``tool_not_observed``; as ``Deciding.decide``.
@@ -85,10 +86,10 @@ class DecidingOnServer(Deciding):
 
 
 def author_or_login(author: str | None) -> str:
-    """Return who decides.
+    """Return the author, by default the login name.
 
     Raises:
-        InputError: ``author_unknown`` where nobody is logged in.
+        InputError: ``author_unknown`` if there is no login name.
     """
     if author is not None:
         return author
@@ -99,7 +100,6 @@ def author_or_login(author: str | None) -> str:
 
 
 def print_state(rows: Iterable[Mapping[str, Any]], columns: tuple[str, ...], *, as_json: bool) -> None:
-    """Print what is in force, for people or programs."""
     listed = list(rows)
     print_rows(listed, columns, RowFormat.JSON if as_json else RowFormat.TABLE, whole=True)
     if not listed and not as_json:

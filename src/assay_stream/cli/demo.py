@@ -41,7 +41,7 @@ def demo(
 
 
 def tell(folder: Path) -> bool:
-    """Replay the recorded chapters into a new folder, and print the story; tell whether it is whole.
+    """Replay the recorded chapters into a new folder, and print the story; return True if it is complete.
 
     Raises:
         ConfigurationError: ``output_exists``.

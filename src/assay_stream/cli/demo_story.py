@@ -57,16 +57,16 @@ _DIGEST_CHARACTERS = len("sha256:") + 12
 
 
 def decisions(server_id: str) -> list[tuple[str, ...]]:
-    """Return the arguments of the commands by which the operator decides."""
+    """Return the arguments of the operator's commands."""
     on_server = ("--server-id", server_id, "--reason", "reviewed")
     return [("pins", "approve", "--all", *on_server), ("policy", "set", "--enforcement", "block", *on_server)]
 
 
 class DemoStory:
-    """Takes records as the stages write them, and tells each chapter with what came in since the one before.
+    """Collect records as the stages write them, and print each chapter from those received since the last one.
 
     Args:
-        server_id: the server that is upgraded and turns.
+        server_id: the server that is upgraded and turns malicious.
     """
 
     def __init__(self, painter: Painter, server_id: str) -> None:
@@ -88,22 +88,22 @@ class DemoStory:
 
     @property
     def alerts(self) -> int:
-        """How many alerts there are, closed ones included."""
+        """Number of alerts, including closed ones."""
         return len(self._rows())
 
     @property
     def open_on_server(self) -> int:
-        """How many alerts about tools of the server are open."""
+        """Number of open alerts about tools of the server."""
         return sum(
             row.state is ReviewState.OPEN and row.server_id == self._server_id and row.tool_name != ""
             for row in self._rows()
         )
 
     def take(self, role: Role, value: bytes) -> None:
-        """Take one record in the order of its log.
+        """Add one record, in log order.
 
         Raises:
-            InputError: where an alert is none.
+            InputError: for an invalid alert.
         """
         if role is Role.EVIDENCE:
             self.evidence.append(orjson.loads(value)["data"])
@@ -113,7 +113,6 @@ class DemoStory:
         self._taken += 1
 
     def begin(self) -> None:
-        """Print the heading of the next chapter."""
         title, text = CHAPTERS[self.chapter]
         self.chapter += 1
         self.say("", f"{self.chapter}. {title.format(server=self._server_id)}", style="title")
@@ -122,7 +121,7 @@ class DemoStory:
             self.commands(*(f"assay-stream {' '.join(each)}" for each in decisions(self._server_id)))
 
     def commands(self, *commands: str) -> None:
-        """Print commands, ready for a shell."""
+        """Print commands, ready to paste into a shell."""
         self.say("")
         for command in commands:
             start, option, rest = command.partition(" --reason")
@@ -134,11 +133,11 @@ class DemoStory:
             )
 
     def say(self, *texts: str, style: Any = "") -> None:
-        """Print sentences, a paragraph each."""
+        """Print sentences, one paragraph each."""
         self._painter.lines(PageLine("", (LineSpan(text, style),)) for text in texts)
 
     def tell(self) -> None:
-        """Print what came in since the last chapter: calls with their evidence, and alerts."""
+        """Print what was received since the last chapter: calls with their evidence, and alerts."""
         calls = self.evidence[self._told_calls :]
         self._told_calls = len(self.evidence)
         if calls:
@@ -170,13 +169,13 @@ class DemoStory:
                 self._show(row.uid)
 
     def first_paged(self) -> str:
-        """Return the short uid of the first alert that pages somebody."""
+        """Return the short uid of the first alert severe enough to page."""
         rows = self._rows()
         short = short_uids(row.uid for row in rows)
         return next(short[row.uid] for row in rows if row.severity_id >= PAGED_FROM)
 
     def end(self) -> bool:
-        """Print the balance of the calls; tell whether it is even and the story is whole."""
+        """Print the totals; return True if every call has evidence and the story is complete."""
         bound = sum("tool_definition_digest" in call for call in self.evidence)
         refused = sum(call["decision"] == "deny" for call in self.evidence)
         paged = sum(row.severity_id >= PAGED_FROM for row in self._rows())

@@ -78,7 +78,7 @@ def drift(
 
 
 def _is_sound(offer: RecordedLists) -> bool:
-    """Tell whether a recording can be compared at all: with itself."""
+    """Return True if a recording can be compared at all, tested by comparing it with itself."""
     try:
         drift_findings(offer, offer, profile=DEFAULT_PROFILE)
     except InputError:

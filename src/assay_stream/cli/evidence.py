@@ -178,7 +178,7 @@ def tail(which: Which, as_json: AsJson = False, bootstrap_servers: Bootstrap = N
 
 
 def whole_digest(store: Store, text: str, *, as_json: bool) -> str:
-    """Return the digest that begins with a text; other text as it is. Several such digests are printed.
+    """Complete a digest prefix; other text is returned unchanged. If several digests match, print them.
 
     Raises:
         InputError: ``ambiguous_digest``.
@@ -206,7 +206,7 @@ def whole_digest(store: Store, text: str, *, as_json: bool) -> str:
 
 
 def _the_one(store: Store, what: str) -> EvidenceRecord | None:
-    """Return the evidence that a person means.
+    """Find the evidence that ``what`` identifies.
 
     Raises:
         InputError: ``ambiguous_id``.
@@ -221,7 +221,7 @@ def _the_one(store: Store, what: str) -> EvidenceRecord | None:
 
 
 def _list(store: Store, wanted: EvidenceFilter, limit: int, *, as_json: bool, wide: bool) -> int:
-    """Print evidence; return how much there was. It says so if there is more."""
+    """Print evidence and return the number of rows. States if there is more."""
     rows = list(every_row(lambda paging: store.evidence(wanted, paging), limit + 1))
     print_rows(rows[:limit], as_json=as_json, wide=wide)
     if len(rows) > limit:
@@ -230,7 +230,6 @@ def _list(store: Store, wanted: EvidenceFilter, limit: int, *, as_json: bool, wi
 
 
 def print_rows(rows: Sequence[EvidenceRow], *, as_json: bool, wide: bool) -> None:
-    """Print rows of evidence."""
     if as_json:
         for row in rows:
             print_json(as_object(row))

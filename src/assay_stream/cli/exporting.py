@@ -56,10 +56,10 @@ class Selecting:
 
     @contextmanager
     def collection(self, *kinds: Dataset) -> Iterator[Collection]:
-        """Collect the records of some kinds.
+        """Collect the records of the given kinds.
 
         Raises:
-            InputError: where an input cannot be read; ``bad_time``.
+            InputError: if an input cannot be read; ``bad_time``.
             ConfigurationError: ``bad_offsets``.
         """
         check_span(self.since, self.until)

@@ -28,7 +28,7 @@ _COPIED: WeakSet[TextIO] = WeakSet()
 def files_option(*names: str, help: str, kind: str | None = None) -> Any:  # noqa: A002
     """Return an option that takes files of records, folders of them, or ``-``.
 
-    Where several files can be given, standard input is copied into a temporary one: they may be read several times.
+    If several files can be given, standard input is copied to a temporary file, since files may be read more than once.
 
     Args:
         kind: as in ``files_in``.
@@ -51,10 +51,10 @@ def _the_one(paths: list[Path]) -> Path:
 
 
 def copied_stdin(path: Path) -> Path:
-    """Return the path, or for ``-`` a file with what standard input holds, which goes with the process.
+    """Return the path, or for ``-`` a copy of standard input in a temporary file that is deleted on exit.
 
     Raises:
-        InputError: ``unreadable_file`` where it was read before: a second reader would find nothing.
+        InputError: ``unreadable_file`` if it was read before: a second reader would find nothing.
     """
     if path != STANDARD_INPUT:
         return path
@@ -70,10 +70,10 @@ def copied_stdin(path: Path) -> Path:
 
 
 def read_input(path: Path | None, *, bytes_max: int = DEFAULT_LIMITS.record_bytes_max, cut: bool = False) -> bytes:
-    """Return everything in a file, or in standard input.
+    """Read a whole file, or standard input.
 
     Raises:
-        InputError: ``unreadable_file``; ``too_large`` unless the rest may be ``cut``.
+        InputError: ``unreadable_file``; ``too_large`` unless ``cut``, which truncates.
     """
     with _opened(path) as file:
         raw = file.read(bytes_max + 1)
@@ -93,9 +93,9 @@ def _opened(path: Path | None) -> Iterator[BinaryIO]:
 
 
 def every_line(path: Path | None) -> Iterator[bytes]:
-    """Yield every line of a file, decompressed where it is compressed, or of standard input.
+    """Yield the lines of a file, decompressed if necessary, or of standard input.
 
-    A line over the limit of a record is cut behind it, so that its reader refuses it.
+    A line over the record limit is truncated just past it, so that its reader refuses it.
 
     Raises:
         InputError: as ``compressed.opened``.
@@ -105,7 +105,7 @@ def every_line(path: Path | None) -> Iterator[bytes]:
 
 
 def pieces(path: Path | None) -> Iterator[bytes]:
-    """Yield a file that is no text, piece by piece.
+    """Yield a binary file in chunks.
 
     Raises:
         InputError: ``unreadable_file``.
@@ -116,7 +116,7 @@ def pieces(path: Path | None) -> Iterator[bytes]:
 
 
 def input_lines(path: Path | None) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines of a file that are not blank, with their numbers, which start at 1.
+    """Yield the non-blank lines of a file with their 1-based numbers.
 
     Raises:
         InputError: as ``every_line``.
@@ -125,7 +125,7 @@ def input_lines(path: Path | None) -> Iterator[tuple[int, bytes]]:
 
 
 def archive_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines of a file that are not blank, with their numbers; one in gzip or zstd is decompressed.
+    """Yield the non-blank lines of a file, which may be gzip or zstd, with their 1-based numbers.
 
     Raises:
         InputError: as ``open_archive``.
@@ -159,7 +159,7 @@ Force = Annotated[bool, typer.Option("--force", help="Replace existing results o
 
 
 def refuse_existing_file(path: Path, *, force: bool) -> None:
-    """Make sure that no file with content is replaced without being asked for.
+    """Refuse to replace a non-empty file unless ``force``.
 
     Raises:
         ConfigurationError: ``output_exists``.
@@ -169,11 +169,11 @@ def refuse_existing_file(path: Path, *, force: bool) -> None:
 
 
 def refuse_filled_folder(folder: Path, *, force: bool, leftovers: Collection[str] = (), hint: str = "") -> None:
-    """Make sure that no results are written among what a folder holds already.
+    """Refuse to write results into a folder that is not empty, unless ``force``.
 
     Raises:
         ConfigurationError: ``output_exists``.
-        InputError: ``unwritable_folder`` where it cannot be listed.
+        InputError: ``unwritable_folder`` if it cannot be listed.
     """
     if force or not folder.is_dir():
         return
@@ -188,7 +188,7 @@ def refuse_filled_folder(folder: Path, *, force: bool, leftovers: Collection[str
 
 
 def write_key_files(private: tuple[Path, bytes], public: tuple[Path, bytes]) -> None:
-    """Write both files of a key pair, or none.
+    """Write both files of a key pair, or neither.
 
     Raises:
         ConfigurationError: ``file_exists``.
@@ -203,7 +203,7 @@ def write_key_files(private: tuple[Path, bytes], public: tuple[Path, bytes]) -> 
 
 
 def _write_new(path: Path, content: bytes, file_mode: int) -> None:
-    """Write a file that does not exist, with its final permissions from its first byte on."""
+    """Write a file that must not exist, with its final permissions from the first byte on."""
     with writing(path):
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, file_mode)

@@ -32,12 +32,12 @@ _Row = TypeVar("_Row")
 
 
 def short_time(time_us: int | None) -> str:
-    """Return a time to the second, for a table."""
+    """Format a time to the second, for tables."""
     return "-" if time_us is None else f"{time_text(time_us)[:_SECOND_CHARS]}Z"
 
 
 def short_digest(digests: Iterable[DigestValue], *schemes: str, wide: bool = False) -> str:
-    """Return the digest under the first of some schemes that there is, with its scheme; short unless ``wide``."""
+    """Return the digest under the first of ``schemes`` that is present, with its scheme; shortened unless ``wide``."""
     by_scheme = {digest.scheme: digest.value for digest in digests if digest.role in ("tool_definition", "definition")}
     for scheme in schemes:
         value = by_scheme.get(scheme)
@@ -48,7 +48,7 @@ def short_digest(digests: Iterable[DigestValue], *schemes: str, wide: bool = Fal
 
 
 def as_object(row: Any) -> dict[str, Any]:
-    """Return a row for a program: times as RFC 3339, without what is absent."""
+    """Return a row for JSON output: times as RFC 3339, absent values left out."""
     found = {}
     for name, value in asdict(row).items():
         if name.endswith("_us"):
@@ -66,7 +66,7 @@ def print_table(
     optional: tuple[str, ...],
     wide: bool,
 ) -> None:
-    """Print rows of cells; what a server says in them cannot steer the terminal."""
+    """Print rows of cells; server-supplied text in them is escaped for terminals."""
     table = [[LineSpan(name, "dim") for name in head]]
     table += [[LineSpan(shown(text) if wide else cell(text)) for text in row] for row in rows]
     Painter(Colour.AUTO).table(
@@ -78,7 +78,7 @@ def print_table(
 
 
 def nothing_found(what: str) -> None:
-    """Say that there is nothing, and end with the exit code of that."""
+    """Say that nothing was found, and exit with the code for that."""
     say(f"{what}. Check the options, and where you look (--store, --input, --evidence, the brokers)")
     raise typer.Exit(NOTHING_FOUND)
 
@@ -94,12 +94,12 @@ def _list(
     as_json: bool,
     wide: bool,
 ) -> None:
-    """Print what the store has of something, each row once.
+    """Print all rows of one kind.
 
     Args:
-        ask: the question, with the time up to which the last day is counted.
+        ask: the query; its time argument is the end of the last day.
         cells_of: a row as headings and cells.
-        none: what to say where there is nothing.
+        none: message if there are no rows.
     """
     with open_store(looking, *_ROLES) as opened:
         now_us = opened.now_us()

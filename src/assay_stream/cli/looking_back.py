@@ -47,7 +47,7 @@ _SCHEME_OF = {
 
 
 def _unknown_is_an_answer(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command end with exit code 5 where nothing is known of what it looks for."""
+    """Make a command exit with code 5 if nothing is known about what it was asked for."""
 
     @wraps(command)
     def run(**options: Any) -> None:
@@ -94,7 +94,7 @@ def asof(
 
 
 def _input_ends(settings: Settings) -> Ends:
-    """Return where the logs of lists and decisions end, and name those that have lost their beginning."""
+    """Return the end offsets of the list and decision logs, and report those whose beginning is gone."""
     roles = (Role.SNAPSHOTS, Role.CONTROL)
     begin = asyncio.run(log_starts(settings, roles))
     if begin:
@@ -187,7 +187,7 @@ def _is_digest(row: Row) -> bool:
 
 
 def _scheme(row: Row) -> str | None:
-    """Return under which scheme the value of a row is, ``None`` where it is under none."""
+    """Return the scheme of the value in a row, ``None`` if it has none."""
     if row.get("scheme"):
         return str(row["scheme"])
     kind, what = row.get("kind"), row.get("what", row.get("step"))

@@ -141,7 +141,7 @@ def _principals(given: list[str]) -> dict[AccessRole, str]:
 
 
 def _name_of(agents: str | None) -> str:
-    """Return what the topics and consumer groups of agents are named after; it must not depend on their code."""
+    """Return the name that topics and consumer groups of agents derive from; it must not depend on their code."""
     if agents is None:
         return ""
     module, _, agent = agents.partition(":")

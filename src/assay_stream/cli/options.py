@@ -1,4 +1,4 @@
-"""Options that several commands have, and groups of them that a command takes as one parameter."""
+"""Options shared by several commands, and groups of them that a command takes as one parameter."""
 
 import inspect
 import socket
@@ -20,7 +20,7 @@ from assay_stream.observe import Vantage
 
 
 def time_option(help_: str, *names: str, ahead: bool = False) -> Any:
-    """Return an option that takes a time and gives it in microseconds since the epoch.
+    """Return an option that parses a time to microseconds since the epoch.
 
     Args:
         ahead: as in ``operator_time_us``.
@@ -33,7 +33,7 @@ def time_option(help_: str, *names: str, ahead: bool = False) -> Any:
 
 
 def check_span(since_us: int | None, until_us: int | None) -> None:
-    """Refuse a span that ends before it begins: an empty answer to it would read as if nothing had happened.
+    """Refuse a span that ends before it begins: its empty result would look as if nothing had happened.
 
     Raises:
         InputError: ``bad_time``.
@@ -70,7 +70,7 @@ ObserverId = Annotated[
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command take several options as one parameter: a dataclass, each field of which is an option."""
+    """Let a command take several options as one dataclass parameter, each field of which is an option."""
     hints = get_type_hints(command, include_extras=True)
     groups = {name: kind for name, kind in hints.items() if is_dataclass(kind) and isinstance(kind, type)}
     options: dict[str, inspect.Parameter] = {}
@@ -135,7 +135,7 @@ def observer_or_host(observer_id: str | None) -> str:
 
 
 def stated_servers(pairs: Iterable[str]) -> dict[str, str]:
-    """Return the operator's names of servers by their names elsewhere, as options state them.
+    """Parse ``NAME=SERVER`` options: the operator's server names by their names elsewhere.
 
     Raises:
         ConfigurationError: ``bad_option``.

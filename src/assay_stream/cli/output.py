@@ -61,7 +61,7 @@ class Colour(StrEnum):
 
 
 def cell(value: object) -> str:
-    """Return a value as a cell: nothing in it steers the terminal, and it is short."""
+    """Format a value as a short table cell, escaped for terminals."""
     if value is None or value == [] or value == ():
         return "-"
     if isinstance(value, Mapping) and value.keys() == {"topic", "partition", "offset"}:
@@ -74,7 +74,7 @@ def cell(value: object) -> str:
 
 
 def json_line(value: object, *, sort_keys: bool = False, indented: bool = False) -> str:
-    """Return a value as JSON, on one line by default, in which nothing can steer a terminal or hide in it."""
+    """Format a value as JSON, on one line by default, escaped so that nothing can steer a terminal or hide in it."""
     options = (orjson.OPT_SORT_KEYS if sort_keys else 0) | (orjson.OPT_INDENT_2 if indented else 0)
     return json_text(orjson.dumps(value, option=options).decode())
 
@@ -84,7 +84,7 @@ def print_json(value: object, *, sort_keys: bool = False, indented: bool = False
 
 
 def print_line(text: str) -> None:
-    """Print a line in UTF-8: a terminal's own encoding may know fewer characters."""
+    """Print a line in UTF-8: the terminal's own encoding may lack characters."""
     typer.echo(text.encode())
 
 
@@ -96,11 +96,11 @@ def print_rows(
     whole: bool = False,
     wide: bool = False,
 ) -> None:
-    """Print rows: some columns as a table for people or as CSV for a spreadsheet, or each row as one JSON object.
+    """Print rows as a table, as CSV, or as one JSON object each; ``columns`` applies to table and CSV.
 
     Args:
-        whole: whether long values stay whole in the table, to be copied.
-        wide: whether each row is one line, however narrow the terminal is.
+        whole: keep long values whole in the table, for copying.
+        wide: print each row on one line, however narrow the terminal.
     """
     if target == "json":
         for row in rows:
@@ -121,9 +121,9 @@ def print_rows(
 
 
 def print_summary(content: Mapping[str, Any], target: RowFormat) -> None:
-    """Print a summary to standard error: in words for a person at a terminal, else as one JSON object.
+    """Print a summary to standard error: as text on a terminal, else as one JSON object.
 
-    The words are the counts in one line, and a line for each group that is not empty.
+    The text has the counts on one line, and a line for each non-empty group.
     """
     if target is RowFormat.JSON or not sys.stderr.isatty():
         typer.echo(json_line({"summary": content}).encode(), err=True)
@@ -136,9 +136,9 @@ def print_summary(content: Mapping[str, Any], target: RowFormat) -> None:
 
 
 class Painter:
-    """Prints lines and tables to one stream.
+    """Print lines and tables to one stream.
 
-    ``rich`` wraps and colours; its own tables would cut uids and digests where a terminal is narrow.
+    ``rich`` wraps and colours; its own tables would truncate uids and digests on a narrow terminal.
     """
 
     def __init__(self, colour: Colour, *, file: TextIO | None = None, columns: int | None = None) -> None:
@@ -162,7 +162,7 @@ class Painter:
         )
 
     def lines(self, lines: Iterable[PageLine]) -> None:
-        """Print lines, wrapped to the width, each with its gutter."""
+        """Print lines, wrapped to the terminal width, each with its gutter."""
         for line in lines:
             for text in _split(line.spans):
                 parts: Iterable[Text] = [text]
@@ -181,14 +181,13 @@ class Painter:
         optional: Sequence[int] = (),
         wide: bool = False,
     ) -> None:
-        """Print rows in columns, the first of which are the headings.
+        """Print rows in columns; the first row holds the headings.
 
-        Where a terminal is too narrow, the flexible columns are cut, then the optional ones are left out, and if that
-        does not help, each row is printed as a block of lines. Elsewhere, and if ``wide``, lines are as long as they
-        need to be.
+        If the terminal is too narrow, flexible columns are truncated, then optional ones dropped; if that does not
+        suffice, each row is printed as a block of lines. Off a terminal, and if ``wide``, lines are as long as needed.
 
         Args:
-            optional: columns to leave out, the least important first.
+            optional: columns to drop, least important first.
         """
         widths = [max(cell_len(span.text) for span in column) for column in zip(*rows, strict=True)]
         wanted, left_out = tuple(widths), list[int]()
@@ -226,7 +225,7 @@ class Painter:
                 self._print(part)
 
     def _blocks(self, rows: Sequence[Sequence[LineSpan]]) -> None:
-        """Print each row as lines of heading and value, wrapped, without what is empty."""
+        """Print each row as wrapped lines of heading and value, without empty values."""
         width = max(cell_len(span.text) for span in rows[0])
         for number, row in enumerate(rows[1:]):
             if number:
@@ -246,7 +245,7 @@ class Painter:
 
 
 def _split(spans: Iterable[LineSpan]) -> Iterable[Text]:
-    """Yield what stands between two line feeds; in pieces, for wrapping takes more than linear time."""
+    """Split spans at line feeds; wrapping takes more than linear time, so in pieces."""
     text = Text()
     for span in spans:
         for number, piece in enumerate(span.text.split("\n")):

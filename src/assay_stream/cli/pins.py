@@ -247,7 +247,7 @@ def _decide_on(act: DefinitionAct, by: Deciding, chosen: Chosen, *, every: bool 
 
 
 def _tell(act: DefinitionAct, data: Mapping[str, Any], server: ServerBindings) -> None:
-    """Say what was decided, what it takes the place of, and what it leaves open."""
+    """Report the decision, what it replaces, and what it leaves undecided."""
     name, scheme, value = data["tool_name"], data["scheme"], data["value"]
     before = server.controls.pins_as_of(name, AFTER_ALL_US).approved
     verb = "approved" if act == "approve" else "rejected"
@@ -259,7 +259,7 @@ def _tell(act: DefinitionAct, data: Mapping[str, Any], server: ServerBindings) -
 
 
 def _differing(bindings: Bindings, server: ServerBindings, server_id: str, tool: str | None) -> Any:
-    """Yield tool, scheme, full digest of the pinned definition if it is known, and of the one offered."""
+    """Yield tool, scheme, full digest of the pinned definition if known, and that of the offered one."""
     for entry in approved_entries(bindings, server_id=server_id):
         if tool not in (None, entry.tool_name):
             continue

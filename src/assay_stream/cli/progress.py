@@ -1,4 +1,4 @@
-"""The progress of a long command: bars on a terminal, the same as plain lines elsewhere."""
+"""Progress of long commands: bars on a terminal, plain lines elsewhere."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -26,7 +26,7 @@ class _Rate(ProgressColumn):
 
 
 class Meter:
-    """Shows at most once a second how much is done, how fast, and how long the rest will take."""
+    """Show progress, rate and remaining time, at most once a second."""
 
     def __init__(self, wanted: bool | None, *, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._console = Console(stderr=True)
@@ -53,14 +53,14 @@ class Meter:
             self._show([("records read", count, None)])
 
     def replaying(self, partitions: Iterable[tuple[str, int, int]]) -> None:
-        """Show how far each partition of calls is, given its name, how many are done, and how many there are."""
+        """Show progress per partition of calls, given as name, done and total."""
         if self._is_time():
             rows = list(partitions)
             total = ("calls", sum(done for _, done, _ in rows), sum(of for _, _, of in rows))
             self._show([total, *rows[:_PARTITIONS_SHOWN_MAX]] if len(rows) > 1 else rows)
 
     def end(self) -> None:
-        """Leave the line."""
+        """Clear the progress line."""
         if self._console.is_terminal:
             self._progress.stop()
 

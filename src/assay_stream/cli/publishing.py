@@ -186,7 +186,7 @@ def deliver(
     output: Path | BinaryIO | None,
     bootstrap: str | None,
 ) -> int:
-    """Publish observations, or write them to a file, and return how many there were.
+    """Publish observations, or write them to a file, and return their number.
 
     Raises:
         OperatingError: ``not_delivered`` or ``broker_unreachable``.

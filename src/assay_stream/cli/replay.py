@@ -131,7 +131,7 @@ class _Job:
     """Lines of which only the beginning could be read; they are rejected records of the replay."""
 
     def what(self) -> dict[str, Any]:
-        """Return everything that decides the bytes of the results."""
+        """Return everything that determines the bytes of the results."""
         settings = self.source.settings
         return self.source.what() | {
             "version": settings.producer().version,
@@ -181,7 +181,7 @@ def _into_files(job: _Job, folder: Path, *, resume: bool, then: Callable[[LogSpo
 
 
 def _run(made: Replay, results: Results, meter: Meter) -> bool:
-    """Write everything; return whether it came to its end."""
+    """Write all results; return False if interrupted."""
     write = results.write
     noted_s, count = time.monotonic(), 0
     with noting_interrupts() as interrupts:
@@ -234,12 +234,11 @@ def _finish(job: _Job, tally: Tally, made: Replay, spool: LogSpool) -> None:
 
 
 def _is_empty(job: _Job, made: Replay) -> bool:
-    """Tell whether the selection matches nothing."""
     asked = job.source.selection.narrows or job.source.ends is not None
     return asked and not any(total for _, _, total in made.calls_done())
 
 
 def _readable(spool: LogSpool, tally: Tally) -> bool:
-    """Tell whether there was a record that was not rejected."""
+    """Return True if any record was not rejected."""
     refused = sum(count for label, count in tally.what.items() if label.startswith("rejected:"))
     return sum(map(spool.count, spool.logs())) > refused

@@ -82,7 +82,7 @@ class SealedLogs:
 def logs_of(
     role: Role, paths: list[Path] | None, bootstrap: str | None, starts: dict[int, int] | None = None
 ) -> Iterator[SealLogs]:
-    """Open the logs of one kind: of archives if there are any, else of Kafka."""
+    """Open the logs of one kind: archives if given, else Kafka."""
     if paths:
         yield FileLogs(paths, role, starts=starts)
         return
@@ -168,7 +168,9 @@ def _write_head(path: Path, outcome: SealOutcome, reports: list[Report]) -> None
 
 
 def _sealed_offsets(bootstrap: str | None) -> dict[int, int]:
-    """Return what the sealer has committed, before any checkpoint is read: they are then all behind it."""
+    """Return the offsets that the sealer has committed. Call before reading checkpoints, so that all of them are
+    covered.
+    """
     settings = command_settings(bootstrap_servers=bootstrap)
     committed = on_kafka(settings, lambda settings: committed_offsets(settings, "seal"))
     topic = topic_names(settings)[Role.EVIDENCE]

@@ -128,7 +128,7 @@ def vkey(
 
 @contextmanager
 def _chain(paths: list[Path] | None, bootstrap: str | None, partition: int, key: list[Path]) -> Iterator[Chain]:
-    """Open the checkpoints of one partition, checked with public keys."""
+    """Open the checkpoints of one partition, verified with public keys."""
     keys = read_public_keys(key)
     with logs_of(Role.CHECKPOINTS, paths, bootstrap) as seals:
         name = _chain_name(seals, partition)

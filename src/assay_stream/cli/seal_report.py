@@ -1,4 +1,4 @@
-"""What ``assay-stream seal verify`` says: a table for people, one JSON object for programs."""
+"""Output of ``assay-stream seal verify``: a table for people, one JSON object for programs."""
 
 from typing import Any
 
@@ -61,7 +61,6 @@ def _fault_as_json(fault: Fault) -> dict[str, Any]:
 
 
 def print_table(outcome: SealOutcome, reports: list[Report], files: list[FileLogs]) -> None:
-    """Print a verification as a table, its faults, and its outcome."""
     typer.echo(_ROW.format("LOG", "VERIFIED", "SEALED", "EXPIRED", "UNSEALED", "CHECKPOINTS", "SEALED TO", "FAULTS"))
     for report in reports:
         sealed_to = "-" if report.sealed_to is None else report.sealed_to

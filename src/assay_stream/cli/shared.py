@@ -1,4 +1,4 @@
-"""What commands share: sentences to a person, connecting to Kafka, exit codes, interrupts."""
+"""Shared by commands: messages, Kafka connections, exit codes, interrupts."""
 
 import asyncio
 import gc
@@ -29,17 +29,17 @@ Result = TypeVar("Result")
 
 
 def quiet_client_logs() -> None:
-    """Keep the Kafka client from logging every attempt to connect: the command itself says what failed."""
+    """Silence the Kafka client's connection logging: the command itself reports what failed."""
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
 
 
 def say(text: str) -> None:
-    """Print a sentence for people to standard error."""
+    """Print a message to standard error."""
     typer.echo(f"assay-stream: {shown(text)}", err=True)
 
 
 class InertFormatter(logging.Formatter):
-    """Writes out what a terminal would act on; a stack trace keeps its lines."""
+    """Escape terminal control characters; stack traces keep their lines."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the base class's name
         return visible(super().formatMessage(record))
@@ -51,10 +51,10 @@ class InertFormatter(logging.Formatter):
 async def as_admin(
     settings: Settings, work: Callable[[AIOKafkaAdminClient, Settings], Coroutine[Any, Any, Result]]
 ) -> Result:
-    """Run what needs an admin client once the brokers answer; say so while they do not.
+    """Run a function with an admin client once the brokers answer; report while they do not.
 
     Raises:
-        ConfigurationError: where the brokers refuse us.
+        ConfigurationError: if the brokers refuse the connection.
         OperatingError: ``broker_unreachable`` after the settings' limit.
     """
     async with open_admin(settings, waiting=say) as admin:
@@ -63,14 +63,14 @@ async def as_admin(
 
 @contextmanager
 def brokers_of(settings: Settings) -> Iterator[asyncio.Runner]:
-    """Wait for the brokers, and give an event loop to use them in.
+    """Wait for the brokers, and yield an event loop runner for using them.
 
     Raises:
         AssayStreamError: as ``as_admin``.
     """
 
     async def nothing(*_: object) -> None:
-        """Be content that the brokers answer."""
+        pass
 
     with asyncio.Runner() as runner:
         runner.run(as_admin(settings, nothing))
@@ -78,7 +78,7 @@ def brokers_of(settings: Settings) -> Iterator[asyncio.Runner]:
 
 
 def on_kafka(settings: Settings, work: Callable[[Settings], Coroutine[Any, Any, Result]]) -> Result:
-    """Run what reads or writes topics once the brokers answer.
+    """Run a function that reads or writes topics once the brokers answer.
 
     Raises:
         AssayStreamError: as ``as_admin``.
@@ -88,7 +88,7 @@ def on_kafka(settings: Settings, work: Callable[[Settings], Coroutine[Any, Any, 
 
 
 def ends_now(settings: Settings, role: Role) -> Mapping[int, int]:
-    """Return the offsets at which the partitions of a topic end.
+    """Return the end offsets of a topic's partitions.
 
     Raises:
         AssayStreamError: as ``as_admin``.
@@ -103,10 +103,10 @@ def ends_now(settings: Settings, role: Role) -> Mapping[int, int]:
 def follow(
     settings: Settings, role: Role, take: Callable[[Sequence[Record]], None], *, starts: Mapping[int, int] | None = None
 ) -> None:
-    """Hand the records that a topic gets from now on to ``take``, until interrupted.
+    """Pass new records of a topic to ``take`` until interrupted.
 
     Args:
-        starts: the offsets to begin at, in place of the ends of now.
+        starts: start offsets; by default the current ends.
 
     Raises:
         AssayStreamError: as ``as_admin``.
@@ -124,7 +124,7 @@ def follow(
 
 
 class Refusals(list[str]):
-    """Why lines were refused: the first ones. The others are counted, since a kilobyte of gzip may hold a million."""
+    """Reasons of the first refused lines; the rest are counted, since a kilobyte of gzip may hold a million lines."""
 
     left_out = 0
 
@@ -136,7 +136,7 @@ class Refusals(list[str]):
 
 
 def show_refused(refused: Refusals) -> None:
-    """Name the lines that could not be read, and end with exit code 2 if there are any."""
+    """Report the lines that could not be read, and exit with code 2 if there are any."""
     for text in refused:
         say(text)
     if refused.left_out:
@@ -147,7 +147,7 @@ def show_refused(refused: Refusals) -> None:
 
 @contextmanager
 def named_in_errors(name: object) -> Iterator[None]:
-    """Start the message of an input error with the file that it is about."""
+    """Prefix the message of an input error with the file name."""
     try:
         yield
     except InputError as error:
@@ -159,7 +159,7 @@ _THRESHOLDS = (50_000, 50, 100)
 
 @contextmanager
 def collecting_seldom() -> Iterator[None]:
-    """Collect garbage less often: records come and go by the hundred thousand and form no reference cycles."""
+    """Collect garbage less often: records are created by the hundred thousand and form no reference cycles."""
     before = gc.get_threshold()
     gc.set_threshold(*_THRESHOLDS)
     try:
@@ -170,7 +170,7 @@ def collecting_seldom() -> Iterator[None]:
 
 @contextmanager
 def noting_interrupts() -> Iterator[list[int]]:
-    """Note SIGINT and SIGTERM instead of dying of them; a second one kills as usual."""
+    """Record SIGINT and SIGTERM instead of dying; a second one kills as usual."""
     noted: list[int] = []
 
     def note(number: int, _: object) -> None:

@@ -102,7 +102,7 @@ def list_alerts(
 
 
 def _summary(states: Mapping[ReviewState, int], shown: int, wanted: ReviewState | None) -> str:
-    """Return one line on what is shown and what is not."""
+    """Summarise what is shown and what is not, on one line."""
     asked = [state for state in ReviewState if wanted in (None, state)]
     told = ", ".join(f"{states[state]:,} {state}" for state in asked)
     if shown < sum(states[state] for state in asked):
@@ -171,7 +171,7 @@ def _cells(group: list[AlertRow], short: str) -> list[LineSpan]:
 
 
 def _named(names: set[str]) -> str:
-    """Return the first of the names, and how many more there are."""
+    """Return the first few names, and the number of the others."""
     ordered = sorted(filter(None, names))
     more = f" and {len(ordered) - _NAMED_MAX:,} more" if len(ordered) > _NAMED_MAX else ""
     return ", ".join(ordered[:_NAMED_MAX]) + more or "-"

@@ -1,4 +1,4 @@
-"""Where a replay, a comparison or an archive takes its records from, and which of them."""
+"""Record sources for a replay, a comparison or an archive, and the selection of records."""
 
 import asyncio
 from collections import Counter
@@ -48,7 +48,7 @@ class RangeOptions:
     server_ids: ServerIds = None
 
     def selection(self) -> Selection:
-        """Return what the options ask for.
+        """Build the selection from the options.
 
         Raises:
             ConfigurationError: ``bad_offsets``.
@@ -66,7 +66,7 @@ class Source:
     """Files, or the topics of a deployment.
 
     Args:
-        partitions: how many partitions the snapshot topic has, ``None`` if unknown.
+        partitions: partition count of the snapshot topic, ``None`` if unknown.
     """
 
     files: tuple[Path, ...]
@@ -76,7 +76,7 @@ class Source:
     partitions: int | None = None
 
     def what(self) -> dict[str, Any]:
-        """Return what decides the records: a resumed run must have the same.
+        """Return what determines the records: a resumed run must match it.
 
         Raises:
             InputError: ``unreadable_file``.
@@ -99,11 +99,11 @@ class Source:
         return what | {"inputs": inputs}
 
     def read(self, take: RecordSink, *, meter: Meter | None = None, too_long: TooLong | None = None) -> None:
-        """Hand every selected record to ``take``.
+        """Pass every selected record to ``take``.
 
         Raises:
-            InputError: where a file cannot be read.
-            OperatingError: where the brokers do not answer.
+            InputError: if a file cannot be read.
+            OperatingError: if the brokers do not answer.
         """
         count = 0
 
@@ -129,10 +129,10 @@ class Source:
     def spool(
         self, *, meter: Meter | None = None, too_long: TooLong | None = None, wanted: Wanted | None = None
     ) -> LogSpool:
-        """Return every selected record in order, in a spool for the caller to close.
+        """Return every selected record in order; the caller closes the spool.
 
         Args:
-            wanted: which of them to take; by default all.
+            wanted: filter; by default all.
         """
         spool = LogSpool()
 
@@ -151,7 +151,7 @@ class Source:
     def replay(
         self, spool: LogSpool, *, take_fact: Callable[[Output], None] | None = None, limits: Limits | None = None
     ) -> Replay:
-        """Return the replay of what ``spool`` returned, under the operator's settings."""
+        """Return the replay of a spool from ``spool()``, under the operator's settings."""
         return Replay(
             spool,
             producer=self.settings.producer(),
@@ -165,15 +165,15 @@ class Source:
         )
 
     def derived(self, wanted: Wanted | None = None, *, limits: Limits | None = None) -> Iterator[Record]:
-        """Yield all that a replay writes, facts included, as topics would hold it.
+        """Yield everything a replay writes, including facts, as it would appear in topics.
 
         Args:
             wanted: which records to replay; by default all.
-            limits: bounds on what is remembered, in place of the operator's.
+            limits: bounds on state, instead of the operator's.
 
         Raises:
-            InputError: where a file cannot be read.
-            OperatingError: where the brokers do not answer.
+            InputError: if a file cannot be read.
+            OperatingError: if the brokers do not answer.
         """
         offsets = Counter[tuple[Role, int]]()
         written: list[Output] = []
@@ -197,7 +197,7 @@ def make_source(
     snapshot_partitions: int | None = None,
     ends: Ends | None = None,
 ) -> Source:
-    """Return where to read.
+    """Choose the source to read.
 
     Raises:
         ConfigurationError: ``no_source``, ``topic_missing``.
@@ -218,7 +218,7 @@ def make_source(
 
 
 def joined_source(settings: Settings) -> Source:
-    """Return the topics of a deployment, their calls as far as there is evidence of them.
+    """Return the topics of a deployment, with calls only as far as evidence covers them.
 
     Raises:
         ConfigurationError: ``topic_missing``.

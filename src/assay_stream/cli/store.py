@@ -43,7 +43,7 @@ def store_folder(given: Path | None) -> Path:
     """Return the folder of the store.
 
     Raises:
-        ConfigurationError: ``no_store`` where none is named.
+        ConfigurationError: ``no_store`` if none is named.
     """
     folder = load_settings().store if given is None else given
     if folder is None:
@@ -191,7 +191,7 @@ def _time(time_us: int) -> str:
 
 
 def _files_in(paths: list[Path]) -> list[Path]:
-    """Return files, of folders what is in them, each once: results only where nothing is recorded that gives them."""
+    """Expand folders, without duplicates; results are included only if no recorded observations give them."""
     found: dict[Path, None] = {}
     for path in map(copied_stdin, paths):
         inside = [path]
@@ -208,8 +208,9 @@ def _result_name(path: Path) -> str:
 
 
 def _records(paths: list[Path]) -> Iterator[Record]:
-    """Yield the records of results as they stand, those of archived logs in the order of their offsets, then those that
-    follow from recorded observations."""
+    """Yield records of results as they are, records of archived logs in offset order, then those derived from recorded
+    observations.
+    """
     observed = []
     with LogSpool() as archived:
         for path in paths:

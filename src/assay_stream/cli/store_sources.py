@@ -1,5 +1,5 @@
-"""Where commands look back: a store, files, or the topics. Files and topics are read into a temporary store, as
-``store run`` fills one, so that every answer is a store's.
+"""Sources of history for commands: a store, files, or the topics. Files and topics are read into a temporary store,
+filled as by ``store run``, so that every query runs on a store.
 """
 
 import time
@@ -52,10 +52,10 @@ _Row = TypeVar("_Row")
 
 @dataclass(slots=True)
 class OpenedStore:
-    """A store to ask, and whether it has all that there is.
+    """An opened store, and whether it is complete.
 
     Args:
-        is_live: whether what it holds reaches up to now.
+        is_live: whether its content is current.
         refused: lines and records that could not be read.
     """
 
@@ -65,30 +65,29 @@ class OpenedStore:
     refused: Refusals = field(default_factory=Refusals)
 
     def now_us(self) -> int:
-        """Return the time up to which the last day is counted: of recorded calls that of the latest."""
+        """Return the end of the last day: now, or in recorded input the time of the latest call."""
         newest = None if self.is_live else self.store.status().newest_us
         return time.time_ns() // 1_000 if newest is None else newest
 
     def end(self) -> None:
-        """End with the exit code of an incomplete answer, if it is one."""
+        """Exit with the code of an incomplete result, if it is one."""
         if not self.is_complete:
             raise typer.Exit(EXIT_INCOMPLETE)
 
     def read(self, *roles: Role, since_ms: int | None = None, wanted: Wanted | None = None) -> None:
-        """Read topics to their end, or to the end of the time, where the store is filled from topics.
+        """Read topics to their end or until the time limit, if the store is filled from topics.
 
         Args:
-            since_ms: skip everything before the first record of this timestamp or later.
-            wanted: which records are taken in; by default all.
+            since_ms: skip everything before the first record with this timestamp or later.
+            wanted: filter; by default all.
         """
 
     def pending_calls(self, sought: Sought) -> list[tuple[Origin, CallEvent]]:  # noqa: ARG002 -- only topics hold any
-        """Return calls that have no evidence yet."""
         return []
 
 
 def about(*server_ids: str) -> Wanted:
-    """Return which records of any topic can be about some servers, by their keys; any without servers."""
+    """Match records of any topic that can be about the given servers, by key; all records if none are given."""
     keys = {server_id.encode("utf-8", "surrogatepass") for server_id in server_ids}
 
     def wanted(record: Record) -> bool:
@@ -101,16 +100,16 @@ def about(*server_ids: str) -> Wanted:
 
 
 def not_calls(*server_ids: str) -> Wanted:
-    """Return which observations to replay for what follows from the lists and decisions about some servers, or any."""
+    """Match observations to replay for lists and decisions (not calls) of the given servers, or of all."""
     wanted = about(*server_ids)
     return lambda record: record.role is not Role.CALLS and wanted(record)
 
 
 class _Topics(OpenedStore):
-    """A temporary store, filled from the topics that an answer rests on.
+    """A temporary store, filled from the topics that a query needs.
 
     Args:
-        within_s: how long to read at most, ``None`` for no bound.
+        within_s: time limit for reading, ``None`` for no limit.
     """
 
     __slots__ = ("_filler", "_settings", "_until", "_within_s")
@@ -199,14 +198,14 @@ class StoreOptions:
 
     @property
     def reading_limit_s(self) -> float | None:
-        """How long to read topics at most, ``None`` for no bound."""
+        """Time limit for reading topics, ``None`` for no limit."""
         return None
 
     def settings(self) -> Settings:
         return command_settings(bootstrap_servers=self.bootstrap_servers)
 
     def fill(self, opened: OpenedStore, replayed: Wanted | None) -> bool:  # noqa: ARG002 -- others have files
-        """Fill a store from the files that are given; return whether there are any.
+        """Fill a store from the given files; return False if there are none.
 
         Args:
             replayed: as in ``open_store``.
@@ -262,12 +261,12 @@ class AlertOptions(StoreOptions):
 
 @contextmanager
 def open_store(options: StoreOptions, *roles: Role, replayed: Wanted | None = None) -> Iterator[OpenedStore]:
-    """Open the store that options name, or fill a temporary one from files or topics.
+    """Open the store that the options name, or fill a temporary one from files or topics.
 
     Args:
-        roles: topics that the answer rests on. Without any, the caller reads them (``OpenedStore.read``).
-        replayed: which records of files to replay, by default all; nothing is folded away then, so that the answer
-            reaches back as far as the files.
+        roles: topics that the query needs. If there are none, the caller reads them (``OpenedStore.read``).
+        replayed: which records of files to replay, by default all; nothing is compacted then, so that history reaches
+            back as far as the files.
 
     Raises:
         InputError: ``bad_option``, ``store_unreadable``; as ``make_source``.
@@ -298,7 +297,7 @@ def open_store(options: StoreOptions, *roles: Role, replayed: Wanted | None = No
 
 @contextmanager
 def replayed_store(source: Source, replayed: Wanted | None = None) -> Iterator[OpenedStore]:
-    """Fill a temporary store with all that follows from observations; ``replayed`` as in ``open_store``."""
+    """Fill a temporary store with everything derived from observations; ``replayed`` as in ``open_store``."""
     with _temporary() as opened:
         with collecting_seldom():
             _replay_into(opened, source, replayed)
@@ -333,7 +332,6 @@ def _say_what_is_lacking(store: Store) -> None:
 
 
 def every_row(ask: Callable[[Paging], Page[_Row]], limit: int | None = None) -> Iterator[_Row]:
-    """Yield the rows of all pages, or at most ``limit``."""
     left, after = limit, None
     while True:
         size = STORE_PAGE_ROWS_MAX if left is None else min(left, STORE_PAGE_ROWS_MAX)
@@ -346,7 +344,7 @@ def every_row(ask: Callable[[Paging], Page[_Row]], limit: int | None = None) -> 
 
 
 def published_alert(uid: str, bootstrap: str | None) -> AlertView:
-    """Return the latest record of the alert in the topics whose uid begins so.
+    """Return the latest record in the topics of the alert with this uid prefix.
 
     Raises:
         InputError: ``bad_uid``, ``unknown_uid`` or ``ambiguous_uid``.
@@ -356,7 +354,7 @@ def published_alert(uid: str, bootstrap: str | None) -> AlertView:
 
 
 def published_definitions(options: HistoryOptions, digests: Collection[str]) -> dict[str, dict[str, Any]]:
-    """Return the definitions with these full digests, as far as they are there."""
+    """Return the definitions with these full digests, as far as available."""
     with open_store(options, replayed=not_calls()) as opened:
         opened.read(Role.DEFINITIONS, wanted=lambda record: (record.key or b"").decode() in digests)
         found = {each: opened.store.definition(each) for each in digests}
@@ -368,7 +366,7 @@ def named(server_id: str | None) -> tuple[str, ...]:
 
 
 def known_bindings(options: StoreOptions, *server_ids: str) -> Bindings:
-    """Return what the registry published about some servers, or about all of them."""
+    """Return what the registry published about the given servers, or about all of them."""
     with open_store(options, replayed=not_calls(*server_ids)) as opened:
         opened.read(Role.BINDINGS, wanted=about(*server_ids))
         return opened.store.bindings(*server_ids)
@@ -378,8 +376,7 @@ def results_in(path: Path, role: Role, refused: Refusals | None = None) -> Itera
     """Yield the records in a file of results: each line is a record, or a record line of an archive.
 
     Args:
-        refused: gets what is wrong with the lines that hold no such record, which are left out; without it the store
-            counts them.
+        refused: collects errors of invalid lines, which are skipped; without it the store counts them.
     """
     for number, line in archive_lines(path):
         place = Origin(str(path), 0, number - 1)
@@ -397,7 +394,7 @@ def _checked(record: Record) -> Record:
     """Return the record in a line, with the key that it has in its topic.
 
     Raises:
-        InputError: where it is none of its role.
+        InputError: if it is not a valid record of its role.
     """
     value = record.value or b""
     if record.role is Role.ALERTS:
@@ -439,7 +436,7 @@ class StoryOptions(AlertOptions):
     since: Annotated[int | None, time_option("Only calls since this time. Default: the first finding.")] = None
 
     def story(self, uid: str, *, full: bool = False) -> tuple[AlertStory, Refusals]:
-        """Return all that is known about one alert, and what could not be read.
+        """Return all that is known about one alert, and what was refused.
 
         Raises:
             InputError: ``bad_uid``, ``unknown_uid`` or ``ambiguous_uid``; as ``open_store`` besides.
@@ -466,7 +463,7 @@ class StoryOptions(AlertOptions):
         return beside if beside.is_file() else None
 
     def _read(self, opened: OpenedStore, history: AlertHistory, since_ms: int) -> None:
-        """Read of the topics what the story needs, and no more."""
+        """Read only the records that the story needs from the topics."""
         view = view_of(history.records[-1])
         server = view.fact("mcp_server_id").encode()
         keys = {server, key_of(view).encode(), ANY_SERVER.encode()}

@@ -108,10 +108,10 @@ def tap(
 async def observing(
     command: str, output: Path | None, bootstrap: str | None, unavailable: Action | None = None
 ) -> AsyncIterator[tuple[Sink, Rule | None]]:
-    """Give what observations go to, and what rules on calls; at the end, deliver what is queued and report losses.
+    """Yield the sink of observations and the rule on calls; on exit, deliver what is queued and report losses.
 
     Args:
-        output: a file in place of Kafka.
+        output: a file instead of Kafka.
         unavailable: what to do with calls until the verdicts have been read; ``None`` if nothing is enforced.
     """
     handler = logging.StreamHandler(sys.stderr)

@@ -56,7 +56,7 @@ class HttpOptions:
     ] = None
 
     def check_unused(self) -> None:
-        """Refuse options that mean nothing without ``--listen``.
+        """Refuse options that have no effect without ``--listen``.
 
         Raises:
             ConfigurationError: ``bad_upstream``.
@@ -87,10 +87,10 @@ class HttpOptions:
         return found
 
     def listener(self, settings: Settings) -> Listener:
-        """Return where to listen, and for whom.
+        """Build the listener from the options.
 
         Raises:
-            ConfigurationError: ``cannot_listen``, ``bad_upstream`` for files of certificates that cannot be used.
+            ConfigurationError: ``cannot_listen``, ``bad_upstream`` for unusable certificate files.
         """
         from assay_stream.observe.http.tap import Listener
 
@@ -115,7 +115,7 @@ class HttpOptions:
 
 
 def address_of(listen: str) -> tuple[str, int]:
-    """Return host and port of an address to listen on.
+    """Parse the host and port to listen on.
 
     Raises:
         ConfigurationError: ``cannot_listen``.
@@ -127,10 +127,10 @@ def address_of(listen: str) -> tuple[str, int]:
 
 
 def serving_tls(certificate: Path, key: Path | None, client_ca: Path | None = None) -> ssl.SSLContext:
-    """Return what HTTPS is served with.
+    """Return the server's TLS context.
 
     Args:
-        client_ca: authorities whose clients may come with a certificate.
+        client_ca: CA file for client certificates.
 
     Raises:
         ConfigurationError: ``cannot_listen``.
@@ -149,7 +149,7 @@ def serving_tls(certificate: Path, key: Path | None, client_ca: Path | None = No
 async def serve(
     upstreams: Sequence[Upstream], listener: Listener, sink: Sink, rule: Rule | None, *, hide: bool
 ) -> None:
-    """Serve until SIGTERM or SIGINT; ``rule`` says what to do with a call, ``hide`` whether refused tools are shown.
+    """Serve until SIGTERM or SIGINT; ``rule`` decides on calls, ``hide`` drops refused tools from lists.
 
     Raises:
         ConfigurationError: ``cannot_listen``.

@@ -126,7 +126,7 @@ def _verifier(history: History, settings: Settings, producers: Collection[str], 
 
 @dataclass(slots=True)
 class _Rows:
-    """Prints judgements as they come, so that a year of evidence needs no memory, and counts them."""
+    """Print judgements as they arrive, so that a year of evidence needs no memory, and count them."""
 
     target: RowFormat
     strict: bool
@@ -153,7 +153,7 @@ def _end(summary: Summary, target: RowFormat) -> None:
 
 
 def _line(row: dict[str, Any]) -> str:
-    """Return a judgement as a line of text: status, call, what is wrong, what is missing or was late."""
+    """Format a judgement as a line: status, call, what is wrong, what is missing or was late."""
     parts = [
         f"{row['status']:<6}",
         f"{cell(row.get('call')):<32}",
@@ -173,10 +173,11 @@ def verified(
     producers: Collection[str] = (),
     coverage: Coverage | None = None,
 ) -> Iterator[tuple[Verifier, Judgement]]:
-    """Yield the judgement on each selected record of the evidence topic, and on each call without one; and who gave it.
+    """Yield a judgement, with its verifier, for each selected record of the evidence topic and each call without
+    evidence.
 
     Args:
-        producers: versions that may have written it; empty for any.
+        producers: accepted writer versions; empty for any.
         coverage: which calls must have evidence; ``None`` for none.
 
     Raises:
@@ -217,7 +218,7 @@ def verified(
 
 
 class _Partition:
-    """The evidence in one partition, and the calls in the partition of its number, which ours all name."""
+    """The evidence in one partition, and the calls in the partition of the same number, which all of it refers to."""
 
     def __init__(
         self, settings: Settings, logs: SyncRanges, number: int, selection: EvidenceSelection, coverage: Coverage
@@ -248,7 +249,9 @@ class _Partition:
                     yield evidence
 
     def calls(self) -> Iterator[Record]:
-        """Yield the calls that may be selected. Evidence is not in their order: a later record may name an earlier."""
+        """Yield the calls that may be selected. Evidence is not in their order: a later record may refer to an earlier
+        call.
+        """
         selection = self._selection
         first = selection.from_offset or 0
         if selection.since_us is not None:

@@ -43,12 +43,10 @@ FEW = Paging(limit=CONSOLE_LIMITS.few_rows)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A page that is to be rendered.
+    """A page to be rendered.
 
     Args:
-        template: its name.
-        data: what the template shows.
-        status: of HTTP.
+        status: HTTP status.
     """
 
     template: str
@@ -57,17 +55,12 @@ class Answer:
 
 
 def absent(what: str, advice: str) -> Answer:
-    """Return the page for something that is not in the store.
-
-    Args:
-        what: what is not there.
-        advice: what to do about it.
-    """
+    """Return the page for something that is not in the store; ``advice`` suggests what to do."""
     return Answer(template="problem.html", data={"what": what, "advice": advice, "code": None}, status=404)
 
 
 def status_of(error: AssayStreamError) -> int:
-    """Return the status of HTTP that an error is answered with."""
+    """Return the HTTP status for an error."""
     found = _STATUS.get(error.code)
     if found is not None:
         return found
@@ -75,5 +68,5 @@ def status_of(error: AssayStreamError) -> int:
 
 
 def elsewhere(address: str) -> web.Response:
-    """Return the answer that leads to another page."""
+    """Redirect to another page."""
     return web.Response(status=303, headers=HEADERS | {"Location": address})

@@ -23,12 +23,12 @@ _MICROS, _COUNT = re.compile(r"[0-9]{1,18}"), re.compile(r"[0-9]{1,6}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """What an operator just decided.
+    """A decision that an operator has just made.
 
     Args:
         act: what was done.
-        count: on how many alerts or tools.
-        is_read: whether the store has read it.
+        count: number of alerts or tools.
+        is_read: whether the store has read it yet.
     """
 
     act: str
@@ -38,13 +38,13 @@ class Done:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The query of an address.
+    """The parsed query string of a page.
 
     Args:
-        given: its fields; an empty one asks for nothing in particular.
-        now_us: the time now, microseconds since the epoch.
-        session: whose page it is; ``None`` where the console asks nobody who they are.
-        is_own: whether a page of ours led here, as far as the browser says, and not a link from elsewhere.
+        given: fields; an empty one means no restriction.
+        now_us: microseconds since the epoch.
+        session: ``None`` if the console has no authentication.
+        is_own: whether the browser states that one of our pages led here, not a link from elsewhere.
     """
 
     given: Mapping[str, str]
@@ -53,11 +53,11 @@ class Asked:
     is_own: bool = True
 
     def text(self, name: str) -> str | None:
-        """Return a field, ``None`` where it is not given."""
+        """Return a field, ``None`` if it is absent."""
         return self.given.get(name, "").strip() or None
 
     def name(self, name: str) -> str:
-        """Return a field that a page cannot do without, as it is: names may begin and end with blanks.
+        """Return a required field unchanged: names may begin and end with blanks.
 
         Raises:
             InputError: ``bad_option``.
@@ -69,14 +69,14 @@ class Asked:
 
     @property
     def is_full(self) -> bool:
-        """Whether every difference is to be shown, however long."""
+        """Whether to show every difference, however long."""
         return self.text("full") is not None
 
     def paging(self) -> Paging:
         return Paging(limit=CONSOLE_LIMITS.rows, after=self.text("after"))
 
     def evidence(self) -> EvidenceFilter:
-        """Return which evidence is asked for.
+        """Build the evidence filter.
 
         Raises:
             InputError: ``bad_time``.
@@ -97,13 +97,12 @@ class Asked:
         )
 
     def values(self, name: str) -> tuple[str, ...]:
-        """Return all values of a field that may be given several times."""
         return tuple(value for key, value in self.given.items() if key == name)
 
     def done(self, store: Store) -> Done | None:
-        """Return what the address says was just recorded, ``None`` where it says nothing.
+        """Return the decision that the address says was just recorded, if any.
 
-        Its author looks for it in vain until the store has read it: the page says so.
+        Until the store has read it, its author cannot find it there, so the page shows it.
         """
         recorded, act = self.text("recorded"), self.text("act")
         if (
@@ -121,7 +120,7 @@ class Asked:
         return Done(act=act, count=int(count) if _COUNT.fullmatch(count) else 1, is_read=bool(latest.rows))
 
     def alerts(self, *, only_unreviewed: bool = False) -> AlertFilter:
-        """Return which alerts are asked for: open ones, unless something else is.
+        """Build the alert filter; by default, open alerts.
 
         Raises:
             InputError: ``bad_time``, ``bad_option``.

@@ -1,4 +1,4 @@
-"""Who a request is from, whether a page of the console sent it, and the pages for signing in and out."""
+"""Authentication of requests, protection against cross-site requests, and the pages for signing in and out."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 
 class ProxyHeaders:
-    """A reverse proxy that states who each request is from.
+    """Authentication by headers of a reverse proxy.
 
     Args:
-        secret: that the proxy sends along, if it was given one.
-        decides: whether anything can be decided in this console.
+        secret: shared secret that the proxy sends, if configured.
+        decides: whether this console records decisions.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class ProxyHeaders:
         self._limits = limits
 
     def operator_of(self, request: web.Request) -> Operator:
-        """Return who a request is from.
+        """Return the operator named by the request's headers.
 
         Raises:
             InputError: ``identity_refused``, ``may_not_look``.
@@ -97,7 +97,7 @@ class ProxyHeaders:
         raise InputError("identity_refused", f"{header} is not a JSON array: set groups_format to what the proxy sends")
 
     def _one(self, request: web.Request, header: str) -> str:
-        """Return a header that must not be given twice: one of the two could be the client's."""
+        """Return a header that must not occur twice: one of the two could be the client's."""
         sent = request.headers.getall(header, [])
         if len(sent) > 1:
             raise InputError("identity_refused", f"{header} is given twice: the proxy must remove what clients send")
@@ -108,9 +108,9 @@ class Authenticator:
     """Authenticates requests and serves the sign-in pages.
 
     Args:
-        backend: what shows who somebody is; without one there are only the sessions given.
-        identity: where the console is reached.
-        is_tls: whether the console itself speaks TLS.
+        backend: authentication backend; without one there are only the given sessions.
+        identity: authentication settings.
+        is_tls: whether the console itself terminates TLS.
     """
 
     def __init__(
@@ -129,15 +129,12 @@ class Authenticator:
         self._is_secure = is_tls or (identity is not None and identity.is_secure)
 
     async def aclose(self) -> None:
-        """Close the backend."""
         if isinstance(self._backend, LocalUsers):
             self._backend.close()
         elif isinstance(self._backend, OidcProvider):
             await self._backend.aclose()
 
     def routes(self, render: Callable[[web.Request, Answer], web.Response]) -> list[web.RouteDef]:
-        """Return the pages for signing in and out."""
-
         def shown(handler: Handler) -> Handler:
             async def handle(request: web.Request) -> web.Response:
                 try:
@@ -169,7 +166,7 @@ class Authenticator:
         return routes
 
     def session_of(self, request: web.Request) -> Session | None:
-        """Return the session that a request belongs to; by the statement of a proxy, one may begin.
+        """Return the session of a request; a proxy's headers may start one.
 
         Raises:
             InputError: ``identity_refused``, ``may_not_look``.
@@ -191,18 +188,18 @@ class Authenticator:
         return session
 
     def keep_session(self, request: web.Request, response: web.StreamResponse) -> None:
-        """Give the browser the session that began with its request, if one did."""
+        """Set the cookie of a session that the request started, if any."""
         if "new_session_id" in request:
             self._set_cookie(response, _SESSION, request["new_session_id"])
 
     def refusal(self, request: web.Request) -> web.Response | None:
-        """Return where somebody signs in who asks for a page without a session; ``None`` where that is nowhere."""
+        """Redirect a request without a session to the sign-in page; ``None`` if there is none."""
         if self._backend is None or isinstance(self._backend, ProxyHeaders) or request.path == "/events":
             return None
         return elsewhere(url(SIGN_IN, next=own_address(request.path_qs)))
 
     def is_own_form(self, request: web.Request) -> bool:
-        """Return True if a page of the console posted this. A browser that does not say is not trusted."""
+        """Return True if one of our pages posted this. A browser that sends no such header is not trusted."""
         if request.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
             return False
         origins = request.headers.getall("Origin", [])
@@ -241,7 +238,7 @@ class Authenticator:
         return self._begin(request, signed_in)
 
     def _begin(self, request: web.Request, signed_in: SignedIn) -> web.Response:
-        """Begin a session under a new id; the one that the browser had is over."""
+        """Start a session under a new id; the browser's previous one ends."""
         self.sessions.end(request.cookies.get(self._name(_SESSION), ""))
         _log.info("%s signed in from %s", signed_in.operator.name, self._source(request))
         response = elsewhere(request["next"])
@@ -275,7 +272,7 @@ class Authenticator:
         return Answer(template="sign_in.html", data=data, status=200 if error is None else status_of(error))
 
     def _source(self, request: web.Request) -> str:
-        """Return the network that a request comes from, as a trusted proxy states it where there is one."""
+        """Return the network that a request comes from, as stated by a trusted proxy if there is one."""
         forwarded = ",".join(request.headers.getall("X-Forwarded-For", []))
         hops = [*map(str.strip, forwarded.split(",")), request.remote]
         is_proxy = (lambda _: False) if self._identity is None else self._identity.is_proxy
@@ -295,7 +292,7 @@ class Authenticator:
 
 
 def now_us() -> int:
-    """Return the time now, microseconds since the epoch."""
+    """Return the current time, microseconds since the epoch."""
     return time.time_ns() // 1_000
 
 
@@ -307,11 +304,11 @@ def open_authenticator(
     clock: Callable[[], int] = now_us,
     limits: ConsoleLimits = CONSOLE_LIMITS,
 ) -> Authenticator:
-    """Return the authenticator of an identity file.
+    """Build the authenticator from the identity settings.
 
     Args:
-        decides: whether anything can be decided in this console.
-        is_tls: whether the console itself speaks TLS.
+        decides: whether this console records decisions.
+        is_tls: whether the console itself terminates TLS.
 
     Raises:
         ConfigurationError: ``bad_identity``, ``bad_users``, ``bad_secret_file``, ``bad_tls_file``.
@@ -336,13 +333,13 @@ def open_authenticator(
 
 
 def has_token(fields: Fields, session: Session) -> bool:
-    """Return True if a form was made for this session, in a time that says nothing about its token."""
+    """Return True if a form has this session's CSRF token; constant time."""
     given = fields.get(CSRF_FIELD, ())
     return len(given) == 1 and hmac.compare_digest(given[0].encode(), session.csrf_token.encode())
 
 
 def own_address(text: str | None) -> str:
-    """Return the address of a page of ours that a text is, otherwise that of the overview: no open redirect."""
+    """Return ``text`` if it is an address of our own, otherwise the overview: no open redirect."""
     try:
         parts = urlsplit(text or "/")
         query = urlencode(parse_qsl(parts.query, keep_blank_values=True, max_num_fields=100), errors="replace")

@@ -1,4 +1,4 @@
-"""Two definitions side by side: each column has what its version says, with the words that went or came marked."""
+"""Two definitions side by side: one column per version, with removed and added words marked."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from assay_stream.text.word_diff import Piece
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SidesOfPlace:
-    """One place of two definitions.
+    """One place that differs.
 
     Args:
-        path: where, from the definition's root.
-        what: whether it changed, came or went.
-        before: the older text, ``()`` where there is none.
+        path: path from the definition's root.
+        what: changed, added or removed.
+        before: the older text, ``()`` if there is none.
         after: the newer text.
     """
 
@@ -26,7 +26,7 @@ class SidesOfPlace:
 
 
 def side_by_side(diff: DefinitionDiff) -> tuple[SidesOfPlace, ...]:
-    """Return the places that differ, each in two columns; notes on what is left out stand in both."""
+    """Return the places that differ, in two columns; notes on omitted text appear in both."""
     return tuple(
         SidesOfPlace(path=place.path, what=place.what, before=_side(place, "come"), after=_side(place, "gone"))
         for place in diff.places

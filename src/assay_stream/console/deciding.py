@@ -1,4 +1,4 @@
-"""What operators decide in the console, as the control records that the commands make of the same."""
+"""Decisions of operators in the console, as the same control records that the commands write."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ DEFINITION_ACTS: tuple[DefinitionAct, ...] = get_args(DefinitionAct)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What a decision is about, as its page showed it.
+    """Subject of a decision, as shown on its page.
 
     Args:
-        uid: of the alert; ``""`` where a definition was chosen on the page of its tool.
-        full_digest: of the definition that was shown; ``""`` where the alert is about none.
+        uid: uid of the alert; ``""`` if a definition was chosen on the tool's page.
+        full_digest: digest of the definition shown; ``""`` if the alert is about none.
     """
 
     server_id: str
@@ -45,12 +45,12 @@ class Subject:
     uid: str = ""
 
     def as_text(self) -> str:
-        """Return it as the value of a field."""
+        """Encode as a form field."""
         return orjson.dumps([self.server_id, self.tool_name, self.full_digest, self.uid]).decode()
 
 
 def read_subject(text: str) -> Subject:
-    """Return what a field of a form is about.
+    """Parse the subject from a form field.
 
     Raises:
         InputError: ``bad_form``.
@@ -66,30 +66,26 @@ def read_subject(text: str) -> Subject:
 
 
 def subjects_of(fields: Fields) -> Iterator[Subject]:
-    """Yield what a form is about, as far as it can be read."""
+    """Yield the subjects of a form, skipping unreadable ones."""
     for text in fields.get("subject", ()):
         with suppress(InputError):
             yield read_subject(text)
 
 
 def subject_of_alert(row: AlertRow, record: dict[str, Any]) -> Subject:
-    """Return what a decision on an alert is about.
-
-    Args:
-        record: its latest record.
-    """
+    """Return the subject of an alert; ``record`` is its latest record."""
     tool_name, full_digest = subject_of(view_of(record)) or (row.tool_name, "")
     return Subject(server_id=row.server_id, tool_name=tool_name, full_digest=full_digest, uid=row.uid)
 
 
 def decisions_on(store: Store, act: str, subject: Subject, *, assignee: str | None = None) -> Sequence[Decision]:
-    """Return what is recorded where an operator decides on one subject.
+    """Return the decisions that an act on one subject records.
 
     Args:
         act: one of ``ALERT_ACTS`` or ``DEFINITION_ACTS``.
 
     Raises:
-        InputError: ``unknown_uid``; ``definition_changed`` where an alert is about another definition than its page
+        InputError: ``unknown_uid``; ``definition_changed`` if the alert is now about another definition than its page
             showed; ``tool_not_observed``, ``no_definition_in_alert`` or ``scheme_not_available``.
     """
     if subject.uid:
@@ -120,10 +116,10 @@ def decisions_on(store: Store, act: str, subject: Subject, *, assignee: str | No
 
 
 def act_of(text: str) -> str:
-    """Return what to do.
+    """Validate an act.
 
     Raises:
-        InputError: ``bad_form`` where the console can do no such thing.
+        InputError: ``bad_form`` for an unknown act.
     """
     if text not in (*ALERT_ACTS, *DEFINITION_ACTS):
         raise InputError("bad_form", "the console can do no such thing: choose from the page")
@@ -131,7 +127,7 @@ def act_of(text: str) -> str:
 
 
 def decide(store: Store, form: Form) -> Decided:
-    """Decide on everything that a form names: all of it, or nothing where one of them cannot be.
+    """Decide on all subjects of a form, or on none if one cannot be decided.
 
     Raises:
         InputError: ``bad_form``, or as ``decisions_on``.
@@ -154,7 +150,7 @@ def decide(store: Store, form: Form) -> Decided:
 
 
 def _next_page(form: Form, subjects: Sequence[Subject], act: str) -> str:
-    """Return the page to go on with: that of the one thing decided on, or the queue."""
+    """Return the next page: that of a single subject, or the queue."""
     done = {"recorded": str(form.now_us), "act": act}
     first = subjects[0]
     if len(subjects) > 1:

@@ -1,4 +1,4 @@
-"""What a form posts, and what an action makes of it."""
+"""Posted forms, and the result of an action on one."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ CSRF_FIELD = "csrf"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """A form that an operator posted; its session and its token were checked.
+    """A form posted by an operator; session and CSRF token have been checked.
 
     Args:
-        fields: without the token. A line ends with a line feed, whatever the browser sent.
-        now_us: the time now, microseconds since the epoch.
+        fields: without the token. Line ends are line feeds, whatever the browser sent.
+        now_us: microseconds since the epoch.
     """
 
     fields: Fields
@@ -34,19 +34,18 @@ class Form:
     now_us: int
 
     def values(self, name: str) -> tuple[str, ...]:
-        """Return all values of a field."""
         return self.fields.get(name, ())
 
     def text(self, name: str) -> str | None:
-        """Return a field without blanks around it, ``None`` where nothing was entered.
+        """Return a field, stripped; ``None`` if empty.
 
         Raises:
-            InputError: ``bad_form`` where it is given twice.
+            InputError: ``bad_form`` if it is given twice.
         """
         return (self._value(name) or "").strip() or None
 
     def name(self, name: str) -> str:
-        """Return a field that an action cannot do without, as it is: names may begin and end with blanks.
+        """Return a required field unchanged: names may begin and end with blanks.
 
         Raises:
             InputError: ``bad_form``.
@@ -57,7 +56,7 @@ class Form:
         return value
 
     def reason(self) -> str:
-        """Return why the operator decides so.
+        """Return the operator's reason.
 
         Raises:
             InputError: ``bad_form``.
@@ -76,10 +75,10 @@ class Form:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """What an action decided.
+    """Result of an action.
 
     Args:
-        decisions: to publish, in order, all or (where one is invalid) none.
+        decisions: to publish in order, all or, if one is invalid, none.
         address: the page to show once Kafka has them.
     """
 
@@ -88,7 +87,7 @@ class Decided:
 
 
 def read_fields(body: bytes, limits: ConsoleLimits = CONSOLE_LIMITS) -> Fields:
-    """Return the fields of a posted form (``application/x-www-form-urlencoded``).
+    """Parse a form body (``application/x-www-form-urlencoded``).
 
     Raises:
         InputError: ``bad_form``.

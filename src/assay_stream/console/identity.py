@@ -1,4 +1,4 @@
-"""The file that says who may use the console, and how it knows them."""
+"""The identity file: who may use the console, and by which authentication backend."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Table(BaseModel):
 
 
 class Members(_Table):
-    """Who may use the console, by name or group; ``*`` among viewers is everybody."""
+    """Names and groups that may use the console; ``*`` among viewers is everybody."""
 
     operators: frozenset[str] = frozenset()
     operator_groups: frozenset[str] = frozenset()
@@ -51,11 +51,11 @@ class Members(_Table):
         return self
 
     def operator(self, way: str, name: str, groups: Collection[str], *, decides: bool) -> Operator:
-        """Return who this is.
+        """Return the operator for an authenticated name.
 
         Args:
-            way: how the name is known; it starts the author of what they decide.
-            decides: whether anything can be decided in this console.
+            way: authentication method; prefix of the author in decisions.
+            decides: whether this console records decisions.
 
         Raises:
             InputError: ``may_not_look``.
@@ -113,8 +113,8 @@ class Identity(_Table):
     """The file.
 
     Args:
-        address: of the console, as browsers see it; ``None`` where it is served over HTTP to this machine only.
-        proxies: whose statement of where a request comes from is trusted.
+        address: URL of the console as seen by browsers; ``None`` if it is served over HTTP on loopback only.
+        proxies: networks whose forwarding headers are trusted.
     """
 
     address: str | None = None
@@ -160,7 +160,7 @@ class Identity(_Table):
 
 
 def read_identity(path: Path) -> Identity:
-    """Return what the file says; paths in it are relative to it.
+    """Read the file; paths in it are relative to it.
 
     Raises:
         ConfigurationError: ``bad_identity``.
@@ -179,16 +179,16 @@ def read_identity(path: Path) -> Identity:
 
 
 def _why(error: Any) -> str:
-    """Return what is wrong without the value, which may be a secret."""
+    """Describe an error without the value, which may be a secret."""
     known = {"extra_forbidden": "no such setting", "missing": "is missing"}
     return known.get(error["type"]) or str(error["msg"]).removeprefix("Value error, ")
 
 
 def secret_of(file: Path | None, variable: str | None, *, name: str) -> str | None:
-    """Return the secret in a file or a variable of the environment, ``None`` where neither is named.
+    """Read a secret from a file or an environment variable, ``None`` if neither is named.
 
     Args:
-        name: of the setting, without ``_file`` and ``_env``.
+        name: name of the setting, without ``_file`` and ``_env``.
 
     Raises:
         ConfigurationError: ``bad_identity``, ``bad_secret_file``.
@@ -206,7 +206,7 @@ def secret_of(file: Path | None, variable: str | None, *, name: str) -> str | No
 
 
 def encrypted(address: str) -> str:
-    """Return an address that nobody can eavesdrop on: https, or of this machine.
+    """Return ``address`` if it is https or loopback, so that it cannot be eavesdropped on.
 
     Raises:
         ValueError: for any other.
@@ -224,7 +224,7 @@ def encrypted(address: str) -> str:
 
 
 def address_in(hop: str | None) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return an address that may have a port, as in hops of some proxies: ``192.0.2.7:443``, ``[2001:db8::7]:443``."""
+    """Parse an address with an optional port, as some proxies write hops: ``192.0.2.7:443``, ``[2001:db8::7]:443``."""
     text = hop or ""
     if text.startswith("["):
         text = text[1:].partition("]")[0]
@@ -238,7 +238,7 @@ def address_in(hop: str | None) -> ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def network_of(hop: str | None) -> str:
-    """Return the source that an address counts as: one IPv4 address, or the network that an IPv6 customer has."""
+    """Return the source that a hop counts as: a single IPv4 address, or a customer-sized IPv6 network."""
     found = address_in(hop)
     if isinstance(found, ipaddress.IPv6Address):
         return str(ipaddress.ip_network((found, 64), strict=False))

@@ -1,4 +1,4 @@
-"""Tells open pages that the store has changed: one look for all of them, and only while there are any."""
+"""Notify open pages of store changes: one query for all of them, and only while there are any."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from assay_stream.limits.console import CONSOLE_LIMITS, ConsoleLimits
 
 
 class Live:
-    """Follows the store.
+    """Follow the store.
 
     Args:
-        look: returns what differs once the store has changed.
+        look: returns a value that differs once the store has changed.
     """
 
     def __init__(self, look: Callable[[], Awaitable[object]], limits: ConsoleLimits = CONSOLE_LIMITS) -> None:
@@ -26,11 +26,11 @@ class Live:
 
     @property
     def is_full(self) -> bool:
-        """Whether there is no room for one more page."""
+        """Whether the limit on open pages is reached."""
         return self.is_stopped or self.streams >= self._limits.streams_max
 
     async def stream(self, send: Callable[[bytes], Awaitable[None]]) -> None:
-        """Send events to one page until it is gone, or all of it stops."""
+        """Send events to one page until it disconnects or ``stop``."""
         self.streams += 1
         if self._looking is None:
             self._looking = asyncio.create_task(self._follow())
@@ -53,7 +53,6 @@ class Live:
                 self._looking = None
 
     def stop(self) -> None:
-        """End every stream."""
         self.is_stopped = True
         self._tell()
 

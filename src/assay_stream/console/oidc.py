@@ -43,10 +43,10 @@ class OidcProvider:
     """A client of one provider.
 
     Args:
-        redirect: the address that the provider sends browsers back to.
-        secret: of the client; ``None`` for a public one.
-        decides: whether anything can be decided in this console.
-        clock: the time now, microseconds since the epoch.
+        redirect: redirect URI.
+        secret: client secret; ``None`` for a public client.
+        decides: whether this console records decisions.
+        clock: current time, microseconds since the epoch.
     """
 
     def __init__(
@@ -81,10 +81,10 @@ class OidcProvider:
         self._failed_us = 0
 
     async def begin(self, address: str) -> tuple[str, str]:
-        """Return where to send a browser, and what it has to hold until it comes back.
+        """Return the authorization URL, and the state that the browser must keep until it returns.
 
         Args:
-            address: the page to show then.
+            address: the page to show after sign-in.
 
         Raises:
             OperatingError: ``provider_failing``.
@@ -106,13 +106,13 @@ class OidcProvider:
         return location, self._fernet.encrypt_at_time(pending.encode(), self._now_s()).decode()
 
     async def finish(self, query: Mapping[str, str], held: str, source: str, device: str) -> tuple[SignedIn, str]:
-        """Return who came back from the provider, and the page to show.
+        """Complete a sign-in; return the user and the page to show.
 
         Args:
-            query: of the address that the provider sent the browser to.
-            held: by the browser meanwhile.
-            source: the network that it is in.
-            device: what the browser kept from an earlier sign-in, if it did.
+            query: query of the redirect.
+            held: the state kept by the browser.
+            source: network of the browser.
+            device: device token from an earlier sign-in, if any.
 
         Raises:
             InputError: ``sign_in_refused``, ``sign_in_limited``, ``may_not_look``.
@@ -200,7 +200,7 @@ class OidcProvider:
         return dict(claims)
 
     async def _provider(self, age_max_s: int) -> tuple[dict[str, Any], KeySet]:
-        """Return the metadata and the keys of the provider, asked for again where they are older than this."""
+        """Return the provider's metadata and keys, fetched again if they are older than this."""
         async with self._asking:  # however many people wait for it
             now_us, limits = self._clock(), self._limits
             if self._found is not None and now_us - self._found_us < age_max_s * 1_000_000:

@@ -41,7 +41,6 @@ _LISTED_ELSEWHERE = (
 
 
 def overview(store: Store, asked: Asked) -> Answer:
-    """Return what was seen, what is open, and how far the store is."""
     status = store.status()
     now_us = _now_us(status, asked)
     counts = store.alert_counts()
@@ -66,19 +65,16 @@ def overview(store: Store, asked: Asked) -> Answer:
 
 
 def servers(store: Store, asked: Asked) -> Answer:
-    """Return all servers, and who observes them."""
     now_us = _now_us(store.status(), asked)
     return Answer(template="servers.html", data={"servers": store.servers(now_us=now_us, paging=asked.paging())})
 
 
 def observers(store: Store, asked: Asked) -> Answer:
-    """Return who observes."""
     now_us = _now_us(store.status(), asked)
     return Answer(template="observers.html", data={"observers": store.observers(now_us=now_us, paging=asked.paging())})
 
 
 def server(store: Store, asked: Asked) -> Answer:
-    """Return one server with its tools, open alerts and latest decisions."""
     server_id, now_us = asked.name("server"), _now_us(store.status(), asked)
     row = store.server(server_id, now_us=now_us)
     if row is None:
@@ -95,7 +91,7 @@ def server(store: Store, asked: Asked) -> Answer:
 
 
 def tool(store: Store, asked: Asked) -> Answer:
-    """Return one tool with the versions of its definition, two of them side by side."""
+    """Return one tool with its versions, two of them side by side."""
     server_id, tool_name, now_us = asked.name("server"), asked.name("tool"), _now_us(store.status(), asked)
     row = store.tool(server_id, tool_name, now_us=now_us)
     if row is None:
@@ -130,7 +126,7 @@ def tool(store: Store, asked: Asked) -> Answer:
 
 
 def _chosen(versions: tuple[VersionRow, ...], asked: Asked) -> tuple[str | None, str | None]:
-    """Return which versions are compared: those asked for, or else the latest and the one before it."""
+    """Return the versions to compare: by default the latest and the one before it."""
     known = [version.full_digest for version in versions]
     after = asked.text("after_version") or (known[0] if known else None)
     before = asked.text("before_version") or next((each for each in known[1:] if each != after), None)
@@ -138,7 +134,6 @@ def _chosen(versions: tuple[VersionRow, ...], asked: Asked) -> tuple[str | None,
 
 
 def alerts(store: Store, asked: Asked) -> Answer:
-    """Return the alerts that are asked for."""
     return Answer(
         template="alerts.html",
         data={
@@ -152,7 +147,6 @@ def alerts(store: Store, asked: Asked) -> Answer:
 
 
 def evidence(store: Store, asked: Asked) -> Answer:
-    """Return the calls that are asked for."""
     wanted = asked.evidence()
     candidates = () if wanted.digest is None else store.candidates(wanted.digest)
     if len(candidates) > 1:
@@ -172,7 +166,7 @@ def evidence(store: Store, asked: Asked) -> Answer:
 
 
 def record(store: Store, asked: Asked) -> Answer:
-    """Return the evidence of one call, whole, with every digest and its scheme."""
+    """Return the full evidence of one call, with every digest and its scheme."""
     found = store.evidence_of(asked.name("ref"))
     if found is None:
         return absent("This evidence is not in the store.", _LISTED_ELSEWHERE)
@@ -189,7 +183,7 @@ def record(store: Store, asked: Asked) -> Answer:
 
 
 def trace(store: Store, asked: Asked) -> Answer:
-    """Return what happened in one trace or call, in order, and what is known of the definitions it used."""
+    """Return the events of one trace or call in order, and what is known of the definitions it used."""
     wanted = asked.text("id")
     if wanted is None:
         return Answer(template="trace.html", data={"id": "", "steps": None, "more": False})
@@ -208,7 +202,7 @@ def trace(store: Store, asked: Asked) -> Answer:
 
 
 def digest(store: Store, asked: Asked) -> Answer:
-    """Return where a digest occurs, whatever its scheme, and the calls that have it; of a prefix, what begins so."""
+    """Return where a digest of any scheme occurs, and the calls that have it; for a prefix, the candidates."""
     wanted = asked.text("value")
     if wanted is None:
         return _to_choose("", ())
@@ -234,14 +228,14 @@ def digest(store: Store, asked: Asked) -> Answer:
 
 
 def _to_choose(value: str, candidates: tuple[DigestPlace, ...]) -> Answer:
-    """Return the page on which one of several digests is chosen, or another one looked up."""
+    """Return the page for choosing one of several matching digests."""
     return Answer(
         template="digest.html", data={"value": value, "candidates": candidates, "places": None, "calls": None}
     )
 
 
 def health(store: Store, asked: Asked) -> Answer:
-    """Return how far each log was read, and what the store does not have."""
+    """Return how far each log was read, and what the store lacks."""
     status = store.status()
     return Answer(
         template="health.html", data={"status": status, "behind": _behind(status, asked), "counted": _COUNTED}
@@ -249,7 +243,7 @@ def health(store: Store, asked: Asked) -> Answer:
 
 
 def _behind(status: StoreStatus, asked: Asked) -> int | None:
-    """Return how many records the store has still to read, ``None`` where that is not known, or not any more."""
+    """Return how many records the store has yet to read, ``None`` if unknown or stale."""
     if status.looked_us is not None and asked.now_us - status.looked_us > CONSOLE_LIMITS.store_fresh_s * 1_000_000:
         return None
     lags = [position.lag for position in status.positions]
@@ -257,7 +251,7 @@ def _behind(status: StoreStatus, asked: Asked) -> int | None:
 
 
 def _now_us(status: StoreStatus, asked: Asked) -> int:
-    """Return the time up to which the last day is counted: in a store of files, that of its latest call."""
+    """Return the end of the last day: in a store of files, that of its latest call."""
     is_live = any(position.end is not None for position in status.positions)
     return asked.now_us if is_live or status.newest_us is None else status.newest_us
 

@@ -28,10 +28,10 @@ _T = TypeVar("_T")
 
 
 class Posting:
-    """Carries out what forms ask for.
+    """Carry out posted forms.
 
     Args:
-        clock: the time now, microseconds since the epoch.
+        clock: current time, microseconds since the epoch.
         actions: by path.
     """
 
@@ -49,9 +49,9 @@ class Posting:
         self.actions = actions
 
     async def decide(self, action: Action, fields: Fields, operator: Operator) -> str:
-        """Publish what an action makes of a form, and return the address of the page to show then.
+        """Run an action on a form, publish its decisions, and return the address of the next page.
 
-        It is carried out to its end even if the browser goes.
+        Runs to completion even if the browser disconnects.
 
         Raises:
             AssayStreamError: what the action raises, or the store, or as ``Publish``.
@@ -67,7 +67,7 @@ class Posting:
 
 
 async def posted_fields(request: web.Request, limits: ConsoleLimits) -> Fields:
-    """Return the fields that a request posts, once it has sent all of them.
+    """Read the fields of a posted form.
 
     Raises:
         InputError: ``bad_form``.
@@ -87,7 +87,7 @@ async def posted_fields(request: web.Request, limits: ConsoleLimits) -> Fields:
 
 
 async def to_its_end(work: Awaitable[_T]) -> _T:
-    """Return what some work returns; it goes on even if whoever waits for it goes."""
+    """Await work that is not cancelled with the caller."""
     task = asyncio.ensure_future(work)
     # What fails after its browser has gone is nobody's to see, and not an error of the loop.
     task.add_done_callback(lambda done: done.cancelled() or done.exception())

@@ -21,12 +21,12 @@ from assay_stream.observe.observation import Observation
 
 
 class KafkaPublish:
-    """Publishes decisions over a connection that is kept open while it works.
+    """Publish decisions over a connection that is kept open until it fails.
 
     Args:
         connect: returns a started producer.
-        clock: the time now.
-        new_id: makes ids of events.
+        clock: current time.
+        new_id: generates event ids.
     """
 
     def __init__(
@@ -48,11 +48,11 @@ class KafkaPublish:
         self._waiting = 0
 
     async def __call__(self, decisions: Sequence[Decision], author: str) -> None:
-        """Publish decisions of an author, and return once all replicas have all of them.
+        """Publish decisions, and return once all in-sync replicas have all of them.
 
         Raises:
-            InputError: where a decision is wrong; none is published then.
-            ConfigurationError: where the brokers do not allow it: none is published.
+            InputError: for an invalid decision; none is published.
+            ConfigurationError: if the brokers do not allow it; none is published.
             OperatingError: ``console_busy``, ``broker_unreachable``: none is published; ``not_delivered``: some may be.
         """
         now = self._clock()
@@ -70,7 +70,6 @@ class KafkaPublish:
             self._waiting -= 1
 
     async def aclose(self) -> None:
-        """Disconnect."""
         await self._publisher.aclose()
 
     async def _send(self, events: Sequence[Observation]) -> None:

@@ -1,4 +1,4 @@
-"""Questions to the store, asked by threads: bounded in number and in time, so that no page can stop the others."""
+"""Store queries on threads, bounded in number and time so that no page can block the others."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ _T = TypeVar("_T")
 
 
 class StoreReader:
-    """Reads the store of a folder. It is opened for each question, so that one that was rebuilt or is new is noticed.
+    """Read a folder's store, reopening it for each query, so that a new or rebuilt one is noticed.
 
     Args:
-        folder: of the store.
-        limits: how many questions, and for how long.
+        limits: bounds on concurrent queries and their time.
     """
 
     def __init__(self, folder: Path, limits: ConsoleLimits = CONSOLE_LIMITS) -> None:
@@ -34,12 +33,12 @@ class StoreReader:
         self._room = threading.BoundedSemaphore(limits.questions_max)
 
     async def ask(self, question: Callable[[Store], _T]) -> _T:
-        """Return the answer to a question, which a thread asks.
+        """Run a query on a thread and return its result.
 
         Raises:
             OperatingError: ``console_busy``, ``store_slow``, ``store_failing``.
             ConfigurationError: ``store_missing``, ``store_version``.
-            InputError: ``store_unreadable``, and what the question raises.
+            InputError: ``store_unreadable``, and as the query.
         """
         if not self._room.acquire(blocking=False):
             raise OperatingError("console_busy", "too many pages are being made at once: try again in a few seconds")
@@ -53,7 +52,6 @@ class StoreReader:
         return await asyncio.wrap_future(pending)
 
     def close(self) -> None:
-        """Take no further questions."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _answer(self, question: Callable[[Store], _T]) -> _T:

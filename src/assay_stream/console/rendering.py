@@ -1,6 +1,6 @@
-"""Templates. Whatever a template prints is escaped, and what a person would not see in it is marked.
+"""Templates. Everything a template prints is escaped, and invisible characters in it are marked.
 
-That is the rule of the environment, not of each template: a template has to ask for an exception.
+The environment enforces this, not each template: a template has to request an exception.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def marked(text: str, *, keep_lines: bool = False) -> Markup:
     """Return any text as HTML: escaped, with marks for hidden characters and look-alikes.
 
     Args:
-        keep_lines: whether lines end where they do.
+        keep_lines: whether to keep line breaks.
     """
     html = (
         Markup('<span class="mark">%s</span>') % span.text if span.style == "mark" else escape(span.text)
@@ -33,17 +33,17 @@ def marked(text: str, *, keep_lines: bool = False) -> Markup:
 
 
 def lines(text: str) -> Markup:
-    """Return the same for text of several lines."""
+    """The same, keeping line breaks."""
     return marked(text, keep_lines=True)
 
 
 def plain(text: str) -> Markup:
-    """Return any text escaped, its marks as plain text: for the title of a page, which holds no elements."""
+    """Escape text, with marks as plain text: for a page's title, which holds no elements."""
     return escape(shown(text))
 
 
 def when(time_us: int | None) -> Markup:
-    """Return a time, microseconds since the epoch, to the second; ``None`` is never."""
+    """Format a time, microseconds since the epoch, to the second; ``None`` is never."""
     if time_us is None:
         return Markup("never")
     text = time_text(time_us)
@@ -52,19 +52,18 @@ def when(time_us: int | None) -> Markup:
 
 
 def url(path: str, /, **given: str | None) -> str:
-    """Return the address of a page of ours; what is not given is left out."""
+    """Return the address of a page of ours; absent fields are left out."""
     query = urlencode({name: text for name, text in given.items() if text}, errors="replace")
     return f"{path}?{query}" if query else path
 
 
 def bare(value: str) -> str:
-    """Return the first digits of a digest; the whole of it stands in the page's link."""
+    """Return the first digits of a digest; the page's link has all of it."""
     digits = value.removeprefix("sha256:")
     return digits if len(digits) <= 16 else f"{digits[:12]}…"
 
 
 def _printed(value: Any) -> Any:
-    """Return what an expression of a template prints."""
     if value is None:
         return ""
     if isinstance(value, int) and not isinstance(value, bool):
@@ -73,7 +72,7 @@ def _printed(value: Any) -> Any:
 
 
 class Renderer:
-    """Renders pages; safe to use from several threads."""
+    """Render pages; thread-safe."""
 
     def __init__(self) -> None:
         self._environment = Environment(
@@ -88,5 +87,5 @@ class Renderer:
         self._environment.globals |= {"url": url, "filling": None}
 
     def page(self, template: str, data: Mapping[str, Any]) -> bytes:
-        """Return a page; a lone surrogate, which UTF-8 cannot hold, becomes ``?``."""
+        """Render a page; a lone surrogate, which UTF-8 cannot hold, becomes ``?``."""
         return self._environment.get_template(template).render(data).encode("utf-8", "replace")

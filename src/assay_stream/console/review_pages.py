@@ -1,4 +1,4 @@
-"""The pages on which people review: the queue, and what is about to be decided at once."""
+"""Review pages: the queue, and the confirmation of a bulk decision."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Review:
     """An alert in the queue.
 
     Args:
-        pick: what its box is called in an address: the alert, and which definition was shown.
+        pick: value of its checkbox: the alert, and the definition shown.
         places: what changed, side by side.
-        is_too_long: whether its definitions are left to its own page.
+        is_too_long: whether the diff is shown on its own page only.
     """
 
     row: AlertRow
@@ -46,12 +46,12 @@ class Review:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """One thing that is about to be decided on.
+    """One subject to be confirmed.
 
     Args:
-        decisions: what would be recorded; none where it cannot be decided.
+        decisions: what would be recorded; empty if it cannot be decided.
         problem: why not.
-        is_chosen: whether its box is ticked to begin with.
+        is_chosen: whether its checkbox is initially ticked.
     """
 
     subject: Subject
@@ -61,7 +61,7 @@ class Choice:
 
 
 def reviews(store: Store, asked: Asked) -> Answer:
-    """Return the queue: open alerts that nobody looked at yet, each with what changed, and tools that differ."""
+    """Return the queue: unreviewed open alerts, each with its changes, and tools that differ."""
     wanted = asked.alerts(only_unreviewed=asked.text("all") is None)
     page = store.alerts(wanted, Paging(limit=CONSOLE_LIMITS.few_rows, after=asked.text("after")))
     is_first, work = asked.text("after") is None, Work(DEFAULT_LIMITS.work_units_max)

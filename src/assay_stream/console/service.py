@@ -1,4 +1,4 @@
-"""The HTTP service of the console: routes, headers, and what it answers where a page fails."""
+"""The HTTP service of the console: routes, headers and error pages."""
 
 from __future__ import annotations
 
@@ -41,16 +41,15 @@ _NOTHING_SENT = frozenset({"broker_unreachable", "console_busy", "store_slow", "
 
 
 class ConsoleService:
-    """Answers requests.
+    """HTTP service of the console.
 
     Args:
-        reader: of the store.
-        listener: where it listens, and which names it serves.
-        authenticator: without it nobody signs in, and nothing can be decided.
-        posting: carries out what forms ask for; without it the console only shows.
-        filling: what to say on pages about what fills the store, if anything.
-        note: is given method, path and status of each request that was answered.
-        clock: the time now, microseconds since the epoch.
+        listener: address, and the host names served.
+        authenticator: without it there is no sign-in, and nothing can be decided.
+        posting: carries out posted forms; without it the console is read-only.
+        filling: notice about the process that fills the store, if any.
+        note: called with method, path and status of each answered request.
+        clock: current time, microseconds since the epoch.
     """
 
     def __init__(
@@ -79,8 +78,6 @@ class ConsoleService:
         self._following = Shares(limits.operator_streams_max)
 
     def application(self) -> web.Application:
-        """Return what aiohttp serves."""
-
         async def stop(_: web.Application) -> None:
             self._live.stop()
 
@@ -99,7 +96,7 @@ class ConsoleService:
 
     @property
     def streams(self) -> int:
-        """How many pages are kept up to date."""
+        """Number of pages receiving live updates."""
         return self._live.streams
 
     @web.middleware
@@ -127,7 +124,7 @@ class ConsoleService:
         return response
 
     async def _admitted(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Answer a request for one of our hosts, from one of our pages, of somebody who is signed in."""
+        """Handle a request for one of our hosts, from one of our pages, by a signed-in user."""
         if not is_host_served(request.headers.get("Host", ""), self._hosts):
             return self._problem(request, 421, "No such host is served here.", "Add the name with --allow-host.")
         if _is_of_another_page(request):
@@ -190,7 +187,7 @@ class ConsoleService:
         return handle
 
     def _undone(self, request: web.Request, error: AssayStreamError, fields: Fields) -> web.Response:
-        """Return the page of a form that did not get through: what was entered is not lost."""
+        """Return the page of a form that failed, keeping what was entered."""
         session = request["session"]
         is_known = not isinstance(error, OperatingError) or error.code in _NOTHING_SENT
         data = {
@@ -245,7 +242,7 @@ class ConsoleService:
 
 
 def _is_of_another_page(request: web.Request) -> bool:
-    """Return True if a page of another site asks, other than by a link that somebody followed.
+    """Return True if a page of another site made this request, other than by a link that was followed.
 
     It can't read the response, but it could exhaust the limits on requests.
     """

@@ -1,4 +1,4 @@
-"""Sessions, kept by the server: a browser holds an id that means nothing elsewhere."""
+"""Server-side sessions: a browser holds an id that is meaningless elsewhere."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Operator:
     """A person who signed in.
 
     Args:
-        name: with how it is known, such as ``oidc:alice@example.com``: the author of what they decide.
+        name: prefixed with the authentication method, such as ``oidc:alice@example.com``; the author of decisions.
     """
 
     name: str
@@ -24,7 +24,7 @@ class Operator:
 
 
 def is_name(text: str, limits: ConsoleLimits) -> bool:
-    """Return True if a text can name somebody in a record, and on a page."""
+    """Return True for a valid operator name."""
     return 0 < len(text) <= limits.identity_chars_max and text == text.strip() and text.isprintable()
 
 
@@ -33,9 +33,9 @@ class Session:
     """A session.
 
     Args:
-        csrf_token: what each form of the session holds, in its field ``csrf``.
-        proof: what showed who it is; the session ends once that no longer holds.
-        can_sign_out: whether that is done here, and not at a proxy.
+        csrf_token: required in the field ``csrf`` of each form.
+        proof: credential of the sign-in; the session ends once it is no longer valid.
+        can_sign_out: whether sign-out happens here, not at a proxy.
     """
 
     operator: Operator
@@ -47,10 +47,10 @@ class Session:
 
 
 class Sessions:
-    """All sessions of this process, each bounded by its age and by how long it was idle. Not thread-safe.
+    """All sessions of this process, each bounded in age and idle time. Not thread-safe.
 
     Args:
-        clock: the time now, microseconds since the epoch.
+        clock: current time, microseconds since the epoch.
     """
 
     def __init__(self, clock: Callable[[], int], *, limits: ConsoleLimits = CONSOLE_LIMITS) -> None:
@@ -60,9 +60,9 @@ class Sessions:
         self._kept: OrderedDict[bytes, Session] = OrderedDict()
 
     def begin(self, operator: Operator, proof: str = "", *, can_sign_out: bool = True) -> str:
-        """Begin a session under a new id, and return that. The least recently used one makes room.
+        """Start a session and return its new id. The least recently used one is evicted if there are too many.
 
-        That is one of the same operator where these have too many: nobody can end the sessions of others.
+        An operator with too many sessions evicts their own first: nobody can end the sessions of others.
         """
         own = [key for key, session in self._kept.items() if session.operator.name == operator.name]
         if len(own) >= self._limits.operator_sessions_max:
@@ -76,7 +76,7 @@ class Sessions:
         return session_id
 
     def find(self, session_id: str, *, is_used: bool = True) -> Session | None:
-        """Return a session that is not over; only one that a person uses stays alive."""
+        """Return an unexpired session; only use by a person (``is_used``) keeps it alive."""
         key, now_us = _key(session_id), self._clock()
         session = self._kept.get(key)
         if session is None:

@@ -1,4 +1,4 @@
-"""Room that people share: nobody who is signed in can take all of it."""
+"""Fair shares of shared capacity: no signed-in user can take all of it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from assay_stream.errors import OperatingError
 
 
 class Shares:
-    """What each person uses at once. Used from the event loop only.
+    """Concurrent use by each operator. Event loop only.
 
     Args:
-        most: of one person. Where nobody is asked who they are, there is no such bound.
+        most: maximum per operator; without authentication there is no such bound.
     """
 
     def __init__(self, most: int) -> None:
@@ -23,7 +23,7 @@ class Shares:
 
     @contextmanager
     def by(self, session: Session | None) -> Iterator[None]:
-        """Take a place for as long as the block lasts.
+        """Hold a place while the block runs.
 
         Raises:
             OperatingError: ``console_busy``.

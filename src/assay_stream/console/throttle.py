@@ -1,4 +1,4 @@
-"""How often somebody may try to sign in."""
+"""Rate limits on sign-in attempts."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _COUNTERS = 16_384
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedIn:
-    """Somebody who has just shown who they are.
+    """Result of a successful sign-in.
 
     Args:
-        proof: by what. A session ends once this no longer proves it.
-        device: for the browser to keep: attempts of others do not lock out one that has it.
+        proof: credential; a session ends once it is no longer valid.
+        device: token for the browser: others' attempts cannot lock out a browser that has it.
     """
 
     operator: Operator
@@ -30,10 +30,10 @@ class SignedIn:
 
 
 class Throttle:
-    """Counts failed attempts by name, in windows of time.
+    """Count failed attempts by name, in time windows.
 
     Names share a fixed number of counters by a keyed hash: a flood of names takes no memory and resets no counter.
-    Two names that share one are only refused sooner.
+    Names that collide are merely refused sooner.
     """
 
     def __init__(self, clock: Callable[[], int], limits: ConsoleLimits = CONSOLE_LIMITS) -> None:
@@ -45,10 +45,10 @@ class Throttle:
 
     @contextmanager
     def attempt(self, most: Mapping[str, int]) -> Iterator[None]:
-        """Count an attempt, but for one that succeeds, or that could not be made (``OperatingError``).
+        """Count an attempt unless it succeeds or could not be made (``OperatingError``).
 
         Args:
-            most: attempts of each name in a window.
+            most: maximum attempts per name and window.
 
         Raises:
             InputError: ``sign_in_limited``.
@@ -83,7 +83,7 @@ class Throttle:
 
 
 class Throttles:
-    """Those of strangers, and of browsers that have signed somebody in before: no stranger can fill theirs."""
+    """Separate throttles for strangers and for browsers that have signed in before, which strangers cannot exhaust."""
 
     def __init__(self, clock: Callable[[], int], limits: ConsoleLimits = CONSOLE_LIMITS) -> None:
         self.strangers, self.known = Throttle(clock, limits), Throttle(clock, limits)

@@ -40,15 +40,13 @@ class UserRole(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """A line of the file."""
-
     name: str
     role: UserRole
     hash: str
 
 
 def read_users(path: Path) -> dict[str, User]:
-    """Return all users by name.
+    """Read all users by name.
 
     Raises:
         ConfigurationError: ``bad_users``.
@@ -93,7 +91,7 @@ def _cost(parameters: argon2.Parameters) -> int:
 
 
 def write_users(path: Path, users: Mapping[str, User]) -> None:
-    """Replace the file, readable for its owner only.
+    """Replace the file, readable only by its owner.
 
     Raises:
         ConfigurationError: ``bad_users``.
@@ -109,7 +107,7 @@ def write_users(path: Path, users: Mapping[str, User]) -> None:
 
 
 def new_user(name: str, role: UserRole, password: str) -> User:
-    """Return a user whose password is hashed.
+    """Create a user with a hashed password.
 
     Raises:
         InputError: ``bad_user``.
@@ -123,13 +121,13 @@ def new_user(name: str, role: UserRole, password: str) -> User:
 
 
 class LocalUsers:
-    """The users of a file, read again when it changes. While it cannot be read, there are none.
+    """The users of a file, reread when it changes. While it cannot be read, there are none.
 
     Args:
-        decides: whether anything can be decided in this console.
+        decides: whether this console records decisions.
 
     Raises:
-        ConfigurationError: ``bad_users``, where it cannot be read at first.
+        ConfigurationError: ``bad_users``, if the first read fails.
     """
 
     def __init__(
@@ -145,11 +143,11 @@ class LocalUsers:
         self._room = threading.BoundedSemaphore(limits.hashing_max)
 
     async def sign_in(self, name: str, password: str, source: str, device: str) -> SignedIn:
-        """Check a password. Unknown users cost the same time, and get the same answer.
+        """Check a password. Unknown users take the same time and get the same error.
 
         Args:
-            source: the network that the attempt comes from.
-            device: what the browser kept from an earlier sign-in, if it did.
+            source: network of the attempt.
+            device: device token from an earlier sign-in, if any.
 
         Raises:
             InputError: ``sign_in_refused``, ``sign_in_limited``.
@@ -177,7 +175,7 @@ class LocalUsers:
         return SignedIn(operator=self._operator(user), proof=user.hash, device=device)
 
     def is_valid(self, operator: Operator, proof: str) -> bool:
-        """Return True if a user who signed in still exists, with the same role and password."""
+        """Return True if a signed-in user still exists, with the same role and password."""
         user = self.get(operator.name.removeprefix("local:"))
         return user is not None and user.hash == proof and self._operator(user) == operator
 
@@ -185,7 +183,7 @@ class LocalUsers:
         return self._now().get(name)
 
     def dummy_hash(self) -> str:
-        """Return a hash that no password has and that takes as long to check as that of a user."""
+        """Return a hash that matches no password and takes as long to check as a real one."""
         costs = [argon2.extract_parameters(user.hash) for user in self._now().values()]
         most = max(costs, key=_cost, default=argon2.profiles.RFC_9106_LOW_MEMORY)
         salt, digest = (b64encode(secrets.token_bytes(size)).decode().rstrip("=") for size in (16, most.hash_len))
@@ -230,7 +228,7 @@ class LocalUsers:
 
 
 def is_password(hashed: str, password: str) -> bool:
-    """Return True if a password has a hash; takes tens of milliseconds and 64 MiB."""
+    """Check a password against its hash; takes tens of milliseconds and 64 MiB."""
     try:
         return argon2.PasswordHasher().verify(hashed, password)
     except VerificationError:
@@ -238,5 +236,5 @@ def is_password(hashed: str, password: str) -> bool:
 
 
 def _device(hashed: str, number: str) -> str:
-    """Return what a browser keeps: only who knows a user's hash can make it, and a new password ends it."""
+    """Return the device token: it cannot be made without the user's hash, and a new password invalidates it."""
     return f"{number}.{hmac.digest(hashed.encode(), b'device ' + number.encode(), 'sha256').hex()}"

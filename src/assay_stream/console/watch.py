@@ -1,6 +1,6 @@
-"""What operators watch of the console, on a port of its own: whether it is alive and ready, and what it counts.
+"""Health and metrics of the console, on a separate port.
 
-Every label value is one of a fixed set: nothing that a browser sends becomes one.
+Every label value is from a fixed set, never from a browser.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ _ELSE = "other"
 
 
 class ConsoleMetrics:
-    """All metrics of the console."""
-
     def __init__(self, registry: CollectorRegistry, producer: Producer | None = None) -> None:
         self.registry = registry
         self.requests = Counter(
@@ -66,13 +64,12 @@ class ConsoleMetrics:
             self.decisions.labels(outcome)
 
     def answered(self, method: str, path: str, status: int) -> None:
-        """Count a request."""
         self.requests.labels(path if path in _KNOWN else _ELSE, str(status)).inc()
         if (method, path) in (("POST", SIGN_IN), ("GET", CALLBACK)):
             self.sign_ins.labels(SIGNED_IN if status == 303 else REFUSED).inc()
 
     def counting(self, publish: Publish) -> Publish:
-        """Return a way to publish that is counted."""
+        """Wrap a publisher to count its results."""
 
         async def counted(decisions: Sequence[Decision], author: str) -> None:
             outcome = FAILED
@@ -86,13 +83,12 @@ class ConsoleMetrics:
 
 
 class ConsoleWatch:
-    """Serves health and metrics.
+    """Serve health and metrics.
 
     Args:
-        reader: of the store.
-        streams: how many pages are kept up to date.
-        is_filled: whether the process that fills the store runs; ``None`` where that is not this console's concern.
-        clock: the time now, microseconds since the epoch.
+        streams: number of pages receiving live updates.
+        is_filled: whether the store filler is running; ``None`` if this console has none.
+        clock: current time, microseconds since the epoch.
     """
 
     def __init__(
@@ -115,7 +111,6 @@ class ConsoleWatch:
         self._is_filled = is_filled
 
     def application(self) -> web.Application:
-        """Return what aiohttp serves."""
         return health_pages(self._health, self._text, look=self._look)
 
     def _text(self) -> bytes:
@@ -129,11 +124,11 @@ class ConsoleWatch:
         return text
 
     def _age_s(self) -> float | None:
-        """Return how long ago it was seen how far the store's topics go, seconds; ``None`` where nobody did."""
+        """Return the age of the last end-offset check in seconds, ``None`` if there was none."""
         return None if self._looked_us is None else max(0, self._clock() - self._looked_us) / 1e6
 
     async def _look(self) -> dict[str, Any]:
-        """Try the store, and return how old it is, and why it does not open."""
+        """Try the store, and return its age and, if it does not open, why."""
         code = None
         try:
             self._looked_us = await self._reader.ask(lambda store: store.looked_us())
@@ -147,7 +142,7 @@ class ConsoleWatch:
 
 
 def process_metrics(producer: Producer) -> ConsoleMetrics:
-    """Return the metrics of this process, with what it takes of the machine."""
+    """Return the metrics of this process, including resource use."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     return ConsoleMetrics(registry, producer)

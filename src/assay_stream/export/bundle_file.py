@@ -104,7 +104,7 @@ def verify_bundle(path: Path, *, limits: BundleLimits = BUNDLE_LIMITS) -> Manife
     """Check a bundle against every rule of the format, and return its manifest.
 
     Raises:
-        InputError: the first rule that it breaks, with the member or the line that does.
+        InputError: the first broken rule, with the member or line.
     """
     manifests = deque((manifest for manifest, _ in _verified(path, limits)), maxlen=1)
     return manifests.pop()  # there is one: a bundle has one event at least
@@ -123,7 +123,7 @@ def read_bundle(path: Path, *, limits: BundleLimits = BUNDLE_LIMITS) -> Iterator
 
 
 def is_bundle(path: Path) -> bool:
-    """Tell whether a file is a tar in gzip, as bundles are. ``verify_bundle`` says what is wrong with it."""
+    """Return True for a gzipped tar, as bundles are. ``verify_bundle`` reports what is wrong with it."""
     if not is_gzip(path):
         return False
     try:
@@ -159,7 +159,7 @@ def _manifest_bytes(stream: BinaryIO, limits: BundleLimits) -> bytes:
 
 
 def _member(stream: BinaryIO, name: str, bytes_max: int) -> int:
-    """Return the size of the next member, which must be this one."""
+    """Read the header of the next member, which must have this name, and return its size."""
     member = read_tar_header(_exactly(stream, BLOCK_BYTES, name))
     if member is None:
         raise InputError("bundle_member", f"{name} is missing")

@@ -51,7 +51,7 @@ class Collection:
         self._spool.close()
 
     def take(self, stored: Iterable[Stored]) -> None:
-        """Keep what is selected.
+        """Add the selected records.
 
         Raises:
             InputError: as ``items``.
@@ -81,7 +81,7 @@ class Collection:
 def export_bundles(
     collection: Collection, path: Path, *, run_id: str | None, split: int | None
 ) -> list[tuple[Path, Manifest]]:
-    """Write the evidence as a bundle, or as several; none where there is no evidence.
+    """Write the evidence as a bundle, or as several; none if there is no evidence.
 
     Args:
         path: the file; of several, ``evidence.tar.gz`` becomes ``evidence-0001.tar.gz`` and so on.
@@ -159,7 +159,7 @@ def export_parquet(collection: Collection, folder: Path) -> dict[Dataset, int]:
 
 
 def export_timesketch(collection: Collection, path: Path) -> dict[Dataset, int]:
-    """Write evidence and alerts as one timeline, and return how many of each; no file where there are none.
+    """Write evidence and alerts as one timeline, and return how many of each; no file if there are none.
 
     The name of the file ends in ``.csv`` or ``.jsonl``, which is also the format.
 

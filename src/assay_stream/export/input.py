@@ -43,7 +43,7 @@ FOLDER_FILES = tuple(f"{kind.value}.ndjson" for kind in Dataset)
 
 
 class ExportPlace(NamedTuple):
-    """Where a record stands in an export: the order in which its members are compared.
+    """Sort key of a record in an export, compared member by member.
 
     Args:
         time_us: event time, microseconds since the epoch.
@@ -57,10 +57,10 @@ class ExportPlace(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """Bytes that may hold a record, and where they stand.
+    """Bytes that may hold a record, and their position.
 
     Args:
-        kind: what they must be, ``None`` where only they can tell.
+        kind: the required kind, ``None`` to detect it from the content.
     """
 
     where: str
@@ -182,7 +182,7 @@ def _item(raw: bytes, kind: Dataset | None) -> ExportRecord:
 
 
 def item_again(kind: Dataset, raw: bytes) -> ExportRecord:
-    """Return a record that ``items`` gave before, from its bytes and without checking it again."""
+    """Rebuild a record that ``items`` yielded before, from its bytes and without checking it again."""
     content = orjson.loads(raw)
     return ExportRecord(kind, _PLACES[kind](content), raw, content)
 

@@ -180,7 +180,7 @@ def write_parquet(path: Path, kind: Dataset, rows: Iterable[Mapping[str, Value]]
 
 
 def check_installed() -> None:
-    """Check for the library that writes before any work is done.
+    """Fail early if the Parquet library is not installed.
 
     Raises:
         ConfigurationError: ``extra_missing``.

@@ -89,7 +89,7 @@ def open_archive(
     """Yield the lines of a file; an error says how far it was read.
 
     Args:
-        of: what cuts it into lines, ``lines_of`` by default.
+        of: splits it into lines, ``lines_of`` by default.
         too_long: gets the error of a line over the limit, whose beginning is then given; without it that is an
             error.
 
@@ -149,7 +149,7 @@ def observation_lines(stream: BinaryIO, *, name: str, too_long: TooLong | None =
 
 
 def _long_value_at(line: bytes) -> re.Match[bytes] | None:
-    """Return where the value of a record line over the limit begins, if it is what is too long."""
+    """Return where the value of a record line over the limit begins, if the value is what is too long."""
     return _VALUE_START.search(line, 0, _BEFORE_VALUE_BYTES_MAX)
 
 

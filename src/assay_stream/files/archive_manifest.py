@@ -49,7 +49,6 @@ class ArchivedOffsets(NamedTuple):
 def manifest_bytes(
     ends: Mapping[PartitionPlace, int], joined: Mapping[PartitionPlace, int], last: Mapping[PartitionPlace, int]
 ) -> bytes:
-    """Return the content of a manifest."""
     partitions = [
         _Partition(*place, end, joined.get(place), last.get(place, msgspec.UNSET))
         for place, end in sorted(ends.items())
@@ -58,7 +57,7 @@ def manifest_bytes(
 
 
 def archived_offsets(paths: Iterable[Path]) -> ArchivedOffsets:
-    """Return what the manifests beside some files say; nothing of files without one.
+    """Read the manifests beside some files; nothing for files without one.
 
     Raises:
         InputError: ``bad_archive_manifest``, ``unreadable_file``.

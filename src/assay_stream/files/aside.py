@@ -18,7 +18,7 @@ _NO_LOCKS = frozenset({errno.EBADF, errno.ENOLCK, errno.ENOTSUP, errno.EINVAL})
 class Aside:
     """New files beside those they will replace.
 
-    At the end of the context each file takes its place. An error drops all of them and keeps what was there.
+    At the end of the context each file takes its place. An error drops all of them and keeps the old files.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Aside:
             self.drop()
 
     def path(self, target: Path) -> Path:
-        """Return where to write a file for now; a device or a pipe is written to directly."""
+        """Return the temporary path to write to; a device or a pipe is written to directly."""
         if target.exists() and not target.is_file():
             return target
         return self._parts.setdefault(target, target.with_name(f"{PREFIX}{target.name}"))
@@ -64,7 +64,7 @@ def locked_folder(folder: Path) -> Iterator[None]:
 
     Raises:
         ConfigurationError: ``output_in_use``.
-        OSError: where the folder cannot be made or opened.
+        OSError: if the folder cannot be created or opened.
     """
     folder.mkdir(parents=True, exist_ok=True)
     try:

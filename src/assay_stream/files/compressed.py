@@ -26,7 +26,7 @@ _GZIP_PIECE_BYTES: Final = 1 << 16
 def opened(
     path: Path, *, decoded_bytes_max: int = ARCHIVE_DECODED_BYTES_MAX, one_member: bool = False
 ) -> Iterator[BinaryIO]:
-    """Open a file for reading, decompressed where it is compressed.
+    """Open a file for reading, decompressing it if necessary.
 
     Args:
         one_member: whether a gzip file must be one member, with nothing behind it.
@@ -53,7 +53,7 @@ def opened(
 
 
 def is_gzip(path: Path) -> bool:
-    """Tell whether a file starts as gzip does; one that cannot be read does not."""
+    """Return True if a file starts with the gzip magic; False if it cannot be read."""
     try:
         with path.open("rb") as raw:
             return raw.read(2) == _GZIP
@@ -65,7 +65,7 @@ def write_archive(path: Path) -> BinaryIO:
     """Open a new archive for writing; its suffix picks the compression: ``.gz``, ``.zst``, anything else for none.
 
     Raises:
-        OSError: where it cannot be written.
+        OSError: if it cannot be written.
     """
     if path.suffix == ".gz":
         raw = path.open("wb")

@@ -49,7 +49,7 @@ class LogSpool(Spool[_LogKey]):
         return sorted(Log(Role(role), topic, partition) for role, topic, partition in self._streams)
 
     def count(self, log: Log) -> int:
-        """Return how many records of a log were handed in, repeated ones counted."""
+        """Return how many records of a log were added, duplicates included."""
         return self._streams[log.role.value, log.topic, log.partition].count
 
     def read(self, log: Log, *, after: int = -1) -> Iterator[Record]:
@@ -59,7 +59,7 @@ class LogSpool(Spool[_LogKey]):
             after: only records behind this offset.
 
         Raises:
-            OperatingError: ``no_room`` where the temporary file cannot be read.
+            OperatingError: ``no_room`` if the temporary file cannot be read.
         """
         role, topic, partition = log
         for offset, *content in self.rows((role.value, topic, partition), after=after):

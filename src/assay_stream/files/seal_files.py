@@ -36,13 +36,13 @@ class Logs(Protocol):
     """Logs of one kind, wherever they are; each can be read several times."""
 
     def names(self) -> list[LogName]:
-        """Return which logs there are, sorted."""
+        pass
 
     def records(self, name: LogName) -> Iterator[Record]:
-        """Yield the records of a log in its order; none for a log that is not there."""
+        """Yield the records of a log in order; none for an unknown log."""
 
     def start(self, name: LogName) -> int:
-        """Return the offset at which a log starts now."""
+        """Return the current start offset of a log."""
 
 
 class FileLogs:
@@ -69,7 +69,6 @@ class FileLogs:
                 self._files.setdefault(name, {}).setdefault(path, record.origin.offset)
 
     def names(self) -> list[LogName]:
-        """Return which logs there are, sorted."""
         return sorted(self._files)
 
     def records(self, name: LogName) -> Iterator[Record]:
@@ -81,7 +80,6 @@ class FileLogs:
                     yield record
 
     def start(self, name: LogName) -> int:
-        """Return the offset at which a log started."""
         return self._starts.get(name.partition, 0)
 
     def _read(self, path: Path, *, reports: bool = False) -> Iterator[Record]:
@@ -99,7 +97,7 @@ class FileLogs:
 
 
 def record_in(line: bytes, name: str, role: Role) -> Record | None:
-    """Return the record in a line of the file called ``name``, ``None`` where it is not a record line of this role."""
+    """Return the record in a line of the file called ``name``, ``None`` if it is not a record line of this role."""
     try:
         found = next(read_lines([line], name=name, roles=(role,)), None)
     except InputError:

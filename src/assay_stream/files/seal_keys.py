@@ -33,7 +33,7 @@ def read_private_key(path: Path, password: str | None) -> Ed25519PrivateKey:
 
 
 def read_public_keys(paths: Iterable[Path]) -> dict[str, Ed25519PublicKey]:
-    """Return the public keys in PEM files by their ids.
+    """Load public keys from PEM files, by key id.
 
     Raises:
         InputError: ``seal_key_missing``, ``unreadable_file``; as ``ed25519.load_public_key``, with the path in the

@@ -14,7 +14,6 @@ def secret_of_file(path: Path, *, variable: str) -> str:
     """Return the secret in a file, without its trailing line feed.
 
     Args:
-        path: the file.
         variable: the variable that named the file, for the error.
 
     Raises:

@@ -42,8 +42,6 @@ _Run = list[_Block]
 
 @dataclass(slots=True)
 class StreamRows:
-    """Where the rows of one stream are."""
-
     rows: list[SpoolRow] = field(default_factory=list)
     size_bytes: int = 0
     count: int = 0
@@ -124,7 +122,7 @@ class Spool(Generic[Stream]):
         """Yield the rows of a stream in the order of their keys; none of a stream that got none.
 
         Raises:
-            OperatingError: ``no_room`` where the temporary file cannot be read.
+            OperatingError: ``no_room`` if the temporary file cannot be read.
         """
         gathered = self._streams.get(stream)
         for run in gathered.levels[0] if gathered else ():

@@ -8,7 +8,7 @@ from assay_stream.text.toml import decode_toml
 
 
 def read_toml(path: Path, code: str) -> dict[str, Any]:
-    """Return what a file holds.
+    """Read a TOML file.
 
     Raises:
         ConfigurationError: of this code, naming the file.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleLimits:
-    """Bounds on one evidence bundle: those of Assay's own verifier, which refuses what goes beyond."""
+    """Bounds on one evidence bundle: those of Assay's own verifier, which refuses anything larger."""
 
     bundle_bytes_max: int = 100 * 1024 * 1024
     """The file, compressed."""

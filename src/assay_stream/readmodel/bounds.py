@@ -1,8 +1,7 @@
-"""What the store keeps within an age and a size, and how much of it one server may take. What goes is counted, and the
-store says from when on its evidence is complete.
+"""What the store keeps within an age and a size, and how much of it one server may take. Dropped rows are counted, and
+the store records from when on its evidence is complete.
 
-Everything that follows from evidence and lists goes with them, so that the store is what it would be had it never had
-them.
+Everything derived from dropped evidence and lists goes with them, as if the store had never held them.
 """
 
 from __future__ import annotations
@@ -70,11 +69,11 @@ _FINDINGS = "DELETE FROM finding WHERE id IN (SELECT id FROM finding WHERE {} OR
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """What the store may keep.
+    """Retention bounds of the store.
 
     Args:
-        age_us: of evidence by event time, of closed alerts and replaced lists; microseconds.
-        size_bytes: of the store altogether.
+        age_us: maximum age in microseconds: of evidence by event time, of closed alerts and of replaced lists.
+        size_bytes: maximum size of the whole store.
     """
 
     age_us: int
@@ -83,12 +82,12 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dropped:
-    """What one look at the bounds dropped.
+    """Result of one ``drop``.
 
     Args:
         kind: table of the rows.
-        bound: ``age``, ``size``, or ``server``, where one server had more than its share.
-        horizon_us: evidence before this event time is not kept from now on, ``None`` where that did not change.
+        bound: ``age``, ``size``, or ``server`` if one server had more than its share.
+        horizon_us: evidence before this event time is no longer kept; ``None`` if that did not change.
     """
 
     rows: int = 0
@@ -101,15 +100,14 @@ class Dropped:
 
 
 def drop(connection: sqlite3.Connection, bounds: Bounds, secret: bytes, *, now_us: int) -> Dropped:
-    """Drop some of what is beyond the bounds; the caller holds the transaction, and asks again until none was.
+    """Drop some rows beyond the bounds. The caller holds the transaction, and repeats until nothing is dropped.
 
-    1. What is too old: evidence, closed alerts, findings, lists that others replaced.
-    2. What one server has too much of, whatever room there is: it drives nobody else's rows out.
-    3. Where there is no room: where definitions or facts take more than their share, lists or all facts of the server
-       whose take most; of the servers with the most evidence what came first; the oldest findings and lists; alerts,
-       closed ones first; at last facts.
+    1. Too old: evidence, closed alerts, findings, replaced lists. 2. Beyond one server's share, even if there is room:
+    it must not displace the rows of others. 3. Beyond the size: if definitions or facts exceed their share, lists or
+    all facts of the largest server; the first evidence of the servers with the most; the oldest findings and lists;
+    alerts, closed ones first; finally facts.
 
-    Verdicts follow from pins, policies and the lists in force; decisions are the operators' own, and stay.
+    Verdicts follow from pins, policies and the lists in force; operators' decisions are never dropped.
     """
     drops = _Drops(connection, secret)
     for dropped in _beyond(drops, now_us - bounds.age_us):
@@ -121,7 +119,7 @@ def drop(connection: sqlite3.Connection, bounds: Bounds, secret: bytes, *, now_u
 
 
 def _beyond(drops: _Drops, old_us: int) -> Iterator[Dropped]:
-    """Drop what is too old, and what one server has too much of, step by step."""
+    """Drop rows that are too old, and those beyond one server's share, step by step."""
     rows = drops.evidence(_OLD_EVIDENCE, [(old_us, STORE_DROP_ROWS)])
     yield Dropped(rows=rows, bound="age", horizon_us=old_us)
     yield Dropped(rows=drops.alerts("state = 'closed' AND last_ms < ?", old_us // 1_000), kind="alert", bound="age")
@@ -140,7 +138,7 @@ def _beyond(drops: _Drops, old_us: int) -> Iterator[Dropped]:
 
 
 def _for_room(drops: _Drops, size_bytes: int) -> Iterator[Dropped]:
-    """Drop what there is no room for, step by step."""
+    """Drop rows until the store fits its size, step by step."""
     greedy = _greedy(drops.connection, _TAKEN, size_bytes)
     if greedy is not None:
         yield Dropped(rows=drops.first_lists(greedy, tools=STORE_DROP_ROWS // 10), kind="seen", bound="server")
@@ -156,11 +154,10 @@ def _for_room(drops: _Drops, size_bytes: int) -> Iterator[Dropped]:
 
 
 def _greedy(connection: sqlite3.Connection, taken_by: str, size_bytes: int) -> str | None:
-    """Return the server that takes most, where that is more than an eighth of the store, or all servers take more than
-    half.
+    """Return the largest server, if it takes more than an eighth of the store, or all servers together more than half.
 
     Args:
-        taken_by: selects servers and bytes, those with the most first.
+        taken_by: query for servers and bytes, largest first.
     """
     taken = connection.execute(taken_by).fetchall()
     if not taken or (taken[0][1] <= size_bytes // 8 and sum(row[1] for row in taken) <= size_bytes // 2):
@@ -169,7 +166,7 @@ def _greedy(connection: sqlite3.Connection, taken_by: str, size_bytes: int) -> s
 
 
 def _surpluses(connection: sqlite3.Connection) -> list[tuple[str, int]]:
-    """Return of which servers to drop evidence, and how much: those with the most are left the same number each."""
+    """Return the servers to drop evidence of, and how much, so that the largest are left with equal numbers."""
     statement = "SELECT server, sum(calls) AS calls FROM called GROUP BY server ORDER BY calls DESC, server"
     counts = connection.execute(statement).fetchall()
     wanted = min(STORE_DROP_ROWS, sum(calls for _, calls in counts) // 10 + 1)
@@ -183,23 +180,23 @@ def _surpluses(connection: sqlite3.Connection) -> list[tuple[str, int]]:
 
 
 class _Drops:
-    """Drops rows with all that follows from them."""
+    """Drops rows with everything derived from them."""
 
     def __init__(self, connection: sqlite3.Connection, secret: bytes) -> None:
         self.connection = connection
         self._secret = secret
 
     def crowded(self, statement: str, rows_max: int) -> list[tuple[str, int]]:
-        """Return servers that have more than so many rows, and of how many at most to drop some at once."""
+        """Return servers with more than ``rows_max`` rows, limited to as many as are dropped at once."""
         found = self.connection.execute(statement, (rows_max, rows_max)).fetchall()
         return [(server, min(surplus, STORE_DROP_ROWS)) for server, surplus in found]
 
     def evidence(self, chosen: str, given: Iterable[tuple[object, ...]], *, are_latest: bool = False) -> int:
-        """Drop evidence; return how much.
+        """Drop evidence; return the number of rows.
 
         Args:
-            chosen: selects the numbers of rows, asked once for each of ``given``.
-            are_latest: whether some of them may be the latest calls of their tool.
+            chosen: query for row numbers, run once for each of ``given``.
+            are_latest: whether they may include the latest calls of their tool.
         """
         statement = _EVIDENCE.format(chosen)
         gone = [row for each in given for row in self.connection.execute(statement, each).fetchall()]
@@ -224,12 +221,12 @@ class _Drops:
         return self.connection.execute(_FINDINGS.format(condition), (*given, limit)).rowcount
 
     def facts(self, server: str) -> int:
-        """Drop all facts about a server: from some of them wrong answers would follow."""
+        """Drop all facts about a server: keeping some of them would give wrong answers."""
         self.connection.execute("INSERT OR IGNORE INTO without_facts VALUES (?)", (server,))
         return self.connection.execute("DELETE FROM fact WHERE server = ?", (server,)).rowcount
 
     def first_lists(self, server: str, *, tools: int) -> int:
-        """Drop lists of a server with so many tools at least: replaced ones first, then the oldest."""
+        """Drop lists of a server with at least this many tools: replaced ones first, then the oldest."""
         chosen: list[int] = []
         for number, digest in self.connection.execute(_FIRST_LISTS, (server, STORE_DROP_ROWS)).fetchall():
             chosen.append(number)

@@ -1,4 +1,4 @@
-"""Evidence into the store: one row with its bytes, and what it is found by, for each call."""
+"""Evidence into the store: for each call, a row with its bytes and its search keys."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _USUAL = b"""{"assaycontenthash":"sha256:","assaygit":"unknown","assaypii":false
 
 
 def read_line(value: bytes | None) -> EvidenceLine | None:
-    """Return what the store reads of a record of evidence, ``None`` where it is none."""
+    """Decode the members of evidence that the store needs, ``None`` if the record is not evidence."""
     if value is None or len(value) > _RECORD_BYTES_MAX:
         return None
     try:
@@ -61,7 +61,7 @@ def read_line(value: bytes | None) -> EvidenceLine | None:
 
 
 class _Codec(local):
-    """Compressor and decompressor of a thread: neither may be shared."""
+    """Per-thread compressor and decompressor: neither is thread-safe."""
 
     def __init__(self) -> None:
         usual = zstandard.ZstdCompressionDict(_USUAL, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
@@ -73,15 +73,15 @@ _codec = _Codec()
 
 
 def compressed(value: bytes) -> bytes:
-    """Return a record, compressed and with a checksum."""
+    """Compress a record, with a checksum."""
     return _codec.compress(value)
 
 
 def decompressed(body: bytes) -> bytes:
-    """Return a record of the store.
+    """Decompress a stored record.
 
     Raises:
-        zstandard.ZstdError: where it is damaged, or longer than a record can be.
+        zstandard.ZstdError: if it is damaged, or longer than a record can be.
     """
     if not 0 <= zstandard.frame_content_size(body) <= _RECORD_BYTES_MAX:
         raise zstandard.ZstdError("no record")
@@ -96,10 +96,10 @@ def _time_us(line: EvidenceLine) -> int | None:
 
 
 class Calls:
-    """Takes evidence in; the caller holds the transaction.
+    """Writes evidence to the store; the caller holds the transaction.
 
     Args:
-        secret: key of the hashes by which calls are found.
+        secret: key of the hashes in the search index.
     """
 
     def __init__(self, connection: sqlite3.Connection, secret: bytes) -> None:
@@ -111,10 +111,10 @@ class Calls:
         self._last = 0
 
     def reset(self, *, horizon_us: int, last: int) -> None:
-        """Begin again from what the store holds.
+        """Reset cached state from the store.
 
         Args:
-            horizon_us: evidence before this event time is counted and not kept.
+            horizon_us: evidence before this event time is counted but not kept.
             last: number of the latest row of evidence.
         """
         self._subjects.clear()
@@ -126,7 +126,7 @@ class Calls:
         return self._last
 
     def take(self, source: int, records: Sequence[Record]) -> tuple[int, int]:
-        """Take records of one log in; return how many were refused, and how many are too old to be kept."""
+        """Add records of one log; return how many were refused, and how many were too old to keep."""
         rows = []
         keys: list[str] = []
         owners: list[tuple[int, int]] = []
@@ -194,12 +194,12 @@ class Calls:
 
 
 def write_digests(connection: sqlite3.Connection, place: str, owner: int, digests: Digests) -> None:
-    """Note where digests stand."""
+    """Index the places of digests."""
     connection.executemany(_INSERT_DIGEST, _digest_rows(place, owner, digests))
 
 
 def drop_subject(connection: sqlite3.Connection, number: int) -> None:
-    """Drop what calls have in common, if none is left."""
+    """Drop the data shared by calls once no call is left."""
     unused = "DELETE FROM subject WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM evidence WHERE subject = ?1)"
     row = connection.execute(f"{unused} RETURNING digests", (number,)).fetchone()
     if row is not None:
@@ -212,10 +212,10 @@ def _digest_rows(place: str, owner: int, digests: Digests) -> list[_DigestRow]:
 
 
 def drop_marks(connection: sqlite3.Connection, secret: bytes, rows: Iterable[tuple[int, int, bytes]]) -> None:
-    """Forget what calls are found by.
+    """Remove the index entries of calls.
 
     Args:
-        rows: number, event time and record of each, compressed.
+        rows: number, event time and compressed record of each.
     """
     hashes = Marks(secret).hashes
     marks = [

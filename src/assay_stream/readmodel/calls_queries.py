@@ -56,8 +56,6 @@ def _summary(line: EvidenceLine) -> CallSummary:
 
 
 class CallQueries(Tables):
-    """Questions about calls."""
-
     @at_one_moment
     def evidence(self, wanted: EvidenceFilter, paging: Paging = Paging()) -> Page[EvidenceRow]:  # noqa: B008 -- frozen
         """Return evidence, newest first.
@@ -71,7 +69,7 @@ class CallQueries(Tables):
 
     @at_one_moment
     def evidence_of(self, reference: str) -> EvidenceRecord | None:
-        """Return one record of evidence, whole; ``None`` where it is not here, or not any more.
+        """Return one full record of evidence, ``None`` if the store does not have it (any more).
 
         Args:
             reference: of an ``EvidenceRow`` of this store.
@@ -93,11 +91,11 @@ class CallQueries(Tables):
     def calls_since(
         self, server_id: str, tool_names: Collection[str], *, full_digest: str | None, since_ms: int
     ) -> CallsSince:
-        """Return the calls of a tool since a time, told apart by the definition that they were bound to.
+        """Return the calls of a tool since a time, by the definition they were bound to.
 
         Args:
             tool_names: the names under which it is called.
-            full_digest: the definition asked about, ``None`` for any.
+            full_digest: the definition, ``None`` for any.
             since_ms: event time, inclusive, milliseconds since the epoch.
         """
         since_us = min(max(since_ms * 1_000, -_LAST), _LAST)
@@ -130,7 +128,7 @@ class CallQueries(Tables):
 
     @at_one_moment
     def evidence_at(self, origin: Origin) -> EvidenceRecord | None:
-        """Return the evidence that stands at a place of its log."""
+        """Return the evidence at an offset of its log."""
         number = self._connection.execute(
             "SELECT id FROM source WHERE topic = ? AND part = ?", (origin.topic, origin.partition)
         ).fetchone()
@@ -179,7 +177,7 @@ class CallQueries(Tables):
         return found
 
     def _found(self, wanted: EvidenceFilter, before: tuple[int, int], limit: int) -> Iterator[_Row]:
-        """Yield rows of evidence in order, as far as they are read."""
+        """Yield rows of evidence in order, lazily."""
         conditions, given, index = self._conditions(wanted)
         if wanted.digest is None:
             return self._ordered(f"evidence e{index}", conditions, given, before, limit)
@@ -261,7 +259,7 @@ class CallQueries(Tables):
         return range(0) if first is None else range(first // STORE_ERA_RECORDS, last // STORE_ERA_RECORDS + 1)
 
     def _checked(self, found: Sequence[Iterator[_Row]], key: str) -> Iterator[_Row]:
-        """Yield rows of several orders in one, those whose record has a digest indeed."""
+        """Merge ordered rows, keeping those whose record really has the digest: hashes may collide."""
         for row in heapq.merge(*found, key=_newest_first):
             body = self._connection.execute("SELECT body FROM evidence WHERE id = ?", row[:1]).fetchone()
             line = read_line(decompressed(body[0]))

@@ -1,4 +1,4 @@
-"""Which digests stand in a record of evidence: what many calls have in common, and what one call alone has."""
+"""Which digests a record of evidence contains: those shared by many calls, and those of one call alone."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ EVIDENCE_LINES: msgspec.json.Decoder[EvidenceLine] = msgspec.json.Decoder(Eviden
 
 
 def shared_digests(data: CallData) -> Digests:
-    """Return what a call has in common with others of the same definition: sorted, without what is absent."""
+    """Return the digests that calls with the same definition share: sorted, without absent ones."""
     binding, pin, identity, signature = data.binding, data.pin, data.tool_identity, data.signature
     found = [
         ("arguments_schema", "args_schema_hash", data.args_schema_hash),
@@ -148,23 +148,22 @@ def _own(line: EvidenceLine) -> tuple[str | None, ...]:
 
 
 def own_values(line: EvidenceLine) -> list[str]:
-    """Return the values of ``own_digests``."""
     return [value for value in _own(line) if value]
 
 
 def own_digests(line: EvidenceLine) -> Digests:
-    """Return what one call alone has: digests, and the identifiers by which it is looked for."""
+    """Return the digests of one call alone, and the identifiers by which it can be found."""
     return [(role, scheme, value) for (role, scheme), value in zip(_OWN, _own(line), strict=True) if value]
 
 
 def digest_key(value: str) -> str:
-    """Return what a digest is looked up by: bare hexadecimal, however its scheme prints it; other text as it is."""
+    """Return the lookup key of a digest: bare hexadecimal, however its scheme prints it; other text unchanged."""
     bare = value.strip().removeprefix("sha256:")
     return bare.lower() if len(bare) == _HEX_DIGITS else bare
 
 
 class Marks:
-    """Hashes by which the digests of single calls are found. They are keyed: nobody can choose digests that meet.
+    """Hashes that index the digests of single calls. They are keyed, so that collisions cannot be constructed.
 
     Args:
         secret: the key, the store's own.
@@ -175,7 +174,7 @@ class Marks:
         self._keyed = blake2b(secret, digest_size=_HASH_BYTES).copy
 
     def hashes(self, values: Iterable[str]) -> tuple[int, ...]:
-        """Return the hash of each digest, the same for every form that ``digest_key`` makes one."""
+        """Return the hash of each digest, equal for all spellings that ``digest_key`` unifies."""
         found = []
         for value in values:
             hashed = self._keyed()

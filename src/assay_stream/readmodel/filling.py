@@ -1,8 +1,8 @@
 """Records into the store. Each batch is one transaction, with the positions up to which its logs were read.
 
-1. A record before the position of its log was taken in before: it is left out, whoever delivers it again.
-2. What is no record of ours is counted as refused, never fatal: the store must not stop where the stages go on.
-3. The tables follow from the records and their order alone, however they are cut into batches.
+1. A record before the position of its log is a duplicate and skipped, however it is redelivered.
+2. Invalid records are counted as refused, never fatal: the store must not stop where the stages go on.
+3. The tables depend only on the records and their order, not on how they are batched.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WITNESS_BYTES = 16
 
 
 class Filler:
-    """Fills a store; the only one that writes it.
+    """Fills a store; its only writer.
 
     Args:
         connection: from ``schema.writing`` or ``schema.temporary``.
@@ -56,11 +56,11 @@ class Filler:
 
     @property
     def read(self) -> int:
-        """How many records were read from all logs, those included that were refused."""
+        """Number of records read from all logs, including refused ones."""
         return int(self._connection.execute("SELECT coalesce(sum(read), 0) FROM source").fetchone()[0])
 
     def refresh(self) -> None:
-        """Read again what is remembered of the store."""
+        """Reload cached state from the store."""
         self._calls.reset(
             horizon_us=meta(self._connection, "horizon_us", _EVER_US), last=meta(self._connection, "last_evidence", 0)
         )
@@ -68,15 +68,15 @@ class Filler:
         self._sources = {(topic, part): (number, following) for topic, part, number, following in rows}
 
     def position(self, topic: str, partition: int) -> int | None:
-        """Return the first offset of a log that was not read, ``None`` where nothing was."""
+        """Return the next offset to read in a log, ``None`` if nothing was read."""
         found = self._sources.get((topic, partition))
         return None if found is None else found[1]
 
     def take(self, records: Sequence[Record]) -> int:
-        """Take records in, all or none; return how many were new.
+        """Add records, all or none; return how many were new.
 
         Args:
-            records: those of one log in the order of their offsets.
+            records: records of one log in offset order.
         """
         new = 0
         with self._transaction():
@@ -94,25 +94,25 @@ class Filler:
         lost: int = 0,
         end: int | None = None,
     ) -> None:
-        """Note what is known of a log without a record.
+        """Update the state of a log without a record.
 
         Args:
-            following: go on here: what stands before it is no record, or is gone.
-            lost: offsets that are gone.
-            end: where the log ends now.
+            following: continue here: what precedes it is not a record, or is gone.
+            lost: number of offsets that are gone.
+            end: current end of the log.
         """
         with self._transaction():
             self._note((role, topic, partition), following, lost, end)
 
     def note_all(self, logs: Mapping[tuple[Role, str, int], tuple[int, int | None]], *, looked_us: int | None) -> None:
-        """Note where reading goes on in each log, and where it ends.
+        """Update the next offset and the end of each log.
 
         Args:
-            looked_us: when brokers last said where the logs end, microseconds since the epoch; ``None`` keeps what is
-                known.
+            looked_us: when the brokers last reported the ends, microseconds since the epoch; ``None`` leaves it
+                unchanged.
 
         Raises:
-            ConfigurationError: ``store_missing`` where the file is not there any more: all this would be lost.
+            ConfigurationError: ``store_missing`` if the file was removed: everything written would be lost.
         """
         self._check_file()
         with self._transaction():
@@ -137,7 +137,7 @@ class Filler:
             )
 
     def keep_within(self, bounds: Bounds, *, now_us: int) -> Dropped:
-        """Drop some of what is too old, or too much, and return what. Ask again until that is nothing."""
+        """Drop some rows that are too old, or too many; repeat until nothing is dropped."""
         with self._transaction():
             done = drop(self._connection, bounds, self._secret, now_us=now_us)
             self._count_dropped(done.kind, done.bound, done.rows)
@@ -156,14 +156,14 @@ class Filler:
             )
 
     def begin(self, deployment: str, *, oldest_us: int | None = None) -> None:
-        """Say what the store is filled from, before anything is taken in.
+        """Record what the store is filled from, before the first record.
 
         Args:
-            deployment: names the cluster and the topics.
-            oldest_us: evidence before this event time is counted, and not kept.
+            deployment: identifies the cluster and the topics.
+            oldest_us: evidence before this event time is counted but not kept.
 
         Raises:
-            ConfigurationError: ``store_of_another`` where it holds another deployment's records.
+            ConfigurationError: ``store_of_another`` if it holds another deployment's records.
         """
         with self._transaction():
             before = meta(self._connection, "deployment", deployment)
@@ -179,7 +179,7 @@ class Filler:
         self.refresh()
 
     def witness(self, topic: str, partition: int) -> tuple[int, bytes] | None:
-        """Return offset and hash of the last record that was read of a log, ``None`` where there was none."""
+        """Return offset and hash of the last record read from a log, if any."""
         row = self._connection.execute(
             "SELECT last, witness FROM source WHERE topic = ? AND part = ? AND last IS NOT NULL", (topic, partition)
         ).fetchone()
@@ -253,7 +253,7 @@ def _place_of(record: Record) -> _Place:
 
 
 def witness_of(record: Record) -> bytes:
-    """Return a hash by which a record is known again."""
+    """Return a hash that identifies a record."""
     found = blake2b(digest_size=_WITNESS_BYTES)
     for part in (record.key, record.value):
         found.update(b"-" if part is None else b"+%d:" % len(part) + part)
@@ -261,7 +261,7 @@ def witness_of(record: Record) -> bytes:
 
 
 def fill(connection: sqlite3.Connection, records: Iterable[Record]) -> Filler:
-    """Fill a store from records of ``ROLES``; others are left out. Return what filled it."""
+    """Fill a store from records of ``ROLES``; others are skipped."""
     filler = Filler(connection)
     ours = (record for record in records if record.role in ROLES)
     while batch := list(islice(ours, STORE_BATCH_RECORDS)):
@@ -270,7 +270,7 @@ def fill(connection: sqlite3.Connection, records: Iterable[Record]) -> Filler:
 
 
 def meta(connection: sqlite3.Connection, name: str, default: Any) -> Any:
-    """Return a value of the store itself."""
+    """Return a metadata value of the store."""
     row = connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
     return default if row is None else row[0]
 

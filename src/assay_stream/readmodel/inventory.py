@@ -1,7 +1,7 @@
 """What the registry and the alert stage publish, into the store: definitions, lists, verdicts, alerts, decisions.
 
-Facts and verdicts are rows under their key and its partition, as their compacted topics have them: a tombstone takes
-a row away, so that the store is the same whether it was filled before or after a compaction.
+Facts and verdicts are rows under their key and its partition, as in their compacted topics: a tombstone deletes a row,
+so that the store is the same whether it was filled before or after a compaction.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _FOREIGN = (
 
 
 class Inventory:
-    """Takes records of everything but evidence in; the caller holds the transaction."""
+    """Writes records of everything but evidence to the store; the caller holds the transaction."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -67,7 +67,7 @@ class Inventory:
         }
 
     def take(self, record: Record) -> bool:
-        """Take one record in, whole or not at all; tell whether it is one of ours."""
+        """Add one record, completely or not at all; return False if it is not one of ours."""
         self._connection.execute("SAVEPOINT taking")
         try:
             self._takers[record.role](record)

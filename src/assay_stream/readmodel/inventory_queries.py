@@ -1,4 +1,4 @@
-"""Questions about what there is: servers, tools, observers, the versions of a tool's definition, and its pins."""
+"""Inventory queries: servers, tools, observers, the versions of a tool's definition, and its pins."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NAMES_AT_ONCE = 1_000
 
 
 def _distinct(table: str, column: str) -> str:
-    """Return a query for the values of an indexed column from ?1 on, ?2 at most, found with one step for each."""
+    """Return a query for up to ?2 values of an indexed column from ?1 on, with one index step per value."""
     return (
         f"SELECT n FROM (WITH RECURSIVE step(n) AS (SELECT min({column}) FROM {table} WHERE {column} >= ?1 UNION ALL "  # noqa: S608
         f"SELECT (SELECT min({column}) FROM {table} WHERE {column} > n) FROM step WHERE n IS NOT NULL LIMIT ?2 + 1) "
@@ -54,13 +54,13 @@ _IN_A_DAY = "time_us > ? AND time_us <= ?"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OfServer:
-    """What rows of a server's tools are made of.
+    """Data for the rows of a server's tools.
 
     Args:
-        latest: time and digest of what each observer was shown last.
+        latest: time and digest of each observer's latest list.
         called: calls and the time of the last one, by tool.
         day: calls of the last day, by tool.
-        versions: how many definitions are known, by tool.
+        versions: number of known definitions, by tool.
         statuses: of verdicts, by tool.
     """
 
@@ -76,20 +76,18 @@ def _day(now_us: int) -> tuple[int, int]:
 
 
 def _begin(after: tuple[str, ...] | None) -> str:
-    """Return the first name of a page: the one next to where the last page ended. The first of all names is empty."""
+    """Return the first name of a page: the successor of the last page's last. The first of all names is empty."""
     return "" if after is None else after[-1] + "\0"
 
 
 class InventoryQueries(Tables):
-    """Questions about what there is."""
-
     @at_one_moment
     def bindings(self, *server_ids: str) -> Bindings:
         """Return what the registry published about some servers, or about all of them.
 
         Raises:
-            InputError: ``facts_dropped`` where the facts about one of ``server_ids`` were dropped.
-            IntegrityError: ``foreign_fact`` where the binding topic holds what this version does not write.
+            InputError: ``facts_dropped`` if facts about one of ``server_ids`` were dropped.
+            IntegrityError: ``foreign_fact`` if the binding topic holds facts that this version does not write.
         """
         logs, ends, refused = self._connection.execute(
             "SELECT count(*), count(ends), sum(refused) FROM source WHERE role = ?", (Role.BINDINGS.value,)
@@ -115,7 +113,7 @@ class InventoryQueries(Tables):
         """Return servers by name.
 
         Args:
-            now_us: the time up to which calls of a day are counted, microseconds since the epoch.
+            now_us: end of the day whose calls are counted, microseconds since the epoch.
 
         Raises:
             InputError: ``bad_cursor``.
@@ -127,13 +125,13 @@ class InventoryQueries(Tables):
 
     @at_one_moment
     def server(self, server_id: str, *, now_us: int) -> ServerRow | None:
-        """Return one server, ``None`` where nothing is known of it."""
+        """Return one server, ``None`` if unknown."""
         row = self._server_row(server_id, now_us)
         return None if row.listed_us is None and row.called_us is None else row
 
     @at_one_moment
     def tools(self, *, now_us: int, server_id: str | None = None, paging: Paging = Paging()) -> Page[ToolRow]:  # noqa: B008
-        """Return tools by server and name: those that were listed, and those that were called.
+        """Return tools by server and name: those listed or called.
 
         Raises:
             InputError: ``bad_cursor``.
@@ -154,13 +152,13 @@ class InventoryQueries(Tables):
 
     @at_one_moment
     def tool(self, server_id: str, tool_name: str, *, now_us: int) -> ToolRow | None:
-        """Return one tool, ``None`` where it was neither listed nor called."""
+        """Return one tool, ``None`` if it was neither listed nor called."""
         row = self._tool_row(server_id, tool_name, self._of_server(server_id, now_us))
         return row if row.versions or row.calls or row.is_listed else None
 
     @at_one_moment
     def versions(self, server_id: str, tool_name: str) -> tuple[VersionRow, ...]:
-        """Return the definitions of a tool that are known from lists or calls, latest first."""
+        """Return the definitions of a tool known from lists or calls, latest first."""
         times: dict[str, tuple[int | None, int | None]] = {}
         for full, first, last in self._connection.execute(
             "SELECT l.full, min(s.time_us), max(s.time_us) FROM catalogue c "
@@ -224,7 +222,7 @@ class InventoryQueries(Tables):
 
     @at_one_moment
     def printed(self, server_id: str, full_digest: str) -> Mapping[str, str]:
-        """Return a definition's value under every scheme as printed for one server; none where it never offered it."""
+        """Return a definition's value under every scheme, as printed for one server; empty if it never offered it."""
         statement = "SELECT schemes FROM tool_fact WHERE full = ? AND server = ? ORDER BY part LIMIT 1"
         row = self._connection.execute(statement, (full_digest, server_id)).fetchone()
         found: dict[str, str] = {} if row is None else orjson.loads(row[0])
@@ -232,7 +230,7 @@ class InventoryQueries(Tables):
 
     @at_one_moment
     def pinned(self, server_id: str, tool_name: str) -> Mapping[str, str]:
-        """Return the approved value of a tool under each scheme that it is pinned under."""
+        """Return the approved value of a tool by scheme."""
         row = self._connection.execute(
             "SELECT body FROM verdict WHERE server = ? AND tool = ? ORDER BY part, id LIMIT 1", (server_id, tool_name)
         ).fetchone()
@@ -241,7 +239,7 @@ class InventoryQueries(Tables):
 
     @at_one_moment
     def differing(self, paging: Paging = Paging()) -> Page[VerdictRow]:  # noqa: B008 -- frozen
-        """Return tools that differ from their pins, or that their policy blocks, those that changed last first.
+        """Return tools that differ from their pins, or that their policy blocks, most recently changed first.
 
         Raises:
             InputError: ``bad_cursor``.
@@ -263,7 +261,7 @@ class InventoryQueries(Tables):
         return self._connection.execute(statement, given).fetchone()[0]
 
     def _servers_from(self, at: str, only: str | None) -> Iterator[str]:
-        """Yield servers by name from one on, or the one that is asked for."""
+        """Yield servers by name from one on, or only the given one."""
         if only is not None:
             if at <= only:
                 yield only
@@ -333,14 +331,14 @@ class InventoryQueries(Tables):
         )
 
     def _latest(self, server: str) -> dict[str, tuple[int, str]]:
-        """Return time and digest of what each observer of a server was shown last."""
+        """Return time and digest of the latest list of each observer of a server."""
         statement = "SELECT observer, time_us, digest FROM seen WHERE server = ? ORDER BY time_us, pos, part"
         return {
             observer: (time_us, digest) for observer, time_us, digest in self._connection.execute(statement, (server,))
         }
 
     def _shown(self, latest: dict[str, tuple[int, str]], server: str, tool: str) -> dict[str, int]:
-        """Return the definitions of a tool in the latest lists, and when each was shown last."""
+        """Return the definitions of a tool in the latest lists, and when each was last seen."""
         shown: dict[str, int] = {}
         for time_us, digest in sorted(set(latest.values())):
             for (full,) in self._connection.execute(
@@ -361,7 +359,7 @@ class InventoryQueries(Tables):
         return int(self._one(statement, name, *_day(now_us)))
 
     def _digests_of(self, server: str, full: str) -> tuple[DigestValue, ...]:
-        """Return a definition's digest under every scheme, as the registry printed it for a server, or for another."""
+        """Return a definition's digest under every scheme, as printed by the registry for a server, or for another."""
         statement = "SELECT schemes FROM tool_fact WHERE full = ? {} ORDER BY server, part LIMIT 1"
         row = self._connection.execute(statement.format("AND server = ?"), (full, server)).fetchone()
         row = row or self._connection.execute(statement.format(""), (full,)).fetchone()

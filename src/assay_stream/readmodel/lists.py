@@ -1,7 +1,7 @@
 """Sightings of lists in the store: a row for each, whether its fact is a single one or a row of a run.
 
-A row keeps the key of the single fact. Once a run has taken that one's place, the row belongs to the run, and the
-single fact's tombstone takes nothing away. So it does not matter how far the topic was compacted.
+A row keeps the key of the single fact. Once a run replaces that fact, the row belongs to the run, and the single fact's
+tombstone deletes nothing. So the result does not depend on how far the topic was compacted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OF_RUN = "FROM seen WHERE server = ? AND observer = ? AND part = ? AND run = ?"
 
 
 class Sightings:
-    """Takes facts of lists in; the caller holds the transaction."""
+    """Writes facts of lists to the store; the caller holds the transaction."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -44,7 +44,7 @@ class Sightings:
                 self._keep(fact.key(), part, self._offsets(fact.key(), part) - gone)
 
     def forget(self, key: FactKey, part: int) -> None:
-        """Take a fact back. A cut goes with its run, or when that is written again."""
+        """Remove a fact. A truncation mark goes with its run, or when that is rewritten."""
         if key[0] == Seen.fact_kind:
             self._connection.execute(_DROP_SINGLE, (part, encode_key(key)))
         elif key[0] == SeenRun.fact_kind:
@@ -54,7 +54,7 @@ class Sightings:
         return {row[0] for row in self._connection.execute(f"SELECT pos {_OF_RUN}", self._run(key, part))}
 
     def _keep(self, key: FactKey, part: int, offsets: set[int]) -> None:
-        """Drop the rows of a run but those with some offsets."""
+        """Delete the rows of a run except those with the given offsets."""
         run = self._run(key, part)
         gone = [(*run, offset) for offset in self._offsets(key, part) - offsets]
         self._connection.executemany(f"DELETE {_OF_RUN} AND pos = ?", gone)

@@ -1,4 +1,4 @@
-"""What every question to the store needs: its connection, bounded pages and opaque cursors."""
+"""Shared by all store queries: the connection, bounded pages and opaque cursors."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _CURSOR_CHARS_MAX = 16_384
 
 
 def at_one_moment(question: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Let a question see the store as it is at one moment, however many tables it reads.
+    """Run a query on one snapshot of the store, however many tables it reads.
 
-    The question raises ``InputError`` ``bad_filter`` where it asks for what no store can hold.
+    The query raises ``InputError`` ``bad_filter`` for values that no store can hold.
     """
 
     @wraps(question)
@@ -41,7 +41,7 @@ def at_one_moment(question: Callable[_P, _T]) -> Callable[_P, _T]:
 
 
 class Tables:
-    """The tables of a store, to be read."""
+    """Read access to the tables of a store."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -52,7 +52,7 @@ class Tables:
 
     @contextmanager
     def moment(self) -> Iterator[None]:
-        """See the store as it is now until the end of the block."""
+        """Hold one snapshot of the store until the end of the block."""
         if self._connection.in_transaction:
             yield
             return
@@ -68,7 +68,7 @@ def cursor_of(*place: str | int) -> str:
 
 
 def place_of(paging: Paging, *kinds: type) -> tuple[Any, ...] | None:
-    """Return what a cursor holds, ``None`` for the first page.
+    """Decode a cursor, ``None`` for the first page.
 
     Args:
         kinds: the types of its parts.
@@ -96,10 +96,10 @@ def rows_max(paging: Paging) -> int:
 
 
 def page_of(found: Sequence[_T], paging: Paging, place: Callable[[_T], Sequence[str | int]]) -> Page[_T]:
-    """Return a page of rows, of which one more than fits was asked for.
+    """Build a page; ``found`` may have one row more than fits.
 
     Args:
-        place: where a row stands in the order, for the cursor.
+        place: sort key of a row, for the cursor.
     """
     limit = rows_max(paging)
     following = cursor_of(*place(found[limit - 1])) if len(found) > limit else None

@@ -1,4 +1,4 @@
-"""Questions to the store. Every answer is bounded, and every page says where the next one begins."""
+"""Queries on the store. Every result is bounded, and every page has a cursor for the next one."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _PREFIX = re.compile(r"(?:sha256:)?([0-9a-f]{6,63})…?")
 
 
 class Store(CallQueries, InventoryQueries, ReviewQueries):
-    """A store, to be read.
+    """Read access to a store.
 
     Not thread-safe: give each thread its own, or hold a lock.
 
     Args:
-        connection: from ``schema.reading``, or what a ``Filler`` fills in the same process.
+        connection: from ``schema.reading``, or the connection of a ``Filler`` in the same process.
     """
 
     def close(self) -> None:
@@ -36,7 +36,7 @@ class Store(CallQueries, InventoryQueries, ReviewQueries):
 
     @at_one_moment
     def places(self, digest: str) -> tuple[DigestPlace, ...]:
-        """Return where a digest stands, whatever its scheme: calls, tools, lists, pins, alerts, decisions.
+        """Return the places of a digest of any scheme: calls, tools, lists, pins, alerts, decisions.
 
         Args:
             digest: with or without ``sha256:``.
@@ -68,10 +68,10 @@ class Store(CallQueries, InventoryQueries, ReviewQueries):
 
     @at_one_moment
     def candidates(self, prefix: str) -> tuple[DigestPlace, ...]:
-        """Return the digests that begin with a prefix: one place of each, in order, ``STORE_CANDIDATES_MAX`` at most.
+        """Return digests with a prefix, one place each, in order, at most ``STORE_CANDIDATES_MAX``.
 
-        Covers tools, definitions, lists, pins, alerts and decisions. What only one call has (its arguments, result,
-        ids) is indexed whole. Nothing is returned for other text, or for an id that stands here as it is.
+        Covers tools, definitions, lists, pins, alerts and decisions. Values of a single call (its arguments, result,
+        ids) are found by the full value only. Returns nothing for other text, or for an id that the store has as it is.
 
         Args:
             prefix: at least six hexadecimal digits, with or without ``sha256:``.
@@ -116,7 +116,6 @@ class Store(CallQueries, InventoryQueries, ReviewQueries):
         )
 
     def positions(self) -> tuple[PositionRow, ...]:
-        """Return how far each log was read."""
         return tuple(
             PositionRow(
                 role=role,
@@ -136,13 +135,13 @@ class Store(CallQueries, InventoryQueries, ReviewQueries):
         )
 
     def looked_us(self) -> int | None:
-        """Return when it was last seen how far the logs go, ``None`` where it is not filled from topics."""
+        """Return when the ends of the logs were last checked, ``None`` if the store is not filled from topics."""
         found: int | None = meta(self._connection, "looked_us", None)
         return found
 
     @at_one_moment
     def status(self) -> StoreStatus:
-        """Return what the store holds, and what not."""
+        """Return what the store holds, and what it lacks."""
         execute = self._connection.execute
         positions = self.positions()
         rows = execute("SELECT kind, bound, rows FROM dropped ORDER BY kind, bound")
@@ -167,10 +166,10 @@ class Store(CallQueries, InventoryQueries, ReviewQueries):
 
 
 def load(records: Iterable[Record]) -> Store:
-    """Return a temporary store, filled from records.
+    """Fill a temporary store from records.
 
     Args:
-        records: of evidence, alerts, definitions, changes, verdicts and facts; others are left out.
+        records: evidence, alerts, definitions, changes, verdicts and facts; others are skipped.
     """
     connection: sqlite3.Connection = schema.temporary()
     fill(connection, records)

@@ -1,4 +1,4 @@
-"""Questions about what people look at and decide: alerts with their history, definitions, decisions."""
+"""Review queries: alerts with their history, definitions, decisions."""
 
 from __future__ import annotations
 
@@ -32,14 +32,12 @@ _UID_CHARS = 12
 
 
 class ReviewQueries(Tables):
-    """Questions about alerts, definitions and decisions."""
-
     @at_one_moment
     def alerts(self, wanted: AlertFilter = AlertFilter(), paging: Paging = Paging()) -> Page[AlertRow]:  # noqa: B008 -- frozen
         """Return alerts, the most severe first, then the latest.
 
         Raises:
-            InputError: ``bad_cursor``; ``bad_glob`` where the tool's name is no pattern.
+            InputError: ``bad_cursor``; ``bad_glob`` if the tool's name is an invalid pattern.
         """
         place = place_of(paging, int, int, str) or (_UNKNOWN_SEVERITY + 1, _LAST, "")
         conditions, given = _conditions(wanted)
@@ -60,7 +58,7 @@ class ReviewQueries(Tables):
 
     @at_one_moment
     def alert_states(self, wanted: AlertFilter) -> Counter[ReviewState]:
-        """Return how many alerts fit a filter, whatever state it asks for, by state."""
+        """Count the alerts that match a filter, ignoring its state, by state."""
         conditions, given = _conditions(replace(wanted, state=None))
         statement = (
             f"SELECT state, tool, count(*) FROM alert WHERE {' AND '.join(conditions) or 'TRUE'} "  # noqa: S608
@@ -73,11 +71,10 @@ class ReviewQueries(Tables):
         return counts
 
     def alert_uids(self) -> list[str]:
-        """Return the uid of every alert."""
         return [uid for (uid,) in self._connection.execute("SELECT uid FROM alert ORDER BY uid")]
 
     def alert_counts(self) -> dict[tuple[ReviewState, int], int]:
-        """Return how many alerts there are in each state and severity (OCSF; 7 where it is unknown)."""
+        """Count alerts by state and severity (OCSF; 7 if unknown)."""
         found = self._connection.execute("SELECT state, severity, count(*) FROM alert GROUP BY state, severity")
         return {(ReviewState(state), severity): count for state, severity, count in found}
 
@@ -86,7 +83,7 @@ class ReviewQueries(Tables):
         """Return one alert with its history.
 
         Args:
-            prefix: beginning of its uid, at least six hexadecimal digits.
+            prefix: prefix of its uid, at least six hexadecimal digits.
 
         Raises:
             InputError: ``bad_uid``, ``unknown_uid``, ``ambiguous_uid``.
@@ -120,7 +117,7 @@ class ReviewQueries(Tables):
 
     @at_one_moment
     def findings(self, *keys: str) -> list[Entry]:
-        """Return the suppression rules in force and the latest findings under some keys, each key's in their order."""
+        """Return the suppression rules in force and the latest findings under some keys, in order within each key."""
         bodies: list[tuple[bytes]] = []
         for key in sorted(set(keys)):
             bodies += self._connection.execute("SELECT body FROM suppression WHERE server = ? ORDER BY rule", (key,))
@@ -131,7 +128,7 @@ class ReviewQueries(Tables):
 
     @at_one_moment
     def alert_records(self, server_id: str) -> list[dict[str, Any]]:
-        """Return the records of all alerts about a server that are here: the first and the latest ones of each."""
+        """Return the stored records of all alerts about a server: the first and the latest ones of each."""
         found = self._connection.execute(
             "SELECT r.body FROM alert a JOIN alert_record r ON r.alert = a.id WHERE a.server = ? ORDER BY r.id",
             (server_id,),
@@ -140,13 +137,13 @@ class ReviewQueries(Tables):
 
     @at_one_moment
     def changes(self, server_id: str) -> list[dict[str, Any]]:
-        """Return the records of all that was decided on a server, or observed of its keys, oldest first."""
+        """Return the records of all decisions on a server and observations of its keys, oldest first."""
         statement = "SELECT body FROM decision WHERE server = ? ORDER BY time_us, id"
         return [orjson.loads(decompressed(body)) for (body,) in self._connection.execute(statement, (server_id,))]
 
     @at_one_moment
     def definitions(self, digest: str) -> tuple[DefinitionRow, ...]:
-        """Return the definitions that have a digest, under any scheme, as far as they are here."""
+        """Return the stored definitions that have a digest, under any scheme."""
         fulls = [
             row[0]
             for row in self._connection.execute(
@@ -161,10 +158,10 @@ class ReviewQueries(Tables):
 
     @at_one_moment
     def definition(self, full_digest: str) -> DefinitionRow | None:
-        """Return a definition by its full digest, ``None`` where it is not here.
+        """Return a definition by its full digest, ``None`` if the store does not have it.
 
         Raises:
-            InputError: ``store_unreadable`` where the store holds something else in its place.
+            InputError: ``store_unreadable`` if the stored content does not match the digest.
         """
         row = self._connection.execute("SELECT body FROM definition WHERE full = ?", (full_digest,)).fetchone()
         if row is None:
@@ -199,7 +196,7 @@ class ReviewQueries(Tables):
         until_us: int | None = None,
         paging: Paging = Paging(),  # noqa: B008 -- frozen
     ) -> Page[DecisionRow]:
-        """Return what operators decided, latest first.
+        """Return operators' decisions, latest first.
 
         Raises:
             InputError: ``bad_cursor``.

@@ -1,4 +1,4 @@
-"""What questions to the store take, and what they give."""
+"""Parameters and result rows of store queries."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paging:
-    """Which page of an answer.
+    """Which page of a result.
 
     Args:
-        limit: rows at most; the store has a bound of its own (``STORE_PAGE_ROWS_MAX``).
+        limit: maximum rows; the store has a bound of its own (``STORE_PAGE_ROWS_MAX``).
         after: ``Page.following`` of the page before, ``None`` for the first.
     """
 
@@ -28,10 +28,10 @@ class Paging:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page(Generic[Row]):
-    """Some rows of an answer.
+    """One page of a result.
 
     Args:
-        following: give it as ``Paging.after`` to get the next page; ``None`` where there is none.
+        following: pass it as ``Paging.after`` for the next page; ``None`` on the last.
     """
 
     rows: tuple[Row, ...]
@@ -40,7 +40,7 @@ class Page(Generic[Row]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DigestValue:
-    """A digest with the scheme it belongs to, and what it is of.
+    """A digest with its scheme and the role of what it covers.
 
     Args:
         role: such as ``tool_definition``, ``arguments``, ``result``, ``policy``, ``pin_expected``.
@@ -55,16 +55,15 @@ class DigestValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DigestPlace:
-    """One place where a digest stands.
+    """One place where a digest occurs.
 
     Args:
-        place: ``evidence``, ``calls`` (what several calls have in common), ``tool``, ``list``, ``definition``,
+        place: ``evidence``, ``calls`` (shared by several calls), ``tool``, ``list``, ``definition``,
             ``verdict``, ``alert`` or ``decision``.
-        server_id: of which server, ``None`` where the place belongs to none.
-        tool_name: of which tool.
-        reference: what to ask the store for next: id of the evidence or decision, uid of the alert, full digest of
-            the definition; ``None`` where there is nothing more.
-        calls: evidence here that has it.
+        server_id: ``None`` if the place belongs to no server.
+        reference: key for the next query: id of the evidence or decision, uid of the alert, full digest of
+            the definition; ``None`` if there is nothing more.
+        calls: number of stored evidence records with the digest.
     """
 
     digest: DigestValue
@@ -80,11 +79,11 @@ class ServerRow:
     """A server. Times are microseconds since the epoch, ``None`` for never.
 
     Args:
-        tools: how many tools its observers were shown last.
-        observers: how many observers listed it or saw it called.
-        pinned: how many of its tools an operator decided on.
+        tools: number of tools in its observers' latest lists.
+        observers: number of observers that listed it or saw it called.
+        pinned: number of its tools that an operator decided on.
         calls: calls ever read.
-        calls_day: calls of the 24 hours up to the time asked about.
+        calls_day: calls in the 24 hours before the query's time.
     """
 
     server_id: str
@@ -102,9 +101,9 @@ class ToolRow:
     """A tool of a server.
 
     Args:
-        full_digests: of the definitions its observers were shown last; several where they differ.
+        full_digests: of the definitions in its observers' latest lists; several if they differ.
         digests: of the first of these, under each scheme.
-        versions: how many definitions of it are known.
+        versions: number of known definitions.
         is_listed: whether any observer's latest list has it.
         pin_status: as in verdicts: ``match``, ``mismatch``, ``rejected``, ``unobserved``; ``unpinned`` without any.
     """
@@ -127,9 +126,9 @@ class VersionRow:
     """One definition of a tool.
 
     Args:
-        first_us: when an observer was first shown it, as far as lists are kept.
-        last_us: when one was last.
-        calls: evidence here that names it.
+        first_us: first time in any observer's list, as far as lists are kept.
+        last_us: last time.
+        calls: number of stored evidence records that refer to it.
     """
 
     server_id: str
@@ -144,11 +143,11 @@ class VersionRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictRow:
-    """How a tool that is offered compares with its pins, and what its policy makes of that.
+    """How an offered tool compares with its pins, and the resulting action of its policy.
 
     Args:
         status: ``match``, ``mismatch``, ``rejected``, ``unobserved`` or ``unpinned``.
-        action: ``allow``, ``warn`` or ``block``, as the policy has it.
+        action: ``allow``, ``warn`` or ``block``.
     """
 
     server_id: str
@@ -159,7 +158,7 @@ class VerdictRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObserverRow:
-    """Somebody who watches servers: a tap, a gateway, list-watch."""
+    """An observer of servers: a tap, a gateway, list-watch."""
 
     observer_id: str
     servers: int
@@ -171,7 +170,7 @@ class ObserverRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceFilter:
-    """Which evidence is asked for; ``None`` asks for nothing in particular.
+    """Filter for evidence; ``None`` means no restriction.
 
     Args:
         since_us: event time, inclusive, microseconds since the epoch.
@@ -195,12 +194,12 @@ class EvidenceFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceRow:
-    """What a list shows of one call's evidence.
+    """One call's evidence as shown in lists.
 
     Args:
-        reference: names it in this store; ask ``evidence_of`` for the whole record.
-        origin: where the record stands in the evidence topic, or in a file.
-        digests: of the definition in force and whatever else the calls of one kind have in common.
+        reference: its key in this store; ``evidence_of`` returns the full record.
+        origin: position of the record in the evidence topic, or in a file.
+        digests: of the definition in force, and others shared by similar calls.
     """
 
     reference: str
@@ -219,10 +218,10 @@ class EvidenceRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceRecord:
-    """One call's evidence, whole.
+    """One call's full evidence.
 
     Args:
-        value: its bytes, as they stand in the topic.
+        value: its bytes, exactly as in the topic.
         digests: every digest in it, with its scheme.
     """
 
@@ -233,16 +232,16 @@ class EvidenceRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertFilter:
-    """Which alerts are asked for.
+    """Filter for alerts.
 
     Args:
         selection: by server, severity and time last seen.
         state: ``None`` for any.
-        tool_name: a pattern, unless ``is_exact``.
-        is_exact: whether the tool has this name, whatever characters it has.
-        is_unreviewed: only open ones that nobody acknowledged or was given.
-        uid_prefix: beginning of the uid, at least six hexadecimal digits.
-        digest: full digest of a definition that they are about.
+        tool_name: a glob pattern, unless ``is_exact``.
+        is_exact: whether ``tool_name`` is a literal name.
+        is_unreviewed: only open alerts, neither acknowledged nor assigned.
+        uid_prefix: at least six hexadecimal digits.
+        digest: full digest of a definition that the alerts are about.
     """
 
     selection: AlertSelection = field(default_factory=AlertSelection)
@@ -255,7 +254,7 @@ class AlertFilter:
     digest: str | None = None
 
     def fits(self, row: AlertRow) -> bool:
-        """Return whether an alert that just came has the server, severity, state, kind and tool that are asked for."""
+        """Return True if a new alert matches server, severity, state, kind and tool."""
         return (
             self.state in (None, row.state)
             and self.kind in (None, row.kind)
@@ -266,12 +265,12 @@ class AlertFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertHistory:
-    """One alert: what a list shows of it, and its records.
+    """One alert: its row and its records.
 
     Args:
         records: OCSF objects in the order of the log: the first five and the latest ones.
-        count: how many records it has here.
-        decisions: what people did with it, latest first.
+        count: number of stored records.
+        decisions: operators' decisions, latest first.
     """
 
     row: AlertRow
@@ -295,9 +294,9 @@ class DecisionRow:
 
     Args:
         change: type of the control record.
-        is_superseded: whether a later record had decided otherwise when it was read.
-        origin: where the control record stands.
-        content: all it says, as the ``data`` of ``assay.control.change`` has it.
+        is_superseded: whether a later record had overridden it when it was read.
+        origin: position of the control record.
+        content: the ``data`` of the ``assay.control.change``.
     """
 
     reference: str

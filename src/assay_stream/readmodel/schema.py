@@ -35,7 +35,7 @@ REBUILD = (
 
 @contextmanager
 def failures(path: object) -> Iterator[None]:
-    """Turn what SQLite says of a file into errors of ours.
+    """Translate SQLite's errors to our own.
 
     Raises:
         OperatingError: ``store_failing``.
@@ -58,12 +58,12 @@ def failures(path: object) -> Iterator[None]:
 
 
 def _name_of(error: sqlite3.Error) -> str | None:
-    """Return SQLite's name of an error; Python has its own, without one, for text that is no UTF-8."""
+    """Return SQLite's name of an error; Python's own error for text that is not UTF-8 has none."""
     return getattr(error, "sqlite_errorname", None)
 
 
 def temporary(secret: bytes = b"") -> sqlite3.Connection:
-    """Return a new, empty store that goes with its connection. Beyond the page cache it is in a file without a name.
+    """Open a new, empty store that is deleted with its connection. It spills from the page cache to an unnamed file.
 
     Args:
         secret: key of the hashes in it.
@@ -76,10 +76,10 @@ def temporary(secret: bytes = b"") -> sqlite3.Connection:
 
 @contextmanager
 def writing(folder: Path, *, rebuild: bool = False) -> Iterator[sqlite3.Connection]:
-    """Open a folder's store for the only process that may write it, and make it if there is none.
+    """Open a folder's store for its single writer, creating it if there is none.
 
     Args:
-        rebuild: begin with an empty one, whatever is there.
+        rebuild: start with an empty store.
 
     Raises:
         ConfigurationError: ``store_in_use``, ``store_version``.
@@ -119,7 +119,7 @@ def writing(folder: Path, *, rebuild: bool = False) -> Iterator[sqlite3.Connecti
 
 @contextmanager
 def replacing(folder: Path) -> Iterator[sqlite3.Connection]:
-    """Open a new store that takes its place in a folder when it is whole; if it fails, all is as it was.
+    """Build a new store that replaces the folder's one when complete; on failure nothing changes.
 
     Raises:
         AssayStreamError: as ``writing``.
@@ -159,7 +159,7 @@ def _only_writer(folder: Path) -> Iterator[None]:
 
 
 def reading(folder: Path) -> sqlite3.Connection:
-    """Return a connection that reads a folder's store, for the caller to close.
+    """Open a folder's store for reading; the caller closes the connection.
 
     Raises:
         ConfigurationError: ``store_missing``, ``store_version``.
@@ -187,7 +187,7 @@ def reading(folder: Path) -> sqlite3.Connection:
 
 
 def check_version(connection: sqlite3.Connection, path: object) -> None:
-    """Raise ``ConfigurationError`` ``store_version`` where a store has other tables than this version writes."""
+    """Raise ``ConfigurationError`` ``store_version`` if a store has other tables than this version writes."""
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version != SCHEMA_VERSION:
         raise ConfigurationError(

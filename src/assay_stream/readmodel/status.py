@@ -1,4 +1,4 @@
-"""How far the store is, and what it holds."""
+"""Progress and content of the store."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class PositionRow:
     """How far one log was read.
 
     Args:
-        following: first offset that was not read.
-        end: first offset that was not there when the log was last looked at, ``None`` where that is not known.
-        read: records taken in.
-        refused: records that are none of ours.
+        following: next offset to read.
+        end: end offset when the log was last checked, ``None`` if unknown.
+        read: records added.
+        refused: invalid records.
         lost: offsets that retention deleted before they were read.
         time_us: log time of the last record.
     """
@@ -37,13 +37,13 @@ class PositionRow:
 
     @property
     def lag(self) -> int | None:
-        """Records that were not read yet."""
+        """Number of records not read yet."""
         return None if self.end is None else max(self.end - self.following, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropRow:
-    """How many rows of a kind were dropped for one bound: ``age``, ``size`` or ``server``."""
+    """Number of rows of one kind dropped for one bound: ``age``, ``size`` or ``server``."""
 
     kind: str
     bound: str
@@ -52,17 +52,16 @@ class DropRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreStatus:
-    """What the store holds, and what not.
+    """What the store holds, and what it lacks.
 
     Args:
-        schema_version: of its tables.
         counts: rows of each kind.
         size_bytes: of its file.
-        oldest_us: event time of the earliest evidence that is here.
-        complete_since_us: evidence before this event time was dropped for age; ``None`` where none was.
+        oldest_us: event time of the earliest stored evidence.
+        complete_since_us: evidence before this event time was dropped for age; ``None`` if none was.
         drops: how many rows were dropped, by kind and bound.
         updated_us: latest log time of any record.
-        looked_us: when it was last seen how far the logs go, ``None`` where it is not filled from topics.
+        looked_us: when the ends of the logs were last checked, ``None`` if the store is not filled from topics.
     """
 
     schema_version: int
@@ -79,23 +78,23 @@ class StoreStatus:
 
     @property
     def dropped(self) -> int:
-        """How many records of evidence were dropped."""
+        """Number of evidence records dropped."""
         return sum(each.rows for each in self.drops if each.kind == "evidence")
 
     @property
     def is_live(self) -> bool:
-        """Whether it is filled from topics."""
+        """Whether the store is filled from topics."""
         return self.deployment not in ("", FILES_DEPLOYMENT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What a process that fills a store measures of it.
+    """Metrics of a store being filled.
 
     Args:
         rows: by kind.
-        size_bytes: of what the store holds.
-        refused: records that are none of ours, by role.
+        size_bytes: size of the content.
+        refused: invalid records, by role.
     """
 
     rows: dict[str, int] = field(default_factory=dict)
@@ -104,7 +103,7 @@ class Figures:
 
 
 def used_bytes(connection: sqlite3.Connection) -> int:
-    """Return what the store holds, without the pages of its file that are free."""
+    """Return the size of the content, without free pages."""
     pages, free, size = (
         connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
     )
@@ -112,7 +111,6 @@ def used_bytes(connection: sqlite3.Connection) -> int:
 
 
 def rows_of(connection: sqlite3.Connection) -> dict[str, int]:
-    """Return how many rows of each kind there are."""
     counts = dict.fromkeys(KINDS, 0)
     for kind in KINDS:
         # Each record of evidence is a call that is counted.
@@ -122,6 +120,5 @@ def rows_of(connection: sqlite3.Connection) -> dict[str, int]:
 
 
 def figures_of(connection: sqlite3.Connection) -> Figures:
-    """Return what is measured of a store now."""
     refused = connection.execute("SELECT role, sum(refused) FROM source GROUP BY role")
     return Figures(rows=rows_of(connection), size_bytes=used_bytes(connection), refused=dict(refused))

@@ -1,4 +1,4 @@
-"""All that a store knows about one alert: its records, definitions, who saw it, and which calls used the tool."""
+"""All that a store knows about one alert: its records, definitions, observers, and the calls that used the tool."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _ALIKE = Paging(limit=6)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownDefinitions:
-    """The definitions that an alert is about, as far as the store has them.
+    """The definitions that an alert is about, as far as available.
 
     Args:
         by_digest: by full digest.
-        pinned: full digest of what an operator pinned, where the alert is about a pin.
+        pinned: full digest of the pinned definition, if the alert is about a pin.
     """
 
     by_digest: Mapping[str, dict[str, Any]]
@@ -36,7 +36,7 @@ class KnownDefinitions:
 
 
 def key_of(view: AlertView) -> str:
-    """Return the key under which the finding topic has what is found about an alert."""
+    """Return the key of the alert's findings in the finding topic."""
     about = {"kind": view.kind, "server_id": view.fact("mcp_server_id"), "reason": view.fact("mcp_reason")}
     return partition_key(about | {"tool_name": view.fact("mcp_tool_name")})
 
@@ -45,7 +45,7 @@ def known_definitions(store: Store, history: AlertHistory, *, among: Store | Non
     """Look up the definitions that an alert is about.
 
     Args:
-        among: the store that has the definitions, if another.
+        among: another store with the definitions.
     """
     view = view_of(history.records[-1])
     pinned, expected = None, view.fact("mcp_pin_expected")
@@ -67,12 +67,12 @@ def story(
     full: bool = False,
     work: Work | None = None,
 ) -> AlertStory:
-    """Return all that the store knows about an alert; ``full`` and ``work`` as of ``story_of``.
+    """Return all that the store knows about an alert; ``full`` and ``work`` as in ``story_of``.
 
     Args:
-        is_short: leave out who saw it, where many alerts are on one page.
-        known: its definitions, if they were looked up.
-        calls: which calls used the tool, if that was looked up.
+        is_short: leave out observers, for pages with many alerts.
+        known: its definitions, if already looked up.
+        calls: the calls that used the tool, if already looked up.
     """
     life = life_of(history)
     view, known = life.last, known_definitions(store, history) if known is None else known
@@ -89,13 +89,13 @@ def story(
 
 
 def life_of(history: AlertHistory) -> Life:
-    """Return the records of an alert that the store has, as far as they are shown."""
+    """Return the stored records of an alert, as far as they are shown."""
     views = [view_of(record) for record in history.records]
     return Life(count=history.count, first=views[:STORE_ALERT_HEAD], latest=views[STORE_ALERT_HEAD:])
 
 
 def calls_of(store: Store, history: AlertHistory, *, since_ms: int | None = None) -> CallsSince | None:
-    """Return which calls used the tool of an alert, ``None`` where it is about none.
+    """Return the calls that used the tool of an alert, ``None`` if it is about no tool.
 
     Args:
         since_ms: event time in milliseconds since the epoch; by default that of the first finding.

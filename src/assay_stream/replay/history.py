@@ -22,7 +22,7 @@ _APPLIED = (Role.SNAPSHOTS, Role.CONTROL)
 
 
 def unbounded() -> Limits:
-    """Return limits under which a registry accepts the same and folds nothing away."""
+    """Return limits under which a registry accepts the same input and compacts nothing."""
     return replace(
         DEFAULT_LIMITS,
         timeline_entries_max=sys.maxsize,
@@ -38,7 +38,7 @@ class History:
 
     Args:
         limits: bounds on what is accepted and kept; ``unbounded()`` by default, which keeps everything.
-        snapshot_partitions: how many partitions the snapshot topic has, ``None`` where that is not known.
+        snapshot_partitions: partition count of the snapshot topic, ``None`` if unknown.
     """
 
     def __init__(self, *, limits: Limits | None = None, snapshot_partitions: int | None = None) -> None:
@@ -65,7 +65,7 @@ class History:
         return outputs
 
     def note(self, origin: Origin) -> None:
-        """Remember that there is a record at a place, whatever it carries."""
+        """Record that an offset exists, whatever its content."""
         topic, number, offset = origin
         first, last = self.ranges.get((topic, number), (offset, offset))
         if not first <= offset < last:
@@ -77,7 +77,7 @@ def history_of(read: Callable[[], Iterable[Record]], *, snapshot_partitions: int
 
     Args:
         read: gives the records afresh each time; called again where a partition is out of order.
-        snapshot_partitions: how many partitions the snapshot topic has, ``None`` where that is not known.
+        snapshot_partitions: partition count of the snapshot topic, ``None`` if unknown.
     """
     history = History(snapshot_partitions=snapshot_partitions)
     last: dict[PartitionPlace, int] = {}
@@ -107,7 +107,7 @@ def history_of(read: Callable[[], Iterable[Record]], *, snapshot_partitions: int
 
 
 def in_log_order(records: Iterable[Record]) -> list[Record]:
-    """Return records of any partitions, each once and each partition in the order of its offsets.
+    """Return records of any partitions, without duplicates, each partition in offset order.
 
     Partitions are merged by the timestamps of their logs, as far as these rise within each of them.
     """

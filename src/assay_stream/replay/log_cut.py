@@ -49,7 +49,9 @@ RECORD_SET_ASIDE = "record_set_aside"
 
 
 class Question(NamedTuple):
-    """Evidence that the whole logs do not give (canonical ``value``), its call as record and event, and its writer."""
+    """Evidence (canonical ``value``) that the whole logs do not reproduce, its call as record and event, and its
+    writer.
+    """
 
     call: Record
     event: Call
@@ -85,7 +87,7 @@ def explain(
     """Return the explanation of each question about one server."""
 
     def gives(view: Bindings, question: Question) -> bool:
-        """Tell whether a join that knows this much writes the evidence in question."""
+        """Return True if a join with this view writes the evidence in question."""
         join = Join(producer=question.producer, view=view, redaction=redaction)
         return process(join, question.call, question.event)[0].value == question.value
 
@@ -128,7 +130,7 @@ def explained(
     """Yield what is in doubt with the explanation of its question, server by server.
 
     Args:
-        snapshot_partitions: how many partitions the snapshot topic has, ``None`` where that is not known. What came in
+        snapshot_partitions: partition count of the snapshot topic, ``None`` if unknown. What came in
             another one than its server's is left out, as a join does not see it.
     """
     by_server: dict[bytes, list[tuple[Doubt, Question]]] = {}
@@ -148,7 +150,7 @@ def explained(
 
 
 def _without(logs: Sequence[Sequence[Record]], gone: Record) -> Bindings:
-    """Return the view where one record was set aside."""
+    """Return the view with one record set aside."""
     history = History(limits=DEFAULT_LIMITS)
     for log in logs:
         for record in log:
@@ -161,7 +163,7 @@ def _may_improve(known: tuple[int, Cut] | None, left: int) -> bool:
 
 
 def _logs(records: Sequence[Record]) -> list[list[Record]]:
-    """Return the partitions, the longest last: it is walked, and the others are cut again in each round."""
+    """Return the partitions, the longest last: it is walked once per round, while the others are cut again."""
     by_place: dict[tuple[str, int], list[Record]] = defaultdict(list)
     for record in records:
         by_place[record.origin[:2]].append(record)
@@ -169,7 +171,7 @@ def _logs(records: Sequence[Record]) -> list[list[Record]]:
 
 
 def _rounds(lengths: Sequence[int]) -> Iterator[tuple[int, Cut]]:
-    """Yield the cuts of some logs with how many records each leaves out, the fewest first."""
+    """Yield cuts with the number of records each leaves out, fewest first."""
     whole = tuple(lengths)
     waiting = [(0, whole)]
     known = {whole}

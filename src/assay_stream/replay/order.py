@@ -192,14 +192,14 @@ class Merge:
 
 
 class _NamedTimes:
-    """When the first list of each name is applied: sorted digests of the names, each with a time behind it."""
+    """Time at which the first list of each name is applied, as sorted digests of names with a time each."""
 
     def __init__(self, entries: bytearray) -> None:
         parts = (bytes(entries[start : start + _ENTRY_BYTES]) for start in range(0, len(entries), _ENTRY_BYTES))
         self._entries = b"".join(sorted(parts))
 
     def of(self, server_id: str, observer_id: str, snapshot_id: str) -> int:
-        """Return the time of what the observer published under an id, else of what others did, else 0."""
+        """Return the time of the observer's list with this id, else of another observer's, else 0."""
         for name in _names(server_id, observer_id, snapshot_id):
             number = bisect_left(range(len(self._entries) // _ENTRY_BYTES), name, key=self._entry)
             entry = self._entry(number)
@@ -213,7 +213,7 @@ class _NamedTimes:
 
 @lru_cache(1_024)
 def _names(server_id: str, observer_id: str, snapshot_id: str) -> tuple[bytes, bytes]:
-    """Return what stands for an id of one observer, and of any."""
+    """Return the digests of a snapshot id for one observer, and for any."""
     own, anybodys = repr((server_id, observer_id, snapshot_id)), repr((server_id, snapshot_id))
     return (
         blake2b(own.encode(), digest_size=_NAME_BYTES).digest(),

@@ -44,7 +44,7 @@ Ends = dict[Role, dict[int, int]]
 
 
 class _Progress(Struct, kw_only=True, forbid_unknown_fields=True):
-    """What the file of an interrupted replay holds."""
+    """State file of an interrupted replay."""
 
     version: int = _VERSION
     what: dict[str, Any]
@@ -72,7 +72,7 @@ class Tally:
         self._definitions: set[bytes | None] = set()
 
     def takes(self, output: Output) -> bool:
-        """Count an output; tell whether it is to be written."""
+        """Count an output; return True if it is to be written."""
         role = output.role
         if role is _DEFINITIONS and not self.is_new(output):
             return False
@@ -113,7 +113,7 @@ class Tally:
                 yield rejected(record, InputError("refused_too_often", message))
 
     def is_new(self, definition: Output) -> bool:
-        """Note a definition; tell whether it was not there before."""
+        """Record a definition; return True if it is new."""
         if definition.key in self._definitions:
             return False
         self._definitions.add(definition.key)
@@ -124,10 +124,10 @@ class Results:
     """Files of results in a folder.
 
     Args:
-        ends: where the replayed topics ended, ``None`` for files.
+        ends: end offsets of the replayed topics, ``None`` for files.
 
     Raises:
-        OSError: where the folder cannot be written.
+        OSError: if the folder cannot be written.
     """
 
     def __init__(self, folder: Path, what: dict[str, Any], *, ends: Ends | None = None) -> None:
@@ -153,7 +153,7 @@ class Results:
         self._evidence = self._files[_EVIDENCE]
 
     def resume(self) -> ResumePoint | None:
-        """Cut the files to the last resume point and return where the replay stood; ``None`` where there is none.
+        """Truncate the files to the last resume point and return it, if there is one.
 
         Raises:
             ConfigurationError: ``resume_differs``, ``bad_progress_file``.
@@ -221,7 +221,7 @@ class Results:
         return any((self._folder / name).exists() for name in FILES.values())
 
     def end(self) -> None:
-        """Give the files their names: the results are whole, and there is nothing to resume."""
+        """Rename the complete files into place; there is nothing left to resume."""
         self._files[Role.REJECTED].writelines(rejected_line(output) + b"\n" for output in self.tally.left_out())
         for file in self._files.values():
             file.close()
@@ -241,7 +241,7 @@ class Results:
 
 
 def noted_ends(folder: Path) -> Ends | None:
-    """Return where the topics ended when the interrupted replay in a folder started, ``None`` where there is none.
+    """Return the end offsets noted when the interrupted replay in a folder started, if any.
 
     Raises:
         ConfigurationError: ``bad_progress_file``.

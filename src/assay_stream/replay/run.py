@@ -77,7 +77,7 @@ def _written(join: Join, calls: _Calls, server_ids: Collection[str] | None) -> I
 
 
 def _is_of(placed: Placed, event: Call | InputError, server_ids: Collection[str]) -> bool:
-    """Tell whether a call is to one of some servers, by its key where it is refused."""
+    """Return True if a call is to one of these servers; a refused call is matched by its key."""
     if isinstance(event, InputError):
         key = placed.record.key
         return key is not None and key.decode("utf-8", "replace") in server_ids
@@ -109,7 +109,7 @@ class Replay:
     """The stages over everything in a spool.
 
     Args:
-        snapshot_partitions: how many partitions the snapshot topic had, ``None`` where that is not known.
+        snapshot_partitions: partition count of the snapshot topic, ``None`` if unknown.
         server_ids: replay the calls of these servers only; ``None`` for all.
         take_fact: gets every record of the binding topic, which is no result of a replay.
     """
@@ -183,7 +183,7 @@ class Replay:
         return outputs
 
     def steps(self) -> Iterator[list[Output]]:
-        """Yield what each record leads to, record by record; the last list belongs to the end."""
+        """Yield the outputs of each record; the last list belongs to the end."""
         positions, done = self._positions, self._done
         placed = self._merge.read(dict(zip(self._merge.logs, positions, strict=True)))
         for (time_ms, log, offset, record, _, latest_ms), written in joined_calls(

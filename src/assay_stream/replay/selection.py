@@ -35,7 +35,7 @@ class OffsetRange(NamedTuple):
 
 
 def offset_ranges(texts: Iterable[str]) -> tuple[OffsetRange, ...]:
-    """Return the ranges that an operator wrote as ``TOPIC:PARTITION=FIRST..END``, either number optional.
+    """Parse ranges written as ``TOPIC:PARTITION=FIRST..END``, either number optional.
 
     Raises:
         ConfigurationError: ``bad_offsets``.
@@ -54,7 +54,7 @@ def offset_ranges(texts: Iterable[str]) -> tuple[OffsetRange, ...]:
 
 
 def offsets_of(texts: Iterable[str]) -> dict[PartitionPlace, Range]:
-    """Return the ranges that an operator wrote, by partition, one for each at most.
+    """Parse ranges by partition, at most one for each.
 
     Raises:
         ConfigurationError: ``bad_offsets``.
@@ -88,13 +88,13 @@ class Selection:
         return self != Selection()
 
     def range_of(self, topic: str, partition: int) -> Range | None:
-        """Return the offsets to take of a partition of a topic or file, ``None`` for none."""
+        """Return the selected offsets of a partition of a topic or file, ``None`` for none."""
         if not any(named == topic for named, _ in self.offsets):
             return (0, None)
         return self.offsets.get((topic, partition))
 
     def wants(self, record: Record) -> bool:
-        """Tell whether to take a record. Some calls of other servers pass: the replay itself leaves them out."""
+        """Return True if a record is selected. Some calls of other servers pass: the replay itself leaves them out."""
         if self.to_ms is not None and record.timestamp_ms >= self.to_ms:
             return False
         if self.from_ms is not None and record.role is Role.CALLS and record.timestamp_ms < self.from_ms:

@@ -1,7 +1,7 @@
-"""What was in force on a server at a time: catalogues, pins, policy and keys, who saw them, and in which record.
+"""What was in force on a server at a time: catalogues, pins, policy and keys, with their observers and records.
 
 Read from the bindings of the binding topic or of the snapshot log (``replay.history``). The binding topic keeps a
-bounded history; where it does not reach back to the time in question, the answer says so and claims nothing.
+bounded history; if it does not reach back to the time in question, the report states that and claims nothing.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from assay_stream.report.rows import OperatorDecision, Row, decision_row, presen
 
 
 def forgotten(server: ServerBindings, time_us: int) -> list[Row]:
-    """Return a row for each observer whose history at an event time in microseconds was folded away."""
+    """Return a row for each observer whose history at an event time (microseconds) was compacted."""
     return [
         {"what": "forgotten", "observer_id": observer_id, "until": time_text(timeline.horizon_us or 0)}
         for observer_id, timeline in sorted(server.observers.items())
@@ -29,8 +29,8 @@ def asof_rows(server: ServerBindings, server_id: str, time_us: int, *, tool_name
     """Return one row for each thing in force at a time.
 
     Raises:
-        InputError: ``tool_not_known``; ``nothing_known_then`` where nothing was observed or set by that time, and
-            nothing is forgotten.
+        InputError: ``tool_not_known``; ``nothing_known_then`` if nothing was observed or set by that time, and no
+            history was compacted.
     """
     check_tool(server, tool_name)
     rows = forgotten(server, time_us)
@@ -53,7 +53,7 @@ def asof_rows(server: ServerBindings, server_id: str, time_us: int, *, tool_name
 
 
 def check_tool(server: ServerBindings, tool_name: str | None) -> None:
-    """Check that a list or a decision ever named a tool.
+    """Check that a list or a decision ever named the tool.
 
     Raises:
         InputError: ``tool_not_known``.
@@ -79,7 +79,7 @@ def _rejections(server: ServerBindings, time_us: int) -> Iterator[Row]:
 
 
 def _announcements(server: ServerBindings, time_us: int) -> Iterator[Row]:
-    """Yield the changes that were announced to observers who have seen no list since."""
+    """Yield the changes announced to observers that have seen no list since."""
     for observer_id in sorted(server.endings.own):
         timeline = server.observers.get(observer_id)
         seen = None if timeline is None else timeline.as_of(time_us)

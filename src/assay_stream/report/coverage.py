@@ -1,4 +1,4 @@
-"""What is observed of each server and by each observer: lists, calls, what these were bound by, and what is missing."""
+"""Coverage by server and by observer: lists, calls, how these were bound, and what is missing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SCOPES = frozenset(scope.value for scope in Scope)
 
 @dataclass(slots=True)
 class _Seen:
-    """What was seen of one server, or by one observer."""
+    """Counts for one server or observer."""
 
     lists: int = 0
     incomplete: int = 0
@@ -46,7 +46,7 @@ class CoverageCounts:
         since_us: count calls from this event time on, microseconds since the epoch; every list counts, since calls
             rest on what was listed before.
         until_us: count what has this event time or an earlier one.
-        names_max: servers, and observers, that are told apart; the rest is counted together.
+        names_max: maximum servers, and observers, counted separately; the rest is counted together.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class CoverageCounts:
         """The latest event time counted."""
 
     def take_snapshot(self, record: Record) -> None:
-        """Count a record of the snapshot topic. Announced changes are no lists."""
+        """Count a record of the snapshot topic. Announced changes are not lists."""
         try:
             event = read_event(record)
         except InputError:
@@ -80,7 +80,7 @@ class CoverageCounts:
             seen.last_list_us = max(seen.last_list_us, time_us)
 
     def take_evidence(self, evidence: Recorded) -> None:
-        """Count a record of evidence. One that does not say when, where and by whom is not ours, and is passed over."""
+        """Count a record of evidence. One without time, server and observer is not ours, and is skipped."""
         server_id, observer_id, time = (
             evidence.text("server_id"),
             evidence.text("observer_id"),
@@ -106,10 +106,10 @@ class CoverageCounts:
             seen.last_call_us = max(seen.last_call_us, time_us)
 
     def rows(self, *, silent_after_us: int) -> Iterator[Row]:
-        """Yield a row for each server and each observer, by name; what could not be told apart comes last.
+        """Yield a row for each server and each observer, by name; those counted together come last.
 
         Args:
-            silent_after_us: who was seen last as long before the latest event time, or the end, is silent.
+            silent_after_us: silent means last seen at least this long before the latest event time, or the end.
         """
         now_us = self.latest_us if self._until_us is None else self._until_us
         for what, entries in self._seen.items():

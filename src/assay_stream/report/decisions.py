@@ -1,4 +1,4 @@
-"""Decisions as control records have them: the same whether a command or the console makes them."""
+"""Decisions as control records: the same whether a command or the console makes them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,7 @@ DEFAULT_SCHEME = "assay.p60"
 
 
 def alert_decision(act: AlertAct, *, server_id: str, uid: str, assignee: str | None = None) -> Decision:
-    """Return what a person does with an alert.
-
-    Args:
-        uid: of the alert, whole.
-        assignee: whom it is assigned to.
-    """
+    """Build a decision on an alert; ``uid`` is the full uid."""
     given = {} if assignee is None else {"assignee": assignee}
     return ALERT_TYPE + act, {"server_id": server_id, "alert": uid, **given}
 
@@ -52,7 +47,7 @@ def values_to_decide(
     Args:
         printed: its value under every scheme, as the registry printed it for its server.
         pinned: the schemes under which the tool has an approved value.
-        schemes: which schemes; none for those under which the tool is pinned already, else the default one, since
+        schemes: empty for those under which the tool is already pinned, else the default one, since
             approving a change under one scheme only would leave the others to differ.
 
     Raises:

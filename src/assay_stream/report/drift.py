@@ -63,7 +63,7 @@ class RecordedLists:
     """The recorded lists of a server, whether they are complete, and whether it is a single Tool object.
 
     Args:
-        ttl_ms: for how long clients may cache them, 0 where that is not stated.
+        ttl_ms: how long clients may cache them, 0 if not stated.
     """
 
     lists: Mapping[Subject, list[dict[str, Any]]]
@@ -86,7 +86,7 @@ class DriftFinding:
 
     Args:
         kind: a key of ``KIND_TITLES``.
-        codes: codes of what changed, and ids of the rules for what new text brings; sorted, each once.
+        codes: codes of what changed, and ids of the rules for what new text brings; sorted, without duplicates.
         fields: top-level fields that differ, sorted.
     """
 
@@ -110,7 +110,7 @@ class DriftFinding:
 
 
 def read_offer(content: Any) -> RecordedLists:
-    """Return what a recording holds.
+    """Parse a recording.
 
     Args:
         content: a Tool object, a list result, the JSON-RPC response around one, a snapshot event, or a manifest

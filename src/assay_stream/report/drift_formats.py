@@ -28,7 +28,7 @@ def as_json(findings: Sequence[DriftFinding]) -> str:
 
 
 def as_lines(findings: Sequence[DriftFinding]) -> Iterator[tuple[Level | None, str]]:
-    """Yield the lines that a person reads, the first of each finding with its level."""
+    """Yield text lines, the first of each finding with its level."""
     for finding in findings:
         new_name = f" -> {visible(finding.renamed_to)}" if finding.renamed_to is not None else ""
         yield finding.level, f"{finding.level!s:13}  {finding.kind:20}  {visible(finding.name)}{new_name}"

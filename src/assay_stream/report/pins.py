@@ -1,4 +1,4 @@
-"""What operators decided, the tools and keys it is about, and how they compare: read from the bindings."""
+"""Operators' decisions, their tools and keys, and how they compare: read from the bindings."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -20,7 +20,7 @@ _DIGITS_MIN = 6
 
 
 class DefinitionInForce(NamedTuple):
-    """A definition of a tool in force, and who sees it."""
+    """A definition of a tool in force, and its observers."""
 
     fingerprint: Fingerprint
     observers: tuple[str, ...]
@@ -38,12 +38,11 @@ def offered_now(server: ServerBindings, tool_name: str) -> list[DefinitionInForc
 
 
 def tools_offered_now(server: ServerBindings) -> list[str]:
-    """Return the names of all tools in force on a server, sorted."""
     return sorted({name for _, seen in _latest(server) for name in server.catalogue_of(seen).tools})
 
 
 def knows_tool(server: ServerBindings, tool_name: str) -> bool:
-    """Tell whether a list that is kept, or a decision, names a tool."""
+    """Return True if a kept list, or a decision, names the tool."""
     controls = server.controls
     decided = {fact.tool_name for fact in controls.policies} | {fact.tool_name for fact in controls.key_decisions}
     listed = (name for each in server.catalogues.values() for name in (*each.tools, *each.ambiguous))
@@ -69,7 +68,7 @@ def pin_rows(bindings: Bindings, *, server_id: str | None, tool_name: str | None
 
 
 def pins_in_force(acts: Sequence[Pin]) -> Iterator[tuple[str, str, PinState, Pin]]:
-    """Yield scheme, value and state of each pin that is approved or rejected, and the act that decided last."""
+    """Yield scheme, value and state of each approved or rejected pin, and its last decision."""
     for (scheme, value), state in sorted(pin_states(acts).items()):
         if state in (PinState.APPROVED, PinState.REJECTED):
             yield scheme, value, state, [act for act in acts if (act.scheme, act.value) == (scheme, value)][-1]
@@ -89,7 +88,6 @@ def history_rows(bindings: Bindings, *, server_id: str | None, tool_name: str | 
 
 
 def approved_entries(bindings: Bindings, *, server_id: str | None) -> list[PinEntry]:
-    """Return the approved values of the tools of a server, or of all servers, as pin entries."""
     return [
         PinEntry(name, tool, scheme, value, _upstream(server.controls.pins[tool], scheme, value))
         for name, server in _servers(bindings, server_id)
@@ -99,13 +97,13 @@ def approved_entries(bindings: Bindings, *, server_id: str | None) -> list[PinEn
 
 
 def _upstream(acts: Iterable[Pin], scheme: str, value: str) -> str | None:
-    """Return what the last act that approved a value binds it to."""
+    """Return what the last approval of a value binds it to."""
     approvals = [act for act in acts if act.act == "set" and (act.scheme, act.value) == (scheme, value)]
     return approvals[-1].upstream if approvals else None
 
 
 def full_digest_of(server: ServerBindings, scheme: str, value: str) -> str | None:
-    """Return the full digest of the definition with a value under a scheme, if it was ever observed here."""
+    """Return the full digest of the definition with a value under a scheme, if it was ever observed."""
     return next((print_.full for print_ in server.tools.values() if print_.has_value(scheme, value)), None)
 
 
@@ -115,8 +113,8 @@ def values_to_decide(
     """Return the values of one definition of a tool by scheme.
 
     Args:
-        full: full digest of the definition or its first six digits or more, ``None`` for the one in force.
-        schemes: which schemes; none for those under which the tool is pinned already, else the default one, since
+        full: full digest of the definition or its first six digits or more, ``None`` means the one in force.
+        schemes: empty for those under which the tool is already pinned, else the default one, since
             approving a change under one scheme only would leave the others to differ.
 
     Raises:
@@ -128,7 +126,7 @@ def values_to_decide(
 
 
 def offers_rejected(server: ServerBindings, tool_name: str) -> bool:
-    """Tell whether the definition in force of a tool was rejected, under whichever scheme.
+    """Return True if the definition in force of a tool was rejected under any scheme.
 
     Raises:
         InputError: ``tool_not_observed``, ``definition_ambiguous``.
@@ -139,7 +137,7 @@ def offers_rejected(server: ServerBindings, tool_name: str) -> bool:
 
 
 def server_of(bindings: Bindings, server_id: str) -> ServerBindings:
-    """Return everything known of a server.
+    """Return the bindings of a server.
 
     Raises:
         InputError: ``server_not_known``.

@@ -1,7 +1,7 @@
 """A policy tried out before it is set: which tools and which calls it would have refused.
 
-Verdicts and rulings are those that the stream and an enforcing proxy compute. Pins count as they stand now. A call
-whose definition is unknown is ruled on as the tool's verdict says, as a proxy does.
+Verdicts and rulings are those that the stream and an enforcing proxy compute. Pins count as they are now. A call whose
+definition is unknown gets the tool's verdict, as in a proxy.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Calls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedPolicy:
-    """A policy to try out, as of ``now_us``; without an ``enforcement`` the one in force is taken back."""
+    """A policy to try out, as of ``now_us``; without ``enforcement``, the policy in force is removed."""
 
     server_id: str
     tool_name: str | None
@@ -59,7 +59,7 @@ class PolicyPlan:
     """What a policy would change on a server.
 
     Args:
-        server: everything known of it. The policy is applied to it: nothing else may use it any more.
+        server: modified by applying the policy to it; do not use it elsewhere.
     """
 
     planned: PlannedPolicy
@@ -83,7 +83,7 @@ class PolicyPlan:
         """Count calls on the server that have these in common.
 
         Args:
-            full_digest: of the definition that they were bound to, ``None`` where they were to none.
+            full_digest: of the definition that the calls were bound to, ``None`` if unbound.
         """
         if self.planned.tool_name not in (None, tool):
             return
@@ -95,7 +95,7 @@ class PolicyPlan:
             calls.denied += count if decision == "deny" else 0
 
     def rows(self) -> list[Row]:
-        """Return a row for each tool, those that would be refused first."""
+        """Return a row for each tool, refused ones first."""
         names = sorted(self._names)
         if _NOT_OFFERED in self._calls:
             names.append(_NOT_OFFERED)
@@ -128,7 +128,6 @@ class PolicyPlan:
         return table.rule(self.planned.server_id, name, None)
 
     def _definition(self, full: str | None) -> Fingerprint | None:
-        """Return a definition, ``None`` where it is not known any more."""
         if full is None:
             return None
         return self.server.tools.get((True, full)) or self.server.tools.get((False, full))

@@ -1,4 +1,4 @@
-"""What the rows of all reports have in common."""
+"""Shared by the rows of all reports."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,7 +12,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def time_text(time_us: int) -> str:
-    """Return an event time, microseconds since the epoch, for a person."""
+    """Format an event time, microseconds since the epoch."""
     return (_EPOCH + timedelta(microseconds=time_us)).isoformat().replace("+00:00", "Z")
 
 

@@ -24,7 +24,7 @@ _ORDER = {"decision": 0, "snapshot": 1, "announcement": 2, "rejection": 3, "find
 def timeline_rows(
     server_id: str, dated: Iterable[Dated], *, since_us: int | None = None, until_us: int | None = None
 ) -> list[Row]:
-    """Return the rows of a server within some time, oldest first; at one time each after its cause.
+    """Return the rows of a server within a time range, oldest first; at equal times, causes before effects.
 
     Args:
         since_us: earliest event time, inclusive, ``None`` for no bound.
@@ -52,7 +52,7 @@ def timeline_rows(
 
 
 def changes(store: Store, server_id: str, *, tool_name: str | None = None) -> Iterator[Dated]:
-    """Yield everything that changed on a server.
+    """Yield every change on a server.
 
     Raises:
         InputError: ``server_not_known``; as ``Store.bindings``.
@@ -69,7 +69,7 @@ def changes(store: Store, server_id: str, *, tool_name: str | None = None) -> It
 
 
 def observed(server: ServerBindings, *, tool_name: str | None = None) -> Iterator[Dated]:
-    """Yield the snapshots that differ, in one tool or in any, from their observer's last one, and the refused ones."""
+    """Yield snapshots that differ from their observer's previous one (in one tool, or any), and refused ones."""
     for timeline in server.observers.values():
         before: Seen | None = None
         for seen in timeline:

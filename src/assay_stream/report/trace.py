@@ -33,27 +33,27 @@ _PLAIN = re.compile(r"[A-Za-z0-9._:-]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sought:
-    """Which calls to trace: by their own id, by that of their trace, or by both."""
+    """The calls to trace: by tool call id, trace id, or both."""
 
     tool_call_id: str | None = None
     trace_id: str | None = None
 
     def may_be_in(self, value: bytes | None) -> bool:
-        """Return whether the value of a record can be that of a call or evidence to trace."""
+        """Return False if the record cannot be a traced call or its evidence."""
         return value is not None and all(
             text is None or _PLAIN.fullmatch(text) is None or text.encode() in value
             for text in (self.tool_call_id, self.trace_id)
         )
 
     def is_in(self, data: object) -> bool:
-        """Return whether this is the data of a call or evidence to trace."""
+        """Return True for the data of a traced call or its evidence."""
         return isinstance(data, dict) and all(
             wanted is None or data.get(name) == wanted
             for name, wanted in (("tool_call_id", self.tool_call_id), ("trace_id", self.trace_id))
         )
 
     def call_in(self, record: Record, call_profile: CallProfile = "assay") -> CallEvent | None:
-        """Return the call in a record of the calls topic, ``None`` where it is refused, or not one to trace."""
+        """Return the call in a record of the calls topic, ``None`` if it is refused or not traced."""
         if not self.may_be_in(record.value):
             return None
         try:
@@ -64,7 +64,7 @@ class Sought:
 
 
 def traced(store: Store, sought: Sought) -> list[EvidenceRecord]:
-    """Return the evidence of the calls to trace, in the order of their event times."""
+    """Return the evidence of the traced calls, by event time."""
     digest = sought.tool_call_id if sought.trace_id is None else sought.trace_id
     rows = store.evidence(EvidenceFilter(digest=digest), Paging(limit=TRACED_MAX)).rows
     found = [whole for row in reversed(rows) if (whole := store.evidence_of(row.reference)) is not None]
@@ -72,7 +72,6 @@ def traced(store: Store, sought: Sought) -> list[EvidenceRecord]:
 
 
 def trace_rows(store: Store, evidence: Sequence[EvidenceRecord]) -> list[Row]:
-    """Return what the store knows of some calls, step by step."""
     bindings = store.bindings(*{whole.row.server_id for whole in evidence}) if evidence else None
     rows = []
     for number, whole in enumerate(evidence, start=1):
@@ -82,7 +81,7 @@ def trace_rows(store: Store, evidence: Sequence[EvidenceRecord]) -> list[Row]:
 
 
 def pending_rows(calls: Iterable[tuple[Origin, CallEvent]]) -> list[Row]:
-    """Return rows of calls that have no evidence yet."""
+    """Return rows for calls without evidence so far."""
     rows: list[Row] = []
     for number, (origin, event) in enumerate(calls, start=1):
         call = _call_row(origin, time_text(event_time_us(event)), {**event.data, "tool": event.data["tool_name"]})
@@ -136,7 +135,7 @@ def _call_row(origin: Origin | None, time: str, data: Mapping[str, Any]) -> Row:
 
 
 def _course(data: Mapping[str, Any]) -> Iterable[str]:
-    """Yield what is out of the ordinary in how a call went."""
+    """Yield what is unusual in the course of a call."""
     if "rounds" in data:
         yield f"{data['rounds']} rounds"
     if data.get("unmatched_retry"):

@@ -26,7 +26,7 @@ def keys_of(keys: Iterable[Ed25519PublicKey]) -> dict[str, Ed25519PublicKey]:
 
 
 def load_public_key(pem: bytes) -> Ed25519PublicKey:
-    """Return the public key that a PEM file holds.
+    """Load a public key from a PEM file.
 
     Raises:
         InputError: ``bad_seal_key``.
@@ -41,15 +41,14 @@ def load_public_key(pem: bytes) -> Ed25519PublicKey:
 
 
 def load_private_key(pem: bytes, password: bytes | None = None) -> Ed25519PrivateKey:
-    """Return the private key that a PEM file holds.
+    """Load a private key from a PEM file.
 
     Args:
         pem: PKCS #8.
-        password: of an encrypted file; ``None`` for one that is not.
+        password: ``None`` for an unencrypted file.
 
     Raises:
-        InputError: ``bad_seal_key``; ``bad_seal_key_password`` where only the password is wrong, missing or
-            one too many.
+        InputError: ``bad_seal_key``; ``bad_seal_key_password`` if only the password is wrong, missing or not needed.
     """
     try:
         key = serialization.load_pem_private_key(pem, password)
@@ -68,11 +67,11 @@ def load_private_key(pem: bytes, password: bytes | None = None) -> Ed25519Privat
 
 
 def private_pem(key: Ed25519PrivateKey, password: bytes | None = None) -> bytes:
-    """Return the PEM file of a private key: PKCS #8."""
+    """Encode a private key as PEM (PKCS #8)."""
     protection = serialization.NoEncryption() if password is None else serialization.BestAvailableEncryption(password)
     return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, protection)
 
 
 def public_pem(key: Ed25519PublicKey) -> bytes:
-    """Return the PEM file of a public key: SubjectPublicKeyInfo."""
+    """Encode a public key as PEM (SubjectPublicKeyInfo)."""
     return key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)

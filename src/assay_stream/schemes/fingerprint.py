@@ -1,7 +1,7 @@
 """Fingerprints: one observed tool definition, its digest under every named scheme, computed once.
 
-``full`` is the digest of the whole definition as received. It is no outside standard: it is what tells two
-definitions apart that the bounded schemes call equal (a flipped ``annotations.destructiveHint``, say).
+``full`` is the digest of the whole definition as received. It is not an outside standard: it distinguishes definitions
+that are equal under the bounded schemes (a flipped ``annotations.destructiveHint``, say).
 """
 
 from collections import OrderedDict
@@ -43,15 +43,15 @@ differs; a pin may hold either."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fingerprint:
-    """What identifies one observed definition.
+    """Digests that identify one observed definition.
 
     Args:
         full: digest of the whole definition as received, ``sha256:<hex>``.
         schemes: digest under each named scheme; a scheme that refuses the definition is absent.
         errors: error code of each scheme that refused it.
-        fields: digest of each top-level field of the definition, so that a change can be named without
-            keeping the definition.
-        size_bytes: length of the definition in canonical form; 0 where it was not computed here.
+        fields: digest of each top-level field of the definition, so that changes can be located without keeping the
+            definition.
+        size_bytes: length of the definition in canonical form; 0 if it was not computed here.
     """
 
     full: str
@@ -61,11 +61,11 @@ class Fingerprint:
     size_bytes: int = field(default=0, compare=False)
 
     def definition_digest(self) -> str | None:
-        """Return the tool definition digest v1, or ``None`` where the definition gives none."""
+        """Return the tool definition digest v1, or ``None`` if the definition has none."""
         return self.schemes.get("assay.v1")
 
     def has_value(self, scheme: str, value: str) -> bool:
-        """Tell whether the definition gives a value under a scheme, in any of its peer's spellings."""
+        """Return True if the definition has this value under a scheme, in any spelling the scheme's own tools print."""
         return value in (self.schemes.get(scheme), self.schemes.get(_OTHER_SPELLINGS.get(scheme, "")))
 
 
@@ -74,10 +74,10 @@ def fingerprint(tool: Tool, *, server_id: str | None) -> Fingerprint:
 
     Args:
         tool: the definition exactly as received, decoded strictly.
-        server_id: the server it is scoped to, ``None`` where the observation is not server-scoped.
+        server_id: the server that the digests are scoped to, ``None`` if the observation is not server-scoped.
 
     Raises:
-        InputError: where not even the whole definition can be canonicalised.
+        InputError: if the whole definition cannot be canonicalised.
     """
     # Most schemes cover the same parts: each is written once.
     tool = {name: Canonicalized(value) if type(value) is dict else value for name, value in tool.items()}
@@ -103,7 +103,7 @@ def fingerprint(tool: Tool, *, server_id: str | None) -> Fingerprint:
 
 
 def changed_fields(before: Fingerprint, after: Fingerprint) -> tuple[str, ...]:
-    """Return the names of the top-level fields that differ, sorted."""
+    """Return the top-level fields that differ, sorted."""
     names = before.fields.keys() | after.fields.keys()
     return tuple(sorted(name for name in names if before.fields.get(name) != after.fields.get(name)))
 
@@ -112,13 +112,13 @@ Value = TypeVar("Value")
 
 
 class ContentCache(Generic[Value]):
-    """A bounded memory of values by the exact bytes they were computed from.
+    """LRU cache of values, keyed by the exact bytes they were computed from.
 
     Equal bytes give equal values, so a hit can never be wrong; the bound only costs time.
 
     Args:
-        entries_max: how many values are kept; the least recently used goes first.
-        weight_max: how much they may weigh together, ``None`` where each is small.
+        entries_max: maximum number of values.
+        weight_max: maximum total weight, ``None`` for no bound.
     """
 
     def __init__(self, entries_max: int, weight_max: int | None = None) -> None:
@@ -128,7 +128,6 @@ class ContentCache(Generic[Value]):
         self._values: OrderedDict[bytes, tuple[Value, int]] = OrderedDict()
 
     def get(self, content: bytes) -> Value | None:
-        """Return the value of this content, or ``None``."""
         found = self._values.get(content)
         if found is None:
             return None
@@ -136,11 +135,7 @@ class ContentCache(Generic[Value]):
         return found[0]
 
     def put(self, content: bytes, value: Value, weight: int = 0) -> None:
-        """Remember the value of this content.
-
-        Args:
-            weight: what it weighs. One that is heavier than all may be together is not kept.
-        """
+        """Store a value. One that outweighs the whole cache is not kept."""
         _, weight_before = self._values.pop(content, (None, 0))
         self._weight -= weight_before
         if self._weight_max is not None and weight > self._weight_max:

@@ -21,7 +21,7 @@ _COVERED = ("description", "inputSchema", "outputSchema")
 def digest_v1_2(tool: Tool) -> str:
     """Return the tool digest as Hangar computed it up to 1.2.0 (scheme ``hangar.v1_2``), bare hexadecimal.
 
-    Sorted JSON with everything but printable ASCII escaped; only ``null`` is absent. Numbers stand as Python
+    Sorted JSON, everything but printable ASCII escaped; only ``null`` counts as absent. Numbers are formatted as Python
     prints them, so ``1`` and ``1.0`` differ.
 
     Raises:
@@ -36,7 +36,7 @@ def digest_v1_2(tool: Tool) -> str:
 def digest_v2(tool: Tool) -> str:
     """Return the tool digest as Hangar computes it since 1.2.1 (scheme ``hangar.v2``), bare hexadecimal.
 
-    Canonical JSON (RFC 8785); ``null``, ``""``, ``{}`` and ``[]`` are all absent.
+    Canonical JSON (RFC 8785); ``null``, ``""``, ``{}`` and ``[]`` all count as absent.
 
     Raises:
         InputError: ``tool_name_missing``, or as ``canonicalize``.
@@ -74,7 +74,7 @@ def _nameless() -> InputError:
 
 
 class MismatchAction(StrEnum):
-    """What a mismatch leads to."""
+    """What to do on a mismatch."""
 
     AUDIT = "audit"
     WARN = "warn"
@@ -82,7 +82,7 @@ class MismatchAction(StrEnum):
 
 
 class UnknownPolicy(StrEnum):
-    """What a tool leads to that could not be held against a pin."""
+    """What to do with a tool that could not be compared with a pin."""
 
     ALLOW_DEGRADED = "allow_degraded"
     WARN = "warn"
@@ -90,7 +90,7 @@ class UnknownPolicy(StrEnum):
 
     @classmethod
     def parse(cls, text: str) -> UnknownPolicy:
-        """Return the policy of this name; ``allow_unverified`` is Hangar's later name of ``allow_degraded``.
+        """Parse a policy name; ``allow_unverified`` is Hangar's later name for ``allow_degraded``.
 
         Raises:
             InputError: ``unknown_value``.
@@ -104,8 +104,6 @@ class UnknownPolicy(StrEnum):
 
 
 class PinComparison(StrEnum):
-    """How an observed tool compares with its pins."""
-
     MATCH = "match"
     MISMATCH = "mismatch"
     UNKNOWN = "unknown"
@@ -130,19 +128,18 @@ _ACTIONS: dict[str, Action] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DigestPolicy:
-    """How strictly observed digests are held against approved ones, which are our pins.
+    """How strictly observed digests are enforced against approved ones (our pins).
 
-    The defaults are those of Hangar's own gate: a mismatch blocks, and a tool without a pin is let through.
+    The defaults are those of Hangar's own gate: a mismatch blocks, a tool without a pin passes.
 
     Args:
-        unknown: what a tool leads to that has no pin, or has one and was not observed.
+        unknown: what to do with a tool that has no pin, or is pinned but was not observed.
     """
 
     enforcement: MismatchAction = MismatchAction.BLOCK
     unknown: UnknownPolicy = UnknownPolicy.ALLOW_DEGRADED
 
     def action(self, status: PinComparison) -> Action:
-        """Return what to do with a call of a tool."""
         if status is PinComparison.MATCH:
             return Action.ALLOW
         return _ACTIONS[self.enforcement if status is PinComparison.MISMATCH else self.unknown]

@@ -1,4 +1,4 @@
-"""Members of JSON objects that a strict reader takes: each error has a path, and none quotes the sender."""
+"""Strict reading of JSON objects: every error has a path, and none quotes the sender."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _Value = TypeVar("_Value")
 
 
 class Members:
-    """One object, whose members are taken one by one.
+    """A JSON object whose members are removed as they are read.
 
     Args:
-        value: anything; what is no object is refused with ``wrong_type``.
+        value: any value; refused with ``wrong_type`` if it is not an object.
 
     Attributes:
-        rest: the members that nobody took.
+        rest: the members not taken yet.
     """
 
     def __init__(self, value: Any, path: str = "$") -> None:
@@ -37,10 +37,10 @@ class Members:
         return name in self.rest
 
     def take(self, name: str, kind: type[_Value], *, step: str | None = None) -> _Value:
-        """Return a member of a type.
+        """Remove and return a member of the given type.
 
         Args:
-            step: goes into the path where the name is the sender's own text.
+            step: used in the path where the name is the sender's own text.
 
         Raises:
             InputError: ``missing_field`` or ``wrong_type``.
@@ -51,7 +51,6 @@ class Members:
         return self._checked(self.rest.pop(name), kind, path)
 
     def object(self, name: str) -> Members:
-        """Return a member that is an object."""
         return Members(self.take(name, dict), f"{self.path}.{name}")
 
     def objects(self, name: str) -> Iterator[Members]:
@@ -60,7 +59,7 @@ class Members:
             yield Members(item, f"{self.path}.{name}[{index}]")
 
     def one_of(self, name: str, allowed: tuple[str, ...]) -> Any:
-        """Return a text that is one of those allowed.
+        """Take a string that must be one of ``allowed``.
 
         Raises:
             InputError: ``unknown_value``, or as ``take``.
@@ -71,7 +70,7 @@ class Members:
         return value
 
     def digest(self, name: str) -> Digest:
-        """Return a digest.
+        """Take a digest.
 
         Raises:
             InputError: ``bad_digest``, or as ``take``.

@@ -1,7 +1,7 @@
-"""Files of pins that an operator has already: MCPTrust lockfiles, Hangar and Assay configuration, and our own.
+"""Pin files that an operator already has: MCPTrust lockfiles, Hangar and Assay configuration, and our own.
 
-Our own form, ``native``, has one JSON object a line: ``server_id`` (a text or null), ``tool_name``, ``scheme``,
-``value``, and ``upstream`` where MCP Hangar binds the value to one.
+Our own format, ``native``, has one JSON object per line: ``server_id`` (a string or null), ``tool_name``, ``scheme``,
+``value``, and ``upstream`` if MCP Hangar binds the value to one.
 """
 
 import re
@@ -26,10 +26,10 @@ HangarScheme = Literal["hangar.v1_2", "hangar.v2"]
 
 
 class LockfileStamp(NamedTuple):
-    """What a lockfile of version 3.0 says of itself.
+    """Metadata of a version 3.0 lockfile.
 
     Args:
-        generator: the program that writes it, and its version.
+        generator: name and version of the program that writes it.
         updated_at: RFC 3339.
     """
 
@@ -53,9 +53,9 @@ def read_pins(
     """Read the pins of a file, sorted.
 
     Args:
-        server_id: the server of pins for which the file names none; of a file that names servers only this
-            one's pins are read. ``None`` reads all.
-        hangar_scheme: how a Hangar file's digests were made; the file does not say.
+        server_id: assigned to pins whose file names no server; in a file that names servers, only this server's pins
+            are read. ``None`` reads all.
+        hangar_scheme: scheme of a Hangar file's digests; the file does not state it.
 
     Raises:
         InputError: ``bad_pin_value``, ``duplicate_pin``, ``tenant_pins``, ``pin_name_differs``,
@@ -80,19 +80,16 @@ def write_pins(
     hangar_scheme: HangarScheme = "hangar.v2",
     lockfile_stamp: LockfileStamp | None = None,
 ) -> tuple[bytes, list[PinEntry]]:
-    """Write pins, and return with the bytes those that the file does not hold.
+    """Serialise pins, and return the bytes and the pins that the format cannot hold.
 
-    A lockfile needs all three values of a tool, and is of one server; Hangar holds one kind of
-    digest; Assay needs both hashes, and has one tool of a name. Equal pins give equal bytes.
+    A lockfile needs all three values of a tool and covers one server; Hangar holds one kind of digest; Assay needs both
+    hashes and unique tool names. Equal pins give equal bytes.
 
     Args:
-        server_id: the server to write; the pins of others are left out. ``None`` writes all, but into a lockfile
-            only those without a server.
-        hangar_scheme: which digests a Hangar file is to hold.
-        lockfile_stamp: who writes a lockfile, and when: what version 3.0 asks for. ``None`` writes version 2.0.
-
-    Returns:
-        The file's bytes, and the pins that it does not hold, sorted.
+        server_id: write only this server's pins. ``None`` writes all, except that a lockfile gets only those without a
+            server.
+        hangar_scheme: scheme of the digests in a Hangar file.
+        lockfile_stamp: metadata for a lockfile of version 3.0. ``None`` writes version 2.0.
 
     Raises:
         InputError: ``bad_pin_value``, ``duplicate_pin``, ``unknown_value`` or ``bad_identifier``.
@@ -154,7 +151,7 @@ def _read_hangar(raw: bytes, scheme: str) -> Iterator[PinEntry]:
 
 
 def _hangar_pins(document: Members) -> Iterator[tuple[str, Members, str | None]]:
-    """Find the pins in a configuration, and in both outputs of ``mcp-hangar pin``, with what they are bound to."""
+    """Find the pins in a configuration or in either output of ``mcp-hangar pin``, with their upstreams."""
     if "mcp_servers" not in document:
         printed = _inner(document, "digests") if document.rest.keys() == {"digests", "unreachable"} else document
         yield from ((server_id, _inner(printed, server_id), None) for server_id in list(printed.rest))
@@ -257,7 +254,7 @@ def _native_members(pin: PinEntry) -> dict[str, str | None]:
 
 
 def _whole(pins: list[PinEntry], schemes: tuple[str, ...]) -> dict[tuple[str | None, str], tuple[PinEntry, ...]]:
-    """Return the pins of each tool that has one under every scheme asked for, in the order of the schemes."""
+    """Return the pins of each tool that has one under every given scheme, in the order of the schemes."""
     by_tool: dict[tuple[str | None, str], dict[str, PinEntry]] = {}
     for pin in pins:
         by_tool.setdefault((pin.server_id, pin.tool_name), {})[pin.scheme] = pin
@@ -279,7 +276,6 @@ def _mapping(value: Any, path: str) -> Members:
 
 
 def _inner(parent: Members, name: str) -> Members:
-    """Return the mapping under a name, empty where there is none."""
     return _mapping(parent.rest.get(name), f"{parent.path}{_step(name)}")
 
 

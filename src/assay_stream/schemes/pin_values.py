@@ -26,12 +26,12 @@ _HEX_DIGITS = 64
 
 
 class PinEntry(NamedTuple):
-    """One pin: what a tool's definition must give under one scheme.
+    """One pin: the value that a tool's definition must have under one scheme.
 
     Args:
-        server_id: the server; ``None`` where the file names none.
+        server_id: ``None`` if the file names no server.
         scheme: one of ``SCHEME_NAMES``.
-        upstream: what MCP Hangar binds the value to (``tool_projection.upstream``), ``None`` where it does not.
+        upstream: what MCP Hangar binds the value to (``tool_projection.upstream``), ``None`` if unbound.
     """
 
     server_id: str | None
@@ -42,13 +42,13 @@ class PinEntry(NamedTuple):
 
 
 def check_value(scheme: str, value: str) -> str:
-    """Return a value if its scheme can print it.
+    """Return ``value`` if it is valid under the scheme.
 
     Args:
-        value: 64 hexadecimal digits, the same behind ``sha256:``, or a risk level; empty for no input schema.
+        value: 64 hexadecimal digits, with or without ``sha256:``, or a risk level; empty for no input schema.
 
     Raises:
-        InputError: ``unknown_value`` for a scheme of no such name, ``bad_pin_value``.
+        InputError: ``unknown_value`` for an unknown scheme, ``bad_pin_value``.
     """
     form = SCHEME_FORMS.get(scheme)
     if form is None:
@@ -63,7 +63,7 @@ def check_value(scheme: str, value: str) -> str:
 
 
 def printed_value(scheme: str, value: str) -> str:
-    """Return a value as its scheme prints it; digests may be given with or without ``sha256:``.
+    """Return a value in the notation of its scheme; digests may be given with or without ``sha256:``.
 
     Raises:
         InputError: as ``check_value``.

@@ -1,7 +1,7 @@
 """Merkle trees of Certificate Transparency version 2 (RFC 9162, section 2.1), over SHA-256.
 
-A tree is described by its size and its root. Nothing here keeps a tree: roots and proofs come from one pass over
-the leaf hashes, in memory that grows with the logarithm of the size.
+A tree is identified by its size and root and never held in memory: roots and proofs take one pass over the leaf hashes
+and O(log n) memory.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,12 +14,12 @@ EMPTY_ROOT = sha256(b"").digest()
 
 
 def leaf_hash(entry: bytes) -> bytes:
-    """Return the hash of one entry (2.1.1)."""
+    """Hash a leaf (2.1.1)."""
     return sha256(b"\x00" + entry).digest()
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
-    """Return the hash of an inner node (2.1.1)."""
+    """Hash an inner node (2.1.1)."""
     return sha256(b"\x01" + left + right).digest()
 
 
@@ -28,10 +28,10 @@ class Frontier:
 
     Args:
         size: leaves so far.
-        peaks: one hash for each bit that is set in the size, the highest first.
+        peaks: one hash for each bit set in the size, the highest first.
 
     Raises:
-        InputError: ``bad_frontier`` where the hashes do not fit the size.
+        InputError: ``bad_frontier`` if the number of hashes does not fit the size.
     """
 
     __slots__ = ("peaks", "size")
@@ -64,10 +64,10 @@ def inclusion_proof(leaves: Iterable[bytes], index: int, size: int) -> list[byte
 
     Args:
         leaves: leaf hashes of the tree, in order; more than ``size`` are not read.
-        index: which leaf, from 0.
+        index: leaf index, from 0.
 
     Raises:
-        InputError: ``proof_out_of_range``; ``proof_leaves_missing`` where the leaves end before the tree does.
+        InputError: ``proof_out_of_range``; ``proof_leaves_missing`` if there are fewer leaves than ``size``.
     """
     if not 0 <= index < size:
         raise InputError("proof_out_of_range", "the tree has no such leaf: give an index below its size")
@@ -75,7 +75,7 @@ def inclusion_proof(leaves: Iterable[bytes], index: int, size: int) -> list[byte
 
 
 def consistency_proof(leaves: Iterable[bytes], first: int, second: int) -> list[bytes]:
-    """Return the proof that one tree begins with another (2.1.4.1).
+    """Return the proof that the larger tree extends the smaller (2.1.4.1).
 
     Args:
         leaves: leaf hashes of the larger tree, in order; more than ``second`` are not read.
@@ -92,7 +92,7 @@ def consistency_proof(leaves: Iterable[bytes], first: int, second: int) -> list[
 
 
 def inclusion_holds(*, leaf: bytes, index: int, size: int, proof: Sequence[bytes], root: bytes) -> bool:
-    """Tell whether a proof shows that a leaf stands at an index of a tree (2.1.3.2)."""
+    """Return True if the proof shows that the leaf is at this index of the tree (2.1.3.2)."""
     if not 0 <= index < size or not _are_hashes([leaf, root, *proof]):
         return False
     number, last, found = index, size - 1, leaf
@@ -112,7 +112,7 @@ def inclusion_holds(*, leaf: bytes, index: int, size: int, proof: Sequence[bytes
 def consistency_holds(
     *, first: int, first_root: bytes, second: int, second_root: bytes, proof: Sequence[bytes]
 ) -> bool:
-    """Tell whether a proof shows that the second tree begins with the first (2.1.4.2).
+    """Return True if the proof shows that the second tree extends the first (2.1.4.2).
 
     Args:
         first: leaves of the smaller tree, 1 or more.
@@ -148,12 +148,12 @@ def _are_hashes(hashes: Iterable[bytes]) -> bool:
 
 
 def _split(size: int) -> int:
-    """Return the largest power of two below a size of 2 or more (2.1.1)."""
+    """Return the largest power of two smaller than ``size``, which is 2 or more (2.1.1)."""
     return 1 << ((size - 1).bit_length() - 1)
 
 
 def _path_ranges(index: int, size: int) -> list[tuple[int, int]]:
-    """Return what each node of an audit path covers, nearest first."""
+    """Return the leaf range of each node of an audit path, nearest first."""
     ranges, start, end = [], 0, size
     while end - start > 1:
         middle = start + _split(end - start)
@@ -167,7 +167,7 @@ def _path_ranges(index: int, size: int) -> list[tuple[int, int]]:
 
 
 def _consistency_ranges(first: int, second: int) -> list[tuple[int, int]]:
-    """Return what each node of a consistency proof covers: SUBPROOF of 2.1.4.1, unrolled."""
+    """Return the leaf range of each node of a consistency proof: SUBPROOF of 2.1.4.1, unrolled."""
     ranges, start, end, is_whole = [], 0, second, True
     while first != end:
         middle = start + _split(end - start)
@@ -183,7 +183,7 @@ def _consistency_ranges(first: int, second: int) -> list[tuple[int, int]]:
 
 
 def _hashes(leaves: Iterable[bytes], size: int, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-    """Return the roots of some ranges that do not overlap, in one pass."""
+    """Return the roots of non-overlapping ranges, in one pass."""
     ordered = sorted(ranges)
     roots: dict[tuple[int, int], Frontier] = {covered: Frontier() for covered in ordered}
     current, count = 0, 0

@@ -7,7 +7,7 @@ from assay_stream.limits.core import DEFAULT_LIMITS
 
 
 def parse_version(text: str) -> Version:
-    """Return the version that a text names.
+    """Parse a version.
 
     Raises:
         InputError: ``too_long`` or ``bad_format``.
@@ -23,5 +23,5 @@ def parse_version(text: str) -> Version:
 
 
 def is_plain(version: Version) -> bool:
-    """Tell whether a version is MAJOR.MINOR.PATCH and nothing else."""
+    """Return True if a version is just MAJOR.MINOR.PATCH."""
     return not version.prerelease and not version.build

@@ -49,7 +49,7 @@ class TlogProof(NamedTuple):
     """An inclusion proof (tlog-proof, Format).
 
     Args:
-        leaf_index: which leaf, from 0.
+        leaf_index: leaf index, from 0.
         path: from the leaf's sibling up to the root's child, 32 bytes each.
         note: the signed checkpoint, verbatim.
     """
@@ -60,7 +60,7 @@ class TlogProof(NamedTuple):
 
 
 def is_key_name(name: str) -> bool:
-    """Return whether a name may stand in a signature line: not empty, no white space, no plus (signed-note, Format)."""
+    """Return True if a signature line may have this name: not empty, no white space or plus (signed-note, Format)."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -69,29 +69,30 @@ def _key_id(name: str, key: Ed25519PublicKey) -> bytes:
 
 
 def verifier_key(name: str, key: Ed25519PublicKey) -> str:
-    """Return a public key as third-party verifiers take it (signed-note, Verifier keys).
+    """Encode a public key for third-party verifiers (signed-note, Verifier keys).
 
     Args:
-        name: of the key; for a log its origin.
+        name: name of the key; for a log, its origin.
     """
     material = base64.b64encode(_ED25519 + key.public_bytes_raw()).decode()
     return f"{name}+{_key_id(name, key).hex()}+{material}"
 
 
 def sign_note(text: str, name: str, key: Ed25519PrivateKey) -> str:
-    """Return a signed note.
+    """Sign a note.
 
     Args:
-        text: one or more lines, each with its newline.
+        text: one or more lines, each terminated by a newline.
     """
     signature = base64.b64encode(_key_id(name, key.public_key()) + key.sign(text.encode())).decode()
     return f"{text}\n{_DASH} {name} {signature}\n"
 
 
 def open_checkpoint_note(note: str, keys: Keys) -> tuple[TlogCheckpoint, tuple[str, ...]]:
-    """Return the checkpoint of a signed note, whose log's own signature holds, and the ids of the keys that signed it.
+    """Verify the log's signature on a note, and return the checkpoint and the ids of the keys that signed it.
 
-    Steps (signed-note, Signatures): signatures under other names or key ids are ignored; one of a known key must hold.
+    Steps (signed-note, Signatures): signatures under other names or key ids are ignored; one by a known key must
+    verify.
 
     Raises:
         InputError: ``bad_note``, ``seal_key_unknown`` or ``seal_signature_invalid``.
@@ -137,13 +138,12 @@ def _signature(line: str) -> tuple[str, bytes]:
 
 
 def write_proof(index: int, path: Sequence[bytes], note: str) -> str:
-    """Return an inclusion proof as text."""
     hashes = "".join(base64.b64encode(node).decode() + "\n" for node in path)
     return f"{PROOF_TAG}\nindex {index}\n{hashes}\n{note}"
 
 
 def read_proof(raw: bytes) -> TlogProof:
-    """Read an inclusion proof; its note is not checked yet.
+    """Parse an inclusion proof; its note is not verified yet.
 
     Raises:
         InputError: ``bad_proof``.

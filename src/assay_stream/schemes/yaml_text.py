@@ -1,6 +1,6 @@
-"""Strict decoding of the YAML files of other systems: texts, lists and mappings, each key once.
+"""Strict decoding of other systems' YAML files: strings, lists and mappings with unique keys.
 
-Scalars stay texts: what YAML makes of ``on``, ``1e3`` or a digest of digits alone is never what was pinned.
+Scalars stay strings: what YAML makes of ``on``, ``1e3`` or an all-digit digest is never what was pinned.
 """
 
 from typing import Any
@@ -39,7 +39,7 @@ def decode_json_or_yaml(raw: bytes, *, limits: Limits) -> Any:
 
 
 def decode_yaml(raw: bytes, *, limits: Limits) -> Any:
-    """Decode one YAML document, every scalar as a text but for a plain null.
+    """Decode one YAML document, every scalar as a string except a plain null.
 
     Raises:
         InputError: ``too_large``, ``not_utf8``, ``not_yaml``, ``too_deep``, ``duplicate_key`` or
@@ -64,7 +64,7 @@ def decode_yaml(raw: bytes, *, limits: Limits) -> Any:
 
 
 class _Reader:
-    """Builds the value from the parser's events, without recursion."""
+    """Build the value from the parser's events, without recursion."""
 
     def __init__(self, limits: Limits) -> None:
         self.root: Any = None

@@ -26,14 +26,14 @@ _EXCHANGED_MAX = 64
 
 
 class Fault(NamedTuple):
-    """One thing that is wrong.
+    """One fault.
 
     Args:
         kind: ``altered``, ``missing``, ``inserted``, ``reordered``, ``checkpoint`` or ``head``.
         offset: the offset in the evidence partition; for a checkpoint that in its own topic or file; for a head
             the first offset behind what is sealed.
         code: for a checkpoint or a head, what is wrong with it.
-        detail: for a head, who knows of it.
+        detail: for a head, its source.
     """
 
     kind: str
@@ -44,11 +44,11 @@ class Fault(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Report:
-    """What was found in one partition.
+    """Findings in one partition.
 
     Args:
-        checkpoints: how many hold.
-        sealed_to: offset of the last sealed record, ``None`` where none is.
+        checkpoints: number of valid checkpoints.
+        sealed_to: offset of the last sealed record, ``None`` if there is none.
         verified: records that are as they were sealed.
         expired: sealed records that lie before the start of the log.
         unsealed: records behind the last range.
@@ -105,7 +105,7 @@ def check(
     log_start: int = 0,
     claims_before: int | None = None,
 ) -> None:
-    """Hold the records of one partition against its checkpoints, and put what is found into a report.
+    """Check the records of one partition against its checkpoints, and add the findings to a report.
 
     Args:
         checkpoints: place and value of each record of the checkpoint topic, in order.

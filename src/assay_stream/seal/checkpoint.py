@@ -47,7 +47,7 @@ class Sealed(NamedTuple):
     Args:
         leaves: offset and leaf hash of every record of the range.
         note: the signed note.
-        key_ids: whose signatures held.
+        key_ids: the keys whose signatures verified.
     """
 
     checkpoint: Checkpoint
@@ -138,7 +138,7 @@ def sealed(
 
 
 def _stated(made: Checkpoint, log_name: str) -> TlogCheckpoint:
-    """Return what the note of a checkpoint states."""
+    """Return the statement of a checkpoint's note."""
     origin = origin_of(log_name, made.topic, made.partition)
     return TlogCheckpoint(origin, made.tree_size, bytes.fromhex(made.root.hex), (f"{_EXTENSION} {made.digest()}",))
 
@@ -153,7 +153,7 @@ def encode(of: Sealed) -> bytes:
 
 
 def decode(raw: bytes | None, keys: Keys) -> Sealed:
-    """Return a checkpoint out of its record, its signature and leaves checked.
+    """Decode a checkpoint record, and verify its signature and leaves.
 
     Raises:
         InputError: ``bad_checkpoint``; as ``open_checkpoint``; as ``decode_json``.
@@ -175,7 +175,7 @@ def decode(raw: bytes | None, keys: Keys) -> Sealed:
 
 
 def open_checkpoint(signed: Any, keys: Keys) -> tuple[Checkpoint, tuple[str, ...]]:
-    """Return a signed checkpoint, and whose signatures held.
+    """Verify a signed checkpoint; return it and the keys whose signatures verified.
 
     Args:
         signed: as ``Sealed.signed`` returns it.
@@ -225,7 +225,7 @@ def follows(found: Sealed, last: Sealed | None) -> str | None:
 
 
 def _went_back(made: Checkpoint, before: Checkpoint) -> bool:
-    """Tell whether a checkpoint knows less of the other partitions than the one before."""
+    """Return True if a checkpoint knows less about other partitions than its predecessor."""
     sizes = {head.partition: head.tree_size for head in made.siblings}
     return made.partitions < before.partitions or any(
         sizes.get(head.partition, head.tree_size) < head.tree_size for head in before.siblings

@@ -22,13 +22,13 @@ HEADS_SCHEMA = "assay.evidence.heads.v1"
 
 
 class Expected(NamedTuple):
-    """What is known of a partition from before.
+    """Earlier knowledge about a partition.
 
     Args:
         tree_size: records that were sealed then, 0 where only the partition is known.
         root: root of their tree, ``None`` where only the size is known.
         topic: the evidence topic, ``None`` for any.
-        source: who says so, for a person.
+        source: its source, for messages.
     """
 
     partition: int
@@ -49,7 +49,7 @@ def check_heads(
 
     Args:
         only: the partitions that were looked at; all where there are none.
-        partition_count: how many partitions there are now, ``None`` where that cannot be told.
+        partition_count: how many partitions there are now, ``None`` if unknown.
     """
     by_place = {(report.topic, report.partition): report for report in reports}
     topics = sorted({report.topic for report in reports})
@@ -77,7 +77,7 @@ def check_heads(
 
 
 def check_sealed_offset(report: Report, sealed_offset: int) -> None:
-    """Hold the end of a chain against the offset that the sealer committed with its last checkpoint."""
+    """Check the end of a chain against the offset that the sealer committed with its last checkpoint."""
     if not report.chain_broken and sealed_offset > _behind(report):
         detail = f"the sealer has committed offset {sealed_offset}"
         report.tell(Fault("head", _behind(report), "sealed_offset_ahead", detail))
@@ -101,7 +101,7 @@ def _behind(report: Report) -> int:
 
 
 def heads_as_json(reports: Iterable[Report]) -> dict[str, Any]:
-    """Return the heads of some chains, to be kept where nobody who runs the brokers can alter them."""
+    """Return the heads of some chains, to be stored where no broker administrator can alter them."""
     return {
         "schema": HEADS_SCHEMA,
         "heads": [
@@ -118,7 +118,7 @@ def heads_as_json(reports: Iterable[Report]) -> dict[str, Any]:
 
 
 def expected_in(raw: bytes, source: str) -> list[Expected]:
-    """Return the heads that were kept.
+    """Parse stored heads.
 
     Args:
         raw: as ``heads_as_json`` has it.
@@ -143,7 +143,7 @@ def expected_in(raw: bytes, source: str) -> list[Expected]:
 
 
 def expected_of(text: str) -> Expected:
-    """Return a head that was written on the command line.
+    """Parse a head given on the command line.
 
     Args:
         text: ``PARTITION:SIZE`` or ``PARTITION:SIZE:ROOT``.

@@ -27,7 +27,7 @@ Chain = Callable[[], Iterator[Sealed]]
 
 
 class Shown(NamedTuple):
-    """What a proof that holds shows.
+    """Statement of a valid proof.
 
     Args:
         kind: ``inclusion`` or ``consistency``.
@@ -35,7 +35,7 @@ class Shown(NamedTuple):
         first: the earlier one of a consistency proof.
         offset: for inclusion, the offset that the proof names. Only the record itself covers it.
         leaf_index: for inclusion, which leaf of the tree.
-        record_checked: whether a record was held against the leaf.
+        record_checked: whether a record was checked against the leaf.
     """
 
     kind: str

@@ -2,10 +2,5 @@
 
 
 def counted(count: int, noun: str, plural: str | None = None) -> str:
-    """Return a count with its noun.
-
-    Args:
-        noun: for one.
-        plural: for any other number; ``None`` where it is the noun with an s.
-    """
+    """Return a count with its noun; ``plural`` defaults to the noun with an s."""
     return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"

@@ -32,11 +32,10 @@ _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~!&@$]|:(?=//)|(?<=www)\.)", re.IGNORE
 def visible(text: str, *, keep: str = "") -> str:
     r"""Return a text on one line in which every character that a person would not see stands as ``\u{hex}``.
 
-    For terminals, logs and fields of text formats. Controls, format and bidirectional marks, tags, variation
-    selectors, fillers, line and paragraph separators, and all blanks but the space are written out.
+    For terminals, logs and fields of text formats. Controls, format and bidirectional marks, tags, variation selectors,
+    fillers, line and paragraph separators, and all blanks but the space are written out.
 
     Args:
-        text: any text.
         keep: characters that the format can hold, line ends for one.
     """
     if text.isascii() and text.isprintable():
@@ -48,7 +47,7 @@ def json_text(text: str) -> str:
     r"""Return JSON text that parses to the same value, with ``\uXXXX`` for what ``visible`` writes out.
 
     Args:
-        text: sound JSON; line feeds and tabs between its tokens stay.
+        text: valid JSON; line feeds and tabs between its tokens stay.
     """
     if text.isascii() and "\x7f" not in text:
         return text
@@ -56,7 +55,6 @@ def json_text(text: str) -> str:
 
 
 def json_bytes(raw: bytes) -> bytes:
-    """Return the same as ``json_text``, for bytes."""
     if raw.isascii() and b"\x7f" not in raw:
         return raw
     return json_text(raw.decode()).encode()

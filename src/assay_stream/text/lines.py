@@ -9,8 +9,7 @@ class LineSpan(NamedTuple):
     """A piece of a line.
 
     Args:
-        text: what a terminal may be given.
-        style: how it is to look.
+        text: safe to print to a terminal.
     """
 
     text: str
@@ -21,9 +20,9 @@ class PageLine(NamedTuple):
     """One line, which may be wrapped.
 
     Args:
-        gutter: what stands before it, and before each line it is wrapped into.
-        spans: what it says.
-        wraps: whether it may be wrapped: what is to be copied may not.
+        gutter: prefix of it, and of each line it is wrapped into.
+        spans: its content.
+        wraps: whether it may be wrapped; False for text to be copied.
     """
 
     gutter: str

@@ -45,10 +45,9 @@ _LATIN = re.compile("[A-Za-z]")
 
 
 def is_unseen(character: str) -> bool:
-    """Tell whether a person would not see a character for what it is.
+    """Return True if a reader cannot see a character for what it is.
 
-    Controls, format and bidirectional marks, tags, variation selectors, unassigned ones and all blanks but the
-    space.
+    Controls, format and bidirectional marks, tags, variation selectors, unassigned ones and all blanks but the space.
     """
     if character == " ":
         return False
@@ -64,8 +63,7 @@ def spans_of(text: str, style: Style = "", *, keep_lines: bool = False) -> list[
     """Return a text as pieces, the marks among them.
 
     Args:
-        text: any text, a server's too.
-        style: of what is no mark.
+        style: style of text that is not a mark.
         keep_lines: whether a line feed is shown as ``⏎`` and a line's end, and not as a mark.
     """
     if text.isascii() and text.isprintable():

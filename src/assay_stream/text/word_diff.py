@@ -38,7 +38,6 @@ class Piece(NamedTuple):
 
     Args:
         op: whether it is in both texts, went, came, or is a note of ours on what is left out.
-        text: the piece.
     """
 
     op: Op
@@ -77,7 +76,7 @@ def _in_common(before: str, after: str) -> tuple[int, int]:
 
 
 def _longest(limit: int, holds: Callable[[int], bool]) -> int:
-    """Return the largest number up to a limit for which something holds that holds for every smaller one."""
+    """Return the largest number up to a limit for which a monotone predicate holds."""
     return bisect_left(range(1, limit + 1), True, key=lambda length: not holds(length))
 
 

@@ -56,7 +56,6 @@ def _has_marks(text: str) -> bool:
 
 
 def plain_form(word: str) -> str:
-    """Return a word without case and accents."""
     folded = word.casefold()
     if folded.isascii():
         return folded
@@ -92,7 +91,7 @@ def other_forms(word: str) -> Iterator[str]:
 
 
 def mixes_scripts(word: str) -> bool:
-    """Return whether a word mixes Latin letters with letters of another script that are drawn as Latin ones."""
+    """Return True if a word mixes Latin letters with letters of another script that are drawn as Latin ones."""
     if word.isascii():
         return False
     letters = word.casefold()
@@ -149,7 +148,6 @@ class Words:
 
     @property
     def spans(self) -> list[tuple[int, int]]:
-        """Where each word stands in the text."""
         if self._spans is None:
             self._spans = [word.span() for word in _WORD.finditer(self.text) if word[0][0].isalnum()]
         return self._spans

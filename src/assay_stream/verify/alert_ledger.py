@@ -93,7 +93,7 @@ def reasons_in(alert: Mapping[str, Any]) -> list[str]:
 
 
 def is_name_fold(alert: Mapping[str, Any]) -> bool:
-    """Tell whether an alert is what shadowed names were folded into."""
+    """Return True if an alert folds several shadowed names."""
     return alert["finding_info"]["types"] == [Kind.ALERTS_FOLDED] and LIST_MARK in str(
         alert["unmapped"].get("mcp_reason")
     )
@@ -104,14 +104,14 @@ def _from_several(reasons: Iterable[str]) -> list[str]:
 
 
 def differing_members(one: Mapping[str, Any], replayed: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the members in which a decoded alert record differs from one of a replay, as JSON paths, sorted."""
+    """Return the members in which a decoded alert record differs from the replay's, as sorted JSON paths."""
     ours = _PLACE | _PACE | _AT_TIMES
     found = differing(one, replayed, split=_SPLIT, is_ours=lambda parent, name: f"{parent}.{name}" in ours)
     return tuple(sorted(found))
 
 
 def what_it_says(alert: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a decoded alert record without counts, times, places and what may join it later: what was found."""
+    """Return a decoded alert record without counts, times, positions and later additions: only what was found."""
     alert = _without_joined(alert)
     left_out = _PLACE | _PACE | _AT_TIMES | {"$.severity", "$.severity_id", "$.unmapped.mcp_pin_observed"}
     left_out |= _FOLDED if is_name_fold(alert) else frozenset()
@@ -123,7 +123,7 @@ def what_it_says(alert: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_joined(alert: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a record without the reasons of kinds that come from several partitions, where it is at one about them."""
+    """Return a record about one definition without the reasons of kinds that come from several partitions."""
     info, reasons = alert["finding_info"], reasons_in(alert)
     joined = _from_several(reasons)
     message, left = alert.get("message"), [reason for reason in reasons if reason not in joined]
@@ -143,9 +143,9 @@ def _types(kind: str, reasons: Iterable[str]) -> list[str]:
 
 
 def is_on_the_way(alert: Mapping[str, Any], end: Mapping[str, Any]) -> bool:
-    """Tell whether the counts of a record can precede those of the last one of its alert: they only grow.
+    """Return True if a record's counts can precede those of its alert's last record: they only grow.
 
-    Where findings come from several partitions, which of them are counted when is no matter.
+    If findings come from several partitions, the order in which they are counted does not matter.
     """
     info, info_at_end = alert["finding_info"], end["finding_info"]
     try:
@@ -162,7 +162,7 @@ def is_on_the_way(alert: Mapping[str, Any], end: Mapping[str, Any]) -> bool:
 
 
 def follows_order(alert: Mapping[str, Any], end: Mapping[str, Any], paths: tuple[str, ...]) -> bool:
-    """Tell whether all that differs between two last records of an alert follows the order of reading."""
+    """Return True if every difference between two last records of an alert is due to the order of reading."""
     differing = set(paths)
     if not differing or _stands(alert) != _stands(end):
         return False
@@ -176,7 +176,7 @@ def follows_order(alert: Mapping[str, Any], end: Mapping[str, Any], paths: tuple
 
 
 def _members_of_order(alert: Mapping[str, Any], end: Mapping[str, Any]) -> frozenset[str]:
-    """Return which members of an alert follow the order of reading; none where all findings stand in one partition."""
+    """Return the members that depend on the order of reading; none if all findings are in one partition."""
     kind = end["finding_info"]["types"][0]
     if is_name_fold(end):
         return _PLACE | _PACE | _FOLDED
@@ -211,7 +211,7 @@ _LATER_MAX = 16
 
 
 class KnownAlert(NamedTuple):
-    """What an alert is about; ``tool_name`` where it is about one tool."""
+    """Subject of an alert; ``tool_name`` if it is about one tool."""
 
     uid: str
     kind: str
@@ -227,7 +227,7 @@ class AlertDifference(NamedTuple):
             ``order_of_reading``, which is not a difference.
         paths: the members of its last record that differ, as JSON paths.
         records: count of findings, activity and time of the records that differ.
-        inherits: whether it follows from calls or decisions, and so perhaps from what made their evidence differ.
+        inherits: whether the alert is derived from calls or decisions, and may share the cause of differing evidence.
     """
 
     cause: str
@@ -264,8 +264,7 @@ class _Life:
 class AlertLedger:
     """Alerts on both sides. Memory grows by about 100 bytes for each alert record of the replay.
 
-    Everything that a replay writes goes in first, then what was recorded, then what the replay would write as time
-    advances.
+    Add the replay's records first, then the recorded ones, then what the replay would write as time advances.
     """
 
     def __init__(self) -> None:
@@ -404,7 +403,7 @@ def _known(view: AlertView) -> KnownAlert:
 
 
 def _own_uid(view: AlertView) -> str | None:
-    """Return the uid that belongs to the content of an alert, ``None`` for a kind that this version does not know."""
+    """Return the uid computed from an alert's content, ``None`` for a kind unknown to this version."""
     if view.kind not in set(Kind):
         return None
     about = view.fact("mcp_digest_after") or view.fact("mcp_digest_before") or None

@@ -66,7 +66,7 @@ class Difference:
         record_id: ``id`` of the evidence, or ``uid`` of the alert.
         paths: the members that differ, as JSON paths.
         left_out: the first record of each log that the recorded run did not have.
-        records: of an alert, which of its records differ.
+        records: for an alert, the records that differ.
     """
 
     what: str
@@ -82,7 +82,7 @@ class Difference:
 
     @property
     def counts(self) -> bool:
-        """Whether it counts as one: what follows the order of reading is reported and does not."""
+        """Whether it counts as a difference: effects of the order of reading are reported but do not."""
         return self.causes != (ORDER_OF_READING,)
 
     def as_json(self) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class Difference:
 def of_evidence(
     evidence: Recorded, *causes: str, paths: tuple[str, ...] = (), left_out: tuple[Origin, ...] = ()
 ) -> Difference:
-    """Return a difference in evidence: of the recorded one, or of the replayed one in its place."""
+    """Build a difference in evidence: the recorded one, or else the replayed one."""
     return Difference(
         what="evidence",
         causes=tuple(sorted(causes)),
@@ -126,10 +126,10 @@ class _Doubt:
 
 
 class ReplayComparison:
-    """Compares a replay with what was recorded, and counts.
+    """Compares a replay with what was recorded, and counts results.
 
     Args:
-        snapshot_partitions: that of the replay.
+        snapshot_partitions: as in the replay.
     """
 
     def __init__(
@@ -162,11 +162,11 @@ class ReplayComparison:
         recorded_alerts: Iterable[bytes | None] | None = None,
         later: Later | None = None,
     ) -> Iterator[Difference]:
-        """Yield each difference, and what follows the order of reading.
+        """Yield each difference, and effects of the order of reading.
 
         Args:
-            recorded_alerts: the alerts, ``None`` to leave these out.
-            later: what the replay would write as time advances to a moment, microseconds since the epoch.
+            recorded_alerts: the alerts, ``None`` to skip them.
+            later: returns what the replay would write up to a time, microseconds since the epoch.
         """
         for difference in self._of_evidence(replayed, recorded):
             place = (difference.server_id, difference.tool_name)

@@ -35,11 +35,11 @@ class Recorded:
     """One record of evidence as it was read.
 
     Args:
-        where: where it was read, for a person.
-        record: its record in the evidence log; ``None`` for the line of a file, which has no key and no place.
+        where: where it was read, for messages.
+        record: its record in the evidence log; ``None`` for a line of a file, which has no key and no offset.
 
     Attributes:
-        call: where it says its call stands, ``None`` where it does not say.
+        call: claimed position of its call, ``None`` if absent.
     """
 
     __slots__ = ("_content", "call", "record", "value", "where")
@@ -56,7 +56,7 @@ class Recorded:
 
     @property
     def content(self) -> Mapping[str, Any]:
-        """What a lenient reader makes of it, ``{}`` where that is not an object."""
+        """Leniently decoded content, ``{}`` if it is not an object."""
         if self._content is None:
             try:
                 content = orjson.loads(self.value)
@@ -110,7 +110,6 @@ def of_lines(lines: Iterable[bytes], *, name: str) -> Iterator[Recorded]:
 
 
 def origin_in(data: object, name: str) -> Origin | None:
-    """Return the origin in a member of an object, ``None`` where there is none."""
     place = data.get(name) if isinstance(data, dict) else None
     if not isinstance(place, dict):
         return None
@@ -137,16 +136,16 @@ def strict_content(value: bytes) -> dict[str, Any]:
 
 
 def is_intact(content: Mapping[str, Any]) -> bool:
-    """Tell whether the content hash of an envelope belongs to it.
+    """Return True if an envelope's content hash matches.
 
     Raises:
-        InputError: where it cannot be hashed.
+        InputError: if it cannot be hashed.
     """
     return content.get("assaycontenthash") == str(assay.content_hash(content))
 
 
 def intact_content(value: bytes) -> dict[str, Any] | None:
-    """Return the envelope of evidence, ``None`` where it is none or was altered."""
+    """Return the evidence envelope, ``None`` if it is invalid or was altered."""
     try:
         content = strict_content(value)
         return content if is_intact(content) else None
@@ -155,13 +154,13 @@ def intact_content(value: bytes) -> dict[str, Any] | None:
 
 
 class Producers:
-    """Who wrote which record; each producer is read once."""
+    """Cache of the producers named in records."""
 
     def __init__(self) -> None:
         self._by_fragment: dict[bytes, Producer] = {}
 
     def of(self, evidence: Recorded) -> Producer:
-        """Return who a record says wrote it; what it does not say stays empty."""
+        """Return the claimed producer of a record; missing members are empty."""
         value = evidence.value
         end = value.find(b',"data":', _HASH_END, _HASH_END + _FRAGMENT_BYTES_MAX)
         fragment = value[_HASH_END:end] if end > 0 else b""
@@ -202,7 +201,7 @@ class EvidenceSelection:
     to_offset: int | None = None
 
     def wants(self, evidence: Recorded) -> bool:
-        """Tell whether a record is selected. One without the member that decides is: it may have been altered."""
+        """Return True if a record is selected. A record without the deciding member is: it may have been altered."""
         return (
             self._wants_time(evidence)
             and (self.server_id is None or evidence.text("server_id") in (None, self.server_id))
@@ -263,7 +262,7 @@ def codes_of(paths: Iterable[str]) -> tuple[str, ...]:
 
 
 def rests_on_logs(paths: Iterable[str]) -> bool:
-    """Tell whether all that differs follows from snapshots and control records, and nothing from the call."""
+    """Return True if all differing members depend on snapshots and control records, and none on the call."""
     return all(_code_of(path) in _FROM_LOGS for path in paths)
 
 
@@ -296,7 +295,7 @@ def differing(
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Tell whether two JSON values are equal; true is not 1."""
+    """Return True if two JSON values are equal; true is not 1."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_same(one[name], other[name]) for name in one)
     if isinstance(one, list) and isinstance(other, list):

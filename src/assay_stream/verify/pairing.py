@@ -25,7 +25,7 @@ _EVIDENCE, _OTHERS = 0, 1
 
 
 class Offsets:
-    """A set of origins that costs little where offsets are consecutive."""
+    """A set of origins that is compact for consecutive offsets."""
 
     def __init__(self) -> None:
         self._runs: dict[tuple[str, int], tuple[list[int], list[int]]] = {}
@@ -61,7 +61,7 @@ class Offsets:
 
 
 class _Waiting:
-    """Values of one side in memory by origin, of one origin in the order in which they came."""
+    """Values of one side held in memory by origin, in order of arrival."""
 
     def __init__(self) -> None:
         self.values: dict[Origin, list[Any]] = {}
@@ -85,10 +85,10 @@ class _Waiting:
 
 
 class Pairing(Generic[Other]):
-    """Gives each record of evidence what stands for the call it names: the call, or other evidence of it.
+    """Pairs each record of evidence with its call, or with other evidence of that call.
 
     Args:
-        origin_of: tells the call that a value of the other side stands for.
+        origin_of: returns the origin of the call for a value of the other side.
         places: partitions whose calls can be paired; ``None`` for all.
     """
 
@@ -111,7 +111,7 @@ class Pairing(Generic[Other]):
         return given.call is not None and (self._places is None or given.call[:2] in self._places)
 
     def is_paired(self, call: Origin | None) -> bool:
-        """Tell whether evidence of a call has had its other."""
+        """Return True if evidence of a call has been paired."""
         return call in self._paired
 
     def pairs(
@@ -151,7 +151,7 @@ class Pairing(Generic[Other]):
         yield from self._alone() if self._spool is None else self._rest(self._spool)
 
     def _other_of(self, side: int, origin: Origin, value: Recorded | Other, *, keep: bool = True) -> Any:
-        """Return what waits on the other side for a value, ``None`` where it has to wait itself."""
+        """Return the counterpart of a value, ``None`` if it has to wait for it."""
         other = self._waiting[1 - side].pop(origin)
         if other is not None:
             self._paired.add(origin)
@@ -182,7 +182,7 @@ class Pairing(Generic[Other]):
                 yield from ((None, value) for value in some)
 
     def _rest(self, spool: Spool[int]) -> Iterator[tuple[Recorded | None, Other | None]]:
-        """Yield what waits on disk, in the order of origins."""
+        """Pair the spooled rest, in the order of origins."""
         spool.finish()
         left, right = spool.rows(_EVIDENCE), spool.rows(_OTHERS)
         one, two = next(left, None), next(right, None)

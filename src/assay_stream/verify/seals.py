@@ -33,9 +33,10 @@ def verify_logs(
 
     Args:
         checkpoints: the checkpoints over it: each of their logs is the chain of the partition with its number.
-        partition_count: how many partitions the evidence topic has, ``None`` where that is not known.
-        claims_before: of chains still being written, the offset before which what they say of others counts.
-        sealed_offsets: by partition, the offset before which the sealer says all is sealed.
+        partition_count: partition count of the evidence topic, ``None`` if unknown.
+        claims_before: for chains still being written, the offset before which their claims about other partitions
+            count.
+        sealed_offsets: by partition, the sealer's committed offset, before which everything is sealed.
     """
     reports = []
     for chain in _chosen(checkpoints, partitions):

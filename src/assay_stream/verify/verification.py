@@ -63,8 +63,6 @@ DOUBTS_MAX = 2_000
 
 
 class RecordStatus(StrEnum):
-    """What became of one record."""
-
     HOLDS = "holds"
     LATE = "late"
     WRONG = "wrong"
@@ -118,7 +116,7 @@ class _Doubt:
 
 
 class Verifier:
-    """Judges each record of evidence by whether the logs give it.
+    """Judges each record of evidence by recomputing it from the logs.
 
     Args:
         starts: the first offset left of each partition of the inputs, where its log can tell: a record that names an
@@ -190,7 +188,7 @@ class Verifier:
                 yield self._look_closer(evidence, Question(call, event, evidence.value, producer), expected)
 
     def without_call(self, evidence: Recorded) -> Judgement:
-        """Return the judgement on a record whose call is not where it says."""
+        """Judge a record whose call is not at its claimed position."""
         if evidence.call is None:
             return self._wrong(evidence, "not_evidence")
         wrong = self._unsound(evidence)
@@ -201,7 +199,7 @@ class Verifier:
         return Judgement(status=RecordStatus.GONE, evidence=evidence, codes=("call_gone",), missing=(evidence.call,))
 
     def expected(self, call: Record) -> Recorded | None:
-        """Return what identifies the evidence that a call should have, ``None`` if the join refuses the call."""
+        """Return the identity of the evidence that a call should have, ``None`` if the join refuses the call."""
         try:
             event = read_call(call, call_profile=self._call_profile)
         except InputError:
@@ -210,7 +208,7 @@ class Verifier:
         return Recorded("", canonicalize({"time": event.time, "data": data}))
 
     def without_evidence(self, expected: Recorded, *, gone: bool = False) -> Judgement:
-        """Return the judgement on a call that should have the evidence that ``expected`` returned."""
+        """Judge a call whose ``expected`` evidence is missing."""
         status, code = (RecordStatus.GONE, "evidence_gone") if gone else (RecordStatus.MISSING, "evidence_missing")
         return Judgement(status=status, evidence=expected, codes=(code,))
 
@@ -218,7 +216,7 @@ class Verifier:
         return self._wrong(evidence, "duplicate_record", "$.data.origin")
 
     def settle(self, records: Iterable[Record]) -> Iterator[Judgement]:
-        """Yield the judgements on the records in doubt, from the snapshot and control records of their servers."""
+        """Judge the records in doubt, from the snapshot and control records of their servers."""
         doubts, self._doubts, self._doubts_bytes = self._doubts, [], 0
         pairs = [(doubt, doubt.question) for doubt in doubts]
         partitions = self._history.snapshot_partitions
@@ -293,7 +291,7 @@ class Verifier:
 
 
 def late_only(judgement: Judgement) -> Judgement:
-    """Return a judgement for those who accept no record joined without what the logs hold: late is wrong."""
+    """Apply the strict rule, which accepts no record joined without late input: late becomes wrong."""
     if judgement.status is not RecordStatus.LATE:
         return judgement
     return judgement._replace(status=RecordStatus.WRONG, codes=("joined_without",))
@@ -305,15 +303,13 @@ origin_of: Callable[[Record], Origin] = attrgetter("origin")
 
 
 class Expect(StrEnum):
-    """Which calls must have evidence."""
-
     JOINED = "joined"
     ALL = "all"
     NONE = "none"
 
 
 class Coverage:
-    """Tells which calls without evidence should have it.
+    """Decides which calls without evidence should have it.
 
     Args:
         expect: ``joined``: those of rule 1; ``all``: every one; ``none``: the evidence is an extract.
@@ -334,7 +330,7 @@ class Coverage:
         return self.expect is not Expect.NONE
 
     def note(self, call: Origin | None, *, selected: bool = True) -> None:
-        """Note that there is evidence of a call.
+        """Record that a call has evidence.
 
         Args:
             selected: whether the evidence is selected; other evidence only shows how far the join has come.
@@ -350,11 +346,11 @@ class Coverage:
             self._seen.add(call)
 
     def lacks(self, call: Origin) -> bool:
-        """Tell whether a call must have evidence, and none was noted so far."""
+        """Return True if a call must have evidence, and none was noted so far."""
         return self.asks and call not in self._seen
 
     def is_missing(self, call: Origin) -> bool:
-        """Tell whether a call without evidence should have it; one that need not yet is counted."""
+        """Return True if a call without evidence should have it by now; otherwise count it as pending."""
         place = call[:2]
         due = self._joined.get(place, 0)
         if place not in self._joined or place not in self._out_of_order:
@@ -457,7 +453,7 @@ def _selected(evidence: Iterable[Recorded], selection: EvidenceSelection, covera
 
 
 class Summary:
-    """What a run of judgements adds up to."""
+    """Totals of a run of judgements."""
 
     def __init__(self) -> None:
         self._statuses: Counter[str] = Counter({status.value: 0 for status in RecordStatus})
@@ -475,7 +471,7 @@ class Summary:
         self._producers.update(written_by)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the counts: by status, by code, of pending calls, and by claimed writer."""
+        """Return the counts: by status, by code, of pending calls, and by claimed producer."""
         return {
             "records": sum(self._statuses.values()) - self._statuses[RecordStatus.MISSING.value],
             **self._statuses,
@@ -486,7 +482,7 @@ class Summary:
 
     @property
     def exit_code(self) -> int:
-        """1 where something is wrong or missing, 3 where what something rests on is gone, else 0."""
+        """1 if something is wrong or missing, 3 if something relies on deleted records, else 0."""
         if self._statuses[RecordStatus.WRONG.value] or self._statuses[RecordStatus.MISSING.value]:
             return 1
         return 3 if self._statuses[RecordStatus.GONE.value] else 0

@@ -1,11 +1,11 @@
 """Assay (Rul1an/assay): the evidence bundle, version 1: its events, and the rules of its verifier.
 
-A bundle is a tar of ``manifest.json`` and ``events.ndjson``, in this order, in gzip. Every byte of it follows from
-its events. Run id and sequence are a bundle's notions: they are assigned when it is written, and the content hash
-of an event does not cover them.
+A bundle is a tar of ``manifest.json`` and ``events.ndjson``, in this order, in gzip. Every byte of it follows from its
+events. Run id and sequence belong to the bundle: they are assigned when it is written, and the content hash of an event
+does not cover them.
 
-Rules: one event at least; ``assayseq`` counts from 0 without a gap; one run id, without a colon, and it is the
-manifest's; one source, a URI; ``id`` is ``run id:sequence``; each content hash belongs to its event; the run root
+Rules: at least one event; ``assayseq`` counts from 0 without gaps; a single run id, without a colon, equal to the
+manifest's; a single source, a URI; ``id`` is ``run id:sequence``; each content hash belongs to its event; the run root
 is over the content hashes in order; size and digest of ``events.ndjson`` are the manifest's. The digest covers
 everything; a content hash does not cover ``id``, ``time``, ``source``, the producer and the trace.
 """
@@ -31,7 +31,7 @@ _TIME = re.compile(r"(?P<second>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:\.(?P<digit
 
 
 class RunRoot:
-    """The digest over the content hashes of a run, in order."""
+    """Incremental digest over the content hashes of a run, in order."""
 
     def __init__(self) -> None:
         self._hasher = hashlib.sha256()
@@ -40,12 +40,11 @@ class RunRoot:
         self._hasher.update(f"{content_hash}\n".encode())
 
     def digest(self) -> Digest:
-        """Return the root of the events counted so far."""
         return Digest(self._hasher.hexdigest())
 
 
 def check_run_id(run_id: str) -> str:
-    """Return a run id that a bundle may have.
+    """Return ``run_id`` if a bundle may use it.
 
     Raises:
         InputError: ``bad_run_id``.
@@ -56,16 +55,16 @@ def check_run_id(run_id: str) -> str:
 
 
 def run_event(event: Mapping[str, Any], *, run_id: str, seq: int) -> dict[str, Any]:
-    """Return an event as it stands in a bundle: with its run, its place in it, and the id that these two make.
+    """Return an event with its run id, its sequence number and the id derived from both.
 
-    Its time is printed as Assay's writer prints it.
+    Its time is formatted as Assay's writer formats it.
     """
     time = written_time(event["time"])
     return {**event, "id": f"{run_id}:{seq}", "assayrunid": run_id, "assayseq": seq, "time": time}
 
 
 def written_time(text: str) -> str:
-    """Return a time as Assay's writer prints it: in UTC, with 0, 3, 6 or 9 digits after the second.
+    """Format a time as Assay's writer does: UTC, with 0, 3, 6 or 9 fractional digits.
 
     Raises:
         InputError: ``bad_time``.
@@ -83,10 +82,10 @@ def written_time(text: str) -> str:
 
 
 def event_line(event: Mapping[str, Any], *, limits: BundleLimits = BUNDLE_LIMITS) -> bytes:
-    """Return an event's line: its canonical form and a line feed.
+    """Return the canonical form of an event, terminated by a line feed.
 
     Raises:
-        InputError: ``bundle_limit`` for one that no verifier would take.
+        InputError: ``bundle_limit`` if verifiers would reject it.
     """
     line = canonicalize(dict(event)) + b"\n"
     if len(line) > limits.line_bytes_max:
@@ -95,7 +94,7 @@ def event_line(event: Mapping[str, Any], *, limits: BundleLimits = BUNDLE_LIMITS
 
 
 def producer_of(event: Mapping[str, Any]) -> dict[str, str]:
-    """Return the producer that an event names, as a manifest has it."""
+    """Return the producer of an event in the form the manifest uses."""
     producer = {"name": event["assayproducer"], "version": event["assayproducerversion"]}
     if event["assaygit"] != _UNKNOWN_COMMIT:
         producer["git"] = event["assaygit"]
@@ -106,7 +105,7 @@ _TEXTS = ("type", "source", "id", "time", "datacontenttype", "assayproducer", "a
 
 
 def check_event(event: Any) -> Digest:
-    """Return the content hash of an envelope that can stand in a bundle, run id and sequence apart.
+    """Return the content hash of an envelope, after checking everything but run id and sequence.
 
     Raises:
         InputError: ``not_evidence``, ``content_hash_mismatch``, or as ``canonicalize``.
@@ -135,12 +134,11 @@ def check_event(event: Any) -> Digest:
 
 
 def decode_limits(limits: BundleLimits) -> Limits:
-    """Return the bounds under which one event is decoded."""
     return Limits(record_bytes_max=limits.line_bytes_max, depth_max=limits.depth_max)
 
 
 class EventCheck:
-    """The rules over the lines of ``events.ndjson``, taken one by one."""
+    """Line-by-line checker of ``events.ndjson``."""
 
     def __init__(self, manifest: Manifest, *, limits: BundleLimits = BUNDLE_LIMITS) -> None:
         self._manifest = manifest
@@ -153,10 +151,10 @@ class EventCheck:
         self.count = 0
 
     def add(self, line: bytes) -> dict[str, Any]:
-        """Return the event of the next line.
+        """Check the next line and return its event.
 
         Raises:
-            InputError: a code of this module; the message has the number of the line, counted from 1.
+            InputError: a code of this module; the message gives the 1-based line number.
         """
         number = self.count + 1
         where = f"line {number} of {EVENTS_NAME}"
@@ -190,7 +188,7 @@ class EventCheck:
         return dict(event)
 
     def finish(self) -> None:
-        """Hold all lines together against the manifest.
+        """Check the totals against the manifest.
 
         Raises:
             InputError: ``bundle_event``, ``bundle_run_root`` or ``bundle_digest``.

@@ -18,11 +18,11 @@ ALGORITHMS = {"canon": "jcs-rfc8785", "hash": "sha256", "root": 'sha256(concat(c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What a bundle says of itself.
+    """Bundle metadata.
 
     Args:
-        run_root: digest over their content hashes, in order; also the bundle's id.
-        producer: who made the events: ``name``, ``version`` and, where it is known, ``git``.
+        run_root: digest over the content hashes of the events, in order; also the bundle's id.
+        producer: the software that wrote the events: ``name``, ``version`` and, if known, ``git``.
     """
 
     run_id: str
@@ -50,7 +50,7 @@ class Manifest:
 
 
 def read_manifest(raw: bytes, *, limits: BundleLimits = BUNDLE_LIMITS) -> Manifest:
-    """Return what ``manifest.json`` says. Members that it does not need are left aside, as Assay does.
+    """Parse ``manifest.json``. Unknown members are ignored, as in Assay.
 
     Raises:
         InputError: ``bundle_manifest`` or ``bundle_limit``.

@@ -1,8 +1,8 @@
 """Assay (Rul1an/assay): the tar around an evidence bundle, as bytes.
 
-Headers are of the old GNU kind, owned by ``assay``, with every number zero but mode, size and checksum: the bytes
-that Assay's own writer gives. A reader takes any tar whose members are plain files without link names, with
-sizes of 11 octal digits.
+Headers are in the old GNU format, owned by ``assay``, with every number zero except mode, size and checksum, which is
+byte for byte what Assay's own writer produces. The reader accepts any tar whose members are plain files without link
+names, with sizes of 11 octal digits.
 """
 
 import re
@@ -22,14 +22,11 @@ _NAME_PREFIX = slice(345, BLOCK_BYTES)
 
 
 class Member(NamedTuple):
-    """One member of a tar."""
-
     name: str
     size_bytes: int
 
 
 def tar_header(member: Member) -> bytes:
-    """Return the header block of a member."""
     block = bytearray(BLOCK_BYTES)
     name = member.name.encode("ascii")
     block[: len(name)] = name
@@ -44,12 +41,12 @@ def tar_header(member: Member) -> bytes:
 
 
 def tar_padding(size_bytes: int) -> bytes:
-    """Return the zeros that follow a member's content."""
+    """Return the zeros that pad a member's content to full blocks."""
     return bytes(-size_bytes % BLOCK_BYTES)
 
 
 def read_tar_header(block: bytes) -> Member | None:
-    """Return the member that a header block announces, ``None`` for the end of the tar.
+    """Parse a header block; ``None`` marks the end of the tar.
 
     Raises:
         InputError: ``bundle_member`` for anything but a plain file.

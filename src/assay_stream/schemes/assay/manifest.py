@@ -68,7 +68,7 @@ def manifest_tool_digest(tool: Tool) -> Digest:
 
 
 def manifest_field_digests(tool: Tool) -> dict[str, Digest]:
-    """Return the digest of each field that manifest drift names; the field's name is part of what is hashed.
+    """Return the digest of each field that manifest drift reports; the field's name is part of the hashed input.
 
     Raises:
         InputError: as ``canonicalize``.
@@ -81,29 +81,24 @@ def manifest_field_digests(tool: Tool) -> dict[str, Digest]:
 
 
 def digest_of_entries(entries: Iterable[tuple[str, Digest]]) -> Digest:
-    """Return the digest of a manifest from the names and digests of its tools."""
     # Code point order is UTF-8 byte order, which is how Rust sorts text.
     listed = [{"name": name, "tool_digest": str(digest)} for name, digest in sorted(entries)]
     return jcs_digest({"projection": MANIFEST_PROJECTION, "tools": listed})
 
 
 def action_class(tool_name: str) -> str | None:
-    """Return the class of privileged action that Assay takes a tool for, by its name alone.
-
-    Args:
-        tool_name: the tool's name, with or without dotted prefixes.
-    """
+    """Return the privileged action class that Assay gives a tool by its name alone, ignoring dotted prefixes."""
     return ACTION_CLASSES.get(tool_name.rpartition(".")[2])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestTool:
-    """One tool of a manifest, by its digests.
+    """Digests of one tool in a manifest.
 
     Args:
         digest: its ``assay.p60`` digest.
-        privileged: whether the classifier knows its name. ``False`` says "unclassified", never "harmless".
-        field_digests: digest of each of ``MANIFEST_FIELDS``, ``None`` where the manifest does not carry them.
+        privileged: whether the classifier knows the tool's name. ``False`` means "unclassified", never "harmless".
+        field_digests: digest of each of ``MANIFEST_FIELDS``, ``None`` if the manifest has none.
     """
 
     name: str
@@ -114,11 +109,11 @@ class ManifestTool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedManifest:
-    """What one observer saw of a server's tools (``assay.mcp_manifest_observed.v0``).
+    """A server's tools as seen by one observer (``assay.mcp_manifest_observed.v0``).
 
     Args:
-        status: ``ambiguous`` where two tools have one name: there is no manifest digest then.
-        completeness: what the observer says of its list; never guessed here.
+        status: ``ambiguous`` if two tools share a name; there is no manifest digest then.
+        completeness: as declared by the observer; never inferred.
         canonicalization: id of the projection that the digests cover.
     """
 
@@ -129,7 +124,7 @@ class ObservedManifest:
     canonicalization: str = MANIFEST_PROJECTION
 
     def digest(self) -> Digest | None:
-        """Return the manifest digest, ``None`` where there is none: unseen, ambiguous, or another projection."""
+        """Return the manifest digest, or ``None`` if the list is unobserved, ambiguous or under another projection."""
         ours = self.canonicalization == MANIFEST_PROJECTION
         if not ours or self.status != "observed" or has_duplicates(self.tools):
             return None
@@ -138,10 +133,10 @@ class ObservedManifest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredManifest:
-    """The baseline that an operator set for a server (``assay.declared_mcp_manifest.v0``): declared, not trusted.
+    """The baseline set by an operator for a server (``assay.declared_mcp_manifest.v0``): declared, not trusted.
 
     Args:
-        digest: the manifest digest it declares; whether the tools agree with it is checked when it is used.
+        digest: the declared manifest digest; checked against the tools only on use.
     """
 
     server_id: str
@@ -151,7 +146,7 @@ class DeclaredManifest:
 
 
 def observe_manifest(server_id: str, tools: Iterable[Tool] | None, completeness: Completeness) -> ObservedManifest:
-    """Return the observed manifest of one tool list.
+    """Build the observed manifest of one tool list.
 
     Raises:
         InputError: ``tool_name_missing``, or as ``canonicalize``.
@@ -172,7 +167,7 @@ def observe_manifest(server_id: str, tools: Iterable[Tool] | None, completeness:
 
 
 def declare_manifest(observed: ObservedManifest) -> DeclaredManifest:
-    """Return a baseline from an observed manifest that an operator has accepted.
+    """Make a baseline of an observed manifest that an operator has accepted.
 
     Raises:
         InputError: ``manifest_not_declarable``: a baseline needs a complete list with each name once.
@@ -189,16 +184,16 @@ def declare_manifest(observed: ObservedManifest) -> DeclaredManifest:
 
 
 def has_duplicates(tools: Iterable[ManifestTool]) -> bool:
-    """Tell whether a name stands twice."""
+    """Return True if a name occurs more than once."""
     names = [tool.name for tool in tools]
     return len(set(names)) < len(names)
 
 
 def read_observed(record: Any) -> ObservedManifest:
-    """Return the manifest of an ``assay.mcp_manifest_observed.v0`` record.
+    """Parse an ``assay.mcp_manifest_observed.v0`` record.
 
     Raises:
-        InputError: ``wrong_type``, ``missing_field``, ``unknown_value`` or ``bad_digest``, with its path.
+        InputError: ``wrong_type``, ``missing_field``, ``unknown_value`` or ``bad_digest``, with the path of the field.
     """
     whole = Members(record)
     whole.one_of("schema", (OBSERVED_SCHEMA,))
@@ -215,10 +210,10 @@ def read_observed(record: Any) -> ObservedManifest:
 
 
 def read_declared(record: Any) -> DeclaredManifest:
-    """Return the manifest of an ``assay.declared_mcp_manifest.v0`` record.
+    """Parse an ``assay.declared_mcp_manifest.v0`` record.
 
     Raises:
-        InputError: ``wrong_type``, ``missing_field``, ``unknown_value`` or ``bad_digest``, with its path.
+        InputError: ``wrong_type``, ``missing_field``, ``unknown_value`` or ``bad_digest``, with the path of the field.
     """
     whole = Members(record)
     whole.one_of("schema", (DECLARED_SCHEMA,))

@@ -1,16 +1,16 @@
 """Assay manifest drift (P60): an observed manifest held against a declared one.
 
-Drift is a difference of digests and no verdict of malice; no drift is no verdict of safety. Rules, in order:
+Drift is a difference between digests. It does not mean malice, and its absence does not mean safety. Rules, in order:
 
-1. A baseline whose digest its own tools do not give, or that names a tool twice, is compared with nothing.
-2. Nor is one of another server or another projection, nor a list that was not observed or is ambiguous.
-3. Additions and changes hold whatever the completeness. A removal holds for a complete list only; otherwise the
-   answer says once that removals could not be told.
+1. A baseline whose digest does not match its own tools, or that lists a tool twice, is not compared.
+2. Neither is a baseline of another server or projection, nor a list that is unobserved or ambiguous.
+3. Additions and changes are reported regardless of completeness, removals only for a complete list; otherwise the
+   result notes once that removals could not be determined.
 4. A change of a tool that either side calls privileged is a privileged change.
-5. Where both sides carry field digests, each field that differs is named by a finding of its own.
+5. Where both sides carry field digests, each field that differs gets a finding of its own.
 
-Source: Rul1an/assay, docs/reference/mcp-manifest-drift.md, sections on coverage and granular drift. Field findings
-are the second step (P60d-v2) of that plan.
+Source: Rul1an/assay, docs/reference/mcp-manifest-drift.md, sections on coverage and granular drift. Field findings are
+the second step (P60d-v2) of that plan.
 """
 
 from collections.abc import Iterator, Mapping
@@ -56,7 +56,7 @@ _PARTIAL_OBSERVATION = "inconclusive_manifest_partial_observation"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestFinding:
-    """One difference of one tool.
+    """One difference in one tool.
 
     Args:
         change: what changed, a key of ``SEVERITIES``.
@@ -69,22 +69,21 @@ class ManifestFinding:
 
     @property
     def reason_code(self) -> str:
-        """Assay's stable code of the finding."""
+        """Assay's stable code for the finding."""
         return REASON_CODES[self.change][self.privileged]
 
     @property
     def severity(self) -> ManifestSeverity:
-        """Severity under the profile ``assay-p60``."""
         return SEVERITIES[self.change][self.privileged]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestDrift:
-    """What a comparison found.
+    """Result of a comparison.
 
     Args:
         findings: the differences, by tool name; each one asks for a review.
-        inconclusive: codes of what could not be told. An answer with one is never "no drift".
+        inconclusive: codes for what could not be determined. If there are any, the result is never "no drift".
     """
 
     findings: tuple[ManifestFinding, ...] = ()
@@ -92,7 +91,6 @@ class ManifestDrift:
 
 
 def compare_manifests(declared: DeclaredManifest, observed: ObservedManifest) -> ManifestDrift:
-    """Hold an observed manifest against a declared one."""
     obstacle = _obstacle(declared, observed)
     if obstacle is not None:
         return ManifestDrift(inconclusive=(obstacle,))
@@ -137,7 +135,7 @@ def _differences(
 
 
 def _changed_fields(before: ManifestTool, after: ManifestTool) -> list[str]:
-    """Return the fields known to differ; what one side does not carry is not told."""
+    """Return the fields known to differ; a field that one side does not carry is unknown."""
     was, now = before.field_digests, after.field_digests
     if was is None or now is None:
         return []

@@ -15,10 +15,10 @@ def check_payload(payload: Mapping[str, Any], *, at: str = "$") -> None:
     """Check the payload of one tool decision.
 
     Args:
-        at: path of the payload in what was received.
+        at: JSON path of the payload in the received event.
 
     Raises:
-        InputError: for a field that is missing or wrong, and for a cluster that is neither whole nor absent.
+        InputError: for a missing or invalid field, or a cluster that is only partly present.
     """
     for name in ("tool", "decision", "reason_code"):
         value = payload.get(name)
@@ -39,7 +39,7 @@ def check_payload(payload: Mapping[str, Any], *, at: str = "$") -> None:
 
 
 def check_envelope(event: Mapping[str, Any]) -> None:
-    """Check one evidence record: its content hash where it has one, and the payload of a tool decision.
+    """Check one evidence record: its content hash, if present, and the payload of a tool decision.
 
     Raises:
         InputError: ``content_hash_mismatch``, or as ``check_payload`` and ``content_hash``.

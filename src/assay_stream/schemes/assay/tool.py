@@ -48,7 +48,7 @@ _WHITE_SPACE = (
 
 
 def trim(text: str) -> str:
-    """Return a text without the white space around it, as Rust's ``str::trim`` does."""
+    """Strip white space as Rust's ``str::trim`` does."""
     return text.strip(_WHITE_SPACE)
 
 
@@ -56,7 +56,7 @@ def definition_projection(tool: Tool, *, server_id: str | None) -> dict[str, Any
     """Return the bounded projection of a tool that the definition digest v1 covers (P56b).
 
     Raises:
-        InputError: ``tool_name_missing`` or ``input_schema_not_object``: no digest is made then.
+        InputError: ``tool_name_missing`` or ``input_schema_not_object``; there is no digest then.
     """
     projection: dict[str, Any] = {"name": name_of(tool)}
     description = tool.get("description")
@@ -82,7 +82,7 @@ def definition_digest(tool: Tool, *, server_id: str | None) -> Digest:
 
 
 def check_definition_cluster(payload: Mapping[str, Any]) -> str | None:
-    """Return the digest of a tool definition cluster, or ``None`` where the cluster is absent.
+    """Check a tool definition cluster and return its digest, or ``None`` if it is absent.
 
     Raises:
         InputError: ``half_definition_cluster`` or ``bad_definition_cluster``.
@@ -91,7 +91,7 @@ def check_definition_cluster(payload: Mapping[str, Any]) -> str | None:
 
 
 def check_policy_cluster(payload: Mapping[str, Any]) -> str | None:
-    """Return the digest of a policy snapshot cluster, or ``None`` where the cluster is absent.
+    """Check a policy snapshot cluster and return its digest, or ``None`` if it is absent.
 
     A ``policy_digest`` alone is legal; with the cluster it must be the cluster's digest.
 
@@ -175,7 +175,7 @@ def name_of(tool: Tool) -> str:
     """Return a tool's name, untrimmed.
 
     Raises:
-        InputError: ``tool_name_missing``: it is absent, blank or no text.
+        InputError: ``tool_name_missing`` if it is absent, blank or not a string.
     """
     name = tool.get("name")
     if not isinstance(name, str) or not trim(name):
@@ -184,7 +184,7 @@ def name_of(tool: Tool) -> str:
 
 
 def first_present(tool: Tool, *spellings: str) -> tuple[bool, Any]:
-    """Return whether a field is there under any of its spellings, and its value (``None`` where it is not)."""
+    """Return whether a field is present under any of its spellings, and its value (``None`` if absent)."""
     for spelling in spellings:
         if spelling in tool:
             return True, tool[spelling]

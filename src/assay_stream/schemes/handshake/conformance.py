@@ -1,7 +1,7 @@
 """Handshake (Nuntissura/Handshake): what of its tool conformance can be told from an observed list of tools.
 
-A check says whether a definition meets a written requirement. It says nothing about what the tool does. What needs
-calls, or a running server, is listed as not applicable with that reason, so that no list looks complete.
+A check reports whether a definition meets a written requirement, and nothing about what the tool does. Requirements
+that need calls or a running server are listed as not applicable with that reason, so that no report looks complete.
 """
 
 import re
@@ -44,18 +44,16 @@ _NO_FORMATS = FormatChecker(formats=())
 
 
 class CheckStatus(StrEnum):
-    """The answer of one check."""
-
     PASS = "pass"  # noqa: S105 -- an answer, no password
     FAIL = "fail"
     NOT_APPLICABLE = "not_applicable"
 
 
 class CheckAnswer(NamedTuple):
-    """The answer of a check, before it is said of which tool.
+    """Result of one check, not yet tied to a tool.
 
     Args:
-        code: a stable code where the answer is no pass, else empty.
+        code: a stable code, empty if the check passed.
         reason: one sentence, without the server's own text.
     """
 
@@ -66,12 +64,12 @@ class CheckAnswer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolReport:
-    """What the checks say of one tool.
+    """Results of all checks on one tool.
 
     Args:
-        tool_id: the id that Handshake would know it by, ``None`` where none can be formed.
-        denied_by_default: whether it must be denied because its contract does not say what it does or needs.
-        answers: name of each check to its answer, in order.
+        tool_id: the id that Handshake would use, ``None`` if none can be formed.
+        denied_by_default: whether it must be denied because its contract does not declare effects and capabilities.
+        answers: results by name of the check, in order.
     """
 
     name: str | None
@@ -86,7 +84,7 @@ _NEEDS_SERVER = "a list of tools does not show it: it takes repeated calls to a 
 
 
 def check_tools(tools: Sequence[Tool], *, server_id: str) -> list[ToolReport]:
-    """Return what the checks say of each tool, in the order of the list.
+    """Check each tool, in the order of the list.
 
     Raises:
         InputError: ``too_many_tools``.
@@ -98,7 +96,7 @@ def check_tools(tools: Sequence[Tool], *, server_id: str) -> list[ToolReport]:
 
 
 def form_tool_id(name: str, *, server_id: str) -> str | None:
-    """Return the tool id of a tool: its name where that is one, else server and name joined, if that is one."""
+    """Return the tool's name if it is a valid tool id, else server and name joined if that is one."""
     for candidate in (name, f"{server_id}.{name}"):
         if re.fullmatch(TOOL_ID, candidate) and len(candidate) <= DEFAULT_LIMITS.contract_text_chars_max:
             return candidate

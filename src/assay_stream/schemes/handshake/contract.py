@@ -1,7 +1,7 @@
 """Handshake (Nuntissura/Handshake): what a tool declares under ``_meta.handshake``, and how it may change.
 
-The contract stands in a definition that a server wrote: it says what the server claims, no more. Rules of change:
-the side effect and the required capabilities stay the same while MAJOR does, and versions do not go back.
+The contract is part of a definition written by the server: it is a claim, no more. Rules of change: side effect and
+required capabilities stay the same within a MAJOR version, and versions do not go back.
 """
 
 import re
@@ -34,7 +34,7 @@ DRIFT_CODES = (VERSION_MISSING, VERSION_REGRESSED, SIDE_EFFECT_CHANGED, CAPABILI
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContractProblem:
-    """What is wrong with one field of a contract.
+    """A problem with one field of a contract.
 
     Args:
         message: what is wrong, without the server's own text.
@@ -47,15 +47,15 @@ class ContractProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contract:
-    """What a tool declares. A field that is missing or malformed is ``None`` and stands in ``problems``.
+    """Declarations of a tool. A missing or malformed field is ``None`` and listed in ``problems``.
 
     Args:
         side_effect: one of ``SIDE_EFFECTS``.
         idempotency: one of ``IDEMPOTENCIES``.
         determinism: one of ``DETERMINISMS``.
         availability: one of ``AVAILABILITIES``.
-        required_capabilities: sorted, each once; empty where the tool declares that it needs none.
-        sunset_on: the day on which it goes, ``YYYY-MM-DD``.
+        required_capabilities: sorted, without duplicates; empty if the tool declares that it needs none.
+        sunset_on: removal date, ``YYYY-MM-DD``.
         replaced_by: the id of the tool to use instead.
     """
 
@@ -72,7 +72,7 @@ class Contract:
 
 
 def contract(tool: Tool) -> Contract | None:
-    """Return the contract of a tool, ``None`` where it declares none. Whatever a server sends, it never raises."""
+    """Parse the contract of a tool, ``None`` if it declares none. Never raises, whatever the server sent."""
     meta = tool.get("_meta")
     if not isinstance(meta, Mapping) or "handshake" not in meta:
         return None
@@ -98,10 +98,10 @@ def contract(tool: Tool) -> Contract | None:
 
 
 def contract_drift(before: Contract | None, after: Contract | None) -> list[str]:
-    """Return the codes of what changed against the rules, none where nothing did.
+    """Return codes for the changes that break the rules.
 
-    A change of MAJOR, in either direction, is a new contract. Where the versions do not show one, the old contract
-    holds. What was not declared before was not promised, so declaring it breaks nothing.
+    A change of MAJOR, in either direction, is a new contract. If the versions do not show one, the old contract holds.
+    What was not declared before was not promised, so declaring it breaks nothing.
     """
     if before is None:
         return []
@@ -123,7 +123,7 @@ def contract_drift(before: Contract | None, after: Contract | None) -> list[str]
 
 
 def is_denied_by_default(declared: Contract | None) -> bool:
-    """Tell whether a tool must be denied by default: its contract does not say what it does or needs."""
+    """Return True if a tool must be denied by default: its contract does not declare effects and capabilities."""
     return declared is None or declared.side_effect is None or declared.required_capabilities is None
 
 

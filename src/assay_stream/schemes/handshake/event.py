@@ -1,11 +1,11 @@
 """Handshake (Nuntissura/Handshake): tool call events, FR-EVT-007.
 
-Two sets of requirements are told apart. ``handshake-published`` is what the published text demands: four fields
-must be there, and what is there must be of its kind. ``handshake``, the default, is what the recorder of that
-project enforces: eleven fields, no field beside those it knows, and narrow alphabets for names.
+There are two profiles. ``handshake-published`` is what the published text demands: four fields are required, and every
+field has the right type. ``handshake``, the default, is what that project's recorder enforces: eleven fields, no
+unknown ones, and narrow alphabets for names.
 
-Both want every value as it is written, without white space around it, and neither takes arguments or results
-inline: whether they were redacted cannot be seen.
+Both refuse values with surrounding white space, and arguments or results inline: there is no way to see whether they
+were redacted.
 """
 
 import re
@@ -37,7 +37,7 @@ _STORED = rf"artifact:{UUID}:data/flight_recorder/tool_payloads/[A-Za-z0-9_:./-]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventProfile:
-    """One set of requirements on a tool call event.
+    """A set of requirements on tool call events.
 
     Args:
         as_recorded: whether unknown fields, free texts in names and version labels are refused too.
@@ -65,10 +65,10 @@ def check_tool_call(event: Mapping[str, Any], *, profile: EventProfile = RECORDE
     """Check one tool call event.
 
     Args:
-        at: path of the event in what was received; paths of errors start with it.
+        at: JSON path of the event; prefix of the paths in errors.
 
     Raises:
-        InputError: for the first requirement that is not met, in the order of ``FIELDS``.
+        InputError: for the first unmet requirement, in the order of ``FIELDS``.
     """
     for name in ("args", "result"):
         if name in event:
@@ -112,7 +112,7 @@ def _text(value: Any, at: str, chars_max: int) -> str:
 
 
 def _named(pattern: str, chars_max: int, allowed: str) -> _Check:
-    """Return the check of a name: any text as published, a narrow alphabet as recorded."""
+    """Return the check of a name: any text for the published profile, a narrow alphabet for the recorder's."""
     form = re.compile(pattern)
 
     def check(value: Any, at: str, profile: EventProfile) -> None:
@@ -172,7 +172,7 @@ def _time(value: Any, at: str, _: EventProfile) -> None:
 
 
 def is_time(text: str) -> bool:
-    """Tell whether a text is a time as RFC 3339 (section 5.6) writes it."""
+    """Return True for an RFC 3339 date-time (section 5.6)."""
     if not re.fullmatch(TIME, text):
         return False
     try:
@@ -259,10 +259,10 @@ _FROM_CALL = (*(name for name in FIELDS if name != "type"), "args", "result")
 
 
 def check_observed_call(data: Mapping[str, Any]) -> None:
-    """Check the call of an observation as the tool call event it stands for.
+    """Check an observed call as the tool call event it represents.
 
     Args:
-        data: the data of a ``mcp.tools.call.observed``; a field that is null counts as absent.
+        data: data of a ``mcp.tools.call.observed`` event; null fields count as absent.
 
     Raises:
         InputError: as ``check_tool_call``, with paths into the observation.

@@ -1,9 +1,9 @@
 """HTC-1.0 (Handshake's tool contract): envelopes checked, with a verdict in the contract's own words.
 
-1. The envelope as received has a cap of its own, before anything is decoded.
-2. It is decoded strictly: what two parsers could read in two ways is no envelope.
-3. It is held against ``SCHEMA``: a response if it says ``ok``, else a request.
-4. ``args`` and ``result`` are 32 KiB at most in canonical form; more goes by reference.
+1. The raw envelope is limited in size before anything is decoded.
+2. It is decoded strictly: whatever two parsers could read differently is refused.
+3. It is validated against ``SCHEMA``: as a response if it has ``ok``, else as a request.
+4. ``args`` and ``result`` are at most 32 KiB in canonical form; anything larger must be passed by reference.
 """
 
 import json
@@ -67,7 +67,7 @@ _OTHER_REASON = ("bad_format", "the value does not have the required form")
 
 
 def validate_envelope(raw: bytes, *, limits: Limits = DEFAULT_LIMITS) -> dict[str, Any] | None:
-    """Return what is wrong with an envelope, ``None`` if nothing is. Whatever the bytes, it never raises.
+    """Return the error of an invalid envelope, or ``None``. Never raises, whatever the bytes.
 
     Returns:
         ``{"ok": False, "error": {...}}`` with kind ``validation``, code ``VAL-HTC-001``, the path, a stable
@@ -94,7 +94,7 @@ def check_envelope(raw: bytes, *, limits: Limits = DEFAULT_LIMITS) -> None:
     """Check one envelope.
 
     Raises:
-        InputError: as ``decode_json``; ``not_an_envelope``, ``payload_too_large``, or what the schema refuses.
+        InputError: as ``decode_json``; ``not_an_envelope``, ``payload_too_large``, or a code of the schema.
     """
     if len(raw) > limits.htc_envelope_bytes_max:
         raise InputError("too_large", f"{len(raw)} bytes, {limits.htc_envelope_bytes_max} are allowed")

@@ -13,7 +13,7 @@ from assay_stream.schemes.mcptrust.lock import lock as lock_of
 
 
 class McpTrustSeverity(IntEnum):
-    """How severe a difference is. ``info`` is also what MCPTrust prints for *safe*."""
+    """Severity of a difference. ``info`` is also what MCPTrust prints for *safe*."""
 
     INFO = 0
     MODERATE = 1
@@ -24,8 +24,6 @@ class McpTrustSeverity(IntEnum):
 
 
 class DifferenceKind(StrEnum):
-    """What can differ."""
-
     TOOL_ADDED = "tool_added"
     TOOL_REMOVED = "tool_removed"
     TOOL_DESCRIPTION = "tool_description_changed"
@@ -77,8 +75,8 @@ class DriftItem:
 
     Args:
         identifier: name of the tool or prompt, or the URI template.
-        old: the locked value, empty where there was nothing.
-        new: the observed value, empty where there is nothing.
+        old: the locked value, empty if there was none.
+        new: the observed value, empty if there is none.
     """
 
     change: DifferenceKind
@@ -88,14 +86,14 @@ class DriftItem:
 
     @property
     def type(self) -> str:
-        """The drift type as a v3 check prints it."""
+        """The drift type as printed by a v3 check."""
         return _TYPES[self.change]
 
 
 def drift(before: Lock, after: Lockfile) -> tuple[DriftItem, ...]:
     """Return the differences between a lock and a server's lists, sorted by type and identifier.
 
-    What the lock does not cover is not compared; a prompt's description only if it was locked.
+    Only what the lock covers is compared; a prompt's description only if it was locked.
 
     Args:
         after: ``{"tools": [...], "prompts": [...], "resourceTemplates": [...]}``.
@@ -115,7 +113,7 @@ def drift(before: Lock, after: Lockfile) -> tuple[DriftItem, ...]:
 def check_result(
     items: Sequence[DriftItem], *, server: str, lockfile: str, fail_on: McpTrustSeverity = McpTrustSeverity.CRITICAL
 ) -> dict[str, Any]:
-    """Return drift as a v3 check reports it, with the severities of its code; the messages are our own words."""
+    """Return drift in the format of a v3 check, with the severities of its code; the messages are ours."""
     reported = [(item, CODE[item.change]) for item in items if item.change in CODE]
     counts = {
         str(severity): sum(found is severity for _, found in reported)

@@ -1,7 +1,7 @@
 """MCPTrust (mcptrust/mcptrust): the hashes of a tool, its canonical form, and the risk level.
 
-The tool as a Go program reads it: ``null`` is absent, half a surrogate pair becomes U+FFFD, and a field of
-another type is refused with the whole tool.
+Tools are read as a Go program reads them: ``null`` is absent, a lone surrogate becomes U+FFFD, and a field of the wrong
+type makes the whole tool invalid.
 """
 
 import re
@@ -47,7 +47,7 @@ def input_schema_hash(tool: Tool) -> str:
     """Return the hash of the input schema (scheme ``mcptrust.input_schema_hash``).
 
     Returns:
-        ``sha256:<hex>``, or an empty text where there is no schema or an empty one.
+        ``sha256:<hex>``, or an empty string if the schema is absent or empty.
 
     Raises:
         InputError: ``wrong_type``, ``input_schema_not_object``, or as ``go_canonical``.
@@ -57,12 +57,12 @@ def input_schema_hash(tool: Tool) -> str:
 
 
 def input_schema_hash_before_go_1_22(tool: Tool) -> str | None:
-    """Return the hash of the input schema as a peer prints it that was built with Go 1.21 or older.
+    """Return the hash of the input schema as computed by builds with Go 1.21 or older.
 
-    Go 1.22 changed how U+0008 and U+000C are escaped, so MCPTrust's hash depends on what built it.
+    Go 1.22 changed how U+0008 and U+000C are escaped, so MCPTrust's hash depends on the compiler.
 
     Returns:
-        ``sha256:<hex>``, or ``None`` where both spellings have one hash.
+        ``sha256:<hex>``, or ``None`` if both versions give the same hash.
 
     Raises:
         InputError: as ``input_schema_hash``.
@@ -73,7 +73,7 @@ def input_schema_hash_before_go_1_22(tool: Tool) -> str | None:
 
 
 def risk_level(tool: Tool) -> str:
-    """Return ``LOW``, ``MEDIUM`` or ``HIGH``: none, one, or more of the risk words in name and description.
+    """Return ``LOW``, ``MEDIUM`` or ``HIGH`` for none, one, or more risk words in name and description.
 
     Raises:
         InputError: ``wrong_type`` or ``input_schema_not_object``.
@@ -86,7 +86,7 @@ def risk_level(tool: Tool) -> str:
 
 
 def normalized_hash(text: str) -> str:
-    """Return the hash of a text whose line ends are ``\\n`` and have no blanks or tabs before them."""
+    r"""Return the hash of a text with line ends normalised to ``\n`` and trailing blanks and tabs removed."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return text_hash("\n".join(line.rstrip(" \t") for line in lines))
 
@@ -94,7 +94,7 @@ def normalized_hash(text: str) -> str:
 def go_canonical(value: Any) -> bytes:
     """Return JSON with sorted keys as Go's ``encoding/json`` writes it (MCPTrust's canonical form v1).
 
-    Every number is a double; ``<``, ``>``, ``&``, U+2028 and U+2029 are escaped; keys stand in code point order.
+    Every number is a double; ``<``, ``>``, ``&``, U+2028 and U+2029 are escaped; keys are in code point order.
 
     Raises:
         InputError: ``not_canonicalizable`` or ``too_deep``.
@@ -156,7 +156,7 @@ def _read_tool(tool: Tool) -> tuple[str, str, Mapping[str, Any]]:
 
 
 def read_text(item: Mapping[str, Any], name: str) -> str:
-    """Return a text as Go reads it: empty where it is absent or ``null``.
+    """Return a string member as Go reads it: empty if absent or ``null``.
 
     Raises:
         InputError: ``wrong_type``.
@@ -174,5 +174,4 @@ def _repaired(text: str) -> str:
 
 
 def text_hash(text: str) -> str:
-    """Return the hash of a text's UTF-8 bytes, ``sha256:<hex>``."""
     return f"sha256:{sha256(text.encode()).hexdigest()}"

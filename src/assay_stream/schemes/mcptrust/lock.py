@@ -15,13 +15,13 @@ Locked = TypeVar("Locked")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolLock:
-    """What is locked of a tool.
+    """Locked hashes of a tool.
 
     Args:
         description_hash: ``sha256:<hex>``.
-        input_schema_hash: ``sha256:<hex>``, empty where there is no schema or an empty one.
+        input_schema_hash: ``sha256:<hex>``, empty if the schema is absent or empty.
         risk_level: ``LOW``, ``MEDIUM`` or ``HIGH``.
-        extra: members that are not known here; they are written as they were read.
+        extra: unknown members, written back unchanged.
     """
 
     description_hash: str
@@ -32,11 +32,11 @@ class ToolLock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptLock:
-    """What is locked of a prompt.
+    """Locked hashes of a prompt.
 
     Args:
         arguments_hash: ``sha256:<hex>``.
-        description_hash: ``sha256:<hex>``, empty where there is no description.
+        description_hash: ``sha256:<hex>``, empty if there is no description.
     """
 
     arguments_hash: str
@@ -46,13 +46,13 @@ class PromptLock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateLock:
-    """What is locked of a resource template.
+    """Locked hashes of a resource template.
 
     Args:
         template_hash: ``sha256:<hex>`` over URI template and MIME type.
-        name_hash: ``sha256:<hex>``, empty where there is no name.
-        description_hash: ``sha256:<hex>``, empty where there is no description.
-        mime_type: as declared, empty where it is not.
+        name_hash: ``sha256:<hex>``, empty if there is no name.
+        description_hash: ``sha256:<hex>``, empty if there is no description.
+        mime_type: as declared, empty if absent.
     """
 
     template_hash: str
@@ -64,12 +64,12 @@ class TemplateLock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lock:
-    """Everything that is locked of a server.
+    """All locked hashes of a server.
 
     Args:
         tools: by name.
-        prompts: by name; ``None`` where the lock does not cover prompts.
-        templates: by URI template; ``None`` where the lock does not cover them.
+        prompts: by name; ``None`` if the lock does not cover prompts.
+        templates: by URI template; ``None`` if the lock does not cover templates.
     """
 
     tools: Mapping[str, ToolLock]
@@ -78,10 +78,10 @@ class Lock:
 
 
 def lock(manifest: Lockfile) -> Lock:
-    """Return what MCPTrust locks of a server's lists.
+    """Compute the hashes that MCPTrust locks for a server's lists.
 
     Raises:
-        InputError: ``wrong_type``, ``ambiguous_tool_name``, ``ambiguous_name``, or what a hash raises.
+        InputError: ``wrong_type``, ``ambiguous_tool_name``, ``ambiguous_name``, or as the hash functions.
     """
     tools = _keyed(manifest, "tools", "name", lock_tool)
     prompts = _keyed(manifest, "prompts", "name", _lock_prompt)
@@ -91,10 +91,10 @@ def lock(manifest: Lockfile) -> Lock:
 
 
 def lock_tool(tool: hashes.Tool) -> ToolLock:
-    """Return what MCPTrust locks of one tool.
+    """Compute the hashes that MCPTrust locks for one tool.
 
     Raises:
-        InputError: as the hashes.
+        InputError: as the hash functions.
     """
     return ToolLock(
         description_hash=hashes.description_hash(tool),

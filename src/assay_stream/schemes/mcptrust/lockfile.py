@@ -1,6 +1,6 @@
 """MCPTrust lockfiles, versions 1.0, 2.0 and 3.0: read strictly, and written as MCPTrust writes them.
 
-Members that are not known here survive reading and writing. Source: mcptrust/mcptrust, ``internal/models``.
+Unknown members survive a round trip. Source: mcptrust/mcptrust, ``internal/models``.
 """
 
 import json
@@ -25,12 +25,12 @@ _HTML = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lockfile:
-    """One lockfile.
+    """A lockfile.
 
     Args:
         version: one of ``VERSIONS``.
-        server: the command that starts the server (before 3.0), or the name it gives itself (3.0).
-        rest: the file's other members, as they stand in the file.
+        server: the command that starts the server (before 3.0), or its self-declared name (3.0).
+        rest: the file's other members, unchanged.
     """
 
     version: Version
@@ -40,12 +40,11 @@ class Lockfile:
 
 
 def new_lockfile(lock: Lock, *, server: str) -> Lockfile:
-    """Return a lockfile of version 2.0, which holds the tools of a lock alone."""
+    """Return a lockfile of version 2.0, which holds only the tools of a lock."""
     return Lockfile(version="2.0", server=server, lock=Lock(tools=lock.tools), rest={})
 
 
 def new_lockfile_v3(lock: Lock, *, server: str, generator: str, updated_at: str) -> Lockfile:
-    """Return a lockfile of version 3.0."""
     meta = {"generator": generator, "updatedAt": updated_at}
     covered = Lock(tools=lock.tools, prompts=lock.prompts or {}, templates=lock.templates or {})
     return Lockfile(version="3.0", server=server, lock=covered, rest={"meta": meta})
@@ -82,7 +81,7 @@ def read_lockfile(raw: bytes) -> Lockfile:
 
 
 def write_lockfile(lockfile: Lockfile) -> bytes:
-    """Return a lockfile as MCPTrust writes it: two blanks of indent, sorted names, unknown members last."""
+    """Serialise a lockfile as MCPTrust does: indented by two spaces, names sorted, unknown members last."""
     rest, lock = dict(lockfile.rest), lockfile.lock
     tools = {name: _written_tool(tool) for name, tool in sorted(lock.tools.items())}
     document: dict[str, Any]
@@ -170,7 +169,7 @@ def _stated(members: dict[str, str]) -> dict[str, Any]:
 
 
 def _section(document: Members, name: str) -> Members:
-    """Return a section that may be absent; what nobody takes of it stays in the document."""
+    """Return a section that may be absent; members that are not taken stay in the document."""
     section = Members(document.rest.get(name, {}), f"$.{name}")
     document.rest[name] = section.rest
     return section
@@ -184,7 +183,7 @@ def _named(parent: Members, name: str) -> Iterator[tuple[str, Members]]:
 
 
 def _hash(members: Members, name: str) -> str:
-    """Return a digest that may be the empty text."""
+    """Return a digest, or the empty string."""
     if members.rest.get(name) == "":
         return members.take(name, str)
     return str(members.digest(name))

@@ -1,8 +1,8 @@
 """The canonical form ``schemapin-v1`` and the schema digest over it (SchemaPin specification, section 4).
 
-It is not RFC 8785. Keys are sorted by code point, and numbers are written as the reference Python SDK writes
-them: ``1.0`` keeps its fraction, ``1e20`` becomes ``1e+20``, integers of any size keep their digits. The
-specification leaves both open, and the SDKs in other languages differ there.
+It is not RFC 8785. Keys are sorted by code point, and numbers are written as the reference Python SDK writes them:
+``1.0`` keeps its fraction, ``1e20`` becomes ``1e+20``, integers of any size keep their digits. The specification leaves
+both open, and the SDKs in other languages differ.
 """
 
 import json
@@ -28,10 +28,10 @@ _DEPTH_MAX = 254
 
 
 class Mode(StrEnum):
-    """What a signature was made over; the SDKs differ, and the specification can be read both ways.
+    """What a signature covers; the SDKs differ, and the specification can be read both ways.
 
-    The Python, JavaScript and Rust SDKs hash the canonical form and sign with a signer that hashes again. The
-    Go SDK hashes once.
+    The Python, JavaScript and Rust SDKs hash the canonical form and sign with a signer that hashes again. The Go SDK
+    hashes once.
     """
 
     DOUBLE_SHA256 = "double_sha256"
@@ -42,7 +42,7 @@ def canonical(value: Any) -> bytes:
     """Return the canonical form ``schemapin-v1`` of a JSON value.
 
     Raises:
-        InputError: ``schema_canonicalization_failed`` for anything that is no JSON value.
+        InputError: ``schema_canonicalization_failed`` for anything that is not a JSON value.
     """
     # Without fractions the two writers agree, and one is several times faster. What it refuses (half a surrogate
     # pair, too deep) takes the other path, to be refused by name.
@@ -72,7 +72,6 @@ def schema_digest(tool: Mapping[str, Any]) -> Digest:
 
 
 def carried_signature(tool: Mapping[str, Any]) -> str | None:
-    """Return the signature that a tool carries, or ``None``."""
     for holder in (tool, tool.get("_meta")):
         if isinstance(holder, Mapping) and isinstance(signature := holder.get(SIGNATURE_FIELD), str):
             return signature
@@ -80,10 +79,10 @@ def carried_signature(tool: Mapping[str, Any]) -> str | None:
 
 
 def _without_carriers(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what was signed: a signature cannot cover itself.
+    """Return the signed content: a signature cannot cover itself.
 
-    Only a field that holds the very signature that is checked is left out. Anything else of that name is
-    content, else it would be a place for text that no signature covers.
+    Only a field that holds the signature being checked is left out. Any other field of that name is content; otherwise
+    it would be a place for text that no signature covers.
     """
     signature = carried_signature(tool)
     if signature is None:
@@ -101,7 +100,7 @@ def _without_carriers(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_plain(value: Any) -> bool:
-    """Tell whether sorted orjson output is the canonical form: it sorts by UTF-8, which is code point order."""
+    """Return True if sorted orjson output is the canonical form: it sorts by UTF-8, which is code point order."""
     kind = type(value)
     if kind is str or kind is bool or value is None:
         return True
@@ -115,7 +114,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _check(value: Any, depth: int) -> None:
-    """Refuse what ``json.dumps`` would coerce: keys that are no text, tuples, odd subclasses."""
+    """Refuse what ``json.dumps`` would coerce: non-string keys, tuples, odd subclasses."""
     if depth > _DEPTH_MAX:
         raise InputError("schema_canonicalization_failed", "the value is nested too deeply")
     kind = type(value)

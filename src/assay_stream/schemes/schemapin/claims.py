@@ -1,6 +1,6 @@
-"""What a signature document says beside its signature (SchemaPin 1.4, sections 16 and 18).
+"""Unsigned claims of a signature document (SchemaPin 1.4, sections 16 and 18).
 
-None of it is covered by the signature. It is carried on for the reader, and lowers nothing but confidence.
+The signature covers none of them. They are kept as information, and can only lower confidence.
 """
 
 import re
@@ -23,12 +23,12 @@ def claims_of(document: Mapping[str, Any]) -> dict[str, str]:
 
 
 def expiry_warning(claims: Mapping[str, str], time_us: int) -> str | None:
-    """Return the warning that a signature's expiry gives at a time, ``None`` where there is none.
+    """Return the expiry warning of a signature at a given time, if any.
 
-    An expired signature is degraded, not invalid, and a time that cannot be read expires nothing (section 16.2).
+    An expired signature is degraded, not invalid, and an unreadable expiry time has no effect (section 16.2).
 
     Args:
-        time_us: the time asked about, microseconds since the epoch.
+        time_us: microseconds since the epoch.
     """
     text = claims.get("expires_at")
     if text is None:

@@ -23,13 +23,13 @@ class WellKnown:
     """A discovery document.
 
     Args:
-        read_as: the version it is read as: its own, or the newest known where that is unknown (section 12).
-        public_key_pem: the key, not yet parsed: a document may be sound though its key is not.
-        revoked_keys: fingerprints of revoked keys, in lower case.
-        developer_name: who signs, by their own word.
-        contact: where to write to, by their own word.
-        domain: the domain that the document says it is for; only documents out of bundles do (section 13.1).
-        revocation_endpoint: where the domain's revocation document stands, if it has one (section 8.5).
+        read_as: the version it is parsed as: its own, or the newest known if that is unknown (section 12).
+        public_key_pem: the key, not yet parsed: a document may be valid though its key is not.
+        revoked_keys: fingerprints in lower case.
+        developer_name: self-declared name of the signer.
+        contact: self-declared contact address.
+        domain: the domain the document claims; only documents from bundles have it (section 13.1).
+        revocation_endpoint: URL of the domain's revocation document, if it has one (section 8.5).
     """
 
     schema_version: str
@@ -43,7 +43,7 @@ class WellKnown:
 
 
 def parse_well_known(document: bytes | Mapping[str, Any], *, limits: Limits = DEFAULT_LIMITS) -> WellKnown:
-    """Return what a discovery document says.
+    """Parse a discovery document.
 
     Args:
         limits: ``discovery_bytes_max`` and ``identifier_chars_max`` are used.
@@ -75,7 +75,7 @@ def parse_well_known(document: bytes | Mapping[str, Any], *, limits: Limits = DE
 
 
 def is_revoked(well_known: WellKnown, fingerprint: str) -> bool:
-    """Tell whether a document revokes a key.
+    """Return True if the document revokes a key.
 
     Args:
         fingerprint: ``sha256:<hex>`` of any key, the document's own or another.
@@ -86,10 +86,10 @@ def is_revoked(well_known: WellKnown, fingerprint: str) -> bool:
 def build_well_known(
     key: PublicKey, *, developer_name: str, contact: str | None = None, revoked_keys: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """Return a discovery document of version 1.1.
+    """Build a discovery document of version 1.1.
 
     Args:
-        revoked_keys: fingerprints of keys that must not be accepted any more.
+        revoked_keys: fingerprints of the revoked keys.
     """
     document: dict[str, Any] = {
         "schema_version": "1.1",
@@ -101,7 +101,7 @@ def build_well_known(
 
 
 def document_content(document: bytes | Mapping[str, Any], limits: Limits) -> Mapping[str, Any]:
-    """Return the JSON object that a document of a domain holds.
+    """Decode the JSON object of a domain's document.
 
     Raises:
         InputError: ``discovery_invalid``.
@@ -129,7 +129,7 @@ def _revoked_keys(content: Mapping[str, Any]) -> frozenset[str]:
 
 
 def document_text(content: Mapping[str, Any], name: str, limits: Limits) -> str | None:
-    """Return a text of a document, ``None`` where it is absent or ``null``.
+    """Return a string member, ``None`` if it is absent or ``null``.
 
     Raises:
         InputError: ``discovery_invalid``.
@@ -148,10 +148,10 @@ def document_text(content: Mapping[str, Any], name: str, limits: Limits) -> str 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revocations:
-    """What a revocation document says.
+    """A parsed revocation document.
 
     Args:
-        revoked_keys: their fingerprints, in lower case.
+        revoked_keys: fingerprints in lower case.
     """
 
     domain: str
@@ -159,12 +159,12 @@ class Revocations:
 
 
 def parse_revocations(document: bytes | Mapping[str, Any], *, limits: Limits = DEFAULT_LIMITS) -> Revocations:
-    """Return what a revocation document says.
+    """Parse a revocation document.
 
-    An entry that cannot be read makes the whole document invalid, so that no revocation is passed over.
+    One unreadable entry makes the whole document invalid, so that no revocation is missed.
 
     Args:
-        document: its bytes as they were fetched, or the JSON object in them.
+        document: the fetched bytes, or the decoded JSON object.
         limits: ``discovery_bytes_max`` and ``identifier_chars_max`` are used.
 
     Raises:

@@ -25,10 +25,10 @@ def _algorithm(mode: Mode) -> ec.ECDSA:
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """A public key on P-256; no other can be represented.
+    """A public key on P-256; no other curve can be represented.
 
     Args:
-        spki_der: the key as DER SubjectPublicKeyInfo, in the one form the library writes.
+        spki_der: DER SubjectPublicKeyInfo, as encoded by the library.
     """
 
     spki_der: bytes
@@ -36,11 +36,11 @@ class PublicKey:
 
     @classmethod
     def from_pem(cls, pem: str) -> PublicKey:
-        """Return the key that a PEM text holds.
+        """Parse a PEM public key.
 
         Raises:
-            InputError: ``key_not_found`` where it is malformed or of another kind or curve; the code is that of
-                the SDKs (specification, section 10: such keys must be rejected).
+            InputError: ``key_not_found`` if it is malformed or of another type or curve; the SDKs use the same code
+                (specification, section 10: such keys must be rejected).
         """
         try:
             key = serialization.load_pem_public_key(pem.encode())
@@ -57,7 +57,7 @@ class PublicKey:
 
     @property
     def fingerprint(self) -> str:
-        """The name of the key: ``sha256:`` and SHA-256 over its SPKI in hexadecimal (section 8.2)."""
+        """``sha256:`` and the SHA-256 of the key's SPKI in hexadecimal (section 8.2)."""
         return str(sha256_of(self.spki_der))
 
     @property
@@ -66,12 +66,12 @@ class PublicKey:
         return self._key.public_bytes(serialization.Encoding.PEM, spki).decode()
 
     def holds(self, signature: bytes, digest: bytes, mode: Mode) -> bool:
-        """Tell whether a signature over a digest was made with the private key of this one.
+        """Return True if the signature over a digest verifies under this key.
 
         Args:
             signature: DER.
             digest: the 32 bytes of a schema digest.
-            mode: what it was made over.
+            mode: what the signature covers.
         """
         try:
             self._key.verify(signature, digest, _algorithm(mode))
@@ -81,10 +81,10 @@ class PublicKey:
 
 
 def verify_digest(digest: bytes, signature: str, key: PublicKey) -> Mode | None:
-    """Return the mode in which a signature holds for a schema digest, or ``None`` where it does not.
+    """Return the mode in which a signature verifies for a schema digest, or ``None`` if it does not.
 
     Args:
-        digest: the 32 bytes of a schema digest: nothing else of the schema is needed.
+        digest: the 32 bytes of a schema digest; the schema itself is not needed.
         signature: base64 of DER; line breaks are ignored, anything else makes it invalid.
     """
     if len(signature) > _SIGNATURE_CHARS_MAX:
@@ -97,7 +97,7 @@ def verify_digest(digest: bytes, signature: str, key: PublicKey) -> Mode | None:
 
 
 def load_private_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
-    """Return the private key that a PEM file holds.
+    """Load a private key from a PEM file.
 
     Raises:
         InputError: ``bad_private_key``.
@@ -114,11 +114,11 @@ def load_private_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
 
 
 def sign_digest(digest: bytes, private_key: ec.EllipticCurvePrivateKey, *, mode: Mode = Mode.DOUBLE_SHA256) -> str:
-    """Return a signature over a schema digest, base64 of DER. Not the same twice: ECDSA uses a random number.
+    """Sign a schema digest; base64 of DER. Not deterministic: ECDSA uses a random nonce.
 
     Args:
         digest: the 32 bytes of a schema digest.
-        mode: what to sign; the default is what most SDKs check.
+        mode: the default is what most SDKs check.
     """
     signature = private_key.sign(digest, _algorithm(mode))
     return base64.b64encode(signature).decode()

@@ -1,8 +1,7 @@
-"""Whether a tool's signature holds: the steps in order, and when a key may be pinned (sections 7.2, 8.3, 15.1).
+"""Verification of a tool's signature: the steps in order, and when a key may be pinned (sections 7.2, 8.3, 15.1).
 
-The order differs from the reference SDK in one place, on purpose. It pins a key on first sight, before the
-signature is checked, so that one bad first contact shuts the right key out. Here a key is pinned only after its
-signature held.
+The order differs from the reference SDK in one place, on purpose: the SDK pins a key on first sight, before checking
+the signature, so one bad first contact locks the right key out. Here a key is pinned only after its signature verified.
 """
 
 from collections.abc import Set as AbstractSet
@@ -17,7 +16,7 @@ from assay_stream.schemes.schemapin.keys import PublicKey, verify_digest
 
 
 class SchemaPinErrorCode(StrEnum):
-    """Why a verification failed, in the words of the SDKs."""
+    """Why a verification failed; the codes of the SDKs."""
 
     SIGNATURE_INVALID = "signature_invalid"
     KEY_NOT_FOUND = "key_not_found"
@@ -30,7 +29,7 @@ class SchemaPinErrorCode(StrEnum):
 
 
 class PinDecision(StrEnum):
-    """How a key stands to the pinned one."""
+    """How a key compares with the pinned one."""
 
     FIRST_USE = "first_use"
     PINNED = "pinned"
@@ -39,14 +38,14 @@ class PinDecision(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """The result of one verification. That it is valid says who signed, and nothing about what the tool does.
+    """Result of one verification. Valid identifies the signer, and means nothing about what the tool does.
 
     Args:
-        valid: the signature holds, and nothing speaks against its key.
-        mode: what was signed; ``None`` unless the signature held.
-        fingerprint: of the document's key; ``None`` where none could be read.
-        error_code: why it is not valid; ``None`` where it is.
-        pin: how the key stands to the pinned one; ``None`` where that was not reached. ``first_use`` with
+        valid: the signature verifies and its key is accepted.
+        mode: what was signed; ``None`` unless the signature verified.
+        fingerprint: of the document's key; ``None`` if none could be read.
+        error_code: ``None`` if valid.
+        pin: how the key compares with the pinned one; ``None`` if that step was not reached. ``first_use`` with
             ``valid`` means: pin this key now.
     """
 
@@ -58,15 +57,15 @@ class Verification:
 
     @property
     def pins_key(self) -> bool:
-        """Whether the caller is to pin the key: its signature held and no key was pinned before."""
+        """Whether the caller must pin the key: its signature verified and no key was pinned before."""
         return self.valid and self.pin is PinDecision.FIRST_USE
 
 
 def decide_pin(pinned_fingerprint: str | None, fingerprint: str) -> PinDecision:
-    """Return how a key stands to the pinned one. A changed key is never accepted here: that is an operator's act.
+    """Compare a key with the pinned one. A changed key is never accepted here: only an operator can do that.
 
     Args:
-        pinned_fingerprint: ``sha256:<hex>`` of the pinned key, ``None`` where none is.
+        pinned_fingerprint: ``sha256:<hex>``, ``None`` if no key is pinned.
     """
     if pinned_fingerprint is None:
         return PinDecision.FIRST_USE
@@ -86,13 +85,13 @@ def verify(
     """Verify the signature of a tool from its schema digest. Never raises.
 
     Args:
-        digest: schema digest of the tool, ``None`` where it has no canonical form.
+        digest: schema digest of the tool, ``None`` if it has no canonical form.
         signature: base64 of DER.
-        well_known: the discovery document, ``None`` where none could be fetched.
-        pinned_fingerprint: ``sha256:<hex>`` of the key that is pinned for this tool and domain, if one is.
-        domain: the domain the tool belongs to, where the operator says so.
-        served_by: the domain that the document was fetched from, where that is known.
-        operator_revoked: fingerprints that the operator revoked, whatever the document says.
+        well_known: ``None`` if it could not be fetched.
+        pinned_fingerprint: ``sha256:<hex>`` of the key pinned for this tool and domain, if any.
+        domain: the domain the tool belongs to, if configured by the operator.
+        served_by: the domain that the document was fetched from, if known.
+        operator_revoked: fingerprints revoked by the operator, regardless of the document.
     """
     # 1. There is a sound discovery document (what is not sound has not become a WellKnown).
     if well_known is None:
