@@ -3,7 +3,7 @@
 Rules:
 
 1. Definitions reach the observer as the bytes received, without an intermediate model.
-2. ``server/discover`` (2026-07-28) is tried first, then ``initialize``.
+2. ``server/discover`` (2026-07-28) is tried first, then ``initialize`` if the server does not answer it.
 3. Tools are requested last, so that one snapshot has everything. Of the pages of a list only the last state is
    published: whole, or as incomplete as it was when the server stopped, failed or reached a bound.
 4. An announced change is published at once, after earlier observations.
