@@ -1,1 +1,1 @@
-"""Snapshots and control records to facts, and the state that facts add up to."""
+"""The stage that turns snapshots and control records into facts and findings."""

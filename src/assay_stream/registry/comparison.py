@@ -16,6 +16,7 @@ from typing import Any, TypeVar, cast
 
 from assay_stream.bindings.offers import ItemOffer
 from assay_stream.bindings.server import ServerBindings
+from assay_stream.bindings.timeline import finding_in
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.detect import CUT_SHORT, ToolNames, detect_indicators
 from assay_stream.drift import Change, compare_definitions
@@ -142,13 +143,13 @@ def first_look(
     if seen.observer_id in server.observers:
         return
     if server.observers:
-        yield _found(Kind.OBSERVER_ADDED, seen)
+        yield finding_in(seen, Kind.OBSERVER_ADDED)
         return
     privileged = sorted(name for name in catalogue.tools if action_class(name) is not None)
     listed = {items.subject: len(items.items) for items in lists}
-    yield _found(
-        Kind.FIRST_LOOK,
+    yield finding_in(
         seen,
+        Kind.FIRST_LOOK,
         after=catalogue.digest,
         inventory=(
             ("tools", len(catalogue.tools)),
@@ -162,15 +163,3 @@ def first_look(
 def stands_out(indicators: Signs) -> bool:
     """Return True if a definition in a first list gets a finding of its own."""
     return any(level >= Level.MEDIUM for _, level, _ in indicators)
-
-
-def _found(kind: Kind, seen: Seen, **more: object) -> Finding:
-    return Finding(
-        kind=kind,
-        server_id=seen.server_id,
-        observer_id=seen.observer_id,
-        time_us=seen.time_us,
-        origin=seen.origin,
-        snapshot_id=seen.snapshot_id,
-        **more,  # type: ignore[arg-type]
-    )
