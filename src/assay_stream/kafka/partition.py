@@ -328,6 +328,9 @@ class PartitionTask:
                 await self._fetch()
             changes = self.stage.changes
             admitted = await self._admitted()
+            if self.is_dropped:
+                # A client may swallow that this task was cancelled. Nothing is in hand, so it may go on later.
+                return
             self._is_idle = False
             worked_s = time.monotonic()
             try:

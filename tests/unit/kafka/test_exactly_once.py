@@ -25,7 +25,7 @@ from assay_stream.kafka.stage import Stage
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.model.state_table import StateTable
-from tests.support.memory_cluster import MemoryCluster, until
+from tests.support.memory_cluster import MemoryCluster, MemoryConsumer, until
 
 TOPICS = topic_names(Settings())
 INPUT, OUTPUT, STATES = (TOPICS[role] for role in (Role.CALLS, Role.EVIDENCE, Role.ALERT_STATES))
@@ -343,6 +343,30 @@ async def test_a_partition_that_stays_over_two_rebalances_in_a_row_is_kept(clust
     await until(lambda: committed(cluster) == RECORDS)
     for _ in range(2):
         await cluster.rebalance(GROUP)
+    publish(cluster, [RECORDS])
+    await until(lambda: committed(cluster) == RECORDS + 1)
+    assert producers_started(cluster, 0) == 1
+    task.stop()
+    await running
+
+
+async def test_a_partition_stays_though_a_client_swallowed_that_its_task_was_cancelled(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``asyncio.wait_for`` loses a cancellation, up to Python 3.11, if what it waits for comes at the same time."""
+    fetch = MemoryConsumer.getmany
+
+    async def swallowing(consumer: MemoryConsumer, *partitions: TopicPartition, **limits: int) -> Any:
+        try:
+            return await fetch(consumer, *partitions, **limits)
+        except asyncio.CancelledError:
+            return {}
+
+    monkeypatch.setattr(MemoryConsumer, "getmany", swallowing)
+    task = a_runner(cluster)
+    running = asyncio.create_task(task.run())
+    await until(lambda: committed(cluster) == RECORDS)
+    await cluster.rebalance(GROUP)
     publish(cluster, [RECORDS])
     await until(lambda: committed(cluster) == RECORDS + 1)
     assert producers_started(cluster, 0) == 1
