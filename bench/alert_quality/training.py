@@ -18,8 +18,7 @@ import numpy as np
 from scipy.sparse import csr_matrix, diags
 from sklearn.linear_model import LogisticRegression
 
-from assay_stream.detect.features import features_of
-from assay_stream.detect.scorer import LENGTH_SYMBOLS_ADDED, PASSAGE_SENTENCES_MAX
+from assay_stream.detect.scorer import LENGTH_SYMBOLS_ADDED, PASSAGE_SENTENCES_MAX, features_of
 from assay_stream.detect.steering import offered_by
 from assay_stream.detect.surfaces import Texts
 from assay_stream.detect.symbols import sentences_of

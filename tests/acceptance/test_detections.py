@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from assay_stream.agents import Agent, Detection, Runner
-from assay_stream.agents.loading import load_agents
+from assay_stream.agents.declaration import load_agents
 from assay_stream.alerts.processor import process
 from assay_stream.alerts.remembered import Alerts
 from assay_stream.model.envelope import Producer

@@ -16,8 +16,8 @@ from jsonschema import Draft202012Validator
 from assay_stream import engine
 from assay_stream.agents import Agent, AgentState, Detection, Event, Memory, Rekeying
 from assay_stream.alerts.processor import process as process_finding
+from assay_stream.alerts.remembered import AlertTable
 from assay_stream.alerts.rules import AlertRules
-from assay_stream.alerts.table import AlertTable
 from assay_stream.engine import EngineState
 from assay_stream.files.record_line import rejected_line
 from assay_stream.limits.core import Limits

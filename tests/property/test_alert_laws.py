@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from ocsf_json_schema import OcsfJsonSchemaEmbedded, get_ocsf_schema
 
 from assay_stream.alerts.processor import apply_entry, process
-from assay_stream.alerts.remembered import Alerts, Remembered, state_json, state_of
-from assay_stream.alerts.table import AlertTable
+from assay_stream.alerts.remembered import Alerts, AlertTable, Remembered, state_json, state_of
 from assay_stream.model.alert import OCSF_VERSION
 from assay_stream.model.alert_state import AlertState
 from assay_stream.model.fields import TriageAct

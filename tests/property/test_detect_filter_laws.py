@@ -9,10 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream.detect import RULES, DetectionRule, decoders
-from assay_stream.detect.decoders import backwards, rot13
-from assay_stream.detect.needles import Joined, lowered
-from assay_stream.detect.phrase_filter import AS_IT_STANDS, BACKWARDS, ROT13, PhraseFilter, WordReadings, vocabulary_of
-from assay_stream.detect.phrases import PhraseBook
+from assay_stream.detect.decoders import Joined, backwards, lowered, rot13
+from assay_stream.detect.phrases import (
+    AS_IT_STANDS,
+    BACKWARDS,
+    ROT13,
+    PhraseBook,
+    PhraseFilter,
+    WordReadings,
+    vocabulary_of,
+)
 from assay_stream.detect.reader import phrase_filter
 from assay_stream.detect.surfaces import Texts
 from assay_stream.text.words import Words, as_read, forms_of, plain_forms

@@ -9,8 +9,7 @@ from unittest.mock import patch
 from hypothesis import given
 
 from assay_stream import engine
-from assay_stream.bindings.fleet import Fleet
-from assay_stream.bindings.observations import Observations
+from assay_stream.bindings.fleet import Fleet, Observations
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.bindings.sightings import OrderedRows, Sightings, shared_part
 from assay_stream.bindings.timeline import AFTER_ALL_US

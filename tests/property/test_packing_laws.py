@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.bindings.runs import rows_of
 from assay_stream.bindings.sightings import seen_at
-from assay_stream.bindings.state import Bindings
+from assay_stream.bindings.state import Bindings, rows_of
 from assay_stream.limits.core import Limits
 from assay_stream.model.facts import Seen, decode_fact, decode_key
 from assay_stream.model.record import Origin, Output, Record, Role

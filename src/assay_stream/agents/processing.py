@@ -1,4 +1,4 @@
-"""Agents over records, in two steps that a worker puts a topic between.
+"""Agents over records, in two steps that a worker puts a topic between, and the alerts raised by their detections.
 
 1. ``Rekeying`` copies each record of an input to every key of an agent that reads it.
 2. ``AgentState`` passes the copies to the agents one by one, in the order of the internal topic, and keeps their state.
@@ -19,6 +19,9 @@ import orjson
 
 from assay_stream.agents.declaration import RAISED, Agent, AgentSet, Detection, Event, about, raised
 from assay_stream.agents.memory import Memory
+from assay_stream.alerts.processor import apply_entry
+from assay_stream.alerts.remembered import Alerts
+from assay_stream.alerts.rules import AlertRules
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.drift.severity import Level
 from assay_stream.errors import ConfigurationError, InputError, IntegrityError
@@ -26,7 +29,7 @@ from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.agent_topic import INPUT_HEADER, AgentMemory
 from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.finding import Detected, Finding
-from assay_stream.model.finding_topic import decode_entry
+from assay_stream.model.finding_topic import AlertAct, Entry, Suppression, Tick, decode_entry
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Output, Record, Role, rejected, set_aside_error
 from assay_stream.model.refusal import refusal
@@ -427,3 +430,48 @@ def _parts_of(key: bytes) -> tuple[str, tuple[str, ...]]:
     """Return the agent and the parts of a record's key. Cached, since few keys have many records."""
     agent, *parts = orjson.loads(key)
     return agent, tuple(parts)
+
+
+_PLACE = "replay"
+
+
+class AgentAlerts:
+    """The alerts of agents' findings, kept apart: mixed with the others they could change what agents read.
+
+    Args:
+        rules: pacing and severities.
+    """
+
+    def __init__(self, rules: AlertRules) -> None:
+        self._alerts = Alerts(rules)
+        self._offset = 0
+        self._ticked_us = 0
+
+    def take(self, written: Iterable[Output]) -> list[Output]:
+        """Process records of stages and agents, and return the alerts raised by agents.
+
+        Besides findings of agents, only suppression rules and people's acts on alerts count.
+        """
+        alerts: list[Output] = []
+        for output in written:
+            if output.role is Role.FINDINGS:
+                entry = decode_entry(output.value)
+                if isinstance(entry, Suppression | AlertAct) or (
+                    isinstance(entry, Finding) and entry.kind in OF_AGENTS
+                ):
+                    alerts += self._apply(entry)
+        return alerts
+
+    def advance(self, time_us: int, *, step_us: int = 60_000_000) -> list[Output]:
+        """Return the alerts due at an event time, at most once per step: both in microseconds."""
+        alerts: list[Output] = []
+        if time_us < self._ticked_us + step_us:
+            return alerts
+        self._ticked_us = time_us
+        while self._alerts.due.any_by(time_us):
+            alerts += self._apply(Tick(time_us=time_us))
+        return alerts
+
+    def _apply(self, entry: Entry) -> list[Output]:
+        self._offset += 1
+        return apply_entry(self._alerts, entry, place=Origin(_PLACE, 0, self._offset))

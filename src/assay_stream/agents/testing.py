@@ -16,7 +16,7 @@ import orjson
 
 from assay_stream.agents.declaration import Agent, AgentSet, Severity, agent_set
 from assay_stream.agents.processing import Runner
-from assay_stream.alerts.state import counted
+from assay_stream.alerts.life_cycle import counted
 from assay_stream.drift.severity import Level
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.alert import Activity, AlertStatus, alert_record

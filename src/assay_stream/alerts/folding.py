@@ -22,10 +22,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from assay_stream.alerts.life_cycle import Suppressions, apply_finding, covering, tick, write_again
-from assay_stream.alerts.reasons import has_told, takes_part, with_carried_over, with_part
+from assay_stream.alerts.life_cycle import (
+    Suppressions,
+    apply_finding,
+    counted,
+    covering,
+    has_told,
+    is_acknowledged,
+    is_closed_by_hand,
+    takes_part,
+    tick,
+    was_applied,
+    with_carried_over,
+    with_part,
+    without,
+    write_again,
+)
 from assay_stream.alerts.rules import AlertRules
-from assay_stream.alerts.state import counted, is_acknowledged, is_closed_by_hand, was_applied, without
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.alert_state import AlertRecords, AlertState
 from assay_stream.model.finding import Finding

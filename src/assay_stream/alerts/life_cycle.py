@@ -20,34 +20,263 @@ Rules:
 
 Everything is a function of the alert's own state, of findings, and of the time that arrives with them. ``tick`` writes
 what the next finding would have triggered, in due order, so how often time arrives does not change what is written.
+
+The input record that a finding names identifies it. The latest ``alert_origins_max`` offsets of each partition are
+remembered; anything older counts as applied.
+
+1. The first finding about a definition that raises an alert makes that alert: its lead. Another kind of finding about
+   the same definition joins it while it is open: the lead lists it among its reasons and has the highest severity.
+2. A part keeps its own state, and writes nothing. The lead is open as long as it or one of its parts is.
+3. A part whose lead has closed makes an alert of its own with its next finding, unless an operator closed the lead.
+4. A suppression rule must cover both or neither. A folded alert takes no part more severe than itself.
+5. A changed definition is as severe as it would be in a first list, whatever became of the alert about the older one.
+   Carried-over indicators are known only if an alert of another kind reported this very definition.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
-from assay_stream.alerts.reasons import over_us
 from assay_stream.alerts.rules import AlertRules, Pacing
-from assay_stream.alerts.state import (
-    DECIDED,
-    FURTHER_OBSERVERS,
-    counted,
-    is_acknowledged,
-    is_closed_by_hand,
-    was_applied,
-    with_origin,
-    without,
-)
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.model.alert import Activity, AlertStatus, alert_record
-from assay_stream.model.alert_state import UNNAMED_OBSERVER, AlertState
-from assay_stream.model.finding import Finding
+from assay_stream.model.alert import Activity, AlertStatus, alert_record, reasons_of
+from assay_stream.model.alert_state import UNNAMED_OBSERVER, AlertPart, AlertState, PinPart, Triage
+from assay_stream.model.finding import PIN_FIELDS, Finding
 from assay_stream.model.finding_topic import Resolution
-from assay_stream.model.kinds import KINDS
-from assay_stream.model.record import Output
+from assay_stream.model.kinds import KINDS, Kind
+from assay_stream.model.record import Origin, Output
 from assay_stream.model.suppression import SuppressionRule, covering_rule
+
+FURTHER_OBSERVERS = ""
+"""Counts the observers beyond the limit; no observer can have this name."""
+
+DECIDED = "decided"
+"""End reason of an alert that an operator decided on."""
+
+_RETURNING = (Kind.TOOL_ADDED, Kind.TOOL_CHANGED)
+_SEVERITY_HIGH = 4
+
+
+def _is_news(finding: Finding, severity_id: int) -> bool:
+    """Return True if a finding raises an alert that was never written.
+
+    Having been shown before does not make a definition of high severity known: only an alert or an approval does. Two
+    versions side by side are no return, unless the text makes one of them high.
+    """
+    if finding.approved:
+        return False
+    if not finding.known:
+        return True
+    if severity_id < _SEVERITY_HIGH:
+        return False
+    return not finding.offered_elsewhere or any(level >= _SEVERITY_HIGH for _, level, _ in finding.indicators)
+
+
+def _only_returns(state: AlertState, finding: Finding, severity_id: int) -> bool:
+    """Return True if a minor alert was closed, and its subject is merely shown again."""
+    return state.closed and finding.kind in _RETURNING and severity_id < _SEVERITY_HIGH
+
+
+def counted(state: AlertState | None, finding: Finding, severity_id: int) -> AlertState:
+    """Return the state with one more finding.
+
+    Args:
+        state: ``None`` for a new alert.
+    """
+    observer = finding.observer_id or UNNAMED_OBSERVER
+    if state is None:
+        return AlertState(
+            applied=with_origin(None, finding.origin),
+            count=1,
+            first_us=finding.time_us,
+            last_us=finding.time_us,
+            observers={observer: 1},
+            active=(observer,),
+            severity_id=severity_id,
+            raised=_is_news(finding, severity_id),
+            closed=False,
+            reported=False,
+            resolved_us=None,
+            resolved_by=None,
+            written_count=0,
+            written_us=0,
+            repeats=0,
+            last=finding,
+        )
+    observers = dict(state.observers)
+    if observer not in observers and len(observers) >= DEFAULT_LIMITS.alert_observers_max:
+        observer = FURTHER_OBSERVERS
+    observers[observer] = observers.get(observer, 0) + 1
+    new = replace(
+        state,
+        applied=with_origin(state, finding.origin),
+        count=state.count + 1,
+        first_us=min(state.first_us, finding.time_us),
+        last_us=max(state.last_us, finding.time_us),
+        observers=observers,
+        active=tuple(sorted({*state.active, observer})),
+        severity_id=max(state.severity_id, severity_id),
+        raised=state.raised or _is_news(finding, severity_id),
+        last=finding,
+    )
+    if finding.approved or (finding.known and _only_returns(state, finding, new.severity_id)):
+        return new
+    if is_closed_by_hand(state) and new.severity_id <= state.severity_id:
+        return new
+    if state.closed:
+        # It is looked at anew: what else was found has ended, and nobody has said anything of it yet.
+        standing = {uid: part for uid, part in (state.parts or {}).items() if part["over_us"] is None}
+        new = replace(new, parts=standing or None, triage=None)
+    return replace(
+        new, closed=False, reported=state.reported and not state.closed, resolved_us=None, resolved_by=None, repeats=0
+    )
+
+
+def is_closed_by_hand(state: AlertState) -> bool:
+    """Return True if a person closed it, and its condition has not cleared since."""
+    return state.closed and "closed" in (state.triage or {})
+
+
+def without(triage: Triage | None, *names: str) -> Triage | None:
+    """Return the triage without some of its parts."""
+    left = {name: said for name, said in (triage or {}).items() if name not in names}
+    return cast("Triage", left) if left else None
+
+
+def is_acknowledged(state: AlertState) -> bool:
+    """Return True if it was acknowledged: then only a higher severity or its end is written."""
+    return "acknowledged_by" in (state.triage or {})
+
+
+def with_origin(state: AlertState | None, origin: Origin, *, is_end: bool = False) -> dict[str, tuple[int, ...]]:
+    """Return the applied records, with one more."""
+    applied = dict(state.applied) if state else {}
+    place = _place(origin, is_end)
+    offsets = sorted({*applied.get(place, ()), origin.offset})
+    applied[place] = tuple(offsets[-DEFAULT_LIMITS.alert_origins_max :])
+    return applied
+
+
+def _place(origin: Origin, is_end: bool) -> str:
+    return f"{'end/' if is_end else ''}{origin.topic}/{origin.partition}"
+
+
+def was_applied(state: AlertState, origin: Origin, *, is_end: bool = False) -> bool:
+    """Return True if the consequences of a record were applied before."""
+    offsets = state.applied.get(_place(origin, is_end), ())
+    if len(offsets) == DEFAULT_LIMITS.alert_origins_max and origin.offset < offsets[0]:
+        return True
+    return origin.offset in offsets
+
+
+_ABOUT_A_DEFINITION = frozenset(
+    {
+        Kind.TOOL_ADDED,
+        Kind.TOOL_CHANGED,
+        Kind.TOOL_RENAMED,
+        Kind.RISK_LEVEL_CHANGED,
+        Kind.CONTRACT_VIOLATION,
+        Kind.PIN_MISMATCH,
+        Kind.UNPINNED_TOOL,
+        Kind.SIGNATURE_INVALID,
+        Kind.SIGNATURE_MISSING,
+        Kind.KEY_CHANGED,
+        Kind.KEY_REVOKED,
+    }
+)
+
+AlertSubject = tuple[str, str, str]
+"""Server, the name under which the tool is offered, and the full digest of its definition."""
+
+
+def subject_of(finding: Finding) -> AlertSubject | None:
+    """Return the definition that a finding is about, ``None`` for none."""
+    name = finding.renamed_to or finding.tool_name
+    if finding.kind not in _ABOUT_A_DEFINITION or name is None or finding.after is None:
+        return None
+    return finding.server_id, name, finding.after
+
+
+def with_carried_over(finding: Finding, state_of: Callable[[str], AlertState | None]) -> Finding:
+    """Add the carried-over indicators to a finding, unless they were reported in another alert."""
+    if not finding.carried_over:
+        return finding
+    subject, offered_as = finding.kind.value.rpartition("_")[0], finding.renamed_to or finding.tool_name
+    kinds = (kind for kind in Kind if kind.value in (f"{subject}_added", f"{subject}_changed", f"{subject}_renamed"))
+    uids = (replace(finding, kind=kind, tool_name=offered_as).uid() for kind in kinds)
+    others = (state_of(uid) for uid in uids if uid != finding.uid())
+    gravest = max(level for _, level, _ in finding.carried_over)
+    is_reported = any(other is not None and other.raised and other.severity_id >= gravest for other in others)
+    own = state_of(finding.uid())
+    if is_reported and (own is None or not own.raised):
+        return replace(finding, carried_over=())
+    indicators = tuple(dict.fromkeys((*finding.indicators, *finding.carried_over)))
+    return replace(finding, indicators=indicators, carried_over=())
+
+
+class Leads:
+    """The open alerts by the definition that they are about. It follows from the states."""
+
+    def __init__(self) -> None:
+        self._subjects: dict[str, AlertSubject] = {}
+        self._leads: dict[AlertSubject, set[str]] = {}
+
+    def note(self, states: Mapping[str, Any]) -> None:
+        """Update the index from changed states."""
+        for uid, state in states.items():
+            is_lead = isinstance(state, AlertState) and state.raised and not state.closed and state.part_of is None
+            subject = subject_of(state.last) if is_lead else None
+            was = self._subjects.pop(uid, None)
+            if was is not None and was != subject:
+                self._leads[was].discard(uid)
+                if not self._leads[was]:
+                    del self._leads[was]
+            if subject is not None:
+                self._subjects[uid] = subject
+                self._leads.setdefault(subject, set()).add(uid)
+
+    def of(self, finding: Finding) -> str | None:
+        """Return the open alert about the definition of a finding, ``None`` for none."""
+        subject = subject_of(finding)
+        leads = () if subject is None else self._leads.get(subject, ())
+        return min(leads, default=None)
+
+
+def takes_part(lead: AlertState, member: AlertState) -> bool:
+    """Return True if a finding may join an alert about the same definition."""
+    if lead.closed or lead.part_of is not None or len(lead.parts or {}) >= DEFAULT_LIMITS.alert_parts_max:
+        return False
+    return lead.fold is None or member.severity_id <= lead.severity_id
+
+
+def with_part(lead: AlertState, member: AlertState) -> AlertState:
+    """Return an alert with the current state of one of its parts."""
+    finding = member.last
+    part: AlertPart = {"label": finding.label(), "severity_id": member.severity_id, "over_us": member.resolved_us}
+    if finding.kind in (Kind.PIN_MISMATCH, Kind.UNPINNED_TOOL):
+        said = {name: value for name in PIN_FIELDS if (value := getattr(finding, name)) is not None}
+        part["pin"] = cast("PinPart", said)
+    return replace(
+        lead,
+        parts=(lead.parts or {}) | {finding.uid(): part},
+        severity_id=max(lead.severity_id, member.severity_id),
+        last_us=max(lead.last_us, finding.time_us),
+    )
+
+
+def has_told(lead: AlertState, member: AlertState) -> bool:
+    """Return True if the records of an alert already name a finding."""
+    return member.last.label() in reasons_of(lead)
+
+
+def over_us(state: AlertState) -> int | None:
+    """Return since when neither an alert nor a part of it holds any more, ``None`` while one does."""
+    ends = [state.resolved_us, *(part["over_us"] for part in (state.parts or {}).values())]
+    known = [end for end in ends if end is not None]
+    return max(known) if len(known) == len(ends) else None
+
 
 _NOT_SEEN_AGAIN = "not_seen_again"
 

@@ -1,4 +1,4 @@
-"""What the alert stage remembers of a partition: alerts, suppression rules, claims to names, counts of records.
+"""What the alert stage remembers of a partition, and how the alert state topic keeps it.
 
 State is one mapping: an alert under its uid; suppression rules under ``rules/<partition>/<server>``;
 claims to look-alike names under ``names/<partition>/<skeleton>``; under ``records/<server>``, how many alerts its
@@ -7,15 +7,17 @@ latest records raised, and under ``name_records/<group>/<server>``, how many abo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, NamedTuple
 
 from assay_stream.alerts.folding import NAME_RECORDS, RECORDS
-from assay_stream.alerts.life_cycle import due_us, forgotten_us
-from assay_stream.alerts.reasons import Leads
+from assay_stream.alerts.life_cycle import Leads, due_us, forgotten_us
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.alert_state import AlertState
+from assay_stream.model.finding_topic import Tick
+from assay_stream.model.record import TOPIC_NAMES, Output, Role
+from assay_stream.model.state_table import Table
 from assay_stream.model.suppression import SuppressionRule
 from assay_stream.model.wire import read_record, write_record
 
@@ -169,3 +171,45 @@ def rules_key(partition: int, server_id: str) -> str:
 
 def names_key(partition: int, skeleton: str) -> str:
     return f"{_NAMES}{partition}/{skeleton}"
+
+
+class AlertTable(Table[Remembered]):
+    """The alert states of one partition.
+
+    Args:
+        partition: its number, the same in the finding topic and in the state topic.
+        input_topic: name of the finding topic.
+        now_us: returns the time for a tick, microseconds since the epoch; ``None`` while no tick is wanted.
+    """
+
+    def __init__(
+        self,
+        partition: int,
+        rules: AlertRules,
+        *,
+        input_topic: str = TOPIC_NAMES[Role.FINDINGS],
+        now_us: Callable[[], int | None] = lambda: None,
+    ) -> None:
+        super().__init__(Role.ALERT_STATES, partition, input_topic)
+        self.alerts = Alerts(rules, self)
+        self._now_us = now_us
+
+    def decode(self, key: str, fields: dict[str, Any]) -> Remembered:
+        return state_of(key, fields)
+
+    def encode(self, value: Remembered) -> Mapping[str, Any]:
+        return state_json(value)
+
+    def restored(self) -> Mapping[str, int | None]:
+        """Return where to resume reading findings, and rebuild the indexes from the states."""
+        positions = super().restored()
+        self.alerts.follow(self)
+        return positions
+
+    def punctuate(self) -> list[Output]:
+        """Return a tick if an alert is due: written to the finding topic, it comes back as a record."""
+        now_us = self._now_us()
+        if now_us is None or not self.alerts.due.any_by(now_us):
+            return []
+        value = Tick(time_us=now_us).encode()
+        return [Output(Role.FINDINGS, b"", value, timestamp_ms=now_us // 1_000, partition=self._partition)]

@@ -24,8 +24,8 @@ from typing import Any
 
 import orjson
 
+from assay_stream.canonical.decode import NegativeZero
 from assay_stream.canonical.digest import canonicalize, jcs_digest, sha256_of
-from assay_stream.canonical.numbers import NegativeZero
 from assay_stream.errors import InputError, IntegrityError
 from assay_stream.limits.core import Limits
 from assay_stream.model.definition_facts import ItemFact, ItemList

@@ -12,13 +12,11 @@ from itertools import chain, islice
 from typing import Any, NoReturn
 
 from assay_stream.bindings.controls import Controls
-from assay_stream.bindings.endings import Endings
-from assay_stream.bindings.fleet import Fleet, FormerTools
-from assay_stream.bindings.observations import Observations
+from assay_stream.bindings.fleet import Fleet, FormerTools, Observations
 from assay_stream.bindings.offers import unpack
 from assay_stream.bindings.pins import check_pins
 from assay_stream.bindings.sightings import Row, Sightings, SnapshotIndex, bytes_of_id, seen_at
-from assay_stream.bindings.timeline import AFTER_ALL_US, Timeline, latest_of_equal
+from assay_stream.bindings.timeline import AFTER_ALL_US, Endings, Timeline, latest_of_equal
 from assay_stream.errors import IntegrityError
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.definition_facts import Catalogue, ItemList

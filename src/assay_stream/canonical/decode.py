@@ -5,6 +5,8 @@ duplicate keys, NaN and infinities, numbers that overflow a double, lone surroga
 Assay's own parser takes (RFC 8259, I-JSON: RFC 7493 section 2).
 """
 
+from __future__ import annotations
+
 import base64
 import binascii
 import json
@@ -14,9 +16,18 @@ from typing import Any, Final, NoReturn
 
 import orjson
 
-from assay_stream.canonical.numbers import NegativeZero
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
+
+
+class NegativeZero(int):
+    """The JSON number ``-0``: zero to Python, JavaScript and Rust's JCS; ``-0`` to readers that keep doubles."""
+
+    __slots__ = ()
+
+    def __new__(cls) -> NegativeZero:
+        return super().__new__(cls, 0)
+
 
 # A text without its closing quote is taken to the end: looking for another start would cost quadratic time.
 _STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from assay_stream.agents import AgentSet, Runner
-from assay_stream.agents.alerting import AgentAlerts
-from assay_stream.agents.labels import NO_LABELS, Labels, read_labels
-from assay_stream.agents.loading import load_agents
+from assay_stream.agents.declaration import load_agents
+from assay_stream.agents.memory import NO_LABELS, Labels, read_labels
+from assay_stream.agents.processing import AgentAlerts
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.cli.files import read_input
 from assay_stream.cli.options import Bootstrap, FromKafka, Inputs, SnapshotPartitions

@@ -12,7 +12,7 @@ import typer
 
 from assay_stream.alerts.formats import CONTENT_TYPES, AlertFormat, as_lines, read_alert, render, view_of
 from assay_stream.alerts.formats.syslog import EXAMPLE_ENTERPRISE
-from assay_stream.alerts.selection import AlertSelection, SeverityLevel
+from assay_stream.alerts.index import AlertSelection, SeverityLevel
 from assay_stream.cli.files import input_lines
 from assay_stream.cli.options import Bootstrap, grouped, time_option
 from assay_stream.cli.shared import Refusals, on_kafka, show_refused

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from assay_stream.agents.loading import load_agents
+from assay_stream.agents.declaration import load_agents
 from assay_stream.cli.agents import LabelsFile, labels_in
 from assay_stream.cli.options import AsJson, Bootstrap
 from assay_stream.cli.output import print_json, print_line

@@ -7,11 +7,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from assay_stream.alerts.explanation import as_json, as_markdown, as_text, explanation_of
 from assay_stream.alerts.formats.view import read_alert, time_text, view_of
-from assay_stream.alerts.index import AlertRow, ReviewState, by_group, row_of, short_uids
-from assay_stream.alerts.page import page_of, severity_style
-from assay_stream.alerts.selection import AlertSelection
+from assay_stream.alerts.index import AlertRow, AlertSelection, ReviewState, by_group, row_of, short_uids
+from assay_stream.alerts.page import as_json, as_markdown, as_text, explanation_of, page_of, severity_style
 from assay_stream.cli.alerts import ServerFilter, SeverityFilter
 from assay_stream.cli.options import Format, grouped, time_option
 from assay_stream.cli.output import Colour, Painter, RowFormat, print_json, print_line

@@ -6,8 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from assay_stream.alerts.index import ReviewState
-from assay_stream.alerts.selection import AlertSelection, SeverityLevel
+from assay_stream.alerts.index import AlertSelection, ReviewState, SeverityLevel
 from assay_stream.console.sessions import Session
 from assay_stream.errors import InputError
 from assay_stream.limits.console import CONSOLE_LIMITS

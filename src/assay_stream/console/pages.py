@@ -7,8 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from assay_stream.alerts.index import ReviewState
-from assay_stream.alerts.selection import AlertSelection, SeverityLevel
+from assay_stream.alerts.index import AlertSelection, ReviewState, SeverityLevel
 from assay_stream.canonical.decode import decode_json
 from assay_stream.console.alert_page import alert
 from assay_stream.console.answers import FEW, Answer, absent

@@ -7,8 +7,7 @@ reading, and ``indicators`` keeps what is new. The rules are data (``data/README
 Every function here that takes ``work`` spends units of it, and raises ``WorkExhaustedError`` where they run out.
 """
 
-from assay_stream.detect.catalog import LEVELS, RULES, DetectionRule
-from assay_stream.detect.digest import RULES_DIGEST
+from assay_stream.detect.catalog import LEVELS, RULES, RULES_DIGEST, DetectionRule
 from assay_stream.detect.indicators import CUT_SHORT, Indicator, detect_indicators
 from assay_stream.detect.tool_names import NO_TOOLS, ToolNames
 

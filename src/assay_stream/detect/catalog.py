@@ -1,4 +1,4 @@
-"""The rules as data: ``data/*.toml``, read once and checked."""
+"""The rules as data: ``data/*.toml``, read once and checked, and their digest."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Annotated, Final, Literal, TypeVar
 
 import msgspec
 
+from assay_stream.canonical.digest import jcs_digest
 from assay_stream.errors import ConfigurationError
 
 DATA: Final = files(__package__) / "data"
@@ -227,3 +229,23 @@ def _wrong(file: str, what: str) -> ConfigurationError:
 CATALOG: Final = load()
 RULES: Final = CATALOG.rules
 LEVELS: Final = {rule.id: rule.level for rule in RULES}
+
+
+def _files(folder: Traversable, path: str = "") -> Iterator[tuple[str, bytes]]:
+    for entry in folder.iterdir():
+        name = f"{path}{entry.name}"
+        if entry.is_dir():
+            yield from _files(entry, f"{name}/")
+        elif name.endswith((".toml", ".tsv")):
+            with reading(name):
+                content = entry.read_bytes()
+            yield name, content
+
+
+def digest_of(data: Traversable) -> str:
+    """Return the digest of a folder of detection data: of the canonical object of file names and their SHA-256."""
+    return str(jcs_digest({name: sha256(content).hexdigest() for name, content in _files(data)}))
+
+
+RULES_DIGEST: Final = digest_of(DATA)
+"""Part of every finding of the registry, so that a replay by other rules is explained."""

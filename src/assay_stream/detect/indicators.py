@@ -1,4 +1,4 @@
-"""Indicators of an attack in the new text of a definition, and in nothing that stood there before.
+"""Indicators of an attack in the new text of a definition, its schemas and its scripts, and in nothing that stood there before.
 
 1. The texts of both definitions are listed (``surfaces``). One that is the same in both is not new.
 2. Each rule is searched in every other text, as it stands, as it is seen, and as it reads once decoded.
@@ -10,38 +10,258 @@
    values (``structure``).
 
 Indicators raise a severity and lower none. They describe what a text resembles, never what its author meant.
+
+1. ``secret_in_header``: ``x-mcp-header`` makes a client send a parameter's value as an HTTP header as well (MCP
+   2026-07-28, SEP-2243). Headers pass proxies and logs that never see the body, and no redaction of it.
+2. ``external_reference``: ``$ref`` leads to another document. Fetching it contacts a host of the server's
+   choice, and its content may change at any time (JSON Schema 2020-12, Core, 8.2 and 9.1.2).
+
+Some words in such a script are an indicator if the older definition had none in it and its text is still there.
+Text that replaced text of about its size is a translation and no indicator; nor are single words, as in a
+list of languages.
 """
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
+from urllib.parse import urldefrag, urljoin
 
-from assay_stream.canonical.redaction import redact
-from assay_stream.detect.catalog import LEVELS, RULES
-from assay_stream.detect.excuses import LEVEL_LOW
-from assay_stream.detect.match import Match
+from assay_stream.canonical.redaction import is_sensitive_name, redact
+from assay_stream.detect.catalog import CATALOG, LEVELS, RULES
+from assay_stream.detect.match import LEVEL_LOW, Match, owner_of
 from assay_stream.detect.page import shown
-from assay_stream.detect.places import owner_of
+from assay_stream.detect.reader import all_matches
 from assay_stream.detect.scorer import RULE as STEERING_SCORED
-from assay_stream.detect.scripts import new_scripts
-from assay_stream.detect.search import all_matches
 from assay_stream.detect.steering import offered_by
-from assay_stream.detect.structure import structural_matches
-from assay_stream.detect.surfaces import Place, Text, Texts, path_of, required_of
+from assay_stream.detect.surfaces import Place, Text, TextRole, Texts, path_of, required_of
 from assay_stream.detect.tool_names import NO_TOOLS, OtherTools, ToolNames
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.text.words import Words
 from assay_stream.work import Work, WorkExhaustedError
 
+_SCHEMAS = ("inputSchema", "input_schema", "outputSchema", "output_schema")
+_HEADER = "x-mcp-header"
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+_TELLING = frozenset((_HEADER, *_REFERENCES))
+_NAMES_TO_SCHEMAS = frozenset(("properties", "patternProperties", "$defs", "definitions", "dependentSchemas"))
+_CONTAINERS = (dict, list)
+_DATA = frozenset(("default", "const", "enum", "examples"))
+"""Keywords that hold values, not schemas."""
+_NO_TEXT = frozenset(("integer", "number", "boolean", "null"))
+_META_SCHEMAS = ("https://json-schema.org/draft", "http://json-schema.org/draft")
+"""Bundled with every validator, which never fetches them."""
+_UNITS_PER_MEMBER = 5
+_UNITS_PER_MATCH = 150
+
+
+def structural_matches(before: Mapping[str, Any] | None, after: Mapping[str, Any], work: Work) -> list[Match]:
+    """Return the matches in the schemas of a definition that those of the older one did not have.
+
+    Args:
+        before: the older definition, ``None`` where there was none.
+        work: the budget of the definition.
+
+    Raises:
+        WorkExhaustedError: if the budget does not suffice.
+    """
+    found = list(_matches(after, work))
+    if found and before is not None:
+        known = {(match.rule, match.key) for match in _matches(before, work)}
+        found = [match for match in found if (match.rule, match.key) not in known]
+    return found
+
+
+def _matches(definition: Mapping[str, Any], work: Work) -> Iterator[Match]:
+    for name in _SCHEMAS:
+        root = definition.get(name)
+        if isinstance(root, Mapping):
+            places = list(_schemas(root, (None, name), work))
+            if not any(schema.keys() & _TELLING for _, schema in places):
+                continue
+            base = _text(root.get("$id"))
+            documents = _documents(base, places, work)
+            for place, schema in places:
+                yield from _header(place, schema, work)
+                yield from _external(place, schema, base, documents, work)
+
+
+def _schemas(root: Mapping[str, Any], at: Place, work: Work) -> Iterator[tuple[Place, Mapping[str, Any]]]:
+    """Yield every schema within a schema, with its place."""
+    pending: list[tuple[Place, Any, bool]] = [(at, root, True)]
+    while pending:
+        place, value, is_schema = pending.pop()
+        work.spend(_UNITS_PER_MEMBER * (1 + len(value)))
+        if isinstance(value, dict):
+            if is_schema:
+                yield place, value
+            for key, inner in value.items():
+                if isinstance(inner, _CONTAINERS) and not (is_schema and key in _DATA):
+                    pending.append(((place, str(key)), inner, not (is_schema and key in _NAMES_TO_SCHEMAS)))
+        else:
+            pending.extend(((place, n), each, True) for n, each in enumerate(value) if isinstance(each, _CONTAINERS))
+
+
+def _header(place: Place, schema: Mapping[str, Any], work: Work) -> Iterator[Match]:
+    header = schema.get(_HEADER)
+    if not isinstance(header, str) or place is None:
+        return
+    work.spend(_UNITS_PER_MATCH)
+    kind = schema.get("type")
+    if isinstance(kind, str) and kind in _NO_TEXT:
+        return
+    named = any(is_sensitive_name(name) for name in (str(place[1]), header))
+    if named or schema.get("writeOnly") is True or schema.get("format") == "password":
+        key = (str(place[1]), header)
+        level = LEVELS["secret_in_header"]
+        yield Match("secret_in_header", level, header, 0, len(header), key, (place, _HEADER))
+
+
+def _documents(base: str, places: Sequence[tuple[Place, Mapping[str, Any]]], work: Work) -> frozenset[str]:
+    """Return the addresses of a schema and of its parts, as set by ``$id``; ``""`` where there is none."""
+    own = [name for _, schema in places if (name := _text(schema.get("$id")))]
+    work.spend(sum(len(base) + len(name) for name in own))
+    return frozenset(_resolved(base, name) for name in own) | {base}
+
+
+def _external(
+    place: Place, schema: Mapping[str, Any], base: str, documents: frozenset[str], work: Work
+) -> Iterator[Match]:
+    for keyword in _REFERENCES:
+        target = schema.get(keyword)
+        if not isinstance(target, str) or target.startswith(("#", *_META_SCHEMAS)):
+            continue
+        work.spend(_UNITS_PER_MATCH + len(base) + len(target))
+        if _resolved(base, target) not in documents:
+            level = LEVELS["external_reference"]
+            yield Match("external_reference", level, target, 0, len(target), (target,), (place, keyword))
+
+
+def _resolved(base: str, reference: str) -> str:
+    """Return the address of the document that a reference leads to."""
+    try:
+        return urldefrag(urljoin(base, reference)).url
+    except ValueError:
+        return reference  # No address at all, so not that of a part.
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+_READ_WELL = frozenset(CATALOG.words.scripts_read_well.split())
+_FOREIGN = re.compile(r"[^\x00-\u024f\s]+")
+_LATIN_WORD = re.compile(r"[^\W\d_]{3,64}")
+_UNITS_PER_CHAR = 5
+_LETTERS_MIN = 10
+_WORDS_MIN = 3
+_UNSPACED_LETTERS_MIN = 14
+_PROSE_WORDS_MIN = 3
+_TRANSLATION_CHARS_MAX = 3
+"""A translation has at most this many times the characters of what it replaced."""
+_SHORT_TEXT_CHARS = 40
+
+
+class Script(NamedTuple):
+    """The first word of a new script: its place and visible text, and its start and end in that."""
+
+    place: Place
+    text: str
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class _Use:
+    words: int = 0
+    letters: int = 0
+    longest: int = 0
+    first: Script | None = None
+
+    @property
+    def is_prose(self) -> bool:
+        is_several = self.words >= _WORDS_MIN and self.letters >= _LETTERS_MIN
+        return is_several or self.longest >= _UNSPACED_LETTERS_MIN
+
+
+def new_scripts(
+    old_texts: Sequence[Text], texts: Iterable[Text], new_texts: Iterable[Text], work: Work
+) -> Iterator[Script]:
+    """Yield the start of each script that is new to a definition.
+
+    Args:
+        texts: of the newer definition.
+        old_texts: of the older one.
+        new_texts: those of ``texts`` that the older one does not have.
+    """
+    foreign = [text for text in new_texts if not text.value.isascii() and text.role is TextRole.TEXT]
+    if not foreign:
+        return
+    stands = {(text.role, text.value) for text in texts}
+    kept = any(_is_prose(text) for text in old_texts if (text.role, text.value) in stands)
+    old_by_place = {text.place: shown(text.value, work) for text in old_texts if text.role is TextRole.TEXT}
+    uses: dict[str, _Use] = {}
+    for text in foreign:
+        seen, old = shown(text.value, work), old_by_place.get(text.place)
+        if _stands_beside(old, seen, work) if old is not None else kept:
+            _count(uses, text.place, seen, work)
+    if not uses:
+        return
+    before: dict[str, _Use] = {}
+    for place, old in old_by_place.items():
+        _count(before, place, old, work)
+    for script, use in uses.items():
+        was = before.get(script, _Use())
+        use.words += was.words
+        use.letters += was.letters
+        if use.first is not None and use.is_prose and not was.is_prose:
+            yield use.first
+
+
+def _is_prose(text: Text) -> bool:
+    """Return True if a text has several words, and so is prose."""
+    return text.role is TextRole.TEXT and len(text.value.split(maxsplit=_PROSE_WORDS_MIN)) >= _PROSE_WORDS_MIN
+
+
+def _count(uses: dict[str, _Use], place: Place, seen: str, work: Work) -> None:
+    if seen.isascii():
+        return
+    work.spend(_UNITS_PER_CHAR * len(seen))
+    for match in _FOREIGN.finditer(seen):
+        scripts = [script for char in match[0] if char.isalpha() and (script := _script(char)) not in _READ_WELL]
+        for script, letters in Counter(scripts).items():
+            use = uses.setdefault(script, _Use())
+            use.words += letters > 1
+            use.letters += letters
+            use.longest = max(use.longest, letters)
+            use.first = use.first or Script(place, seen, match.start(), match.end())
+
+
+def _script(char: str) -> str:
+    return unicodedata.name(char, "UNNAMED").partition(" ")[0]
+
+
+def _stands_beside(old: str, seen: str, work: Work) -> bool:
+    """Return True if a text was added beside the older one, rather than replacing it."""
+    if len(seen) > _TRANSLATION_CHARS_MAX * max(len(old), _SHORT_TEXT_CHARS):
+        return True
+    work.spend(len(old) + len(seen))
+    stood = set(_LATIN_WORD.findall(old.lower()))
+    return bool(stood) and len(stood & set(_LATIN_WORD.findall(seen.lower()))) * 2 > len(stood)
+
+
 _EXCERPT_CHARS = 80
 _CONTEXT_CHARS = 24
 _WORDS_ADDED_MAX = 2
-_UNITS_PER_MATCH = 10
-_UNITS_PER_CHAR = 3
+_UNITS_PER_MATCH_indicators = 10
+_UNITS_PER_CHAR_indicators = 3
 _UNITS_PER_INDICATOR = 150
 _LEVEL_MAX = 5
 
@@ -131,7 +351,7 @@ def _search(
     new_texts = texts.new({(text.role, text.value) for text in old_texts})
     for match in all_matches(new_texts, others, offered_by(others, texts), required, work):
         # Each of those that are reported takes a path and an excerpt.
-        work.spend(_UNITS_PER_INDICATOR if len(found) < DEFAULT_LIMITS.indicators_max else _UNITS_PER_MATCH)
+        work.spend(_UNITS_PER_INDICATOR if len(found) < DEFAULT_LIMITS.indicators_max else _UNITS_PER_MATCH_indicators)
         found.append(match)
     if found and old_texts:
         found[:] = list(_new_ones(found, old_texts, others, work))
@@ -148,7 +368,7 @@ def _new_ones(matches: Iterable[Match], old_texts: Sequence[Text], others: Other
     sentences: set[str] = set()
     old_words: set[str] = set()
     for text in old_texts:
-        work.spend(_UNITS_PER_CHAR * len(text.value))
+        work.spend(_UNITS_PER_CHAR_indicators * len(text.value))
         words = Words(shown(text.value, work))
         sentences.update(words.sentence_keys())
         old_words.update(words.forms)
@@ -159,7 +379,7 @@ def _new_ones(matches: Iterable[Match], old_texts: Sequence[Text], others: Other
     read: dict[str, _Sentences] = {}
     for match in matches:
         alike = old.get(_ends(match), set())
-        work.spend(_UNITS_PER_MATCH + len(alike) * len(match.key))
+        work.spend(_UNITS_PER_MATCH_indicators + len(alike) * len(match.key))
         if match.rule == STEERING_SCORED:
             # A touched word can shift where the best passage begins, so its words may be those of any old sentence.
             work.spend(sum(map(len, alike)))
@@ -168,7 +388,7 @@ def _new_ones(matches: Iterable[Match], old_texts: Sequence[Text], others: Other
         elif match.key in alike or any(_is_same(key, match.key) for key in alike):
             continue
         if match.text not in read:
-            work.spend(_UNITS_PER_CHAR * len(match.text))
+            work.spend(_UNITS_PER_CHAR_indicators * len(match.text))
             read[match.text] = _Sentences(match.text, sentences)
         if read[match.text].is_touched(match):
             is_of_old_owner = match.rule == "url_introduced" and owner_of(match.key[0]) in owners - {None}

@@ -7,10 +7,20 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence, S
 from typing import Any, Final, NamedTuple
 
 from assay_stream.detect.catalog import RULES
-from assay_stream.detect.decoders import GATES, backwards, gates_of, rot13
-from assay_stream.detect.needles import CHARS_PER_UNIT, UNITS_PER_HIT, Joined, Needles, gated, lowered
-from assay_stream.detect.phrase_filter import Readings, Vocabulary, WordReadings, vocabulary_of
-from assay_stream.detect.places import has_address, may_have_account
+from assay_stream.detect.decoders import (
+    CHARS_PER_UNIT,
+    GATES,
+    UNITS_PER_HIT,
+    Joined,
+    Needles,
+    backwards,
+    gated,
+    gates_of,
+    lowered,
+    rot13,
+)
+from assay_stream.detect.match import has_address, may_have_account
+from assay_stream.detect.phrases import Readings, Vocabulary, WordReadings, vocabulary_of
 from assay_stream.detect.steering import Steering, steering_in
 from assay_stream.detect.symbols import Name, OfferedNames, names_of
 from assay_stream.detect.tool_names import OtherTools

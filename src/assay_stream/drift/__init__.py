@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from assay_stream.drift.change import Change
-from assay_stream.drift.codes import CODES, CodeInfo
+from assay_stream.drift.change import CODES, Change, CodeInfo
 from assay_stream.drift.definition import compare_definitions
 from assay_stream.drift.lists import ItemDrift, compare_lists
 from assay_stream.model.fields import ChangeDirection, Subject

@@ -1,17 +1,48 @@
-"""One change between two definitions: its code, its path, the values, and its direction."""
+"""One change between two definitions: its code (``codes.toml``), its path, the values, and its direction."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection
+import tomllib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any, NamedTuple
 
 from assay_stream.canonical.digest import canonicalize, sha256_of
-from assay_stream.drift.codes import CODES
 from assay_stream.drift.equality import Values
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.fields import ChangeDirection
+
+
+@dataclass(frozen=True, slots=True)
+class CodeInfo:
+    """Meaning of a code.
+
+    Args:
+        title: one line for a person.
+        direction: direction of such a change.
+        opposite: the code of the opposite change; its own where that is of the same kind.
+        level: name of its level under the profile ``soc``.
+    """
+
+    title: str
+    direction: ChangeDirection
+    opposite: str
+    level: str
+
+
+def _read() -> dict[str, CodeInfo]:
+    table = tomllib.loads(files("assay_stream.drift").joinpath("codes.toml").read_text(encoding="utf-8"))
+    return {
+        code: CodeInfo(entry["title"], ChangeDirection(entry["direction"]), entry["opposite"], entry["level"])
+        for code, entry in table.items()
+    }
+
+
+CODES: Mapping[str, CodeInfo] = _read()
+
 
 _CONTEXT_CHARS = 64
 _CHANGE_UNITS = 100

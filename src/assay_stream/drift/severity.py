@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol
 
-from assay_stream.drift.change import Change
-from assay_stream.drift.codes import CODES
+from assay_stream.drift.change import CODES, Change
 from assay_stream.errors import InputError
 from assay_stream.schemes.assay.manifest_drift import SEVERITIES as P60
 from assay_stream.schemes.mcptrust import drift

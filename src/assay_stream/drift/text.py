@@ -23,8 +23,7 @@ from itertools import islice
 from typing import Any
 
 from assay_stream.drift.change import ABSENT, Change, Path, changed, parting
-from assay_stream.drift.equality import Values
-from assay_stream.drift.order import is_text_reordered
+from assay_stream.drift.equality import Values, is_text_reordered
 from assay_stream.text.normalization import units_to_normalize
 from assay_stream.work import Work
 

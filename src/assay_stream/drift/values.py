@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from assay_stream.drift.change import ABSENT, Change, Path, changed
-from assay_stream.drift.equality import Values
-from assay_stream.drift.order import is_reordered
+from assay_stream.drift.equality import Values, is_reordered
 
 Schema = Mapping[str, Any]
 

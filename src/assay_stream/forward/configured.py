@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay_stream.alerts.formats import AlertView
-from assay_stream.alerts.selection import AlertSelection, SeverityLevel
+from assay_stream.alerts.index import AlertSelection, SeverityLevel
 from assay_stream.errors import InputError
 from assay_stream.forward import services, splunk_hec, syslog, webhook
 from assay_stream.forward.receivers import Entry, Plugin, Subscription

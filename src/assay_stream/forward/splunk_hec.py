@@ -7,7 +7,7 @@ from contextlib import suppress
 from uuid import uuid4
 
 from assay_stream.alerts.formats import AlertView
-from assay_stream.alerts.formats.hec import to_hec
+from assay_stream.alerts.formats.jsonl import to_hec
 from assay_stream.forward.posting import Poster, by_status
 from assay_stream.forward.receivers import (
     DELIVERED,

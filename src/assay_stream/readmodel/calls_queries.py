@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from assay_stream.alerts.context import CALLS_NAMED_MAX, CallsSince, CallSummary
+from assay_stream.alerts.story import CALLS_NAMED_MAX, CallsSince, CallSummary
 from assay_stream.limits.store import STORE_ERA_RECORDS, STORE_SUBJECTS_MERGED_MAX
 from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.record import Origin

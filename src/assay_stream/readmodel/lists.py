@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sqlite3
 
-from assay_stream.bindings.runs import rows_of
 from assay_stream.bindings.sightings import seen_at
+from assay_stream.bindings.state import rows_of
 from assay_stream.model.facts import Seen, encode_key
 from assay_stream.model.record import Origin
 from assay_stream.model.run_facts import RunCut, SeenRun

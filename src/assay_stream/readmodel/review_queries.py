@@ -11,8 +11,7 @@ from typing import Any
 import orjson
 
 from assay_stream.alerts.formats.view import read_alert
-from assay_stream.alerts.index import PREFIX_MIN, AlertRow, ReviewState
-from assay_stream.alerts.selection import AlertSelection
+from assay_stream.alerts.index import PREFIX_MIN, AlertRow, AlertSelection, ReviewState
 from assay_stream.errors import InputError
 from assay_stream.limits.store import STORE_FINDINGS_PER_SERVER_MAX, STORE_PAGE_ROWS_MAX
 from assay_stream.model.finding_topic import Entry, decode_entry

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from assay_stream.alerts.index import AlertRow, ReviewState
-from assay_stream.alerts.selection import AlertSelection
+from assay_stream.alerts.index import AlertRow, AlertSelection, ReviewState
 from assay_stream.model.glob import compile_glob
 from assay_stream.model.record import Origin
 

@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from assay_stream.alerts.context import CallsSince, Sightings
 from assay_stream.alerts.formats.view import AlertView, view_of
-from assay_stream.alerts.index import Life
+from assay_stream.alerts.index import AlertSelection, Life
 from assay_stream.alerts.processor import partition_key
-from assay_stream.alerts.selection import AlertSelection
-from assay_stream.alerts.story import AlertStory, story_of, tool_names_of
+from assay_stream.alerts.story import AlertStory, CallsSince, Sightings, story_of, tool_names_of
 from assay_stream.limits.store import STORE_ALERT_HEAD
 from assay_stream.model.suppression import ANY_SERVER
 from assay_stream.readmodel.queries import Store

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from assay_stream.bindings.runs import run_fact
 from assay_stream.bindings.server import ServerBindings
+from assay_stream.bindings.state import run_fact
 from assay_stream.bindings.timeline import Run, Timeline
 from assay_stream.limits.core import Limits
 from assay_stream.model.control_facts import Discovery

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 import structlog
 
 from assay_stream.alerts.processor import process
+from assay_stream.alerts.remembered import AlertTable
 from assay_stream.alerts.rules import AlertRules
-from assay_stream.alerts.table import AlertTable
 from assay_stream.config import Settings
 from assay_stream.kafka.connection import Clients
 from assay_stream.kafka.stage import NoState, Stage

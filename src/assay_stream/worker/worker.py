@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from assay_stream.alerts.selection import SeverityLevel
+from assay_stream.alerts.index import SeverityLevel
 from assay_stream.config import Settings
 from assay_stream.join.processor import Join
 from assay_stream.join.routing import Routing

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from assay_stream.agents.loading import load_agents
+from assay_stream.agents.declaration import load_agents
 from assay_stream.errors import ConfigurationError
 
 MODULE = """

@@ -21,7 +21,7 @@ from assay_stream.agents.shipped import (
     unlisted_server_agent,
 )
 from assay_stream.agents.shipped.toxic_flow import labels_of, toxic_flow
-from assay_stream.alerts.state import counted
+from assay_stream.alerts.life_cycle import counted
 from assay_stream.model.alert import Activity, AlertStatus, alert_record
 from assay_stream.model.record import Output, Role
 from tests.support.agents import evidence, found, start_us

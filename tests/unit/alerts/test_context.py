@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from assay_stream.alerts.context import End, Sighting, Sightings
+from assay_stream.alerts.story import End, Sighting, Sightings
 from assay_stream.model.alert_state import UNNAMED_OBSERVER
 from assay_stream.model.finding import uid_of
 from assay_stream.model.finding_topic import Suppression, Tick

@@ -7,9 +7,8 @@ import re
 import orjson
 import pytest
 
-from assay_stream.alerts.context import CallsSince
-from assay_stream.alerts.explanation import as_json, as_markdown, as_text, explanation_of
-from assay_stream.alerts.story import AlertStory, story_of
+from assay_stream.alerts.page import as_json, as_markdown, as_text, explanation_of
+from assay_stream.alerts.story import AlertStory, CallsSince, story_of
 from assay_stream.model.kinds import Kind
 from assay_stream.text.visible import is_unseen
 from tests.support.alerts import alert_of

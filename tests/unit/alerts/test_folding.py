@@ -11,8 +11,8 @@ import pytest
 
 from assay_stream.alerts.folding import RecordCounts
 from assay_stream.alerts.processor import process
+from assay_stream.alerts.remembered import AlertTable
 from assay_stream.alerts.rules import AlertRules
-from assay_stream.alerts.table import AlertTable
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import NAME_GROUPS, FloodEnd, Resolution, Suppression, Tick, decode_entry

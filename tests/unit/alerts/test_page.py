@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from assay_stream.alerts.context import CallsSince, CallSummary, Sightings
 from assay_stream.alerts.page import life_events, page_of, severity_style
-from assay_stream.alerts.story import AlertStory, story_of
+from assay_stream.alerts.story import AlertStory, CallsSince, CallSummary, Sightings, story_of
 from assay_stream.model.finding_topic import Suppression
 from assay_stream.model.kinds import Kind
 from assay_stream.text.visible import is_unseen

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from assay_stream.alerts.processor import apply_entry, partition_key, process
-from assay_stream.alerts.remembered import Alerts
-from assay_stream.alerts.table import AlertTable
+from assay_stream.alerts.remembered import Alerts, AlertTable
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.alert_state import AlertState
 from assay_stream.model.finding_topic import AlertAct, Entry, Suppression, Tick, name_group

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assay_stream.alerts.formats import view_of
-from assay_stream.alerts.selection import AlertSelection, SeverityLevel
+from assay_stream.alerts.index import AlertSelection, SeverityLevel
 from tests.support.alerts import alert_of
 
 TIME_MS = 1_772_323_200_123

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from assay_stream.alerts.state import FURTHER_OBSERVERS, counted, was_applied
+from assay_stream.alerts.life_cycle import FURTHER_OBSERVERS, counted, was_applied
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.alert_state import AlertState
 from assay_stream.model.finding import Finding

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from assay_stream.alerts.context import Sightings
 from assay_stream.alerts.page import CUT_SHORT_TEXT, page_of
-from assay_stream.alerts.story import ShownIndicator, ToldChange, story_of, tool_names_of
+from assay_stream.alerts.story import ShownIndicator, Sightings, ToldChange, story_of, tool_names_of
 from assay_stream.drift.severity import Level
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.kinds import KINDS, Kind

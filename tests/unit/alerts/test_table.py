@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from assay_stream.alerts.processor import process
-from assay_stream.alerts.table import AlertTable
+from assay_stream.alerts.remembered import AlertTable
 from assay_stream.errors import IntegrityError
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import Tick

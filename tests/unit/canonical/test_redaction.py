@@ -10,12 +10,13 @@ from assay_stream.canonical.digest import canonicalize, jcs_digest
 from assay_stream.canonical.redaction import (
     DEFAULT_REDACTION,
     KEY_NAME,
+    RULES,
+    SENSITIVE_NAMES,
     Redaction,
     redact,
     redacted_digest,
     redaction_with,
 )
-from assay_stream.canonical.redaction_rules import RULES, SENSITIVE_NAMES
 from assay_stream.errors import ConfigurationError, InputError
 from tests.support.counting import passes
 

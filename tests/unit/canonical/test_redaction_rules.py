@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from assay_stream.canonical.redaction_rules import ISSUED, RULES, SENSITIVE_NAMES
+from assay_stream.canonical.redaction import ISSUED, RULES, SENSITIVE_NAMES
 
 VECTORS = Path(__file__).resolve().parents[2] / "data" / "vectors"
 PUBLISHED = json.loads((VECTORS / "handshake_tool_call.json").read_text(encoding="utf-8"))["redaction"]

@@ -11,8 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from assay_stream.detect import decoders
-from assay_stream.detect.decoders import View, backwards, rot13
-from assay_stream.detect.needles import Joined
+from assay_stream.detect.decoders import Joined, View, backwards, rot13
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.work import UNLIMITED, Work, WorkExhaustedError
 

@@ -8,7 +8,7 @@ from shutil import copytree
 import pytest
 
 from assay_stream.detect import RULES_DIGEST
-from assay_stream.detect.digest import digest_of
+from assay_stream.detect.catalog import digest_of
 
 DATA = Path(digest_of.__code__.co_filename).parent / "data"
 

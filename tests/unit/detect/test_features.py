@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.detect.features import _CONCEPTS_OF, Weights, features_of
+from assay_stream.detect.scorer import _CONCEPTS_OF, Weights, features_of
 
 SYMBOLS = st.lists(st.sampled_from([*sorted(_CONCEPTS_OF), "x", "the", "-word"]), max_size=30)
 

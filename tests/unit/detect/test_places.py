@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assay_stream.detect.catalog import CATALOG
-from assay_stream.detect.places import host_of, is_harmless, owner_of
+from assay_stream.detect.match import host_of, is_harmless, owner_of
 from tests.support.indicators import detect_indicators
 
 

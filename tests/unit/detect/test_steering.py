@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from assay_stream.detect.relations import relations_in
 from assay_stream.detect.scorer import MODEL, RULE, load, passages_in
-from assay_stream.detect.steering import steering_in
+from assay_stream.detect.steering import relations_in, steering_in
 from assay_stream.detect.symbols import OfferedNames, Sentence, sentences_of
 from assay_stream.errors import ConfigurationError
 from assay_stream.work import UNLIMITED, Work, WorkExhaustedError

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.detect.structure import structural_matches
+from assay_stream.detect.indicators import structural_matches
 from assay_stream.work import Work, WorkExhaustedError
 from tests.support.indicators import detect_indicators
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assay_stream.drift.change import ABSENT
-from assay_stream.drift.fields import DEFAULTS, compare_annotations
+from assay_stream.drift.definition import DEFAULTS, compare_annotations
 
 
 def test_the_defaults_are_the_standards() -> None:

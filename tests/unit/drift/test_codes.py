@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from assay_stream.drift.codes import CODES
+from assay_stream.drift.change import CODES
 from assay_stream.drift.severity import Level
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assay_stream.drift.change import ABSENT
-from assay_stream.drift.fields import compare_meta
+from assay_stream.drift.definition import compare_meta
 from assay_stream.drift.severity import PROFILES, Level, assess
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.drift.references import expand
+from assay_stream.drift.json_schema import expand
 from assay_stream.work import UNLIMITED, Work
 
 ROOT: dict[str, Any] = {

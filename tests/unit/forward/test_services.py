@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from assay_stream.alerts.formats import view_of
-from assay_stream.alerts.formats.hec import to_hec
+from assay_stream.alerts.formats.jsonl import to_hec
 from assay_stream.alerts.formats.messages import to_pagerduty, to_slack, to_teams
 from assay_stream.forward import splunk_hec
 from assay_stream.forward.posting import HttpAnswer, MessageService

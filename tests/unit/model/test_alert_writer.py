@@ -10,7 +10,7 @@ import pytest
 import rfc8785
 from ocsf_json_schema import OcsfJsonSchemaEmbedded, get_ocsf_schema
 
-from assay_stream.alerts.state import counted
+from assay_stream.alerts.life_cycle import counted
 from assay_stream.model.alert import OCSF_VERSION, Activity, AlertStatus, alert_record
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import KINDS, Kind

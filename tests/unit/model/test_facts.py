@@ -7,8 +7,7 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from assay_stream.bindings.runs import run_fact
-from assay_stream.bindings.state import Bindings
+from assay_stream.bindings.state import Bindings, run_fact
 from assay_stream.errors import IntegrityError
 from assay_stream.model.control_facts import FirstUse
 from assay_stream.model.definition_facts import ToolFact

@@ -11,8 +11,7 @@ import orjson
 import pytest
 
 from assay_stream.alerts.formats.view import read_alert, view_of
-from assay_stream.alerts.index import ReviewState, row_of
-from assay_stream.alerts.selection import AlertSelection, SeverityLevel
+from assay_stream.alerts.index import AlertSelection, ReviewState, SeverityLevel, row_of
 from assay_stream.errors import InputError
 from assay_stream.limits.store import STORE_CANDIDATES_MAX, STORE_PAGE_ROWS_MAX
 from assay_stream.model.record import Origin, Record, Role

@@ -8,7 +8,7 @@ import pytest
 from aiokafka import TopicPartition
 
 from assay_stream.alerts.processor import process
-from assay_stream.alerts.table import AlertTable
+from assay_stream.alerts.remembered import AlertTable
 from assay_stream.config import Settings, load_settings
 from assay_stream.kafka.stage import Stage
 from assay_stream.kafka.topics import topic_names

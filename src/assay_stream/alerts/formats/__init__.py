@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Any
 
-from assay_stream.alerts.formats import asim, cef, ecs, hec, jsonl, ocsf, sarif
+from assay_stream.alerts.formats import asim, cef, ecs, jsonl, ocsf, sarif
 from assay_stream.alerts.formats.view import AlertView, read_alert, view_of
 from assay_stream.text.escaping import json_text
 
@@ -31,7 +31,7 @@ _FORMATS: dict[AlertFormat, tuple[str, Callable[[dict[str, Any]], str]]] = {
     AlertFormat.OCSF: (_JSON, ocsf.to_ocsf),
     AlertFormat.OCSF_1_9: (_JSON, ocsf.to_ocsf_1_9),
     AlertFormat.ECS: (_JSON, ecs.to_ecs),
-    AlertFormat.HEC: (_JSON, hec.to_hec),
+    AlertFormat.HEC: (_JSON, jsonl.to_hec),
     AlertFormat.ASIM: (_JSON, asim.to_asim),
     AlertFormat.CEF: ("text/plain; charset=utf-8", cef.to_cef),
     AlertFormat.SARIF: ("application/sarif+json", lambda alert: sarif.to_sarif([alert])),

@@ -1,4 +1,9 @@
-"""Flat JSON lines: scalars only, for whatever reads one object a line and knows no standard."""
+"""Flat JSON lines: scalars only, one object a line; and the same in the envelope of Splunk's HTTP Event Collector.
+
+``time`` is seconds and milliseconds as text, as Splunk's own Java library sends it. ``sourcetype`` is that of the
+add-on TA-mcp-jsonrpc 0.1.2 (Splunkbase 8377), whose field names for server and tool stand beside ours ("Field
+extractions" of its README). Its searches over JSON-RPC messages do not match alerts, which are none.
+"""
 
 from __future__ import annotations
 
@@ -40,3 +45,26 @@ def flat_of(view: AlertView) -> dict[str, Any]:
     for name in sorted(view.flat):
         flat.setdefault(name.removeprefix(_PREFIX), view.flat[name])
     return flat
+
+
+HEC_SOURCETYPE = "mcp:jsonrpc"
+
+
+def to_hec(alert: dict[str, Any], **metadata: str) -> str:
+    """Return the alert as one event of HEC's ``/services/collector/event``, on one line.
+
+    Args:
+        alert: the alert.
+        metadata: ``index``, ``host``, ``source`` or ``sourcetype`` of the receiver's choice.
+    """
+    view = view_of(alert)
+    names = {"mcp.server_name": view.fact("mcp_server_id"), "mcp.tool_name": view.fact("mcp_tool_name")}
+    event = flat_of(view) | {name: value for name, value in names.items() if value}
+    envelope: dict[str, Any] = {
+        "time": f"{view.time_ms // 1_000}.{view.time_ms % 1_000:03}",
+        "source": "assay-stream",
+        "sourcetype": HEC_SOURCETYPE,
+        **metadata,
+        "event": event,
+    }
+    return json.dumps(envelope, ensure_ascii=False, separators=(",", ":"))

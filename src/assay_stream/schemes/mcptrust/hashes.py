@@ -11,8 +11,8 @@ from typing import Any
 
 import orjson
 
+from assay_stream.canonical.decode import NegativeZero
 from assay_stream.canonical.digest import canonicalize, plain_form
-from assay_stream.canonical.numbers import NegativeZero
 from assay_stream.errors import InputError
 
 Tool = Mapping[str, Any]

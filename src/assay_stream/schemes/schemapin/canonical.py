@@ -13,8 +13,8 @@ from typing import Any
 
 import orjson
 
+from assay_stream.canonical.decode import NegativeZero
 from assay_stream.canonical.digest import Canonicalized, Digest, sha256_of
-from assay_stream.canonical.numbers import NegativeZero
 from assay_stream.errors import InputError
 
 SIGNATURE_FIELD = "x-schema-signature"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from assay_stream.alerts.formats import attacks
-from assay_stream.alerts.formats.attacks import attack_objects, technique_ids
+from assay_stream.alerts.formats import view
+from assay_stream.alerts.formats.view import attack_objects, technique_ids
 from assay_stream.detect import RULES
 from assay_stream.model.kinds import KINDS, Kind
 
-TABLE = attacks._TABLE
+TABLE = view._TABLE
 UNMAPPED = {
     "address_introduced", "external_reference", "other_tool_named", "text_oversized", "url_introduced",
 }  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from assay_stream.alerts.formats.hec import to_hec
+from assay_stream.alerts.formats.jsonl import to_hec
 from tests.support.alerts import alert_of
 
 
