@@ -27,19 +27,16 @@ from assay_stream.join.routing import Routing
 from assay_stream.kafka.connection import Clients, KafkaClients, start_admin, writing_producer
 from assay_stream.kafka.partition import BatchHandler, Step
 from assay_stream.kafka.runner import Runner
-from assay_stream.kafka.stage import NoState, Stage
-from assay_stream.kafka.state_thread import StateThread
+from assay_stream.kafka.stage import NoState, Stage, StateThread
 from assay_stream.kafka.topics import apply_topics, check_topics, inspect_topics, topic_names
 from assay_stream.model.envelope import Producer
-from assay_stream.model.join_progress import KEY, JoinProgress, write_progress
+from assay_stream.model.facts import KEY, JoinProgress, write_progress
 from assay_stream.model.record import TOPICS, Output, Record, Role
 from assay_stream.registry import processor
 from assay_stream.worker.channel import AgentApp, Batches, TransactionalChannel
-from assay_stream.worker.freshness import EvidenceLatency, RecentObservers
-from assay_stream.worker.join import JoinStage, join_calls
+from assay_stream.worker.join import BindingView, EvidenceLatency, JoinStage, RecentObservers, join_calls
 from assay_stream.worker.metrics import Metrics, PrometheusStage
 from assay_stream.worker.stages import registry_stage
-from assay_stream.worker.view import BindingView
 from bench.on_broker import Count, Measure, on_broker, run_until
 from bench.publishing import publish
 from tests.support.fleet import Fleet

@@ -30,7 +30,7 @@ from assay_stream.errors import ConfigurationError
 from assay_stream.kafka.connection import start_admin
 from assay_stream.kafka.topics import apply_topics, check_topics, inspect_topics, topic_names
 from assay_stream.model.envelope import Producer
-from assay_stream.model.native import NATIVE_CALLS
+from assay_stream.model.plain_call import NATIVE_CALLS
 from assay_stream.model.record import Role
 from bench.bench_join import ROLES, run_registry
 from bench.peers.bindings import publish_bindings

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from assay_stream.limits.store import STORE_BATCH_RECORDS
+from assay_stream.limits.storage import STORE_BATCH_RECORDS
 from assay_stream.model.definition_facts import Catalogue, ToolFact
 from assay_stream.model.facts import Seen, encode_key, encode_value
 from assay_stream.model.record import Origin, Record, Role

@@ -25,8 +25,7 @@ import orjson
 from assay_stream.files.archive import event_timestamp_ms
 from assay_stream.files.compressed import write_archive
 from assay_stream.files.record_line import record_line
-from assay_stream.model.partition import murmur2_partition
-from assay_stream.model.record import TOPIC_NAMES, Origin, Record, Role
+from assay_stream.model.record import TOPIC_NAMES, Origin, Record, Role, murmur2_partition
 from bench.results import Row, write_line
 from bench.rounds import QuietCheck, compared
 from tests.support.fleet import Fleet

@@ -19,7 +19,7 @@ from assay_stream.files.record_line import record_line
 from assay_stream.files.seal_files import FileLogs, LogName
 from assay_stream.model.checkpoint import Checkpoint
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.schemes import ed25519
+from assay_stream.schemes import tlog
 from assay_stream.seal.check import Report, check
 from assay_stream.seal.checkpoint import TreeLeaf, encode, leaf_of, sealed
 from tests.support.exports import evidence
@@ -81,7 +81,7 @@ def seal(logs: FileLogs) -> list[bytes]:
 def verify(logs: FileLogs, values: list[bytes]) -> Report:
     """Read, and hold against the checkpoints."""
     report = Report(topic=TOPIC, partition=0)
-    check(report, enumerate(values), logs.records(LOG), ed25519.keys_of([KEY.public_key()]))
+    check(report, enumerate(values), logs.records(LOG), tlog.keys_of([KEY.public_key()]))
     return report
 
 

@@ -20,8 +20,7 @@ import psutil
 from aiokafka import AIOKafkaProducer
 
 from assay_stream.cli.shared import quiet_client_logs
-from assay_stream.model.partition import murmur2_partition
-from assay_stream.model.record import Role
+from assay_stream.model.record import Role, murmur2_partition
 from bench.results import write_line
 from bench.synthetic import facts
 from deploy.local.kafka import Broker

@@ -28,9 +28,8 @@ from assay_stream.kafka.topics import apply_topics, topic_names
 from assay_stream.model.cloudevents import read_event
 from assay_stream.model.envelope import Producer
 from assay_stream.model.observation import CallEvent
-from assay_stream.model.partition import murmur2_partition
-from assay_stream.model.record import Origin, Record, Role
-from assay_stream.replay.history import History
+from assay_stream.model.record import Origin, Record, Role, murmur2_partition
+from assay_stream.replay.log_cut import History
 from assay_stream.verify.evidence import EvidenceSelection
 from bench.on_broker import on_broker
 from tests.support.fleet import Fleet

@@ -24,7 +24,7 @@ from assay_stream.config import load_settings
 from assay_stream.kafka.connection import start_admin
 from assay_stream.kafka.topics import apply_topics, check_topics, inspect_topics
 from assay_stream.model.envelope import Producer
-from assay_stream.model.native import NATIVE_CALLS
+from assay_stream.model.plain_call import NATIVE_CALLS
 from assay_stream.model.record import Role
 from bench.bench_join import ROLES, pass_on, run_join, run_raw, run_registry
 from bench.on_broker import Count

@@ -17,17 +17,16 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 from assay_stream.config import Settings
-from assay_stream.console.watch import ConsoleMetrics
+from assay_stream.console.service import ConsoleMetrics
 from assay_stream.detect import RULES, DetectionRule
 from assay_stream.drift import CODES
 from assay_stream.drift.severity import DEFAULT_PROFILE, PROFILES, Level, assess
 from assay_stream.export.rows import COLUMNS
-from assay_stream.kafka.access import ACCESS
-from assay_stream.kafka.topics import topic_names, topic_table
+from assay_stream.kafka.topics import ACCESS, topic_names, topic_table
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.kinds import KINDS, Kind
 from assay_stream.model.record import Role
-from assay_stream.model.schemas.apis import asyncapi
+from assay_stream.model.schemas.folder import asyncapi
 from assay_stream.worker.metrics import Metrics
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -21,7 +21,7 @@ from assay_stream.model.record import Origin, Output
 from assay_stream.registry.name_claims import OfferedClaims, claims_between
 from assay_stream.report.drift import RecordedLists, drift_findings
 from assay_stream.schemes.mcptrust import drift
-from assay_stream.schemes.mcptrust.lock import lock
+from assay_stream.schemes.mcptrust.lockfile import lock
 
 Tool = Mapping[str, Any]
 

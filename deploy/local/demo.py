@@ -23,7 +23,7 @@ from aiokafka import AIOKafkaConsumer
 from mcp import MCPError, StdioServerParameters, stdio_client
 from mcp.client.client import Client
 
-from assay_stream.cli.demo_story import TOLD, DemoStory, decisions
+from assay_stream.cli.demo import TOLD, DemoStory, decisions
 from assay_stream.cli.output import Colour, Painter
 from assay_stream.config import Settings
 from assay_stream.kafka.topics import topic_names

@@ -14,7 +14,7 @@ from assay_stream.alerts.rules import AlertRules, Pacing, severity_under
 from assay_stream.canonical.redaction import Redaction, redaction_with
 from assay_stream.drift.severity import PROFILES
 from assay_stream.errors import ConfigurationError
-from assay_stream.files.secret_file import secret_of_file
+from assay_stream.files.local import secret_of_file
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.observation import CallProfile

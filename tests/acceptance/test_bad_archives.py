@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from assay_stream.cli.app import app
 from assay_stream.errors import AssayStreamError
-from assay_stream.files.archive_manifest import manifest_bytes
+from assay_stream.files.archive import manifest_bytes
 from assay_stream.files.record_line import record_line
 from tests.support.events import SERVER, TOOL, Story
 from tests.support.seals import OTHER_KEY, checkpoint_records, checkpoints_of, lines_of, some_records, write_keys

@@ -15,7 +15,7 @@ from assay_stream.engine import EngineState
 from assay_stream.limits.core import Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
-from assay_stream.registry import comparison, list_drift
+from assay_stream.registry import list_drift
 from assay_stream.registry.allowance import UNITS_PER_REPORTED
 
 BASE_MS = 1_772_323_200_000
@@ -156,8 +156,8 @@ def test_lists_that_come_back_are_not_worked_out_again() -> None:
     state = a_state(Limits())
     first = run(state, *lists[:4])
     with (
-        patch.object(comparison, "compare_definitions", side_effect=AssertionError),
-        patch.object(comparison, "detect_indicators", side_effect=AssertionError),
+        patch.object(list_drift, "compare_definitions", side_effect=AssertionError),
+        patch.object(list_drift, "detect_indicators", side_effect=AssertionError),
         patch.object(list_drift, "renames", side_effect=AssertionError),
     ):
         again = run(state, *lists[4:])

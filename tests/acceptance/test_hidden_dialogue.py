@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from assay_stream.model.record import Role
-from assay_stream.replay.history import History
+from assay_stream.replay.log_cut import History
 from assay_stream.report.as_of import asof_rows
 from assay_stream.report.timeline import observed
 from assay_stream.schemes.fingerprint import fingerprint

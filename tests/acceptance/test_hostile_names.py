@@ -16,7 +16,7 @@ import typer
 
 from assay_stream.alerts.formats import AlertFormat
 from assay_stream.cli.app import app
-from assay_stream.text.visible import is_unseen
+from assay_stream.text.escaping import is_unseen
 from tests.support.command import run_command
 from tests.unit.cli.test_files import commands
 

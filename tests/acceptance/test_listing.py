@@ -12,7 +12,7 @@ from assay_stream.model.record import Origin, Record, Role
 from assay_stream.observe import Observation, Vantage, call_event
 from assay_stream.replay.run import replay
 from assay_stream.report.coverage import CoverageCounts
-from assay_stream.report.rows import Row
+from assay_stream.report.pins import Row
 from assay_stream.verify.evidence import Recorded
 from tests.support.listing import listed_once
 

@@ -14,8 +14,8 @@ from assay_stream.cli.app import app
 from assay_stream.errors import InputError
 from assay_stream.files.archive import read_files
 from assay_stream.files.record_line import record_line
-from assay_stream.limits import files as limits
-from assay_stream.limits.files import LINE_BYTES_MAX
+from assay_stream.limits import storage as limits
+from assay_stream.limits.storage import LINE_BYTES_MAX
 from assay_stream.model.record import OBSERVER_HEADER, Role
 from assay_stream.replay import results
 from tests.support.counting import counted_calls

@@ -18,8 +18,7 @@ import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
 
 from assay_stream.kafka.connection import reading_consumer
-from assay_stream.model.partition import murmur2_partition
-from assay_stream.model.record import Role
+from assay_stream.model.record import Role, murmur2_partition
 from tests.adversary.test_liveness import neighbour
 from tests.support.deployment import Deployment
 from tests.support.fleet import Published, a_call_by, a_listing

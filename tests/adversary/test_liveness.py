@@ -15,8 +15,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 
 from assay_stream.files.record_line import record_line
-from assay_stream.model.partition import murmur2_partition
-from assay_stream.model.record import Record, Role
+from assay_stream.model.record import Record, Role, murmur2_partition
 from tests.support.deployment import Deployment, Worker, payload
 from tests.support.faulty_worker import FINISH_VARIABLE, SLOW_S, TAKES_LONG
 from tests.support.fleet import START, a_call_by, a_listing, server_name

@@ -6,7 +6,7 @@ import random
 import zlib
 from dataclasses import dataclass
 
-from assay_stream.model.partition import murmur2_partition
+from assay_stream.model.record import murmur2_partition
 
 BINDINGS, CALLS = 2, 6
 """Partitions: a hot server may have three of them."""

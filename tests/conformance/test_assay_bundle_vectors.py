@@ -11,9 +11,8 @@ import pytest
 
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.errors import InputError
-from assay_stream.export.bundle_file import read_bundle, verify_bundle, write_bundle
-from assay_stream.schemes.assay.bundle import RunRoot, event_line, run_event
-from assay_stream.schemes.assay.bundle_manifest import read_manifest
+from assay_stream.export.export import read_bundle, verify_bundle, write_bundle
+from assay_stream.schemes.assay.bundle import RunRoot, event_line, read_manifest, run_event
 from tests.support.exports import members, rebuilt
 
 VECTORS = Path(__file__).resolve().parents[1] / "data" / "vectors"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from assay_stream.schemes.assay import manifest
-from assay_stream.schemes.assay.manifest_drift import compare_manifests
+from assay_stream.schemes.assay.manifest import compare_manifests
 
 VECTORS = Path(__file__).parent.parent / "data" / "vectors" / "assay_manifest_drift_p60.json"
 FILES = json.loads(VECTORS.read_text(encoding="utf-8"))["files"]

@@ -10,8 +10,7 @@ import pytest
 
 from assay_stream.drift.severity import PROFILES, Level, assess
 from assay_stream.report.drift import DriftFinding, drift_findings, read_offer
-from assay_stream.schemes.assay.manifest import read_declared, read_observed
-from assay_stream.schemes.assay.manifest_drift import SEVERITIES, compare_manifests
+from assay_stream.schemes.assay.manifest import SEVERITIES, compare_manifests, read_declared, read_observed
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 MCPTRUST = json.loads((DATA / "vectors" / "mcptrust_drift.json").read_text(encoding="utf-8"))["cases"]

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.schemes.mcptrust import drift, lock
+from assay_stream.schemes.mcptrust import drift, lockfile
 from assay_stream.schemes.mcptrust import hashes as mcptrust
-from assay_stream.schemes.mcptrust import lockfile as mcptrust_lockfile
 
 VECTORS = Path(__file__).resolve().parents[1] / "data" / "vectors"
 
@@ -84,7 +83,9 @@ def test_the_result_of_a_v3_check(case: dict[str, Any]) -> None:
     """Type, severity, identifier, hashes, summary and outcome agree; the messages are our own."""
     expected = case["check_result_v3"]
     found = drift.check_result(
-        drift.drift(lock.lock(case["before"]), case["after"]), server=expected["server"], lockfile=expected["lockfile"]
+        drift.drift(lockfile.lock(case["before"]), case["after"]),
+        server=expected["server"],
+        lockfile=expected["lockfile"],
     )
     assert all(item.pop("message") for item in found["drift"])
     assert found == expected | {
@@ -95,40 +96,40 @@ def test_the_result_of_a_v3_check(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", DRIFT["cases"], ids=_id)
 def test_lockfiles_are_made_read_and_written(case: dict[str, Any]) -> None:
     """Both versions of each case's lockfile are what the lists give, and survive reading and writing."""
-    locked = lock.lock(case["before"])
+    locked = lockfile.lock(case["before"])
     meta = case["lockfile_v3"]["meta"]
     made = {
-        "lockfile_v2": mcptrust_lockfile.new_lockfile(locked, server="srv"),
-        "lockfile_v3": mcptrust_lockfile.new_lockfile_v3(
+        "lockfile_v2": lockfile.new_lockfile(locked, server="srv"),
+        "lockfile_v3": lockfile.new_lockfile_v3(
             locked, server="srv", generator=meta["generator"], updated_at=meta["updatedAt"]
         ),
     }
-    for version, lockfile in made.items():
-        assert json.loads(mcptrust_lockfile.write_lockfile(lockfile)) == case[version]
-        read = mcptrust_lockfile.read_lockfile(json.dumps(case[version]).encode())
-        assert read.lock == lockfile.lock
-        assert json.loads(mcptrust_lockfile.write_lockfile(read)) == case[version]
+    for version, one in made.items():
+        assert json.loads(lockfile.write_lockfile(one)) == case[version]
+        read = lockfile.read_lockfile(json.dumps(case[version]).encode())
+        assert read.lock == one.lock
+        assert json.loads(lockfile.write_lockfile(read)) == case[version]
 
 
 @pytest.mark.parametrize("case", DRIFT["cases"], ids=_id)
 def test_drift_from_a_lockfile_that_was_read(case: dict[str, Any]) -> None:
     """A lockfile read back shows the same drift as the lists it was made of."""
-    read = mcptrust_lockfile.read_lockfile(json.dumps(case["lockfile_v3"]).encode())
+    read = lockfile.read_lockfile(json.dumps(case["lockfile_v3"]).encode())
     found = drift.drift(read.lock, case["after"])
-    assert found == drift.drift(lock.lock(case["before"]), case["after"])
+    assert found == drift.drift(lockfile.lock(case["before"]), case["after"])
 
 
 def test_the_golden_lockfile() -> None:
     """MCPTrust's own golden file is what its own lists give, and is written back without a change."""
     files = DRIFT["fixtures"]
-    golden = files["testdata/golden/mcp-lock.v3.json"]
-    read = mcptrust_lockfile.read_lockfile(json.dumps(golden).encode())
-    assert mcptrust_lockfile.write_lockfile(read).decode() == json.dumps(golden, indent=2) + "\n"
+    golden = files["testdata/golden/mcp-lockfile.v3.json"]
+    read = lockfile.read_lockfile(json.dumps(golden).encode())
+    assert lockfile.write_lockfile(read).decode() == json.dumps(golden, indent=2) + "\n"
     manifest = (
         files["testdata/mcp/prompts_list.json"]["result"]
         | files["testdata/mcp/resources_templates_list.json"]["result"]
     )
-    assert read.lock == lock.lock(manifest)
+    assert read.lock == lockfile.lock(manifest)
 
 
 def test_the_canonical_form_of_a_lockfile() -> None:

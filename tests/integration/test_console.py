@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import pytest
 
 from assay_stream.console.rendering import url
-from assay_stream.limits.console import CONSOLE_LIMITS
+from assay_stream.limits.serving import CONSOLE_LIMITS
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import fill
 from tests.support.browser import HOW, MISSING, Browser, a_browser

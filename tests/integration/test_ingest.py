@@ -15,8 +15,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from assay_stream.model.partition import murmur2_partition
-from assay_stream.model.record import Record, Role
+from assay_stream.model.record import Record, Role, murmur2_partition
 from assay_stream.observe.publisher import ObservationPublisher
 from deploy.local.kafka import QUICK_START, Broker
 from tests.support.deployment import Deployment

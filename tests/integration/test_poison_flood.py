@@ -12,8 +12,7 @@ import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
 
 from assay_stream.kafka.connection import reading_consumer
-from assay_stream.model.partition import home_of
-from assay_stream.model.record import Role
+from assay_stream.model.record import Role, home_of
 from tests.support.deployment import Deployment, Worker
 from tests.support.fleet import START, a_call_by, a_listing, server_name
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from assay_stream.kafka.access import AccessRole
+from assay_stream.kafka.topics import AccessRole
 from assay_stream.model.record import Record, Role
 from deploy.local.secured import SecuredBroker
 from tests.support.deployment import free_port

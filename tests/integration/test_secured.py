@@ -18,11 +18,10 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import TopicAuthorizationFailedError
 
-from assay_stream.console.publishing import KafkaPublish
+from assay_stream.console.deciding import KafkaPublish
 from assay_stream.errors import ConfigurationError
-from assay_stream.kafka.access import ACCESS, AccessRole
 from assay_stream.kafka.connection import connection_options
-from assay_stream.kafka.topics import topic_names
+from assay_stream.kafka.topics import ACCESS, AccessRole, topic_names
 from assay_stream.model.record import Record, Role
 from deploy.local.secured import SecuredBroker
 from tests.support.command import run_command_text

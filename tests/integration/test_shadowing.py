@@ -11,8 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
-from assay_stream.model.partition import murmur2_partition
-from assay_stream.model.record import Record, Role
+from assay_stream.model.record import Record, Role, murmur2_partition
 from tests.support.deployment import Deployment
 
 pytestmark = pytest.mark.kafka

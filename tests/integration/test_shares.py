@@ -12,8 +12,7 @@ from dataclasses import replace
 import pytest
 
 from assay_stream.kafka.connection import start_admin
-from assay_stream.model.partition import murmur2_partition
-from assay_stream.model.record import Record, Role
+from assay_stream.model.record import Record, Role, murmur2_partition
 from deploy.local.kafka import Broker
 from tests.integration.test_exactly_once import publish, undisturbed, values
 from tests.integration.test_worker import metric

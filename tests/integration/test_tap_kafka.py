@@ -19,8 +19,7 @@ from mcp.client.client import Client
 from assay_stream.config import load_settings
 from assay_stream.kafka.connection import connection_options, reading_consumer, start_admin
 from assay_stream.kafka.topics import apply_topics, topic_names
-from assay_stream.model.partition import murmur2_partition
-from assay_stream.model.record import Role
+from assay_stream.model.record import Role, murmur2_partition
 from assay_stream.observe import ObservationPublisher, PublisherLimits
 from assay_stream.observe.observation import EVENT_BYTES_MAX
 from deploy.local.kafka import QUICK_START, Broker

@@ -11,8 +11,8 @@ from datetime import timedelta
 import pytest
 from aiokafka import TopicPartition
 
-from assay_stream.kafka.assignor import StickyAssignor
 from assay_stream.kafka.connection import Consumer, KafkaClients
+from assay_stream.kafka.runner import StickyAssignor
 from assay_stream.model.record import Role
 from tests.support.deployment import Deployment
 from tests.support.fleet import START, a_call_by, a_listing

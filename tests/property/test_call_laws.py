@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 from assay_stream.limits.core import Limits
 from assay_stream.limits.serving import HTTP_LIMITS
 from assay_stream.observe import Observation
-from assay_stream.observe.decisions import check_observation
-from assay_stream.observe.http.connections import Exchange
-from assay_stream.observe.http.credentials import Contexts
+from assay_stream.observe.http.connections import Contexts, Exchange
 from assay_stream.observe.http.traffic import Answered, HttpEvent, Opened, Passed, Traffic
 from assay_stream.observe.inspection import Lines
 from assay_stream.observe.jsonrpc import Direction
+from assay_stream.observe.recorded import check_observation
 from assay_stream.observe.session import Session
 from tests.support.mcp_dialogue import START, THE_VANTAGE, Dialogue
 

@@ -22,8 +22,7 @@ from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.replay.run import Replay, replay, spooled
 from assay_stream.schemes.assay import tool as assay
 from assay_stream.verify.compare import Difference, ReplayComparison
-from assay_stream.verify.evidence import Recorded
-from assay_stream.verify.pairing import Pairing
+from assay_stream.verify.evidence import Pairing, Recorded
 from tests.property.test_engine_laws import PARTITIONS, Logs, logs
 from tests.property.test_engine_laws import live as deployed
 from tests.property.test_replay_laws import (

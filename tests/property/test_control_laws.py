@@ -22,7 +22,7 @@ from assay_stream.model.envelope import Producer
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import NameClaim, Resolution, decode_entry
 from assay_stream.model.record import Output, Record, Role
-from assay_stream.registry.verdicts import verdict_key
+from assay_stream.registry.ledger import verdict_key
 from assay_stream.schemes.assay import tool as assay
 from assay_stream.schemes.hangar import Action
 from tests.support.controls import DOMAIN, KEYS, a_control, a_document, fingerprint_of, signature_of

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream.errors import InputError
-from assay_stream.export.bundle_file import read_bundle, verify_bundle, write_bundle
-from assay_stream.export.export import Collection, export_bundles
+from assay_stream.export.export import Collection, export_bundles, read_bundle, verify_bundle, write_bundle
 from assay_stream.export.input import Dataset, ExportSelection, Stored
 from tests.support.exports import evidence
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.text.look_alikes import _prototypes, skeleton, uts39_skeleton
+from assay_stream.text.words import _prototypes, skeleton, uts39_skeleton
 
 CONFUSABLE = st.sampled_from(sorted(map(chr, _prototypes())))
 NAMES = st.lists(st.characters(exclude_categories=["Cs"]) | CONFUSABLE | st.sampled_from("read_file-m1"), max_size=20)

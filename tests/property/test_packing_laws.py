@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from assay_stream.bindings.sightings import seen_at
 from assay_stream.bindings.state import Bindings, rows_of
 from assay_stream.limits.core import Limits
-from assay_stream.model.facts import Seen, decode_fact, decode_key
+from assay_stream.model.facts import RunCut, Seen, SeenRun, decode_fact, decode_key
 from assay_stream.model.record import Origin, Output, Record, Role
-from assay_stream.model.run_facts import RunCut, SeenRun
 from assay_stream.registry import folding
 from assay_stream.registry.folding import fold, pack_repeats
 from assay_stream.registry.ledger import Ledger

@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from assay_stream.canonical.digest import Canonicalized, canonicalize
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.schemes import hangar, yaml_text
+from assay_stream.schemes import hangar, pin_files
 from assay_stream.schemes.mcptrust import hashes as mcptrust
 from assay_stream.schemes.mcptrust.drift import check_result, drift
-from assay_stream.schemes.mcptrust.lock import lock
-from assay_stream.schemes.mcptrust.lockfile import new_lockfile_v3, read_lockfile, write_lockfile
+from assay_stream.schemes.mcptrust.lockfile import lock, new_lockfile_v3, read_lockfile, write_lockfile
 from assay_stream.schemes.pin_files import PinFormat, read_pins, write_pins
 from assay_stream.schemes.pin_values import SCHEME_NAMES, PinEntry
 
@@ -208,14 +207,14 @@ def test_nothing_but_our_errors_escapes_from_files(raw: bytes) -> None:
 def test_yaml_is_read_alike_with_and_without_libyaml(text: str) -> None:
     """What both parsers read they read alike."""
     outcomes = []
-    kept = yaml_text._LOADER
+    kept = pin_files._LOADER
     try:
         for loader in (yaml.BaseLoader, kept):
-            yaml_text._LOADER = loader
+            pin_files._LOADER = loader
             try:
-                outcomes.append(yaml_text.decode_yaml(text.encode(), limits=DEFAULT_LIMITS))
+                outcomes.append(pin_files.decode_yaml(text.encode(), limits=DEFAULT_LIMITS))
             except InputError:
                 return
     finally:
-        yaml_text._LOADER = kept
+        pin_files._LOADER = kept
     assert repr(outcomes[0]) == repr(outcomes[1])

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay_stream.model.envelope import Producer
-from assay_stream.model.partition import murmur2_partition
-from assay_stream.model.record import Origin, Record, Role
+from assay_stream.model.record import Origin, Record, Role, murmur2_partition
 from assay_stream.replay.run import replay
 from tests.chaos.placing import BINDINGS, CALLS, Placing
 from tests.support.fleet import Fleet

@@ -15,8 +15,7 @@ from assay_stream.join.processor import process, process_calls
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.cloudevents import read_whole_call
 from assay_stream.model.envelope import Producer
-from assay_stream.model.native import NATIVE_CALLS, read_native
-from assay_stream.model.plain_call import read_plain
+from assay_stream.model.plain_call import NATIVE_CALLS, read_native, read_plain
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.schemes.assay import tool as assay
 from tests.support.events import TOOL, an_event, snapshot_data

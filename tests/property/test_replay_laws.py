@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from assay_stream import engine
 from assay_stream.engine import EngineState
 from assay_stream.files.archive import event_timestamp_ms
-from assay_stream.files.log_spool import LogSpool
+from assay_stream.files.spool import LogSpool
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.finding import PIN_FIELDS
-from assay_stream.model.partition import murmur2_partition
-from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.model.record import Origin, Output, Record, Role, murmur2_partition
 from assay_stream.replay.run import Replay, ResumePoint, replay
 from tests.property.test_registry_laws import LIMITS, a_state, histories, run
 from tests.support import replay_reference

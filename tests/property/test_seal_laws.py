@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.seal.heads import Expected
+from assay_stream.seal.check import Expected
 from assay_stream.verify.seals import SealOutcome, outcome_of, verify_logs
 from tests.support.seals import KEYS, TOPIC, Fleet, MemoryLogs
 

@@ -15,8 +15,7 @@ from assay_stream.alerts.remembered import Alerts
 from assay_stream.model.alert_state import AlertState
 from assay_stream.model.envelope import Producer
 from assay_stream.model.finding_topic import NameClaim, decode_entry
-from assay_stream.model.partition import murmur2_partition
-from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.model.record import Origin, Output, Record, Role, murmur2_partition
 from assay_stream.registry.name_claims import name_sketch
 from assay_stream.registry.processor import Registry, process
 from assay_stream.replay.run import replay

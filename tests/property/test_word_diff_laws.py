@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.text.visible import is_unseen, shown
+from assay_stream.text.escaping import is_unseen, shown
 from assay_stream.text.word_diff import word_diff
 from assay_stream.work import UNLIMITED, Work
 

@@ -9,10 +9,9 @@ from typing import Any
 from assay_stream.alerts.rules import AlertRules, Pacing
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.model.finding import Finding
-from assay_stream.model.finding_topic import NameClaim, Resolution
+from assay_stream.model.finding_topic import NameClaim, Resolution, SuppressionRule
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Output
-from assay_stream.model.suppression import SuppressionRule
 
 SECOND_US = 1_000_000
 START_US = 1_772_323_200 * SECOND_US

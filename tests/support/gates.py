@@ -13,7 +13,7 @@ from assay_stream.bindings.pins import PinsInForce, Ruling, VerdictTable, check_
 from assay_stream.observe import WireObserver
 from assay_stream.observe.gate import Rule, gate_class
 from assay_stream.observe.session import ClientSaid, Commands, ServerSaid
-from assay_stream.registry.verdicts import verdict_key
+from assay_stream.registry.ledger import verdict_key
 from assay_stream.schemes.fingerprint import Fingerprint, fingerprint
 from assay_stream.schemes.hangar import Action, DigestPolicy, MismatchAction, UnknownPolicy
 from tests.support.mcp_dialogue import START, THE_VANTAGE

@@ -11,11 +11,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from assay_stream.limits.listing import LISTING_LIMITS, ListingLimits
-from assay_stream.limits.serving import HTTP_LIMITS
+from assay_stream.limits.serving import HTTP_LIMITS, LISTING_LIMITS, ListingLimits
 from assay_stream.observe import MemorySink, Vantage
-from assay_stream.observe.http.client import Client
-from assay_stream.observe.listing.servers import ListedServer, listed_servers
+from assay_stream.observe.http.upstreams import Client
+from assay_stream.observe.listing.transport import ListedServer, listed_servers
 from assay_stream.observe.listing.watch import ListWatch, Watched
 
 SURFACE = ("tools", "prompts", "resource_templates", "instructions", "completeness", "protocol_version")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from assay_stream.cli import main
 from assay_stream.model.record import Output, Record
-from assay_stream.worker import agents
+from assay_stream.worker import worker
 from assay_stream.worker.join import Joining, join_calls
 
 
@@ -17,5 +17,5 @@ def broken(state: Joining, records: Sequence[Record]) -> list[Output]:
 
 
 if __name__ == "__main__":
-    setattr(agents, "join_calls", broken)  # noqa: B010 - it is imported there, not exported
+    setattr(worker, "join_calls", broken)  # noqa: B010 - it is imported there, not exported
     main()

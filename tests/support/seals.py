@@ -11,7 +11,7 @@ from assay_stream.files.record_line import record_line
 from assay_stream.files.seal_files import LogName
 from assay_stream.model.checkpoint import Checkpoint
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.schemes import ed25519
+from assay_stream.schemes import tlog
 from assay_stream.seal.check import Report, check
 from assay_stream.seal.checkpoint import Sealed, encode, leaf_of, sealed
 
@@ -19,7 +19,7 @@ TOPIC = "assay.tool.decision"
 LOG_NAME = "example.com/test"
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 OTHER_KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
-KEYS = ed25519.keys_of([KEY.public_key()])
+KEYS = tlog.keys_of([KEY.public_key()])
 
 
 def a_record(offset: int) -> Record:
@@ -63,7 +63,7 @@ def checkpoints_of(
     return values
 
 
-def checked(values: list[bytes], records: list[Record], *, keys: ed25519.Keys = KEYS, log_start: int = 0) -> Report:
+def checked(values: list[bytes], records: list[Record], *, keys: tlog.Keys = KEYS, log_start: int = 0) -> Report:
     """What a check finds."""
     report = Report(topic=TOPIC, partition=0)
     check(report, list(enumerate(values)), records, keys, log_start=log_start)
@@ -87,9 +87,9 @@ def checkpoint_records(
 
 def write_keys(folder: Path, name: str = "seal", key: Ed25519PrivateKey = KEY) -> None:
     """The files of a key pair."""
-    (folder / f"{name}.pem").write_bytes(ed25519.private_pem(key))
+    (folder / f"{name}.pem").write_bytes(tlog.private_pem(key))
     (folder / f"{name}.pem").chmod(0o600)
-    (folder / f"{name}.pub.pem").write_bytes(ed25519.public_pem(key.public_key()))
+    (folder / f"{name}.pub.pem").write_bytes(tlog.public_pem(key.public_key()))
 
 
 class Fleet:

@@ -9,8 +9,8 @@ from typing import Any
 from aiokafka.protocol.admin import CreateAclsRequest
 
 from assay_stream.config import Settings
-from assay_stream.kafka.access import AccessRole, Grant, Operation, Resource, grants_of
 from assay_stream.kafka.connection import start_admin
+from assay_stream.kafka.topics import AccessRole, Grant, Operation, Resource, grants_of
 from deploy.local.secured import SecuredBroker
 from tests.support.deployment import Deployment
 

@@ -14,7 +14,7 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from assay_stream.cli.app import app
-from assay_stream.console.watch import ConsoleMetrics
+from assay_stream.console.service import ConsoleMetrics
 from assay_stream.worker.metrics import Metrics
 
 ROOT = Path(__file__).parents[2]

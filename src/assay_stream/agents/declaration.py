@@ -1,4 +1,4 @@
-"""What users write: an ``Agent`` with a handler for each input, the ``Detection`` that a handler yields, and how a module of them is loaded."""
+"""What users write: an ``Agent`` with its handlers and detections, and how a module of them is loaded."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.model.glob import compile_glob
+from assay_stream.model.fields import compile_glob
 from assay_stream.model.record import Origin
 
 CAPABILITIES = ("sends", "untrusted", "private")

@@ -42,10 +42,9 @@ from assay_stream.alerts.rules import AlertRules
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.alert_state import AlertRecords, AlertState
 from assay_stream.model.finding import Finding
-from assay_stream.model.finding_topic import alone_max
+from assay_stream.model.finding_topic import SuppressionRule, alone_max, covering_rule
 from assay_stream.model.kinds import KINDS, Kind
 from assay_stream.model.record import Output
-from assay_stream.model.suppression import SuppressionRule, covering_rule
 
 RECORDS, NAME_RECORDS = "records/", "name_records/"
 """Key prefixes of the counts of alerts that the latest records of a server raised."""

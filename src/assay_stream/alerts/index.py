@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from assay_stream.alerts.formats.view import AlertView, time_text
+from assay_stream.alerts.formats.view import AlertView, time_ms_text
 
 
 class SeverityLevel(StrEnum):
@@ -112,8 +112,8 @@ class AlertRow:
         return fields | {
             "severity": self.severity.lower(),
             "state": self.state.value,
-            "first_seen": time_text(first),
-            "last_seen": time_text(last),
+            "first_seen": time_ms_text(first),
+            "last_seen": time_ms_text(last),
         }
 
 

@@ -44,10 +44,9 @@ from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.alert import Activity, AlertStatus, alert_record, reasons_of
 from assay_stream.model.alert_state import UNNAMED_OBSERVER, AlertPart, AlertState, PinPart, Triage
 from assay_stream.model.finding import PIN_FIELDS, Finding
-from assay_stream.model.finding_topic import Resolution
+from assay_stream.model.finding_topic import Resolution, SuppressionRule, covering_rule
 from assay_stream.model.kinds import KINDS, Kind
 from assay_stream.model.record import Origin, Output
-from assay_stream.model.suppression import SuppressionRule, covering_rule
 
 FURTHER_OBSERVERS = ""
 """Counts the observers beyond the limit; no observer can have this name."""

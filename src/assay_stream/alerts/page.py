@@ -7,16 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assay_stream.alerts.formats.view import AlertView, time_text
+from assay_stream.alerts.formats.view import AlertView, time_ms_text
 from assay_stream.alerts.index import AlertRow, Life, ReviewState
 from assay_stream.alerts.life_cycle import FURTHER_OBSERVERS
 from assay_stream.alerts.story import AlertStory
 from assay_stream.drift.definition_diff import PlaceDiff
 from assay_stream.model.alert_state import UNNAMED_OBSERVER
-from assay_stream.text.counting import counted
-from assay_stream.text.escaping import markdown
-from assay_stream.text.lines import LineSpan, PageLine, Style
-from assay_stream.text.visible import shown, spans_of
+from assay_stream.text.escaping import LineSpan, PageLine, Style, counted, markdown, shown, spans_of
 from assay_stream.text.word_diff import Piece
 
 _OBSERVERS_MAX = 20
@@ -151,7 +148,7 @@ def _piece(piece: Piece) -> list[LineSpan]:
 def _who(story: AlertStory) -> Iterator[PageLine]:
     row = story.row
     yield _title("Observers")
-    yield _line(f"{seen_text(row)}, {time_text(row.first_seen_ms)} to {time_text(row.last_seen_ms)}")
+    yield _line(f"{seen_text(row)}, {time_ms_text(row.first_seen_ms)} to {time_ms_text(row.last_seen_ms)}")
     active = story.view.flat.get("mcp_observers_active")
     if isinstance(active, int) and row.observers:
         yield _line(f"still offered to {active:,} of them, as far as is known")
@@ -162,7 +159,7 @@ def _who(story: AlertStory) -> Iterator[PageLine]:
         return
     seen = sorted(story.sightings.by_observer.items(), key=lambda item: (-item[1].last_us, item[0]))
     for name, sighting in seen[:_OBSERVERS_MAX]:
-        first, last = time_text(sighting.first_us // 1_000), time_text(sighting.last_us // 1_000)
+        first, last = time_ms_text(sighting.first_us // 1_000), time_ms_text(sighting.last_us // 1_000)
         yield _line(f"{observer_text(name)}: {counted(sighting.count, 'time')}, {first} to {last}")
     if len(seen) > _OBSERVERS_MAX:
         yield _line(f"and {counted(len(seen) - _OBSERVERS_MAX, 'more observer')}")
@@ -186,7 +183,7 @@ def _life(story: AlertStory) -> Iterator[PageLine]:
                 f"… {counted(story.life.count - len(story.life.first) - len(story.life.latest), 'record')} …", "dim"
             )
         else:
-            yield _line(f"{time_text(view.time_ms)}  {event_text(view)}")
+            yield _line(f"{time_ms_text(view.time_ms)}  {event_text(view)}")
     rule_text = suppression_text(story)
     if rule_text:
         yield _line(rule_text)
@@ -225,18 +222,18 @@ def suppression_text(story: AlertStory) -> str:
     if rule is None:
         gone = ", which is no longer in force" if story.sightings is not None else ""
         return f"suppressed by the rule {shown(rule_id)}{gone}"
-    until = "until it is removed" if rule.until_us is None else f"until {time_text(rule.until_us // 1_000)}"
+    until = "until it is removed" if rule.until_us is None else f"until {time_ms_text(rule.until_us // 1_000)}"
     return f"suppressed by the rule {shown(rule_id)} {until} (set by {shown(rule.author)}: {shown(rule.reason)})"
 
 
 def _calls(story: AlertStory) -> Iterator[PageLine]:
     if story.calls is None:
         return
-    yield _title(f"Calls since {time_text(story.calls.since_ms)}")
+    yield _title(f"Calls since {time_ms_text(story.calls.since_ms)}")
     yield _line(calls_text(story))
     for call in story.calls.latest:
         yield _line(
-            f"{time_text(call.time_ms)}  {shown(call.decision)}  {shown(call.tool_call_id)}  "
+            f"{time_ms_text(call.time_ms)}  {shown(call.decision)}  {shown(call.tool_call_id)}  "
             f"by {shown(call.observer_id)}  evidence {shown(call.evidence_id)}"
         )
 
@@ -269,7 +266,7 @@ def _line(text: str, style: Style = "") -> PageLine:
 
 _BACKTICKS = re.compile(r"`+")
 _CHANGES_MAX = 20
-_OBSERVERS_MAX_explanation = 10
+_OBSERVERS_NAMED_MAX = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -374,8 +371,8 @@ def as_json(story: AlertStory) -> dict[str, Any]:
             {
                 "observer_id": name if name.strip() else None,
                 "count": seen.count,
-                "first_seen": time_text(seen.first_us // 1_000),
-                "last_seen": time_text(seen.last_us // 1_000),
+                "first_seen": time_ms_text(seen.first_us // 1_000),
+                "last_seen": time_ms_text(seen.last_us // 1_000),
             }
             for name, seen in sorted(sightings.by_observer.items())
         ],
@@ -383,12 +380,12 @@ def as_json(story: AlertStory) -> dict[str, Any]:
         "calls": None
         if calls is None
         else {
-            "since": time_text(calls.since_ms),
+            "since": time_ms_text(calls.since_ms),
             "definition": calls.full_digest,
             "used": calls.used,
             "other_definition": calls.other,
             "unbound": calls.unbound,
-            "latest": [call._asdict() | {"time": time_text(call.time_ms)} for call in calls.latest],
+            "latest": [call._asdict() | {"time": time_ms_text(call.time_ms)} for call in calls.latest],
         },
         "not_known": list(_unknown(story)),
         "atlas": list(info.atlas) if info is not None else [],
@@ -400,7 +397,8 @@ def _happened(story: AlertStory) -> Iterator[str]:
     row = story.row
     title = story.info.title if story.info is not None else shown(story.view.title)
     yield f"{title}. The alert is {row.state}, its severity is {row.severity.lower()}."
-    yield f"It was observed {seen_text(row)}, from {time_text(row.first_seen_ms)} to {time_text(row.last_seen_ms)}."
+    first, last = time_ms_text(row.first_seen_ms), time_ms_text(row.last_seen_ms)
+    yield f"It was observed {seen_text(row)}, from {first} to {last}."
     if row.state is ReviewState.CLOSED:
         yield f"Its last record: {event_text(story.view)}."
 
@@ -412,7 +410,7 @@ def _known(story: AlertStory) -> Iterator[str]:
     for rule, reason, is_old in dict.fromkeys((sign.rule, sign.reason, sign.is_carried_over) for sign in story.signs):
         yield f"Indicator in {'text from before the change' if is_old else 'the new text'}: {shown(rule)}. {reason}"
     if story.calls is not None:
-        yield f"Since {time_text(story.calls.since_ms)}: {calls_text(story)}."
+        yield f"Since {time_ms_text(story.calls.since_ms)}: {calls_text(story)}."
 
 
 def _quotes(story: AlertStory) -> Iterator[tuple[str, str]]:
@@ -429,10 +427,10 @@ def _quotes(story: AlertStory) -> Iterator[tuple[str, str]]:
         yield "indicator", f"{shown(sign.rule)}{level}{where}{excerpt}"
     if story.sightings is not None:
         seen = sorted(story.sightings.by_observer)
-        for name in seen[:_OBSERVERS_MAX_explanation]:
+        for name in seen[:_OBSERVERS_NAMED_MAX]:
             yield "observer", f"{observer_text(name)}, {counted(story.sightings.by_observer[name].count, 'time')}"
-        if len(seen) > _OBSERVERS_MAX_explanation:
-            yield "observer", f"{len(seen) - _OBSERVERS_MAX:,} further ones"
+        if len(seen) > _OBSERVERS_NAMED_MAX:
+            yield "observer", f"{len(seen) - _OBSERVERS_NAMED_MAX:,} further ones"
     rule = suppression_text(story)
     if rule:
         yield "suppression", rule

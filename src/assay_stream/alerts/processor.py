@@ -36,6 +36,7 @@ from assay_stream.model.alert import Activity
 from assay_stream.model.alert_state import AlertState, Triage
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import (
+    ANY_SERVER,
     LIST_MARK,
     AlertAct,
     Entry,
@@ -43,14 +44,14 @@ from assay_stream.model.finding_topic import (
     NameClaim,
     Resolution,
     Suppression,
+    SuppressionRule,
     Tick,
     decode_entry,
     name_group,
 )
 from assay_stream.model.kinds import SHADOWING_REASONS, Kind
 from assay_stream.model.record import Origin, Output, Record, set_aside_error
-from assay_stream.model.refusal import refusal
-from assay_stream.model.suppression import ANY_SERVER, SuppressionRule
+from assay_stream.model.rejected import refusal
 
 CLOSED_BY_HAND = "closed"
 """End reason of a manually closed alert."""

@@ -15,10 +15,9 @@ from assay_stream.alerts.life_cycle import Leads, due_us, forgotten_us
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.alert_state import AlertState
-from assay_stream.model.finding_topic import Tick
+from assay_stream.model.finding_topic import SuppressionRule, Tick
 from assay_stream.model.record import TOPIC_NAMES, Output, Role
 from assay_stream.model.state_table import Table
-from assay_stream.model.suppression import SuppressionRule
 from assay_stream.model.wire import read_record, write_record
 
 _RULES = "rules/"

@@ -21,9 +21,8 @@ from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.alert_state import UNNAMED_OBSERVER
 from assay_stream.model.fields import ChangeDirection
 from assay_stream.model.finding import Finding
-from assay_stream.model.finding_topic import Entry, NameClaim, Resolution, Suppression
+from assay_stream.model.finding_topic import ANY_SERVER, Entry, NameClaim, Resolution, Suppression, SuppressionRule
 from assay_stream.model.kinds import KINDS, Kind, KindInfo
-from assay_stream.model.suppression import ANY_SERVER, SuppressionRule
 from assay_stream.work import Work, WorkExhaustedError
 
 _ENDS_MAX = 20

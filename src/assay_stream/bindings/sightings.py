@@ -18,9 +18,8 @@ from functools import lru_cache
 from hashlib import blake2b
 from operator import attrgetter
 
-from assay_stream.model.facts import Seen
+from assay_stream.model.facts import Seen, SeenRun
 from assay_stream.model.record import Origin, Position
-from assay_stream.model.run_facts import SeenRun
 
 Row = tuple[int, int, str]
 """Event time in microseconds, offset, and snapshot id."""

@@ -30,7 +30,7 @@ from assay_stream.model.control_facts import Discovery, FirstUse
 from assay_stream.model.facts import Seen
 from assay_stream.model.record import Position
 from assay_stream.model.wire import FactKey
-from assay_stream.schemes.schemapin.claims import expiry_warning
+from assay_stream.schemes.schemapin.discovery import expiry_warning
 from assay_stream.schemes.schemapin.verification import SchemaPinErrorCode
 from assay_stream.work import Work
 

@@ -38,15 +38,15 @@ from assay_stream.model.facts import (
     Horizon,
     Progress,
     Rejection,
+    RunCut,
     Seen,
+    SeenRun,
     decode_fact,
     decode_key,
     foreign_fact,
 )
 from assay_stream.model.fields import Subject
-from assay_stream.model.partition import home_of
-from assay_stream.model.record import Origin, Record
-from assay_stream.model.run_facts import RunCut, SeenRun
+from assay_stream.model.record import Origin, Record, home_of
 from assay_stream.model.wire import FactKey, origin_of_key
 
 

@@ -1,28 +1,98 @@
-"""``assay-stream alerts``: export alerts to a file and forward them to receivers."""
+"""``assay-stream alerts``: list, show and explain alerts, work on them, suppress, export and forward them."""
+
+from __future__ import annotations
 
 import os
 import socket
 import sys
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from assay_stream.alerts.formats import CONTENT_TYPES, AlertFormat, as_lines, read_alert, render, view_of
 from assay_stream.alerts.formats.syslog import EXAMPLE_ENTERPRISE
-from assay_stream.alerts.index import AlertSelection, SeverityLevel
+from assay_stream.alerts.formats.view import time_ms_text
+from assay_stream.alerts.index import AlertRow, AlertSelection, ReviewState, SeverityLevel, by_group, row_of, short_uids
+from assay_stream.alerts.page import as_json, as_markdown, as_text, explanation_of, page_of, severity_style
 from assay_stream.cli.files import input_lines
-from assay_stream.cli.options import Bootstrap, grouped, time_option
-from assay_stream.cli.shared import Refusals, on_kafka, show_refused
-from assay_stream.cli.store_sources import AlertOptions, every_row, open_store
+from assay_stream.cli.options import AlertFile, Bootstrap, Format, grouped, time_option
+from assay_stream.cli.output import Colour, Painter, RowFormat, print_json, print_line
+from assay_stream.cli.publishing import Deciding, DecidingOnServer
+from assay_stream.cli.shared import Refusals, ends_now, follow, on_kafka, say, show_refused
+from assay_stream.cli.store_sources import AlertOptions, StoryOptions, every_row, open_store
 from assay_stream.config import Settings, command_settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError, needing_extra
 from assay_stream.forward.receivers import Receiver, Subscription, is_address, parse_target, secret_from, tls_context
 from assay_stream.kafka.lookup import read_records
-from assay_stream.model.record import Role
+from assay_stream.model.control import SUPPRESSION_REMOVE_TYPE, SUPPRESSION_SET_TYPE
+from assay_stream.model.fields import compile_glob
+from assay_stream.model.kinds import Kind
+from assay_stream.model.record import Record, Role
 from assay_stream.readmodel.rows import AlertFilter
+from assay_stream.report.pins import AlertAct, alert_decision, time_text
+from assay_stream.text.escaping import LineSpan, shown, visible
+
+_MCP_FIELDS = frozenset(
+    (
+        *("name", "title", "description", "inputSchema", "outputSchema", "annotations", "_meta", "icons"),
+        *("execution", "arguments", "uriTemplate", "mimeType", "instructions"),
+    )
+)
+"""Top-level fields that MCP gives to tools, prompts, resource templates and servers."""
+
+RuleServer = Annotated[str, typer.Option("--server-id", help="Your name for the server; '*' for every server.")]
+RuleId = Annotated[str, typer.Option("--id", help="Your name for the rule. Setting it again replaces it.")]
+
+
+@grouped
+def suppress(
+    server_id: RuleServer,
+    id_: RuleId,
+    by: DecidingOnServer,
+    tool: Annotated[str | None, typer.Option("--tool", help="Only tools whose name matches; *, ? and [abc].")] = None,
+    kind: Annotated[Kind | None, typer.Option("--kind", help="Only this kind of finding.")] = None,
+    field: Annotated[str | None, typer.Option("--field", help="Only if just this field changed.")] = None,
+    detection: Annotated[
+        str | None, typer.Option("--detection", help="Only what this agent of yours finds.", metavar="AGENT")
+    ] = None,
+    until: Annotated[int | None, time_option("When the rule ends.", "--until", ahead=True)] = None,
+) -> None:
+    """Suppress alerts: they are still written, with the status Suppressed and the rule's name."""
+    if tool is not None:
+        compile_glob(tool)
+    if field and field not in _MCP_FIELDS:
+        say("--field is not a field that MCP defines: the rule covers nothing unless a server uses that very name")
+    if until is not None and until <= time.time_ns() // 1_000:
+        raise InputError("bad_time", "--until is in the past: such a rule would cover nothing", path="$.data.until")
+    data = {
+        "server_id": server_id,
+        "id": id_,
+        "tool": tool,
+        "kind": None if kind is None else kind.value,
+        "field": field,
+        "detection": detection,
+        "until": None if until is None else time_text(until),
+    }
+    by.decide((SUPPRESSION_SET_TYPE, data))
+    say(f"suppressed by {id_} on {_shown(server_id)}" + (f" until {data['until']}" if until else ""))
+    say("an open alert is suppressed from its next record on, at the latest one repeat interval after its last one")
+
+
+@grouped
+def unsuppress(server_id: RuleServer, id_: RuleId, by: DecidingOnServer) -> None:
+    """Remove a suppression rule. Name the server that it was set for."""
+    by.decide((SUPPRESSION_REMOVE_TYPE, {"server_id": server_id, "id": id_}))
+    say(f"rule {id_} on {_shown(server_id)} ends, if there is one")
+
+
+def _shown(server_id: str) -> str:
+    return "every server" if server_id == "*" else server_id
+
 
 ServerFilter = Annotated[str | None, typer.Option(help="Only alerts about this server.")]
 Since = Annotated[int | None, time_option("Only alerts of this time or later.")]
@@ -227,3 +297,214 @@ def _header(text: str) -> tuple[str, str]:
     if not equals or not name or not variable:
         raise ConfigurationError("bad_option", "--header is NAME=VARIABLE, the name of an environment variable")
     return name, secret_from(variable, os.environ)
+
+
+_HEAD = ("uid", "severity", "kind", "server", "tool", "count", "seen by", "first seen", "last seen", "status")
+_SERVER, _TOOL = 3, 4
+_OPTIONAL = tuple(_HEAD.index(name) for name in ("seen by", "first seen", "status", "last seen"))
+_NAMED_MAX = 3
+_UID_CHARS = 12
+_MINUTE_CHARS = len("2026-03-01T10:00")
+
+
+StatusChoice = Literal["open", "closed", "suppressed", "all"]
+
+ExplainFormat = Literal["text", "json", "markdown"]
+
+ColourOption = Annotated[Colour, typer.Option("--color", help="auto: on a terminal, unless NO_COLOR is set.")]
+Uid = Annotated[str, typer.Argument(metavar="UID", help="The alert's uid, or a prefix that no other alert has.")]
+
+
+@grouped
+def list_alerts(
+    looking: AlertOptions,
+    server_id: ServerFilter = None,
+    tool: Annotated[str | None, typer.Option(help="Only tools whose name matches; *, ? and [abc].")] = None,
+    kind: Annotated[Kind | None, typer.Option(help="Only this kind of finding.")] = None,
+    severity: SeverityFilter = None,
+    status: Annotated[StatusChoice, typer.Option(help="Only alerts with this status.")] = "open",
+    since: Annotated[int | None, time_option("Only alerts last seen at this time or later.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of alerts.")] = None,
+    target: Format = RowFormat.TABLE,
+    each: Annotated[bool, typer.Option("--each", help="A line for each alert, not for each change.")] = False,
+    follow_on: Annotated[
+        bool, typer.Option("--follow", help="Then print each new record of an alert, read from the topics.")
+    ] = False,
+    color: ColourOption = Colour.AUTO,
+) -> None:
+    """List the current alerts, most severe first, then most recent. One change on many servers is one line.
+
+    A summary counts the alerts that are not listed. Bad lines are reported, and the exit code is then 2.
+    """
+    since_ms = None if since is None else since // 1_000
+    selection = AlertSelection(since_ms=since_ms, server_id=server_id, severity=severity)
+    if follow_on and looking.file is not None:
+        raise InputError("bad_option", "--follow reads the topics: leave out --input")
+    settings = looking.settings()
+    # Noted first: what comes while the list is read may be shown twice, but is not missed.
+    starts = ends_now(settings, Role.ALERTS) if follow_on else None
+    state = None if status == "all" else ReviewState(status)
+    wanted = AlertFilter(selection=selection, state=state, tool_name=tool, kind=None if kind is None else kind.value)
+    with open_store(replace(looking, store=None) if follow_on else looking, Role.ALERTS) as opened:
+        found = list(every_row(partial(opened.store.alerts, wanted), limit))
+        summary = _summary(opened.store.alert_states(wanted), len(found), state)
+        short, refused = short_uids(opened.store.alert_uids()), opened.refused
+    if target is RowFormat.JSON:
+        for row in found:
+            print_json(row.as_json(), sort_keys=True)
+        say(summary)
+    else:
+        if found:
+            head = [LineSpan(name, "dim") for name in _HEAD]
+            groups = [[row] for row in found] if each else by_group(found)
+            rows = [head, *(_cells(group, short[group[0].uid]) for group in groups)]
+            Painter(color).table(rows, flexible=(_TOOL, _SERVER), optional=_OPTIONAL)
+        typer.echo(summary if found else f"no alerts to show: {summary}")
+    if follow_on:
+
+        def take(records: Sequence[Record]) -> None:
+            for row in _current(records):
+                if not wanted.fits(row):
+                    continue
+                if target is RowFormat.JSON:
+                    print_json(row.as_json(), sort_keys=True)
+                else:
+                    print_line("  ".join(span.text for span in _cells([row], row.uid[:_UID_CHARS])))
+
+        follow(settings, Role.ALERTS, take, starts=starts)
+    show_refused(refused)
+
+
+def _summary(states: Mapping[ReviewState, int], shown: int, wanted: ReviewState | None) -> str:
+    """Summarise what is shown and what is not, on one line."""
+    asked = [state for state in ReviewState if wanted in (None, state)]
+    told = ", ".join(f"{states[state]:,} {state}" for state in asked)
+    if shown < sum(states[state] for state in asked):
+        told = f"{told}; the first {shown:,} shown"
+    hidden = [f"{states[state]:,} {state}" for state in ReviewState if state not in asked and states[state]]
+    return f"{told}; {', '.join(hidden)} not shown" if hidden else told
+
+
+def _current(records: Sequence[Record]) -> Iterator[AlertRow]:
+    for record in records:
+        try:
+            yield row_of(view_of(read_alert(record.value)))
+        except InputError as error:
+            say(f"{record.origin}: {error}")
+
+
+@grouped
+def show(
+    uid: Uid,
+    sources: StoryOptions,
+    full: Annotated[bool, typer.Option("--full", help="Show differences whole, up to 10,000 of them.")] = False,
+    color: ColourOption = Colour.AUTO,
+) -> None:
+    """Show one alert: what changed, word by word, why it matters, who saw it, and which calls used the tool.
+
+    Hidden characters, and letters that look like others, are marked: ⟦U+200B ZERO WIDTH SPACE⟧.
+    """
+    story, refused = sources.story(uid, full=full)
+    Painter(color).lines(page_of(story))
+    show_refused(refused)
+
+
+@grouped
+def explain(
+    uid: Uid,
+    sources: StoryOptions,
+    output_format: Annotated[
+        ExplainFormat, typer.Option("--format", help="Text, JSON, or Markdown for a ticket.")
+    ] = "text",
+) -> None:
+    """Explain an alert in plain sentences: what is known, what is not, and what to do next."""
+    story, refused = sources.story(uid)
+    if output_format == "json":
+        print_json(as_json(story), indented=True)
+    else:
+        write = as_markdown if output_format == "markdown" else as_text
+        for line in write(explanation_of(story)):
+            print_line(visible(line))
+    show_refused(refused)
+
+
+def _cells(group: list[AlertRow], short: str) -> list[LineSpan]:
+    row = group[0]
+    return [
+        LineSpan(short),
+        LineSpan(shown(row.severity.lower()), severity_style(row.severity_id)),
+        LineSpan(shown(row.kind)),
+        LineSpan(_named({shown(other.server_id) for other in group})),
+        LineSpan(_named({shown(other.tool_name) for other in group})),
+        LineSpan(f"{sum(other.count for other in group):,}"),
+        LineSpan(f"{max(other.observers for other in group):,}"),
+        LineSpan(_minute(min(other.first_seen_ms for other in group))),
+        LineSpan(_minute(max(other.last_seen_ms for other in group))),
+        LineSpan(", ".join(filter(None, (_status(row), shown(row.assigned_to))))),
+    ]
+
+
+def _named(names: set[str]) -> str:
+    """Return the first few names, and the number of the others."""
+    ordered = sorted(filter(None, names))
+    more = f" and {len(ordered) - _NAMED_MAX:,} more" if len(ordered) > _NAMED_MAX else ""
+    return ", ".join(ordered[:_NAMED_MAX]) + more or "-"
+
+
+def _status(row: AlertRow) -> str:
+    return shown(row.status.lower()) if row.state is not ReviewState.CLOSED else "closed"
+
+
+def _minute(time_ms: int) -> str:
+    return f"{time_ms_text(time_ms)[:_MINUTE_CHARS]}Z"
+
+
+@grouped
+def acknowledge(uid: Uid, by: Deciding, file: AlertFile = None) -> None:
+    """Acknowledge an alert: it stays quiet until its severity rises, it closes, or it comes back."""
+    _do("acknowledge", uid, by, file)
+
+
+@grouped
+def assign(
+    uid: Uid, by: Deciding, to: Annotated[str, typer.Option("--to", help="Assignee.")], file: AlertFile = None
+) -> None:
+    """Assign an alert to somebody."""
+    _do("assign", uid, by, file, assignee=to)
+
+
+@grouped
+def comment(uid: Uid, by: Deciding, file: AlertFile = None) -> None:
+    """Comment on an alert, open or closed: the reason is the comment."""
+    _do("comment", uid, by, file)
+
+
+@grouped
+def close(uid: Uid, by: Deciding, file: AlertFile = None) -> None:
+    """Close an alert. It stays closed until its cause has ended and comes back, or becomes more severe."""
+    _do("close", uid, by, file)
+
+
+@grouped
+def reopen(uid: Uid, by: Deciding, file: AlertFile = None) -> None:
+    """Reopen a closed alert."""
+    _do("reopen", uid, by, file)
+
+
+def _do(act: AlertAct, uid: str, by: Deciding, file: AlertFile, assignee: str | None = None) -> None:
+    with open_store(AlertOptions(file=file, bootstrap_servers=by.bootstrap_servers), Role.ALERTS) as opened:
+        for text in opened.refused:
+            say(text)
+        row = opened.store.alert(uid).row
+    by.decide(alert_decision(act, server_id=row.server_id, uid=row.uid, assignee=assignee))
+    say(f"{act}: {row.uid[:12]} ({row.kind}, {'/'.join(filter(None, (row.server_id, row.tool_name)))})")
+
+
+alerts_app = typer.Typer(help="Triage, export, forward and suppress ", no_args_is_help=True)
+alerts_app.command("list")(list_alerts)
+for command in (
+    *(show, explain),
+    *(acknowledge, assign, comment, close),
+    *(reopen, suppress, unsuppress, export, forward),
+):
+    alerts_app.command()(command)

@@ -1,16 +1,182 @@
-"""The ``assay-stream`` command and its error handling."""
+"""The ``assay-stream`` command: its commands and where each is defined, shell completion, and error handling.
 
+A module is imported only when its command runs: a tap runs in front of every server of an agent, and must not delay its
+start or use memory for other commands.
+"""
+
+from __future__ import annotations
+
+import os
 import sys
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.completion import get_completion_inspect_parameters, show_callback
+from typer.core import TyperGroup
+from typer.models import CommandInfo
 
 from assay_stream import __version__
-from assay_stream.cli import completion
-from assay_stream.cli.commands import Tasks
 from assay_stream.cli.shared import quiet_client_logs, say
-from assay_stream.errors import AssayStreamError, IntegrityError, OperatingError
-from assay_stream.kafka.refusals import explained
+from assay_stream.errors import AssayStreamError, IntegrityError, OperatingError, needing_extra
+from assay_stream.kafka.connection import explained
+
+TASKS: Mapping[str, Mapping[str, str]] = {
+    "Start here": {"demo": "demo:demo"},
+    "Look and hunt": {
+        "alerts": "alerts_group:alerts_app",
+        "evidence": "evidence:evidence_app",
+        "tools": "inventory:tools_app",
+        "servers": "inventory:servers_app",
+        "observers": "inventory:observers_app",
+        "trace": "looking_back:trace",
+        "timeline": "looking_back:timeline",
+        "asof": "looking_back:asof",
+        "coverage": "coverage:coverage",
+    },
+    "Decide": {"pins": "pins:pins_app", "policy": "policy_plan:policy_app", "keys": "rules:keys_app"},
+    "Observe": {
+        "tap": "tap:tap_command",
+        "list-watch": "list_watch:list_watch",
+        "ingest": "ingest:ingest_app",
+        "extmcp": "extmcp:extmcp",
+        "publish": "publishing:publish",
+    },
+    "Run": {
+        "topics": "operating:topics_app",
+        "worker": "operating:worker",
+        "store": "store:store_app",
+        "console": "console:console_app",
+        "agents": "agents:agents_app",
+        "completion": "completion:completion",
+    },
+    "Verify and replay": {
+        "verify": "verify:verify",
+        "compare": "compare:compare",
+        "replay": "replay:replay",
+        "archive": "archiving:archive",
+        "seal": "seal_group:seal_app",
+        "export": "exporting:export_app",
+        "bundle": "exporting:bundle_app",
+    },
+    "Check definitions and records": {
+        "drift": "drift:drift",
+        "fingerprint": "fingerprint:fingerprint",
+        "validate": "validate:validate",
+        "handshake": "handshake:handshake_app",
+        "schemapin": "schemapin:schemapin_app",
+    },
+}
+"""By task, in the order of ``--help``, the most used first: each command, with the module here and the name in it."""
+
+_FORMER = {"conformance": "handshake:former_check"}
+_PLACES = {name: place for places in TASKS.values() for name, place in places.items()} | _FORMER
+_SENTENCE_CHARS_MAX = 300
+
+
+class Sentences(TyperGroup):
+    """A group of commands whose descriptions are wrapped, not cut."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands in declaration order."""
+        self._section(ctx, formatter, "Commands", self.list_commands(ctx))
+
+    def _section(self, ctx: Any, formatter: Any, title: str, names: list[str]) -> None:
+        commands = [(name, command) for name in names if (command := self.get_command(ctx, name)) is not None]
+        rows = [(name, each.get_short_help_str(_SENTENCE_CHARS_MAX)) for name, each in commands if not each.hidden]
+        if rows:
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+
+class _Commands(Mapping[str, Any]):
+    """The commands by name, each created on first access."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        place = _PLACES[name]
+        if name not in self._made:
+            self._made[name] = _command_at(place, name)
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_PLACES)
+
+    def __len__(self) -> int:
+        return len(_PLACES)
+
+
+def _command_at(place: str, name: str) -> Any:
+    """Make the command from a function, a Typer group or a ``CommandInfo``."""
+    module, _, attribute = place.partition(":")
+    with needing_extra("cli"):
+        found = getattr(import_module(f"assay_stream.cli.{module}"), attribute)
+    app = typer.Typer(rich_markup_mode=None)
+    if isinstance(found, typer.Typer):
+        app.add_typer(found, name=name, cls=Sentences)
+    elif isinstance(found, CommandInfo):
+        app.registered_commands.append(found)
+    else:
+        app.command(name)(found)
+    return typer.main.get_group(app).commands[name]
+
+
+class Tasks(Sentences):
+    """The top-level command group, listing commands by task."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands: Any = _Commands()
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - the base class's parameter
+        """Return all command names without importing any of them."""
+        return list(self.commands)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - the base class's parameter
+        """Return a command, ``None`` if there is none of this name; import errors propagate."""
+        return self.commands[cmd_name] if cmd_name in _PLACES else None
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        for task, places in TASKS.items():
+            self._section(ctx, formatter, task, list(places))
+
+
+COMMAND = "assay-stream"
+_ASKED = "_ASSAY_STREAM_COMPLETE"
+
+
+class Shell(StrEnum):
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+def completion(
+    context: typer.Context, shell: Annotated[Shell, typer.Argument(help="The shell that reads it.")]
+) -> None:
+    """Print the shell script that completes commands, options and choices. Load it in the shell's start-up file.
+
+    bash, in ~/.bashrc: eval "$(assay-stream completion bash)"
+
+    zsh, in ~/.zshrc after compinit: eval "$(assay-stream completion zsh)"
+
+    fish: assay-stream completion fish > ~/.config/fish/completions/assay-stream.fish
+    """
+    prepare(asked=True)
+    # However this was started, the script is for the installed command.
+    root = typer.Context(context.find_root().command, info_name=COMMAND)
+    show_callback(root, root.command.params[0], shell.value)
+
+
+def prepare(*, asked: bool | None = None) -> None:
+    """Register the shells with typer if one is requesting completions, or as ``asked`` states."""
+    if asked if asked is not None else _ASKED in os.environ:
+        get_completion_inspect_parameters()
+
 
 app = typer.Typer(
     name="assay-stream",
@@ -44,7 +210,7 @@ def _options(
 
 
 def run() -> None:
-    completion.prepare()
+    prepare()
     try:
         app()
     except Exception as error:

@@ -1,4 +1,8 @@
-"""``assay-stream console``: web pages over a store."""
+"""``assay-stream console``: web pages over a store, filled by a thread beside them, and who may sign in.
+
+Pages read the store through their own read-only connections. If filling fails, it is retried after a pause, and pages
+show a notice until it runs.
+"""
 
 from __future__ import annotations
 
@@ -6,31 +10,173 @@ import asyncio
 import logging
 import signal
 import sys
+import threading
+import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Self
 from urllib.parse import urlsplit
 
 import structlog
 import typer
 
-from assay_stream.cli.console_filling import StoreFillingThread
-from assay_stream.cli.console_users import user_app
-from assay_stream.cli.options import Bootstrap
+from assay_stream.cli.options import AsJson, Bootstrap
+from assay_stream.cli.output import RowFormat, print_rows
 from assay_stream.cli.shared import InertFormatter, say
 from assay_stream.cli.store import StoreFolder, store_folder
 from assay_stream.cli.tap_http import address_of, serving_tls
 from assay_stream.config import Settings, command_settings, load_settings
-from assay_stream.errors import AssayStreamError, ConfigurationError, needing_extra
-from assay_stream.limits.serving import HTTP_LIMITS
+from assay_stream.errors import AssayStreamError, ConfigurationError, InputError, needing_extra
+from assay_stream.limits.serving import CONSOLE_LIMITS, HTTP_LIMITS, ConsoleLimits
+from assay_stream.readmodel import schema
+from assay_stream.readmodel.filling import Filler
 from assay_stream.worker.logs import configure_logs
+from assay_stream.worker.storing import StoreFilling
 
 if TYPE_CHECKING:
-    from assay_stream.console.identity import Identity
+    from assay_stream.console.identity import Identity, User
     from assay_stream.observe.http.tap import Listener
 
+
+_STOP_LIMIT_S = 15.0
+"""A batch that is being committed, and a consumer that is being closed, take a few seconds."""
+
 _log = structlog.get_logger(__name__)
+
+
+def pause_s(failures: int, limits: ConsoleLimits = CONSOLE_LIMITS) -> float:
+    """Return the delay before the next attempt, after some consecutive failures."""
+    return min(limits.filler_pause_first_s * 2.0 ** min(failures - 1, 32), limits.filler_pause_max_s)
+
+
+class StoreFillingThread:
+    """Fill a store from the topics while the context is active; on exit, finish the current batch.
+
+    Args:
+        tell: receives one line per failure, for standard error or the log.
+    """
+
+    def __init__(self, settings: Settings, folder: Path, tell: Callable[[str], object]) -> None:
+        self._settings, self._folder, self._tell = settings, folder, tell
+        self.problem: str | None = None
+        """Why the store is not being filled; ``None`` while it is."""
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._stop_filling: Callable[[], object] = lambda: None
+        self._thread = threading.Thread(target=self._run, name="store-filling", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._stopping.set()
+            self._stop_filling()
+        self._thread.join(_STOP_LIMIT_S)
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._stopping.is_set():
+            started_s = time.monotonic()
+            try:
+                asyncio.run(self._fill())
+                continue
+            except AssayStreamError as error:
+                why = f"{error.code}: {error.message}"
+            except Exception as error:  # noqa: BLE001 - a thread that ends unseen would leave a store that grows stale
+                _log.exception("store_filling_failed")
+                why = type(error).__name__
+            failures = 1 if time.monotonic() - started_s > CONSOLE_LIMITS.filler_pause_max_s else failures + 1
+            wait_s = pause_s(failures)
+            self.problem = f"Filling the store failed ({why}). Next try in {wait_s:g} s."
+            self._tell(self.problem)
+            self._stopping.wait(wait_s)
+
+    async def _fill(self) -> None:
+        with schema.writing(self._folder) as connection:
+            filling, loop = StoreFilling(self._settings, Filler(connection)), asyncio.get_running_loop()
+            with self._lock:
+                if self._stopping.is_set():
+                    return
+                self._stop_filling = lambda: loop.call_soon_threadsafe(filling.stop)
+            self.problem = None
+            try:
+                await filling.run()
+            finally:
+                with self._lock:
+                    self._stop_filling = lambda: None
+
+
+user_app = typer.Typer(no_args_is_help=True, help="Users of the console that have a password.")
+
+_Name = Annotated[str, typer.Argument(help="Name to sign in with.")]
+_Identity = Annotated[
+    Path, typer.Option("--identity", help="The console's identity file; `add` makes one where there is none.")
+]
+_DEFAULT = Path("console.toml")
+
+
+@user_app.command()
+def add(
+    name: _Name,
+    role: Annotated[str, typer.Option(help="viewer: looks; operator: decides, where the console does.")] = "viewer",
+    identity: _Identity = _DEFAULT,
+) -> None:
+    """Add a user, or give one a new role and password. The password is asked for, or read from standard input."""
+    with needing_extra("console"):
+        from assay_stream.console.identity import UserRole, new_user, write_users
+    if role not in set(UserRole):
+        raise ConfigurationError("bad_option", "--role is viewer or operator")
+    if not identity.exists():
+        users_file = identity.with_suffix(".users")
+        users: dict[str, User] = {}
+    else:
+        users_file, users = _users_of(identity)
+    users[name] = new_user(name, UserRole(role), _password())
+    write_users(users_file, users)
+    if not identity.exists():
+        identity.write_text(f'[local]\nusers = "{users_file.name}"\n', encoding="utf-8")
+        say(f"made {identity}")
+    say(f"{name} may sign in as {role}: assay-stream console --identity {identity}")
+
+
+@user_app.command()
+def remove(name: _Name, identity: _Identity = _DEFAULT) -> None:
+    """Remove a user; sessions of this user end at once."""
+    with needing_extra("console"):
+        from assay_stream.console.identity import write_users
+    users_file, users = _users_of(identity)
+    if users.pop(name, None) is None:
+        raise InputError("bad_user", "there is no such user: see `assay-stream console user list`")
+    write_users(users_file, users)
+    say(f"{name} is no user any more")
+
+
+@user_app.command("list")
+def list_users(identity: _Identity = _DEFAULT, as_json: AsJson = False) -> None:
+    """List the users and their roles."""
+    _, users = _users_of(identity)
+    rows = [{"name": user.name, "role": user.role.value} for user in users.values()]
+    print_rows(rows, ("name", "role"), RowFormat.JSON if as_json else RowFormat.TABLE, whole=True)
+
+
+def _users_of(identity: Path) -> tuple[Path, dict[str, User]]:
+    with needing_extra("console"):
+        from assay_stream.console.identity import read_identity, read_users
+    local = read_identity(identity).local
+    if local is None:
+        raise ConfigurationError("bad_identity", f"{identity} has no table [local]: its users have no passwords here")
+    return local.users, read_users(local.users) if local.users.exists() else {}
+
+
+def _password() -> str:
+    if sys.stdin.isatty():
+        password: str = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+        return password
+    return sys.stdin.readline(4_096).rstrip("\r\n")
+
 
 _EXTRA = "console"
 
@@ -116,13 +262,10 @@ async def _run(
     """
     with needing_extra(_EXTRA):
         from assay_stream.console.authentication import now_us, open_authenticator
-        from assay_stream.console.posting import Posting
-        from assay_stream.console.publishing import KafkaPublish
+        from assay_stream.console.deciding import KafkaPublish, Posting
         from assay_stream.console.reader import StoreReader
-        from assay_stream.console.service import ConsoleService
-        from assay_stream.console.watch import ConsoleWatch, process_metrics
-        from assay_stream.observe.http.serving import serve
-        from assay_stream.observe.http.tap import Listener
+        from assay_stream.console.service import ConsoleService, ConsoleWatch, process_metrics
+        from assay_stream.observe.http.tap import Listener, serve
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)

@@ -1,22 +1,219 @@
 """``assay-stream demo``: the story of a rug pull, from recorded traffic, with no broker."""
 
+from __future__ import annotations
+
 from importlib.resources import files
 from pathlib import Path
 from shlex import quote
-from typing import Annotated
+from typing import Annotated, Any
 
+import orjson
 import typer
 
 from assay_stream import __version__
+from assay_stream.alerts.formats.view import read_alert
+from assay_stream.alerts.index import AlertRow, ReviewState, short_uids
+from assay_stream.alerts.page import change_of, severity_style
 from assay_stream.alerts.rules import AlertRules
-from assay_stream.cli.demo_story import CHAPTERS, TOLD, DemoStory
 from assay_stream.cli.output import Colour, Painter
+from assay_stream.cli.store_sources import every_row
 from assay_stream.errors import ConfigurationError
 from assay_stream.files.archive import read_lines
-from assay_stream.files.failures import writing_to
+from assay_stream.files.local import writing_to
 from assay_stream.model.envelope import Producer
+from assay_stream.model.record import Origin, Record, Role
+from assay_stream.readmodel import schema
+from assay_stream.readmodel.filling import Filler
+from assay_stream.readmodel.queries import Store, story
+from assay_stream.readmodel.rows import AlertFilter
 from assay_stream.replay.results import Results
 from assay_stream.replay.run import Replay, spooled
+from assay_stream.text.escaping import LineSpan, PageLine, counted, shown
+
+TOLD = (Role.EVIDENCE, Role.ALERTS, Role.DEFINITIONS)
+"""The records that a story is told from."""
+
+CHAPTERS = (
+    (
+        "An agent uses two servers",
+        "A tap in front of each server publishes what the server offers (tools/list) and what the agent does "
+        "(tools/call). For every call assay-stream writes one record of evidence, with the digest of the tool "
+        "definition that was in force.",
+    ),
+    (
+        "A new release of {server}",
+        "An ordinary upgrade: descriptions change, and nothing in them is suspicious. The evidence names the new "
+        "definitions, and the alerts are low. Nobody is paged.",
+    ),
+    (
+        "An operator approves it",
+        "The operator reads the changes, pins the definitions offered now, and asks for calls of any other to be "
+        "blocked. That closes the alerts about the upgrade.",
+    ),
+    (
+        "The rug pull",
+        "Same server, same tool, same answers, but the description that the model reads now tells it to leak "
+        "secrets. That is one critical alert, and the tap refuses the next call before it reaches the server.",
+    ),
+)
+DECIDED_IN = 3
+"""The chapter in which an operator decides."""
+PAGED_FROM = 3
+"""Medium: less severe alerts page nobody."""
+
+_COMMAND_CHARACTERS = 76
+_DIGEST_CHARACTERS = len("sha256:") + 12
+
+
+def decisions(server_id: str) -> list[tuple[str, ...]]:
+    """Return the arguments of the operator's commands."""
+    on_server = ("--server-id", server_id, "--reason", "reviewed")
+    return [("pins", "approve", "--all", *on_server), ("policy", "set", "--enforcement", "block", *on_server)]
+
+
+class DemoStory:
+    """Collect records as the stages write them, and print each chapter from those received since the last one.
+
+    Args:
+        server_id: the server that is upgraded and turns malicious.
+    """
+
+    def __init__(self, painter: Painter, server_id: str) -> None:
+        self._painter = painter
+        self._server_id = server_id
+        self.chapter = 0
+        """The number of the chapter begun last."""
+        self._filler = Filler(schema.temporary())
+        self._store = Store(self._filler.connection)
+        self._taken = 0
+        self._changed: set[str] = set()
+        self._told_calls = 0
+        self.evidence: list[dict[str, Any]] = []
+
+    @property
+    def worst(self) -> int:
+        """The highest severity of any alert, as an OCSF severity id; 0 without one."""
+        return max((row.severity_id for row in self._rows()), default=0)
+
+    @property
+    def alerts(self) -> int:
+        """Number of alerts, including closed ones."""
+        return len(self._rows())
+
+    @property
+    def open_on_server(self) -> int:
+        """Number of open alerts about tools of the server."""
+        return sum(
+            row.state is ReviewState.OPEN and row.server_id == self._server_id and row.tool_name != ""
+            for row in self._rows()
+        )
+
+    def take(self, role: Role, value: bytes) -> None:
+        """Add one record, in log order.
+
+        Raises:
+            InputError: for an invalid alert.
+        """
+        if role is Role.EVIDENCE:
+            self.evidence.append(orjson.loads(value)["data"])
+        elif role is Role.ALERTS:
+            self._changed.add(read_alert(value)["finding_info"]["uid"])
+        self._filler.take([Record(role, Origin(role.value, 0, self._taken), None, value)])
+        self._taken += 1
+
+    def begin(self) -> None:
+        title, text = CHAPTERS[self.chapter]
+        self.chapter += 1
+        self.say("", f"{self.chapter}. {title.format(server=self._server_id)}", style="title")
+        self.say(text)
+        if self.chapter == DECIDED_IN:
+            self.commands(*(f"assay-stream {' '.join(each)}" for each in decisions(self._server_id)))
+
+    def commands(self, *commands: str) -> None:
+        """Print commands, ready to paste into a shell."""
+        self.say("")
+        for command in commands:
+            start, option, rest = command.partition(" --reason")
+            is_cut = bool(option) and len(command) > _COMMAND_CHARACTERS
+            pieces = [f"{start} \\", f"    {option.strip()}{rest}"] if is_cut else [command]
+            self._painter.lines(
+                PageLine(gutter, (LineSpan(piece),), wraps=False)
+                for gutter, piece in zip(("  $ ", "    "), pieces, strict=False)
+            )
+
+    def say(self, *texts: str, style: Any = "") -> None:
+        """Print sentences, one paragraph each."""
+        self._painter.lines(PageLine("", (LineSpan(text, style),)) for text in texts)
+
+    def tell(self) -> None:
+        """Print what was received since the last chapter: calls with their evidence, and alerts."""
+        calls = self.evidence[self._told_calls :]
+        self._told_calls = len(self.evidence)
+        if calls:
+            self.say("")
+            head = [LineSpan(name, "dim") for name in ("server", "tool", "decision", "definition", "pin")]
+            self._painter.table([head, *map(_call_cells, calls)])
+        known = self._rows()
+        rows = sorted(
+            (row for row in known if row.uid in self._changed),
+            key=lambda row: (-row.severity_id, row.server_id, row.tool_name),
+        )
+        self._changed.clear()
+        if not rows:
+            return
+        self.say("")
+        head = [LineSpan(name, "dim") for name in ("alert", "severity", "kind", "server", "tool", "state")]
+        short = short_uids(row.uid for row in known)
+        cells = [
+            [
+                LineSpan(short[row.uid]),
+                LineSpan(shown(row.severity.lower()), severity_style(row.severity_id)),
+                *(LineSpan(shown(text) or "-") for text in (row.kind, row.server_id, row.tool_name, row.state.value)),
+            ]
+            for row in rows
+        ]
+        self._painter.table([head, *cells])
+        for row in rows:
+            if row.severity_id >= PAGED_FROM:
+                self._show(row.uid)
+
+    def first_paged(self) -> str:
+        """Return the short uid of the first alert severe enough to page."""
+        rows = self._rows()
+        short = short_uids(row.uid for row in rows)
+        return next(short[row.uid] for row in rows if row.severity_id >= PAGED_FROM)
+
+    def end(self) -> bool:
+        """Print the totals; return True if every call has evidence and the story is complete."""
+        bound = sum("tool_definition_digest" in call for call in self.evidence)
+        refused = sum(call["decision"] == "deny" for call in self.evidence)
+        paged = sum(row.severity_id >= PAGED_FROM for row in self._rows())
+        self.say(
+            "",
+            f"Evidence: {counted(len(self.evidence), 'call')}, "
+            f"{bound} of them bound to a definition, {refused} refused. "
+            f"Alerts of medium severity or higher: {paged}.",
+        )
+        return bound == len(self.evidence) == len({call["tool_call_id"] for call in self.evidence}) and paged == 1
+
+    def _show(self, uid: str) -> None:
+        self._painter.lines(change_of(story(self._store, self._store.alert(uid))))
+
+    def _rows(self) -> list[AlertRow]:
+        return list(every_row(lambda paging: self._store.alerts(AlertFilter(state=None), paging)))
+
+
+def _call_cells(call: dict[str, Any]) -> list[LineSpan]:
+    digest = str(call.get("tool_definition_digest", call.get("unbound_reason")))
+    is_refused = call["decision"] == "deny"
+    return [
+        LineSpan(shown(call["server_id"])),
+        LineSpan(shown(call["tool"])),
+        LineSpan(shown(call["decision"]), "grave" if is_refused else ""),
+        LineSpan(digest[:_DIGEST_CHARACTERS] + "…" if digest.startswith("sha256:") else digest),
+        LineSpan(shown(call["pin"]["status"])),
+    ]
+
 
 _COLUMNS = 80
 _SERVER_ID = "notes"

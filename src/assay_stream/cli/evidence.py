@@ -16,14 +16,13 @@ from assay_stream.cli.shared import follow, say
 from assay_stream.cli.store_sources import EvidenceOptions, every_row, open_store
 from assay_stream.config import command_settings
 from assay_stream.errors import InputError
-from assay_stream.limits.store import STORE_CANDIDATES_MAX
+from assay_stream.limits.storage import STORE_CANDIDATES_MAX
 from assay_stream.model.evidence import Scope, Unbound
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel.queries import Store, load
 from assay_stream.readmodel.rows import EvidenceFilter, EvidenceRecord, EvidenceRow, Paging
-from assay_stream.report.rows import time_text
-from assay_stream.text.counting import counted
-from assay_stream.text.visible import shown
+from assay_stream.report.pins import time_text
+from assay_stream.text.escaping import counted, shown
 
 evidence_app = typer.Typer(help="Find calls by server, tool, agent, time or any digest.", no_args_is_help=True)
 

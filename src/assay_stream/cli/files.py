@@ -15,10 +15,9 @@ import typer
 
 from assay_stream.cli.shared import say
 from assay_stream.errors import ConfigurationError, InputError
-from assay_stream.files.archive import EVENT_LINE_BYTES_MAX, lines_of, open_archive
+from assay_stream.files.archive import EVENT_LINE_BYTES_MAX, files_in, lines_of, open_archive
 from assay_stream.files.compressed import opened
-from assay_stream.files.failures import reading, writing, writing_to
-from assay_stream.files.folders import files_in
+from assay_stream.files.local import reading, writing, writing_to
 from assay_stream.limits.core import DEFAULT_LIMITS
 
 STANDARD_INPUT = Path("-")

@@ -1,4 +1,6 @@
-"""``assay-stream servers``, ``tools`` and ``observers``: what there is, who saw it last, and how much it is used."""
+"""``assay-stream servers``, ``tools``, ``observers``, ``coverage``: what there is, who saw it, what is missing."""
+
+from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
@@ -6,16 +8,89 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from assay_stream.cli.options import AnyServerId, AsJson, grouped
-from assay_stream.cli.output import Colour, Painter, cell, print_json
-from assay_stream.cli.shared import NOTHING_FOUND, say
+from assay_stream.cli.options import (
+    AnyServerId,
+    AsJson,
+    Bootstrap,
+    FromKafka,
+    Inputs,
+    Report,
+    check_span,
+    grouped,
+    time_option,
+)
+from assay_stream.cli.output import Colour, Painter, ReportFormat, cell, print_json, print_rows
+from assay_stream.cli.shared import NOTHING_FOUND, collecting_seldom, on_kafka, say
+from assay_stream.cli.sources import make_source
 from assay_stream.cli.store_sources import EvidenceOptions, every_row, open_store
+from assay_stream.config import Settings, command_settings
+from assay_stream.kafka.lookup import read_records
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.record import Origin, Role
 from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import DigestValue, Page, Paging
-from assay_stream.report.rows import time_text
-from assay_stream.text.lines import LineSpan
-from assay_stream.text.visible import shown
+from assay_stream.replay.selection import Selection
+from assay_stream.report.coverage import GRAVE, CoverageCounts
+from assay_stream.report.pins import time_text
+from assay_stream.text.escaping import LineSpan, shown
+from assay_stream.verify.evidence import Recorded, of_record
+
+_COLUMNS = (
+    *("what", "name", "lists", "calls", "lost", "exact", "observer", "server", "unbound", "bound_share"),
+    *("last_list", "last_call", "silent_since", "gaps"),
+)
+_HOUR_US = 3_600_000_000
+
+
+def coverage(
+    inputs: Inputs = None,
+    from_kafka: FromKafka = False,
+    since: Annotated[int | None, time_option("Only calls of this time or later. Every list counts.")] = None,
+    until: Annotated[int | None, time_option("Only records of this time or earlier.")] = None,
+    silent_after: Annotated[
+        float, typer.Option(min=0, help="Hours without a record after which a server or observer is silent.")
+    ] = 48,
+    target: Report = ReportFormat.TABLE,
+    bootstrap_servers: Bootstrap = None,
+) -> None:
+    """Report lists and calls by server and observer, how calls were bound, and what nobody observed.
+
+    Times are event times; what is silent shows from --until or, without it, the latest record. Exit code 0: every
+    call rests on a list, and nobody is silent. 1: a row has the gap never_listed, calls_unlisted,
+    observations_lost or silent.
+    5: nothing is recorded.
+    """
+    check_span(since, until)
+    settings = command_settings(bootstrap_servers=bootstrap_servers)
+    counted = CoverageCounts(since_us=since, until_us=until)
+    source = make_source(inputs, from_kafka, Selection(), settings)
+    with collecting_seldom():
+        if from_kafka:
+            on_kafka(settings, lambda settings: _from_topics(settings, counted, since))
+        else:
+            with source.spool() as spool:
+                source.read(lambda record: counted.take_snapshot(record) if record.role is Role.SNAPSHOTS else None)
+                for outputs in source.replay(spool).steps():
+                    for output in outputs:
+                        if output.role is Role.EVIDENCE:
+                            counted.take_evidence(Recorded("replayed", output.value or b""))
+    rows = list(counted.rows(silent_after_us=int(silent_after * _HOUR_US)))
+    if not rows:
+        say("no list and no call is recorded: check the source and the times")
+        raise typer.Exit(NOTHING_FOUND)
+    print_rows(rows, _COLUMNS, target)
+    if any(GRAVE.intersection(row["gaps"]) for row in rows):
+        raise typer.Exit(1)
+
+
+async def _from_topics(settings: Settings, counted: CoverageCounts, since_us: int | None) -> None:
+    async for record in read_records(settings, Role.SNAPSHOTS):
+        counted.take_snapshot(record)
+    # Event times may lie after the record's own.
+    since_ms = None if since_us is None else max(since_us // 1_000 - DEFAULT_LIMITS.future_max_ms, 0)
+    async for record in read_records(settings, Role.EVIDENCE, since_ms=since_ms):
+        counted.take_evidence(of_record(record))
+
 
 servers_app = typer.Typer(help="List observed servers.", no_args_is_help=True)
 tools_app = typer.Typer(help="List tools with their definitions, pins and calls.", no_args_is_help=True)

@@ -22,10 +22,8 @@ from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Record, Role
 from assay_stream.replay.selection import Selection
 from assay_stream.report.as_of import asof_rows, check_tool
-from assay_stream.report.pins import server_of
-from assay_stream.report.rows import Row
-from assay_stream.report.timeline import changes, timeline_rows
-from assay_stream.report.trace import Sought, pending_rows, trace_rows, traced
+from assay_stream.report.pins import Row, server_of
+from assay_stream.report.timeline import Sought, changes, pending_rows, timeline_rows, trace_rows, traced
 
 EXIT_GONE, EXIT_UNKNOWN = 3, 5
 _UNKNOWN = frozenset({"server_not_known", "tool_not_known", "nothing_known_then", "call_not_known"})

@@ -15,7 +15,7 @@ from assay_stream.cli.files import files_option
 from assay_stream.cli.output import ReportFormat, RowFormat
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import ConfigurationError, InputError
-from assay_stream.model.operator_time import ACCEPTED, operator_time_us
+from assay_stream.model.cloudevents import ACCEPTED, operator_time_us
 from assay_stream.observe import Vantage
 
 

@@ -16,10 +16,10 @@ from assay_stream.alerts.story import subject_of
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.bindings.state import Bindings
 from assay_stream.bindings.timeline import AFTER_ALL_US
-from assay_stream.cli.deciding import Deciding, DecidingOnServer, print_state
 from assay_stream.cli.files import read_input
 from assay_stream.cli.options import AnyServerId, AnyTool, AsJson, ServerId, grouped
 from assay_stream.cli.output import print_line
+from assay_stream.cli.publishing import Deciding, DecidingOnServer, print_state
 from assay_stream.cli.shared import named_in_errors, say
 from assay_stream.cli.store_sources import (
     HistoryOptions,
@@ -32,9 +32,10 @@ from assay_stream.cli.store_sources import (
 from assay_stream.errors import InputError
 from assay_stream.limits.core import PIN_FILE_LIMITS
 from assay_stream.model.control import PIN_REMOVE_TYPE, PIN_SET_TYPE
-from assay_stream.report.decisions import DefinitionAct, definition_decisions
 from assay_stream.report.pins import (
+    DefinitionAct,
     approved_entries,
+    definition_decisions,
     full_digest_of,
     history_rows,
     offered_now,
@@ -45,8 +46,7 @@ from assay_stream.report.pins import (
     values_to_decide,
 )
 from assay_stream.schemes.pin_files import LockfileStamp, read_pins, write_pins
-from assay_stream.text.counting import counted
-from assay_stream.text.visible import shown
+from assay_stream.text.escaping import counted, shown
 
 pins_app = typer.Typer(help="Review, approve and reject tool definitions.", no_args_is_help=True)
 

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from assay_stream.cli.compare import AlertFiles, hold_against, hold_against_topics, recorded_in, written_in
 from assay_stream.cli.files import Force, refuse_filled_folder
 from assay_stream.cli.options import (
     EvidenceFiles,
@@ -20,21 +19,20 @@ from assay_stream.cli.options import (
     SnapshotPartitions,
     grouped,
 )
-from assay_stream.cli.output import print_json
-from assay_stream.cli.progress import Meter
+from assay_stream.cli.output import Meter, print_json
 from assay_stream.cli.shared import NOTHING_FOUND, collecting_seldom, noting_interrupts, say
 from assay_stream.cli.sources import RangeOptions, Source, joined_source, make_source
+from assay_stream.cli.verify import AlertFiles, hold_against, hold_against_topics, recorded_in, written_in
 from assay_stream.errors import ConfigurationError, InputError
-from assay_stream.files.aside import locked_folder
-from assay_stream.files.failures import writing_to
-from assay_stream.files.log_spool import LogSpool
-from assay_stream.kafka.shadow import shadow_topics, write_shadow
+from assay_stream.files.local import locked_folder, writing_to
+from assay_stream.files.spool import LogSpool
+from assay_stream.kafka.transport import shadow_topics, write_shadow
 from assay_stream.model.observation import CallProfile
 from assay_stream.model.record import Role
 from assay_stream.replay.results import FILES, LEFTOVERS, PROGRESS_FILE, Results, Tally, noted_ends
 from assay_stream.replay.run import Replay
 from assay_stream.replay.selection import Selection
-from assay_stream.text.counting import counted
+from assay_stream.text.escaping import counted
 
 INTERRUPTED = 130
 _RESUME_POINT_S = 5.0

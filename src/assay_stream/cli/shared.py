@@ -16,11 +16,9 @@ from assay_stream.kafka.connection import AIOKafkaAdminClient, Consumer, TopicPa
 from assay_stream.kafka.log import FOLLOW_WAIT_MS, Follower
 from assay_stream.kafka.ranges import note_ends
 from assay_stream.kafka.topics import topic_names
-from assay_stream.limits.files import REFUSED_RECORDS_MAX
+from assay_stream.limits.storage import REFUSED_RECORDS_MAX
 from assay_stream.model.record import Record, Role
-from assay_stream.text.counting import counted
-from assay_stream.text.escaping import visible
-from assay_stream.text.visible import shown
+from assay_stream.text.escaping import counted, shown, visible
 
 NOTHING_FOUND = 5
 """Exit code if nothing matches."""

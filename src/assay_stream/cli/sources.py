@@ -10,12 +10,12 @@ from typing import Annotated, Any
 import typer
 
 from assay_stream.cli.options import ServerIds, time_option
-from assay_stream.cli.progress import Meter
+from assay_stream.cli.output import Meter
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
 from assay_stream.files.archive import TooLong, read_files
-from assay_stream.files.failures import reading
-from assay_stream.files.log_spool import LogSpool
+from assay_stream.files.local import reading
+from assay_stream.files.spool import LogSpool
 from assay_stream.kafka import lookup
 from assay_stream.kafka import ranges as log_ends
 from assay_stream.limits.core import Limits

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from assay_stream.alerts.formats.view import time_text
+from assay_stream.alerts.formats.view import time_ms_text
 from assay_stream.cli.files import copied_stdin
 from assay_stream.cli.options import AsJson, Bootstrap
 from assay_stream.cli.output import print_json, print_line
@@ -17,17 +17,16 @@ from assay_stream.cli.sources import make_source
 from assay_stream.cli.store_sources import results_in
 from assay_stream.config import load_settings
 from assay_stream.errors import ConfigurationError, needing_extra
-from assay_stream.files.failures import reading
-from assay_stream.files.log_spool import LogSpool
+from assay_stream.files.local import reading
+from assay_stream.files.spool import LogSpool
 from assay_stream.model.record import Record
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import ROLES, Filler, fill
 from assay_stream.readmodel.queries import Store
-from assay_stream.readmodel.status import FILES_DEPLOYMENT, PositionRow, StoreStatus
+from assay_stream.readmodel.schema import FILES_DEPLOYMENT, PositionRow, StoreStatus
 from assay_stream.replay.results import FILES
 from assay_stream.replay.selection import Selection
-from assay_stream.text.counting import counted
-from assay_stream.text.visible import shown
+from assay_stream.text.escaping import counted, shown
 from assay_stream.worker.storing import bounds_of
 
 store_app = typer.Typer(help="Keep a store of inventory, evidence, alerts and decisions.", no_args_is_help=True)
@@ -187,7 +186,7 @@ def _topic_line(topic: str, logs: list[PositionRow], *, is_live: bool) -> str:
 
 
 def _time(time_us: int) -> str:
-    return time_text(time_us // 1_000)
+    return time_ms_text(time_us // 1_000)
 
 
 def _files_in(paths: list[Path]) -> list[Path]:

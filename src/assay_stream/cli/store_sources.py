@@ -26,21 +26,20 @@ from assay_stream.files.record_line import record_line_parts
 from assay_stream.kafka.lookup import read_records
 from assay_stream.kafka.ranges import note_ends
 from assay_stream.kafka.topics import topic_names
-from assay_stream.limits.store import STORE_BATCH_RECORDS, STORE_PAGE_ROWS_MAX
+from assay_stream.limits.storage import STORE_BATCH_RECORDS, STORE_PAGE_ROWS_MAX
 from assay_stream.model.facts import decode_key
+from assay_stream.model.finding_topic import ANY_SERVER
 from assay_stream.model.observation import CallEvent
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.model.suppression import ANY_SERVER
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.calls import read_line
 from assay_stream.readmodel.filling import Filler, fill
-from assay_stream.readmodel.queries import Store
+from assay_stream.readmodel.queries import Store, calls_of, first_ms, key_of, known_definitions, story
 from assay_stream.readmodel.rows import AlertHistory, Page, Paging
-from assay_stream.readmodel.stories import calls_of, first_ms, key_of, known_definitions, story
-from assay_stream.replay.history import unbounded
+from assay_stream.replay.log_cut import unbounded
 from assay_stream.replay.selection import Selection
-from assay_stream.report.trace import TRACED_MAX, Sought
-from assay_stream.text.counting import counted
+from assay_stream.report.timeline import TRACED_MAX, Sought
+from assay_stream.text.escaping import counted
 
 EXIT_INCOMPLETE = 3
 """Exit code where not everything could be looked at."""

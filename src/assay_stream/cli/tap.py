@@ -1,13 +1,16 @@
-"""``assay-stream tap``: a transparent proxy in front of MCP servers, over standard input and output or over HTTP."""
+"""``assay-stream tap``, ``list-watch`` and ``extmcp``: the commands that observe servers."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import signal
+import socket
+import ssl
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -16,21 +19,29 @@ import typer
 from typer.core import TyperCommand
 from typer.models import CommandInfo
 
-from assay_stream.cli.options import Bootstrap, VantageOptions, grouped
-from assay_stream.cli.shared import InertFormatter
-from assay_stream.cli.tap_http import HttpOptions, serve
+from assay_stream.cli.options import Bootstrap, ObserverId, VantageOptions, grouped, stated_servers
+from assay_stream.cli.shared import InertFormatter, say
+from assay_stream.cli.tap_http import HttpOptions, address_of, serve
 from assay_stream.config import load_settings
-from assay_stream.errors import ConfigurationError
+from assay_stream.errors import ConfigurationError, needing_extra
+from assay_stream.files.local import read_toml
 from assay_stream.kafka.connection import connection_options
 from assay_stream.kafka.topics import topic_names
+from assay_stream.limits.serving import HTTP_LIMITS
 from assay_stream.model.record import Role
-from assay_stream.observe import FileSink, ObservationPublisher, Sink, VerdictClient, run_tap
+from assay_stream.observe import FileSink, ObservationPublisher, Sink, Vantage, VerdictClient, run_tap
+from assay_stream.observe.feeds.feed import Feed
+from assay_stream.observe.http.headers import is_loopback
+from assay_stream.observe.observation import stated_prefixes
 from assay_stream.observe.spool import spool_in
 from assay_stream.schemes.hangar import Action
-from assay_stream.text.counting import counted
+from assay_stream.text.escaping import counted
 
 if TYPE_CHECKING:
     from assay_stream.observe.gate import Rule
+    from assay_stream.observe.listing.transport import ListedServer
+    from assay_stream.observe.listing.watch import Watched
+
 
 _VERDICTS_WAIT_S = 5.0
 
@@ -161,3 +172,160 @@ def _sink(output: Path | None, bootstrap: str | None) -> Sink:
 
 
 tap_command = CommandInfo("tap", cls=TapCommand, callback=tap, context_settings={"allow_interspersed_args": False})
+
+
+def list_watch(
+    config: Annotated[Path, typer.Option(help="The servers to list (TOML): docs/list-watch.md.")],
+    observer_id: ObserverId = None,
+    unscoped: Annotated[bool, typer.Option("--unscoped", help="Keep the server's id out of definition digests.")] = (
+        False
+    ),
+    once: Annotated[
+        bool, typer.Option("--once", help="List every server once, and exit with 1 if one failed.")
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option(help="With --once: append observations to this NDJSON file, not to Kafka.")
+    ] = None,
+    ca: Annotated[
+        Path | None, typer.Option("--ca", help="CA certificates used to verify the servers. Default: the system's.")
+    ] = None,
+    web_port: Annotated[
+        int | None, typer.Option(min=1, max=65_535, help="Serve /healthz, /readyz and /metrics on this port.")
+    ] = None,
+    bootstrap_servers: Bootstrap = None,
+) -> None:
+    """List MCP servers regularly, and publish what they offer.
+
+    Each server is listed when it announces a change, when its list is out of date (ttlMs), or after an interval. A
+    server that is down, hangs or misbehaves costs only itself. Credentials come from files, and are never published.
+
+    Example: assay-stream list-watch --config servers.toml
+    """
+    from assay_stream.observe.listing.transport import listed_servers
+
+    if output is not None and not once:
+        raise ConfigurationError("bad_option", "--output needs --once")
+    # By default not the name of a tap on this machine: these lists are not what its clients were shown.
+    name = f"{socket.gethostname()}-lister" if observer_id is None else observer_id
+    observer = Vantage(server_id="-", observer_id=name, server_scoped=not unscoped)
+    servers = listed_servers(read_toml(config, "bad_servers"), str(config), observer)
+    try:
+        tls = ssl.create_default_context(cafile=ca)
+    except OSError as error:
+        raise ConfigurationError("bad_servers", f"--ca cannot be used: {error.strerror}") from None
+    if once:
+        watched = asyncio.run(_once(servers, tls, output, bootstrap_servers))
+        raise typer.Exit(int(any(each.failing is not None for each in watched)))
+    with needing_extra("worker"):
+        from assay_stream.worker.listing import run_list_watch
+    run_list_watch(load_settings(bootstrap_servers=bootstrap_servers), servers, tls=tls, web_port=web_port)
+
+
+async def _once(
+    servers: Sequence[ListedServer], tls: ssl.SSLContext, output: Path | None, bootstrap: str | None
+) -> Sequence[Watched]:
+    from assay_stream.observe.http.upstreams import Client
+    from assay_stream.observe.listing.watch import ListWatch
+
+    client = Client(HTTP_LIMITS, tls)
+    try:
+        async with observing("list-watch", output, bootstrap) as (sink, _):
+            watch = ListWatch(servers, publish=sink.publish, client=client)
+            await watch.once()
+    finally:
+        await client.close()
+    return watch.watched
+
+
+_STOP_LIMIT_S = 2.0
+_PAUSE_S = 1.0
+
+
+@grouped
+def extmcp(
+    vantage: VantageOptions,
+    listen: Annotated[str, typer.Option(help="Serve gRPC on this host:port.")] = "127.0.0.1:9001",
+    server_id: Annotated[
+        str, typer.Option(help="Your name for the gateway: tools of its lists that no prefix gives to a server.")
+    ] = "agentgateway",
+    server: Annotated[
+        list[str] | None, typer.Option(help="TARGET=SERVER: your name for a target of the gateway. Repeatable.")
+    ] = None,
+    prefix: Annotated[
+        list[str] | None,
+        typer.Option(help="PREFIX=SERVER: what the gateway puts before a server's tool names. Repeatable."),
+    ] = None,
+    enforce: Annotated[bool, typer.Option("--enforce", help="Refuse calls that the digest policy blocks.")] = False,
+    unavailable: Annotated[
+        Literal["allow", "block"],
+        typer.Option("--enforce-unavailable", help="What to do with calls until the verdicts have been read."),
+    ] = "block",
+    tls_cert: Annotated[Path | None, typer.Option(help="Certificate to serve TLS with (PEM).")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Private key of that certificate.")] = None,
+    client_ca: Annotated[Path | None, typer.Option(help="Serve only clients with a certificate of these CAs.")] = None,
+    behind_tls: Annotated[
+        bool,
+        typer.Option("--behind-tls", help="Serve without TLS beyond this machine: something in front of it has TLS."),
+    ] = False,
+    output: Annotated[Path | None, typer.Option(help="Append observations to this NDJSON file, not to Kafka.")] = None,
+    bootstrap_servers: Bootstrap = None,
+) -> None:
+    """Serve agentgateway's policy hook (ExtMcp), and publish what passes the gateway.
+
+    Without --enforce every call passes; set the gateway's failureMode to failOpen. With --enforce, calls that the
+    digest policy blocks are refused; leave failureMode at failClosed, or calls pass while this service is away.
+
+    Example: assay-stream extmcp --listen 127.0.0.1:9001 --prefix github_=github --prefix time_=time
+    """
+    with needing_extra("extmcp"):
+        from assay_stream.observe.feeds.agentgateway import ExtMcp, start_server
+    prefixes, servers = stated_prefixes(prefix or ()), stated_servers(server or ())
+    if tls_cert is None and (tls_key is not None or client_ca is not None):
+        raise ConfigurationError("bad_option", "--tls-key and --client-ca need --tls-cert")
+    if tls_cert is None and not behind_tls and not is_loopback(address_of(listen)[0]):
+        raise ConfigurationError(
+            "bad_option", "calls must not cross a network in the clear: give --tls-cert, or --behind-tls"
+        )
+    tls = None if tls_cert is None else (_content(tls_key or tls_cert), _content(tls_cert))
+    ca = None if client_ca is None else _content(client_ca)
+    own = vantage.of(server_id)
+    key = load_settings().auth_context_key
+
+    async def serve() -> None:
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        ruling = Action(unavailable) if enforce else None
+        async with observing("extmcp", output, bootstrap_servers, ruling) as (sink, rule):
+            answers = ExtMcp(
+                Feed(
+                    server_id,
+                    own.observer_id,
+                    sink,
+                    auth_context=own.auth_context,
+                    rule=rule,
+                    filtered=True,
+                    server_scoped=own.server_scoped,
+                ),
+                prefixes=prefixes,
+                servers=servers,
+                context_key=b"" if key is None else key.get_secret_value().encode(),
+                enforces=enforce,
+            )
+            grpc_server, port = start_server(answers, listen, tls=tls, client_ca=ca)
+            say(f"{listen.rpartition(':')[0]}:{port}: ExtMcp for agentgateway")
+            while not stop.is_set():
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(stop.wait(), _PAUSE_S)
+                answers.expire()
+            await asyncio.to_thread(grpc_server.stop(_STOP_LIMIT_S).wait)
+            answers.close()
+
+    asyncio.run(serve())
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise ConfigurationError("cannot_listen", f"cannot read {file}: {error.strerror}") from None

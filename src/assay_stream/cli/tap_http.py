@@ -17,7 +17,7 @@ from assay_stream.cli.options import VantageOptions
 from assay_stream.cli.shared import say
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
-from assay_stream.files.toml_file import read_toml
+from assay_stream.files.local import read_toml
 from assay_stream.observe import Sink
 
 if TYPE_CHECKING:

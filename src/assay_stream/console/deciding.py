@@ -1,30 +1,210 @@
-"""Decisions of operators in the console, as the same control records that the commands write."""
+"""Decisions of operators in the console: from a posted form to the commands' own control records in Kafka."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, cast, get_args
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, TypeVar, cast, get_args
+from urllib.parse import parse_qsl
 
 import orjson
+from aiohttp import web
 
 from assay_stream.alerts.formats.view import view_of
 from assay_stream.alerts.index import AlertRow
 from assay_stream.alerts.story import subject_of
-from assay_stream.console.forms import Decided, Fields, Form
+from assay_stream.config import Settings
+from assay_stream.console.reader import StoreReader
 from assay_stream.console.rendering import url
-from assay_stream.errors import InputError
-from assay_stream.limits.console import CONSOLE_LIMITS
+from assay_stream.console.sessions import Operator
+from assay_stream.errors import ConfigurationError, InputError, OperatingError
+from assay_stream.kafka.connection import explained, start_producer
+from assay_stream.kafka.publishing import AcknowledgedPublisher, KafkaProducer
+from assay_stream.kafka.topics import topic_names
+from assay_stream.limits.serving import CONSOLE_LIMITS, ConsoleLimits
+from assay_stream.observe.observation import Observation
+from assay_stream.observe.recorded import decision_event
 from assay_stream.readmodel.queries import Store
-from assay_stream.report.decisions import (
+from assay_stream.report.pins import (
     AlertAct,
     Decision,
     DefinitionAct,
     alert_decision,
     definition_decisions,
-    values_to_decide,
+    values_of_print,
 )
+
+Fields = Mapping[str, tuple[str, ...]]
+"""Posted fields by name, each with its values in order."""
+
+
+CSRF_FIELD = "csrf"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """A form posted by an operator; session and CSRF token have been checked.
+
+    Args:
+        fields: without the token. Line ends are line feeds, whatever the browser sent.
+        now_us: microseconds since the epoch.
+    """
+
+    fields: Fields
+    operator: Operator
+    now_us: int
+
+    def values(self, name: str) -> tuple[str, ...]:
+        return self.fields.get(name, ())
+
+    def text(self, name: str) -> str | None:
+        """Return a field, stripped; ``None`` if empty.
+
+        Raises:
+            InputError: ``bad_form`` if it is given twice.
+        """
+        return (self._value(name) or "").strip() or None
+
+    def name(self, name: str) -> str:
+        """Return a required field unchanged: names may begin and end with blanks.
+
+        Raises:
+            InputError: ``bad_form``.
+        """
+        value = self._value(name)
+        if not value:
+            raise InputError("bad_form", f"the form has no {name}: go back and fill it in")
+        return value
+
+    def reason(self) -> str:
+        """Return the operator's reason.
+
+        Raises:
+            InputError: ``bad_form``.
+        """
+        reason = self.text("reason")
+        if reason is None:
+            raise InputError("bad_form", "give a reason: it is recorded with the decision")
+        return reason
+
+    def _value(self, name: str) -> str | None:
+        values = self.values(name)
+        if len(values) > 1:
+            raise InputError("bad_form", f"the form has {name} more than once: load its page again")
+        return values[0] if values else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """Result of an action.
+
+    Args:
+        decisions: to publish in order, all or, if one is invalid, none.
+        address: the page to show once Kafka has them.
+    """
+
+    decisions: Sequence[Decision]
+    address: str
+
+
+def read_fields(body: bytes, limits: ConsoleLimits = CONSOLE_LIMITS) -> Fields:
+    """Parse a form body (``application/x-www-form-urlencoded``).
+
+    Raises:
+        InputError: ``bad_form``.
+    """
+    if len(body) > limits.form_bytes_max:
+        raise InputError("bad_form", f"the form is longer than {limits.form_bytes_max} bytes: send less at once")
+    fields: dict[str, list[str]] = {}
+    try:
+        pairs = parse_qsl(
+            body.decode("ascii"),
+            keep_blank_values=True,
+            strict_parsing=bool(body),
+            errors="strict",
+            max_num_fields=limits.form_fields_max,
+        )
+    except ValueError:
+        raise InputError(
+            "bad_form",
+            f"the form cannot be read: it is damaged, or has more than {limits.form_fields_max} fields. "
+            "Load its page again, and send less at once",
+        ) from None
+    for name, value in pairs:
+        fields.setdefault(name, []).append(value.replace("\r\n", "\n"))
+    return {name: tuple(values) for name, values in fields.items()}
+
+
+class KafkaPublish:
+    """Publish decisions over a connection that is kept open until it fails.
+
+    Args:
+        connect: returns a started producer.
+        clock: current time.
+        new_id: generates event ids.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        connect: Callable[[Settings], Awaitable[KafkaProducer]] | None = None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+        limits: ConsoleLimits = CONSOLE_LIMITS,
+    ) -> None:
+        self._publisher = AcknowledgedPublisher(
+            partial(connect or start_producer, settings), topic_names(settings), limit_s=limits.decision_limit_s
+        )
+        self._clock = clock
+        self._new_id = new_id
+        self._limits = limits
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+
+    async def __call__(self, decisions: Sequence[Decision], author: str) -> None:
+        """Publish decisions, and return once all in-sync replicas have all of them.
+
+        Raises:
+            InputError: for an invalid decision; none is published.
+            ConfigurationError: if the brokers do not allow it; none is published.
+            OperatingError: ``console_busy``, ``broker_unreachable``: none is published; ``not_delivered``: some may be.
+        """
+        now = self._clock()
+        events = [
+            decision_event(kind, {**data, "author": author}, author=author, event_id=self._new_id(), decided_at=now)
+            for kind, data in decisions
+        ]
+        if self._waiting >= self._limits.decisions_waiting_max:
+            raise OperatingError("console_busy", "too many decisions wait for Kafka: try again in a minute")
+        self._waiting += 1
+        try:
+            async with self._turn:
+                await self._send(events)
+        finally:
+            self._waiting -= 1
+
+    async def aclose(self) -> None:
+        await self._publisher.aclose()
+
+    async def _send(self, events: Sequence[Observation]) -> None:
+        failed = await self._publisher.publish(events)
+        if not failed:
+            return
+        refusals = [known for each in failed if isinstance(known := explained(each), ConfigurationError)]
+        if len(refusals) == len(events):
+            raise refusals[0]
+        raise OperatingError(
+            "not_delivered",
+            f"{len(failed)} of {len(events)} decisions were not acknowledged by Kafka ({type(failed[0]).__name__}). "
+            "Look what is recorded in a minute, then send it again: a decision that is there twice changes nothing",
+        )
+
 
 ALERT_ACTS: tuple[AlertAct, ...] = get_args(AlertAct)
 DEFINITION_ACTS: tuple[DefinitionAct, ...] = get_args(DefinitionAct)
@@ -109,7 +289,7 @@ def decisions_on(store: Store, act: str, subject: Subject, *, assignee: str | No
             "tool_not_observed", "the store does not know this definition of the server: load the tool's page again"
         )
     pinned = store.pinned(subject.server_id, subject.tool_name)
-    values = values_to_decide(printed, subject.tool_name, pinned=pinned)
+    values = values_of_print(printed, subject.tool_name, pinned=pinned)
     return definition_decisions(
         cast("DefinitionAct", act), server_id=subject.server_id, tool_name=subject.tool_name, values=values
     )
@@ -164,3 +344,82 @@ Action = Callable[[Store, Form], Decided]
 
 ACTIONS: Mapping[str, Action] = {"/decide": decide}
 """Every action by the path that its form is posted to."""
+
+
+Publish = Callable[[Sequence[Decision], str], Awaitable[None]]
+"""Publishes decisions of an author, and returns once Kafka has acknowledged all of them.
+
+Raises:
+    InputError: where a decision is wrong; none is published then.
+    OperatingError: where not all are known to have been recorded.
+"""
+
+_FORM = "application/x-www-form-urlencoded"
+_T = TypeVar("_T")
+
+
+class Posting:
+    """Carry out posted forms.
+
+    Args:
+        clock: current time, microseconds since the epoch.
+        actions: by path.
+    """
+
+    def __init__(
+        self,
+        reader: StoreReader,
+        publish: Publish,
+        *,
+        clock: Callable[[], int],
+        actions: Mapping[str, Action] = ACTIONS,
+    ) -> None:
+        self._reader = reader
+        self._publish = publish
+        self._clock = clock
+        self.actions = actions
+
+    async def decide(self, action: Action, fields: Fields, operator: Operator) -> str:
+        """Run an action on a form, publish its decisions, and return the address of the next page.
+
+        Runs to completion even if the browser disconnects.
+
+        Raises:
+            AssayStreamError: what the action raises, or the store, or as ``Publish``.
+        """
+        given = {name: values for name, values in fields.items() if name != CSRF_FIELD}
+        form = Form(fields=given, operator=operator, now_us=self._clock())
+        return await to_its_end(self._decide(action, form))
+
+    async def _decide(self, action: Action, form: Form) -> str:
+        decided = await self._reader.ask(lambda store: action(store, form))
+        await self._publish(decided.decisions, form.operator.name)
+        return decided.address
+
+
+async def posted_fields(request: web.Request, limits: ConsoleLimits) -> Fields:
+    """Read the fields of a posted form.
+
+    Raises:
+        InputError: ``bad_form``.
+    """
+    if request.content_type != _FORM or "Content-Encoding" in request.headers:
+        raise InputError("bad_form", f"a form is posted as {_FORM}, without an encoding")
+    body = b""
+    try:
+        async with asyncio.timeout(limits.form_limit_s):
+            while len(body) <= limits.form_bytes_max and (more := await request.content.readany()):
+                body += more
+    except TimeoutError:
+        raise InputError(
+            "bad_form", f"the form did not arrive within {limits.form_limit_s:g} s: send it again"
+        ) from None
+    return read_fields(body, limits)
+
+
+async def to_its_end(work: Awaitable[_T]) -> _T:
+    """Await work that is not cancelled with the caller."""
+    task = asyncio.ensure_future(work)
+    # What fails after its browser has gone is nobody's to see, and not an error of the loop.
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return await asyncio.shield(task)

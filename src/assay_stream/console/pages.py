@@ -4,25 +4,258 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
-from assay_stream.alerts.index import AlertSelection, ReviewState, SeverityLevel
+import orjson
+
+from assay_stream.alerts.formats.view import AlertView
+from assay_stream.alerts.index import AlertRow, AlertSelection, Life, ReviewState, SeverityLevel
+from assay_stream.alerts.page import CUT_SHORT_TEXT, event_text, life_events, observer_text, seen_text, suppression_text
+from assay_stream.alerts.story import AlertStory
 from assay_stream.canonical.decode import decode_json
-from assay_stream.console.alert_page import alert
-from assay_stream.console.answers import FEW, Answer, absent
-from assay_stream.console.asked import Asked
-from assay_stream.console.comparison import side_by_side
-from assay_stream.console.deciding import Subject
-from assay_stream.console.review_pages import confirm, reviews
-from assay_stream.drift.definition_diff import definition_diff
-from assay_stream.limits.console import CONSOLE_LIMITS
+from assay_stream.console.answers import FEW, Answer, Asked, absent
+from assay_stream.console.deciding import ALERT_ACTS, DEFINITION_ACTS, Subject, act_of, decisions_on, subject_of_alert
+from assay_stream.drift.definition_diff import DefinitionDiff, PlaceDiff, definition_diff
+from assay_stream.errors import InputError
+from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits.serving import CONSOLE_LIMITS
 from assay_stream.model.alert import SEVERITY_TEXTS
-from assay_stream.model.evidence import Scope, Unbound
+from assay_stream.model.evidence import PinStatus, Scope, Unbound
 from assay_stream.model.kinds import Kind
-from assay_stream.readmodel.queries import Store
+from assay_stream.readmodel.queries import Store, known_definitions, story
 from assay_stream.readmodel.rows import AlertFilter, DigestPlace, EvidenceFilter, Paging, VersionRow
-from assay_stream.readmodel.status import StoreStatus
+from assay_stream.readmodel.schema import StoreStatus
+from assay_stream.report.pins import Decision, time_text
+from assay_stream.text.word_diff import Piece
+from assay_stream.work import Work
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SidesOfPlace:
+    """One place that differs.
+
+    Args:
+        path: path from the definition's root.
+        what: changed, added or removed.
+        before: the older text, ``()`` if there is none.
+        after: the newer text.
+    """
+
+    path: str
+    what: str
+    before: tuple[Piece, ...]
+    after: tuple[Piece, ...]
+
+
+def side_by_side(diff: DefinitionDiff) -> tuple[SidesOfPlace, ...]:
+    """Return the places that differ, in two columns; notes on omitted text appear in both."""
+    return tuple(
+        SidesOfPlace(path=place.path, what=place.what, before=_side(place, "come"), after=_side(place, "gone"))
+        for place in diff.places
+    )
+
+
+def _side(place: PlaceDiff, without: str) -> tuple[Piece, ...]:
+    kept = tuple(piece for piece in place.pieces if piece.op != without)
+    return kept if any(piece.op != "note" for piece in kept) else ()
+
+
+def alert(store: Store, asked: Asked) -> Answer:
+    """Return the page of one alert.
+
+    Raises:
+        InputError: ``bad_uid``, ``unknown_uid``, ``ambiguous_uid``.
+    """
+    history = store.alert(asked.name("uid"))
+    told = story(store, history, full=asked.is_full)
+    view, life = told.view, told.life
+    wanted = _calls_filter(told.row.server_id, told.row.tool_name, view, life)
+    after = view.fact("mcp_digest_after")
+    alike = store.alerts(AlertFilter(state=None, digest=after), FEW).rows if after else ()
+    return Answer(
+        template="alert.html",
+        data={
+            "story": told,
+            "row": told.row,
+            "history": history,
+            "full": asked.is_full,
+            "cut_short": CUT_SHORT_TEXT,
+            "places": () if told.diff is None else side_by_side(told.diff),
+            "names_definition": bool(view.fact("mcp_digest_before") or after),
+            "after": after,
+            "seen": seen_text(told.row),
+            "last_observer": observer_text(view.fact("mcp_observer_id")) if view.fact("mcp_observer_id") else "",
+            "events": [
+                None if event is None else (event.time_ms * 1_000, event_text(event)) for event in life_events(life)
+            ],
+            "left_out": life.count - len(life.first) - len(life.latest),
+            "suppression": suppression_text(told),
+            "wanted": wanted,
+            "since": None if wanted is None or wanted.since_us is None else time_text(wanted.since_us),
+            "calls": None if wanted is None else store.evidence(wanted, FEW),
+            "alike": [row for row in alike if row.uid != told.row.uid],
+            "subject": subject_of_alert(history.row, history.records[-1]),
+            "done": asked.done(store),
+        },
+    )
+
+
+def _calls_filter(server_id: str, tool_name: str, view: AlertView, life: Life) -> EvidenceFilter | None:
+    if not tool_name:
+        return None
+    given: dict[str, Any] = {"digest": view.fact("mcp_digest_after")} if view.fact("mcp_digest_after") else {}
+    since_ms = min(view.first_seen_ms, life.first[0].first_seen_ms)
+    return EvidenceFilter(
+        server_id=server_id, tool_name=view.fact("mcp_renamed_to") or tool_name, since_us=since_ms * 1_000, **given
+    )
+
+
+_TO_BE_LOOKED_AT = frozenset({PinStatus.MISMATCH, PinStatus.REJECTED})
+"""Approving everything that a server offers must not approve these unseen: a poisoned tool is one of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Review:
+    """An alert in the queue.
+
+    Args:
+        pick: value of its checkbox: the alert, and the definition shown.
+        places: what changed, side by side.
+        is_too_long: whether the diff is shown on its own page only.
+    """
+
+    row: AlertRow
+    story: AlertStory
+    pick: str
+    places: tuple[SidesOfPlace, ...]
+    is_too_long: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """One subject to be confirmed.
+
+    Args:
+        decisions: what would be recorded; empty if it cannot be decided.
+        problem: why not.
+        is_chosen: whether its checkbox is initially ticked.
+    """
+
+    subject: Subject
+    decisions: Sequence[Decision] = ()
+    problem: str = ""
+    is_chosen: bool = True
+
+
+def reviews(store: Store, asked: Asked) -> Answer:
+    """Return the queue: unreviewed open alerts, each with its changes, and tools that differ."""
+    wanted = asked.alerts(only_unreviewed=asked.text("all") is None)
+    page = store.alerts(wanted, Paging(limit=CONSOLE_LIMITS.few_rows, after=asked.text("after")))
+    is_first, work = asked.text("after") is None, Work(DEFAULT_LIMITS.work_units_max)
+    return Answer(
+        template="reviews.html",
+        data={
+            "reviews": [_review(store, row, work) for row in page.rows],
+            "following": page.following,
+            "asked": {name: text for name, text in asked.given.items() if name not in ("recorded", "act", "count")},
+            "acts": (*DEFINITION_ACTS, "acknowledge", "assign", "close"),
+            "differing": store.differing(FEW) if is_first else None,
+            "done": asked.done(store),
+        },
+    )
+
+
+def _review(store: Store, row: AlertRow, work: Work) -> Review:
+    history = store.alert(row.uid)
+    known = known_definitions(store, history)
+    is_too_long = any(
+        len(orjson.dumps(each)) > CONSOLE_LIMITS.review_definition_bytes_max for each in known.by_digest.values()
+    )
+    told = story(store, history, replace(known, by_digest={}) if is_too_long else known, is_short=True, work=work)
+    full = subject_of_alert(row, history.records[-1]).full_digest
+    return Review(
+        row=row,
+        story=told,
+        # The whole digest: a server can make two definitions whose digests only begin alike.
+        pick=f"{row.uid}.{full}",
+        places=() if told.diff is None else side_by_side(told.diff),
+        is_too_long=is_too_long,
+    )
+
+
+def confirm(store: Store, asked: Asked) -> Answer:
+    """Return what a decision on several alerts, or on the tools of a server, would record.
+
+    Raises:
+        InputError: ``bad_form``, ``may_not_decide``.
+    """
+    if asked.session is None or not asked.session.operator.may_decide:
+        raise InputError("may_not_decide", "read-only account: ask an administrator for the operator role")
+    if not asked.is_own:
+        raise InputError(
+            "bad_form", "a link cannot ask for a decision: open Reviews, or the page of a server, and choose"
+        )
+    act = act_of(asked.name("act"))
+    server_id = asked.given.get("server")
+    following = None
+    if server_id:
+        if act not in DEFINITION_ACTS:
+            raise InputError("bad_form", "tools can be approved or rejected: choose one of these")
+        page = store.tools(now_us=asked.now_us, server_id=server_id, paging=asked.paging())
+        following = page.following
+        choices = [
+            _choice(
+                store,
+                act,
+                Subject(server_id=server_id, tool_name=row.tool_name, full_digest=full),
+                is_chosen=len(row.full_digests) == 1 and row.pin_status not in _TO_BE_LOOKED_AT,
+            )
+            for row in page.rows
+            if row.is_listed and row.pin_status != "match"
+            for full in row.full_digests
+        ]
+    else:
+        picks = list(dict.fromkeys(asked.values("pick")))
+        if not 0 < len(picks) <= CONSOLE_LIMITS.subjects_max:
+            raise InputError("bad_form", f"go back and choose 1 to {CONSOLE_LIMITS.subjects_max} alerts")
+        choices = list(_picked(store, act, picks))
+    return Answer(
+        template="confirm.html",
+        data={
+            "act": act,
+            "is_alert_act": act in ALERT_ACTS,
+            "assignee": asked.text("assignee") or "",
+            "reason": asked.text("reason") or "",
+            "choices": [choice for choice in choices if not choice.problem],
+            "is_any_unticked": any(not (choice.is_chosen or choice.problem) for choice in choices),
+            "left_out": [choice for choice in choices if choice.problem],
+            "server_id": server_id,
+            "following": following,
+        },
+    )
+
+
+def _picked(store: Store, act: str, picks: Sequence[str]) -> Iterator[Choice]:
+    for pick in picks:
+        uid, _, seen = pick.partition(".")
+        history = store.alert(uid)
+        subject = subject_of_alert(history.row, history.records[-1])
+        if subject.full_digest != seen:
+            yield Choice(subject=subject, problem="It is about another definition than the one you looked at.")
+        else:
+            yield _choice(store, act, subject)
+
+
+def _choice(store: Store, act: str, subject: Subject, *, is_chosen: bool = True) -> Choice:
+    try:
+        # Who is named matters for the record, not for whether there can be one.
+        found = decisions_on(store, act, subject, assignee="-" if act == "assign" else None)
+    except InputError as error:
+        return Choice(subject=subject, problem=error.message)
+    return Choice(subject=subject, decisions=found, is_chosen=is_chosen)
+
 
 _COUNTED = (
     ("evidence", "calls"),

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from assay_stream.errors import OperatingError
-from assay_stream.limits.console import CONSOLE_LIMITS, ConsoleLimits
+from assay_stream.limits.serving import CONSOLE_LIMITS, ConsoleLimits
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.queries import Store
 

@@ -12,9 +12,8 @@ from urllib.parse import urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from assay_stream.report.rows import time_text
-from assay_stream.text.counting import counted
-from assay_stream.text.visible import shown, spans_of
+from assay_stream.report.pins import time_text
+from assay_stream.text.escaping import counted, shown, spans_of
 
 _SECOND_CHARS = len("2026-03-01T10:00:00")
 

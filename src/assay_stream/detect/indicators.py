@@ -1,4 +1,4 @@
-"""Indicators of an attack in the new text of a definition, its schemas and its scripts, and in nothing that stood there before.
+"""Indicators of an attack in what is new of a definition: its texts, its schemas and its scripts.
 
 1. The texts of both definitions are listed (``surfaces``). One that is the same in both is not new.
 2. Each rule is searched in every other text, as it stands, as it is seen, and as it reads once decoded.
@@ -59,7 +59,7 @@ _NO_TEXT = frozenset(("integer", "number", "boolean", "null"))
 _META_SCHEMAS = ("https://json-schema.org/draft", "http://json-schema.org/draft")
 """Bundled with every validator, which never fetches them."""
 _UNITS_PER_MEMBER = 5
-_UNITS_PER_MATCH = 150
+_UNITS_PER_PATTERN_COMPARED = 150
 
 
 def structural_matches(before: Mapping[str, Any] | None, after: Mapping[str, Any], work: Work) -> list[Match]:
@@ -113,7 +113,7 @@ def _header(place: Place, schema: Mapping[str, Any], work: Work) -> Iterator[Mat
     header = schema.get(_HEADER)
     if not isinstance(header, str) or place is None:
         return
-    work.spend(_UNITS_PER_MATCH)
+    work.spend(_UNITS_PER_PATTERN_COMPARED)
     kind = schema.get("type")
     if isinstance(kind, str) and kind in _NO_TEXT:
         return
@@ -138,7 +138,7 @@ def _external(
         target = schema.get(keyword)
         if not isinstance(target, str) or target.startswith(("#", *_META_SCHEMAS)):
             continue
-        work.spend(_UNITS_PER_MATCH + len(base) + len(target))
+        work.spend(_UNITS_PER_PATTERN_COMPARED + len(base) + len(target))
         if _resolved(base, target) not in documents:
             level = LEVELS["external_reference"]
             yield Match("external_reference", level, target, 0, len(target), (target,), (place, keyword))
@@ -159,7 +159,7 @@ def _text(value: Any) -> str:
 _READ_WELL = frozenset(CATALOG.words.scripts_read_well.split())
 _FOREIGN = re.compile(r"[^\x00-\u024f\s]+")
 _LATIN_WORD = re.compile(r"[^\W\d_]{3,64}")
-_UNITS_PER_CHAR = 5
+_UNITS_PER_CHAR_SEEN = 5
 _LETTERS_MIN = 10
 _WORDS_MIN = 3
 _UNSPACED_LETTERS_MIN = 14
@@ -233,7 +233,7 @@ def _is_prose(text: Text) -> bool:
 def _count(uses: dict[str, _Use], place: Place, seen: str, work: Work) -> None:
     if seen.isascii():
         return
-    work.spend(_UNITS_PER_CHAR * len(seen))
+    work.spend(_UNITS_PER_CHAR_SEEN * len(seen))
     for match in _FOREIGN.finditer(seen):
         scripts = [script for char in match[0] if char.isalpha() and (script := _script(char)) not in _READ_WELL]
         for script, letters in Counter(scripts).items():
@@ -260,8 +260,8 @@ def _stands_beside(old: str, seen: str, work: Work) -> bool:
 _EXCERPT_CHARS = 80
 _CONTEXT_CHARS = 24
 _WORDS_ADDED_MAX = 2
-_UNITS_PER_MATCH_indicators = 10
-_UNITS_PER_CHAR_indicators = 3
+_UNITS_PER_MATCH = 10
+_UNITS_PER_CHAR = 3
 _UNITS_PER_INDICATOR = 150
 _LEVEL_MAX = 5
 
@@ -351,7 +351,7 @@ def _search(
     new_texts = texts.new({(text.role, text.value) for text in old_texts})
     for match in all_matches(new_texts, others, offered_by(others, texts), required, work):
         # Each of those that are reported takes a path and an excerpt.
-        work.spend(_UNITS_PER_INDICATOR if len(found) < DEFAULT_LIMITS.indicators_max else _UNITS_PER_MATCH_indicators)
+        work.spend(_UNITS_PER_INDICATOR if len(found) < DEFAULT_LIMITS.indicators_max else _UNITS_PER_MATCH)
         found.append(match)
     if found and old_texts:
         found[:] = list(_new_ones(found, old_texts, others, work))
@@ -368,7 +368,7 @@ def _new_ones(matches: Iterable[Match], old_texts: Sequence[Text], others: Other
     sentences: set[str] = set()
     old_words: set[str] = set()
     for text in old_texts:
-        work.spend(_UNITS_PER_CHAR_indicators * len(text.value))
+        work.spend(_UNITS_PER_CHAR * len(text.value))
         words = Words(shown(text.value, work))
         sentences.update(words.sentence_keys())
         old_words.update(words.forms)
@@ -379,7 +379,7 @@ def _new_ones(matches: Iterable[Match], old_texts: Sequence[Text], others: Other
     read: dict[str, _Sentences] = {}
     for match in matches:
         alike = old.get(_ends(match), set())
-        work.spend(_UNITS_PER_MATCH_indicators + len(alike) * len(match.key))
+        work.spend(_UNITS_PER_MATCH + len(alike) * len(match.key))
         if match.rule == STEERING_SCORED:
             # A touched word can shift where the best passage begins, so its words may be those of any old sentence.
             work.spend(sum(map(len, alike)))
@@ -388,7 +388,7 @@ def _new_ones(matches: Iterable[Match], old_texts: Sequence[Text], others: Other
         elif match.key in alike or any(_is_same(key, match.key) for key in alike):
             continue
         if match.text not in read:
-            work.spend(_UNITS_PER_CHAR_indicators * len(match.text))
+            work.spend(_UNITS_PER_CHAR * len(match.text))
             read[match.text] = _Sentences(match.text, sentences)
         if read[match.text].is_touched(match):
             is_of_old_owner = match.rule == "url_introduced" and owner_of(match.key[0]) in owners - {None}

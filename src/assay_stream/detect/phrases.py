@@ -234,7 +234,7 @@ def _walk(phrase: Sequence[Slot], lists: Sequence[Sequence[Span]], places: Seque
 
 AS_IT_STANDS, ROT13, BACKWARDS = range(3)
 
-_UNITS_PER_WORD_phrase_filter = 8
+_UNITS_PER_NEW_WORD = 8
 _UNITS_PER_UNCOMMON_WORD = 60
 _UNITS_PER_PHRASE = 2
 _UNITS_PER_CHECK = 50
@@ -460,9 +460,7 @@ class WordReadings:
         new = vocabulary.words - self._known
         if new:
             uncommon = len(new & vocabulary.uncommon) if vocabulary.uncommon else 0
-            self._work.spend(
-                _UNITS_PER_WORD_phrase_filter * (len(new) - uncommon) + _UNITS_PER_UNCOMMON_WORD * uncommon
-            )
+            self._work.spend(_UNITS_PER_NEW_WORD * (len(new) - uncommon) + _UNITS_PER_UNCOMMON_WORD * uncommon)
             self._known |= new
 
     def of(self, vocabulary: Vocabulary) -> dict[str, Readings]:

@@ -1,4 +1,4 @@
-"""What the sentences of a text do to a model: relations that hold in them (``data/relations.toml``), and how they score.
+"""What the sentences of a text do to a model: relations (``data/relations.toml``) in them, and their scores.
 
 A relation holds whatever the words around it are, so it finds attacks that no phrase foresees: "call <other>" in a
 sentence that says "first" is a directive to a tool that the server does not offer.

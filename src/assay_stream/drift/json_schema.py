@@ -88,8 +88,6 @@ _ANNOTATIONS = frozenset(("title", "description", "default", "examples", "deprec
 _NULL = {"type": "null"}
 _CODE = "schema_regenerated"
 
-Schema_regenerated = dict[str, Any]
-
 
 def folded(path: Path, changes: Iterator[Change]) -> Iterator[Change]:
     """Yield the changes of one schema, with all generator decisions folded into one where nothing else changed.
@@ -133,8 +131,8 @@ def _is_form(change: Change) -> bool:
 
 
 def without_null(
-    before: Schema_regenerated, after: Schema_regenerated
-) -> tuple[tuple[str, Schema_regenerated], tuple[str, Schema_regenerated]]:
+    before: dict[str, Any], after: dict[str, Any]
+) -> tuple[tuple[str, dict[str, Any]], tuple[str, dict[str, Any]]]:
     """Return how each of two schemas allows null, ``""`` where it does not, and the rest of it.
 
     Where both do it in the same form, or neither does, they are returned unchanged. A default of null goes with
@@ -150,7 +148,7 @@ def without_null(
     return (form, was), (other, now)
 
 
-def _null_of(schema: Schema_regenerated) -> tuple[str, Schema_regenerated]:
+def _null_of(schema: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     for keyword in ("anyOf", "oneOf"):
         members = schema.get(keyword)
         if isinstance(members, list) and len(members) == 2 and _NULL in members:
@@ -168,12 +166,12 @@ def _null_of(schema: Schema_regenerated) -> tuple[str, Schema_regenerated]:
     return "", schema
 
 
-def _refuses_null(schema: Schema_regenerated) -> bool:
+def _refuses_null(schema: dict[str, Any]) -> bool:
     """Return True if a schema that allows null in neither form states types or refers to a schema that does."""
     return ("type" in schema or "$ref" in schema) and not schema.keys() & {"anyOf", "oneOf"}
 
 
-def _without_null_default(schema: Schema_regenerated) -> Schema_regenerated:
+def _without_null_default(schema: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in schema.items() if name != "default" or value is not None}
 
 

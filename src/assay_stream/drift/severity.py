@@ -16,7 +16,7 @@ from typing import Protocol
 
 from assay_stream.drift.change import CODES, Change
 from assay_stream.errors import InputError
-from assay_stream.schemes.assay.manifest_drift import SEVERITIES as P60
+from assay_stream.schemes.assay.manifest import SEVERITIES as P60
 from assay_stream.schemes.mcptrust import drift
 from assay_stream.schemes.mcptrust.hashes import normalized_hash
 

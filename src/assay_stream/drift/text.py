@@ -24,7 +24,7 @@ from typing import Any
 
 from assay_stream.drift.change import ABSENT, Change, Path, changed, parting
 from assay_stream.drift.equality import Values, is_text_reordered
-from assay_stream.text.normalization import units_to_normalize
+from assay_stream.text.words import units_to_normalize
 from assay_stream.work import Work
 
 _WHITE_SPACE = re.compile(r"[ \t\n\r\f\v]+")

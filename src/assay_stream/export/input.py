@@ -12,10 +12,10 @@ import orjson
 from assay_stream.alerts.formats.view import view_of
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError
-from assay_stream.export.bundle_file import is_bundle, read_bundle
+from assay_stream.export.export import is_bundle, read_bundle
 from assay_stream.files.archive import lines_of, read_lines
 from assay_stream.files.compressed import opened
-from assay_stream.limits.files import BUNDLE_LIMITS, SHORT_LINE_BYTES
+from assay_stream.limits.storage import BUNDLE_LIMITS, SHORT_LINE_BYTES
 from assay_stream.model.cloudevents import time_us_in
 from assay_stream.model.record import Role
 from assay_stream.replay.selection import OffsetRange

@@ -19,8 +19,7 @@ import orjson
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.errors import needing_extra
 from assay_stream.export.input import Dataset, ExportRecord
-from assay_stream.files.aside import Aside
-from assay_stream.files.failures import writing
+from assay_stream.files.local import Aside, writing
 from assay_stream.model.cloudevents import time_us_in
 from assay_stream.text.escaping import csv_line, json_bytes
 

@@ -1,26 +1,30 @@
-"""Recorded observations in files: one JSON object a line, plain or compressed (``.gz``, ``.zst``).
+"""Recorded observations in files: one JSON object a line, in archives that say how they were made, and in folders.
 
 Two kinds of line are read. An *event* line is a CloudEvent as a proxy publishes it; its origin is the file and the
 line. A *record* line is a Kafka record with its place in the log (``files.record_line``). Memory is bounded by the
 longest line allowed, whatever a file holds.
+
+It is a claim of the archive's author, and serves only to find evidence or records that are missing.
 """
 
+from __future__ import annotations
+
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import Annotated, BinaryIO, NamedTuple
 
 import msgspec
 
 from assay_stream.canonical.lenient import read_leniently
 from assay_stream.errors import InputError
-from assay_stream.files.archive_manifest import ARCHIVE_MANIFEST
 from assay_stream.files.compressed import opened
+from assay_stream.files.local import reading
 from assay_stream.files.record_line import LineOrigin, TimestampMs, record_of_line
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.limits.files import LINE_BYTES_MAX, REFUSED_RECORDS_MAX, SHORT_LINE_BYTES
+from assay_stream.limits.storage import LINE_BYTES_MAX, REFUSED_RECORDS_MAX, SHORT_LINE_BYTES
 from assay_stream.model.record import (
     CALL_TYPE,
     LEFT_OUT_HEADER,
@@ -32,6 +36,151 @@ from assay_stream.model.record import (
     Role,
     made_of,
 )
+
+ARCHIVE_MANIFEST = "archive.json"
+_SCHEMA = "assay.archive.v1"
+_Offset = Annotated[int, msgspec.Meta(ge=0)]
+
+PartitionPlace = tuple[str, int]
+"""Topic and partition."""
+
+
+class _Partition(msgspec.Struct, forbid_unknown_fields=True):
+    topic: str
+    partition: _Offset
+    end: _Offset
+    joined: _Offset | None = None
+    last: _Offset | msgspec.UnsetType = msgspec.UNSET
+
+
+class _Manifest(msgspec.Struct, forbid_unknown_fields=True):
+    schema: str
+    partitions: list[_Partition]
+
+
+class ArchivedOffsets(NamedTuple):
+    """What the manifests of some archives say, by topic and partition.
+
+    Args:
+        joined: of partitions of calls, the first offset that the join had not committed.
+        last: the last offset in the archive.
+    """
+
+    joined: dict[PartitionPlace, int]
+    last: dict[PartitionPlace, int]
+
+
+def manifest_bytes(
+    ends: Mapping[PartitionPlace, int], joined: Mapping[PartitionPlace, int], last: Mapping[PartitionPlace, int]
+) -> bytes:
+    partitions = [
+        _Partition(*place, end, joined.get(place), last.get(place, msgspec.UNSET))
+        for place, end in sorted(ends.items())
+    ]
+    return msgspec.json.encode(_Manifest(_SCHEMA, partitions)) + b"\n"
+
+
+def archived_offsets(paths: Iterable[Path]) -> ArchivedOffsets:
+    """Read the manifests beside some files; nothing for files without one.
+
+    Raises:
+        InputError: ``bad_archive_manifest``, ``unreadable_file``.
+    """
+    found = ArchivedOffsets({}, {})
+    for path in sorted({path.parent / ARCHIVE_MANIFEST for path in paths}):
+        manifest = _read(path)
+        for partition in [] if manifest is None else manifest.partitions:
+            place = (partition.topic, partition.partition)
+            if not isinstance(partition.last, msgspec.UnsetType):
+                found.last[place] = max(partition.last, found.last.get(place, 0))
+            if partition.joined is not None:
+                found.joined[place] = max(partition.joined, found.joined.get(place, 0))
+    return found
+
+
+def check_whole(archived: ArchivedOffsets, ranges: Mapping[PartitionPlace, tuple[int, int]]) -> None:
+    """Check that no partition lost its end since it was archived, of the topics that were read at all.
+
+    Args:
+        ranges: the first and the last offset that was read of each partition.
+
+    Raises:
+        InputError: ``archive_truncated``.
+    """
+    topics = {topic for topic, _ in ranges}
+    for place, last in sorted(archived.last.items()):
+        if place[0] in topics and ranges.get(place, (0, -1))[1] < last:
+            raise InputError(
+                "archive_truncated",
+                f"partition {place[1]} of {place[0]} ends before offset {last}, up to which {ARCHIVE_MANIFEST} says it "
+                f"was archived: fetch the archive again, or move {ARCHIVE_MANIFEST} away to verify a part of it",
+            )
+
+
+def _read(path: Path) -> _Manifest | None:
+    if not path.exists():
+        return None
+    with reading(path), path.open("rb") as file:
+        raw = file.read(DEFAULT_LIMITS.record_bytes_max + 1)
+    try:
+        manifest = msgspec.json.decode(raw, type=_Manifest)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        manifest = None
+    if manifest is None or manifest.schema != _SCHEMA:
+        raise InputError("bad_archive_manifest", f"{path} is not an archive manifest: move it away, or archive again")
+    return manifest
+
+
+_RECORDS = re.compile(r".+\.(ndjson|jsonl)(\.gz|\.zst)?")
+RESULTS = ("evidence", "alerts", "definitions", "changes", "rejected", "checkpoints")
+"""How the files of a replay, and of `seal archive`, start."""
+_NAMED_MAX = 8
+
+
+def files_in(path: Path, kind: str | None = None, skipped: Callable[[str], object] = lambda _: None) -> Iterator[Path]:
+    """Yield the files that a path stands for: itself, or of a folder those that hold records of a kind, by name.
+
+    Args:
+        kind: how the names of its files start, one of ``RESULTS``; ``None`` for observations: everything that is no
+            result, and the manifest of an archive.
+        skipped: is handed a sentence about the files of a folder that are not read, if there are any.
+
+    Raises:
+        InputError: ``unreadable_file``, also where a folder has no such file, one both plain and compressed, or
+            something that is no file under the name of one (a pipe would be waited for without end).
+    """
+    if not path.is_dir():
+        yield path
+        return
+    with reading(path):
+        names = sorted(entry.name for entry in path.iterdir() if not entry.name.startswith("."))
+    found = [name for name in names if _RECORDS.fullmatch(name) and name.startswith(RESULTS if kind is None else kind)]
+    if kind is None:
+        found = [name for name in names if _RECORDS.fullmatch(name) and name not in found]
+    if not found:
+        wanted = "of observations (*.ndjson, *.jsonl)" if kind is None else f"named {kind}*.ndjson"
+        raise InputError("unreadable_file", f"{path} has no file {wanted}: give another folder, or the file itself")
+    others = [name for name in names if name not in found and name != ARCHIVE_MANIFEST]
+    if kind is not None:
+        # Results of other kinds are not asked for; other records may be meant.
+        others = [name for name in others if _RECORDS.fullmatch(name) and not name.startswith(RESULTS)]
+    if others:
+        more = f" and {len(others) - _NAMED_MAX} more" if len(others) > _NAMED_MAX else ""
+        why = "named like results of a replay, or not *.ndjson or *.jsonl" if kind is None else f"not {kind}*.ndjson"
+        skipped(f"{path}: skipped {', '.join(others[:_NAMED_MAX])}{more} ({why})")
+    plain: dict[str, str] = {}
+    for name in found:
+        if (path / name).exists() and not (path / name).is_file():
+            raise InputError("unreadable_file", f"cannot read {path / name}: it is not a file")
+        before = plain.setdefault(name.removesuffix(".gz").removesuffix(".zst"), name)
+        if before != name:
+            raise InputError(
+                "unreadable_file", f"{path} has {before} and {name}, records that would count twice: name one of them"
+            )
+    if kind is None and ARCHIVE_MANIFEST in names:
+        found.append(ARCHIVE_MANIFEST)
+    yield from (path / name for name in found)
+
 
 TooLong = Callable[[InputError], None]
 """Gets the error of a line over the limit, of which only the beginning is given."""

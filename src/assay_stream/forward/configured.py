@@ -23,7 +23,7 @@ from assay_stream.errors import InputError
 from assay_stream.forward import services, splunk_hec, syslog, webhook
 from assay_stream.forward.receivers import Entry, Plugin, Subscription
 from assay_stream.limits.serving import FORWARD_LIMITS
-from assay_stream.model.glob import compile_glob
+from assay_stream.model.fields import compile_glob
 from assay_stream.model.kinds import Kind
 from assay_stream.text.toml import decode_toml
 

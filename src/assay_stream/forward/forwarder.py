@@ -24,7 +24,6 @@ from assay_stream.config import Settings
 from assay_stream.errors import AssayStreamError, ConfigurationError, InputError
 from assay_stream.forward.posting import RETRY_AFTER_MAX_MS
 from assay_stream.forward.receivers import AttemptResult, DeliveryOutcome, Subscription, waiting
-from assay_stream.kafka.access import STAGES
 from assay_stream.kafka.connection import (
     Consumer,
     ConsumerRebalanceListener,
@@ -36,7 +35,7 @@ from assay_stream.kafka.connection import (
 from assay_stream.kafka.log import MAY_PASS, Patience, record_of
 from assay_stream.kafka.publishing import send_all
 from assay_stream.kafka.stage import StageMetrics
-from assay_stream.kafka.topics import topic_names
+from assay_stream.kafka.topics import STAGES, topic_names
 from assay_stream.model.record import Output, Record, Role, rejected
 from assay_stream.worker.host import Host, PartitionCounts, run_host
 from assay_stream.worker.metrics import PrometheusStage

@@ -19,7 +19,7 @@ from yarl import URL
 from assay_stream import __version__
 from assay_stream.alerts.formats import AlertView
 from assay_stream.forward.receivers import DELIVERED, AttemptResult, DeliveryOutcome, waiting
-from assay_stream.observe.http.client import open_session, read_body
+from assay_stream.observe.http.upstreams import open_session, read_body
 
 _ANSWER_BYTES_MAX = 65_536
 RETRY_AFTER_MAX_MS = 3_600_000

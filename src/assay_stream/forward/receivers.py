@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from assay_stream.alerts.formats import AlertFormat, AlertView
 from assay_stream.errors import ConfigurationError
-from assay_stream.files.secret_file import secret_of_file
+from assay_stream.files.local import secret_of_file
 
 _TRANSPORTS = ("udp", "tcp", "tls")
 _TIMEOUT_S = 10.0

@@ -25,8 +25,8 @@ from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.limits.serving import INGEST_LIMITS, IngestLimits
 from assay_stream.model.cloudevents import event_time_us, read_call, read_event
 from assay_stream.model.ingest import Mark, mark_of
-from assay_stream.model.native import is_native
 from assay_stream.model.observation import CallProfile, SnapshotEvent
+from assay_stream.model.plain_call import is_native
 from assay_stream.model.record import (
     CALL_TYPE,
     LIST_CHANGED_TYPE,

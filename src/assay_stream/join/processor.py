@@ -23,10 +23,10 @@ from assay_stream.model.envelope import STRUCTURED, InForcePart, Producer, envel
 from assay_stream.model.evidence import BindingField, Scope, ToolIdentity, Unbound
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
-from assay_stream.model.native import NativeCall, Writing, is_native, native_part, quoted, write_native
 from assay_stream.model.observation import CallEvent, CallProfile
+from assay_stream.model.plain_call import NativeCall, Writing, is_native, native_part, quoted, write_native
 from assay_stream.model.record import Headers, Output, Record, Role, made_of
-from assay_stream.model.refusal import refusal
+from assay_stream.model.rejected import refusal
 from assay_stream.schemes.hangar import Action
 
 _BINDINGS = Role.BINDINGS

@@ -13,8 +13,7 @@ import orjson
 
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.model.partition import home_of
-from assay_stream.model.record import Origin, Output, Record, Role, size_bytes
+from assay_stream.model.record import Origin, Output, Record, Role, home_of, size_bytes
 
 FIRST_ORIGIN = "assay-first-origin"
 """Header of a re-routed call: topic, partition and offset of the call, and its log time in milliseconds."""

@@ -12,8 +12,7 @@ from typing import Any, Protocol
 from zlib import crc32
 
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.model.partition import murmur2_partition
-from assay_stream.model.record import Headers, Role
+from assay_stream.model.record import Headers, Role, murmur2_partition
 
 _REQUEST_MARGIN_BYTES = 1_024 * 1_024
 _STOP_LIMIT_S = 1.0

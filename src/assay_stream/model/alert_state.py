@@ -1,4 +1,11 @@
-"""What the alert stage remembers: the values of the alert state topic."""
+"""What the alert stage remembers, and what agents put between their two steps.
+
+The input topic holds records of other topics, value for value, under the key of the agent that wants them:
+``[agent, part, ...]``, and in every partition what agents remember of definitions. A header says which topic a record
+comes from.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -24,9 +31,8 @@ from assay_stream.model.fields import (
     TriageAct,
 )
 from assay_stream.model.finding import FINDING_MEMBERS, Finding, finding_fields, finding_of
-from assay_stream.model.finding_topic import NameDigest
+from assay_stream.model.finding_topic import NameDigest, SuppressionRule
 from assay_stream.model.kinds import Kind
-from assay_stream.model.suppression import SuppressionRule
 from assay_stream.model.wire import ALWAYS, Wire, record_model
 
 _Severity = Literal["1", "2", "3", "4", "5"]
@@ -205,3 +211,28 @@ ALERT_STATES: dict[str, Any] = {
     ],
 }
 """What the values of the alert state topic are, by the name of their schema."""
+
+
+INPUT_HEADER = "assay-agent-input"
+"""Header of the input topic: the role of the topic that a record comes from."""
+
+
+class DefinitionLabel(TypedDict):
+    """What an agent remembers of a definition. Key: ``definition/<agent>/<full digest>``."""
+
+    label: Any
+
+
+class AgentMemory(TypedDict):
+    """What an agent remembers under a key. Key: ``state/<array of the agent and the parts of the key>``."""
+
+    last_us: Micros
+    state: dict[str, Any]
+
+
+AGENT_RECORDS: dict[str, Any] = {
+    "assay.agent.state": AgentMemory,
+    "assay.agent.state.definition": DefinitionLabel,
+    "assay.agent.state.progress": AlertProgress,
+}
+"""What the values of the state topic are, by the name of their schema."""

@@ -18,8 +18,8 @@ from assay_stream.model.fields import (
     Scheme,
     ShortText,
     Timestamp,
+    compile_glob,
 )
-from assay_stream.model.glob import compile_glob
 from assay_stream.model.kinds import Kind
 from assay_stream.model.observation import Envelope, Model
 from assay_stream.schemes.pin_values import printed_value

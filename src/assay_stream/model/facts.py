@@ -3,24 +3,117 @@
 A fact's key is a JSON array that starts with the fact's kind; its value is a JSON object. A tombstone takes a
 fact back. State changes by facts alone: the registry applies to itself what it publishes, so that a restored
 registry and a join worker's view are the same thing read from the same log.
+
+A run takes the place of ``seen`` facts, which the registry takes back in the same transaction (``registry.folding``).
+
+Evidence alone does not tell: re-routed calls are joined out of order, and by another partition's owner.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import orjson
+from typing_extensions import TypedDict
 
 from assay_stream import __version__
 from assay_stream.canonical.digest import compact_copy
 from assay_stream.errors import IntegrityError
 from assay_stream.model.control_facts import AnyControlFact
 from assay_stream.model.definition_facts import Catalogue, FormerTool, ItemFact, ItemList, ToolFact
-from assay_stream.model.fields import DigestText, Identifier, Micros, Natural, Subject
+from assay_stream.model.fields import BareHex, Completeness, DigestText, Identifier, Micros, Natural, Subject
 from assay_stream.model.record import Origin, Position
-from assay_stream.model.run_facts import RunCut, SeenRun, SharedCompleteness, SharedDigest, SharedRights
-from assay_stream.model.wire import ALWAYS, FACTS, BaseFact, FactKey, fact, read_fact, rows, write_record
+from assay_stream.model.wire import ALWAYS, FACTS, BaseFact, FactKey, Wire, fact, read_fact, rows, shared, write_record
+
+SharedDigest = Annotated[DigestText, Wire(DigestText, read=shared)]
+"""A digest that stands in many facts."""
+SharedCompleteness = Annotated[Completeness, Wire(Completeness, read=shared)]
+SharedRights = Annotated[BareHex | None, Wire(BareHex | None, read=shared)]
+
+
+def _some_rows(given: list[Any]) -> list[Any]:
+    if not given:
+        raise ValueError("a run has rows")
+    return given
+
+
+@fact("seen_run", "server_id", "observer_id", "origin")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenRun(BaseFact):
+    """At each of these times this observer saw this catalogue on this server; the fields are those of ``seen``.
+
+    Args:
+        origin: of the first observation that the run ever had.
+        time_us: event time of the first row.
+        rows: microseconds since then, offsets counted from that of the origin, and snapshot id of each observation, in
+            their order; times and offsets rise.
+    """
+
+    server_id: Identifier
+    observer_id: Identifier
+    origin: Origin
+    time_us: Micros
+    rows: Annotated[
+        tuple[tuple[int, int, str], ...], rows(tuple[Natural, Natural, Identifier])._replace(read=_some_rows)
+    ]
+    catalogue: SharedDigest
+    completeness: SharedCompleteness
+    signatures: DigestText | None = None
+    prompts: DigestText | None = None
+    templates: DigestText | None = None
+    instructions: DigestText | None = None
+    auth_context: SharedRights = None
+    hidden: Annotated[tuple[tuple[str, str], ...], rows(tuple[str, DigestText])] = ()
+    attributed: bool = False
+    rationed: bool = False
+
+
+@fact("run_cut", "server_id", "observer_id", "origin")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunCut(BaseFact):
+    """Some observations of the run with the same origin were folded away.
+
+    Args:
+        gone: their offsets, counted from that of the origin, sorted.
+    """
+
+    server_id: Identifier
+    observer_id: Identifier
+    origin: Origin
+    gone: tuple[Natural, ...]
+
+
+KEY = b"progress"
+
+
+class JoinProgress(TypedDict):
+    """The next offsets to read of the call partition and of the re-routed partition of this number."""
+
+    calls: Natural
+    rerouted: Natural
+
+
+def write_progress(progress: JoinProgress) -> bytes:
+    return orjson.dumps(progress)
+
+
+def read_progress(value: bytes | None) -> JoinProgress:
+    """Decode a record of the progress topic.
+
+    Raises:
+        IntegrityError: ``foreign_fact`` if no join wrote it.
+    """
+    try:
+        content = orjson.loads(value or b"")
+    except orjson.JSONDecodeError:
+        content = None
+    match content:
+        case {"calls": int(calls), "rerouted": int(rerouted)} if min(calls, rerouted) >= 0:
+            return JoinProgress(calls=calls, rerouted=rerouted)
+    raise IntegrityError(
+        "foreign_fact", "the topic of the join's progress holds a record that is not ours: find who writes to it"
+    )
 
 
 @fact("seen", "server_id", "observer_id", "origin")

@@ -1,16 +1,38 @@
-"""Field types that records share, and the codes that stand in several of them."""
+"""Field types that records share, the codes that stand in several of them, and globs over names."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
+from fnmatch import translate
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from typing_extensions import TypedDict
 
+from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.schemes.pin_values import SCHEME_NAMES
+
+_GLOB = re.compile(r"(?:\[!?[^\[\]!][^\[\]]*\]|[^\[\]])*+")
+
+
+@lru_cache(maxsize=1_024)
+def compile_glob(glob: str) -> re.Pattern[str]:
+    """Compile a glob.
+
+    Args:
+        glob: ``*`` for any text, ``?`` for one character, ``[abc]`` or ``[!abc]`` for one of a set.
+
+    Raises:
+        InputError: ``bad_pattern`` for a set that is empty or not closed.
+    """
+    if not _GLOB.fullmatch(glob):
+        raise InputError("bad_pattern", "a set in the pattern is empty, nested or not closed: write [abc]")
+    return re.compile(translate(glob))
+
 
 Identifier = Annotated[
     str, StringConstraints(min_length=1, max_length=DEFAULT_LIMITS.identifier_chars_max, pattern=r"\S")

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from assay_stream.observe.feeds.feed import Feed as Feed
     from assay_stream.observe.mcp_wire import WireObserver as WireObserver
     from assay_stream.observe.observation import Observation as Observation
+    from assay_stream.observe.observation import Prefixes as Prefixes
     from assay_stream.observe.observation import Vantage as Vantage
     from assay_stream.observe.observation import call_event as call_event
     from assay_stream.observe.observation import list_changed_event as list_changed_event
     from assay_stream.observe.observation import snapshot_event as snapshot_event
-    from assay_stream.observe.prefixes import Prefixes as Prefixes
     from assay_stream.observe.publisher import ObservationPublisher as ObservationPublisher
     from assay_stream.observe.recorded import from_assay_log as from_assay_log
     from assay_stream.observe.recorded import from_mcp_wire as from_mcp_wire

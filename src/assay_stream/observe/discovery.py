@@ -24,7 +24,7 @@ from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.control import DISCOVERY_TYPE
-from assay_stream.observe.http.client import open_session, read_body
+from assay_stream.observe.http.upstreams import open_session, read_body
 from assay_stream.observe.observation import Observation, Vantage, control_event
 from assay_stream.schemes.schemapin.discovery import parse_revocations, parse_well_known
 from assay_stream.schemes.schemapin.verification import SchemaPinErrorCode

@@ -1,8 +1,12 @@
-"""Inspection for the stdio tap: watch the bytes between client and server out of band, or rule on them.
+"""Inspection for the stdio tap: copy the bytes between client and server, and watch them out of band or rule on them.
 
 Watching never delays the connection and never breaks it: it runs in a thread of its own, in the order in which bytes
 passed. Enforcing reads each line before it passes: if inspecting a client's line fails, the line is held back and
 answered; if inspecting a server's line fails, the failure is counted and the line passes, unless tools are hidden.
+
+Threads with blocking reads and writes serve every kind of descriptor (pipes, sockets, terminals, plain files) and
+never change a descriptor's mode, which other processes may share. Nothing that happens in the event loop or in the
+observer delays them.
 """
 
 from __future__ import annotations
@@ -11,21 +15,216 @@ import contextlib
 import functools
 import json
 import logging
+import os
+import queue
+import select
 import threading
-from collections.abc import Callable, Iterable
+import time
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from datetime import datetime
 
-from assay_stream.observe.backlog import Backlog, Guard
 from assay_stream.observe.jsonrpc import BLOCKED_CODE, NOT_RULED_ON, Direction
 from assay_stream.observe.mcp_wire import LINE_BYTES_MAX
 from assay_stream.observe.observation import Observation
-from assay_stream.observe.pumps import LineSplitter, write_all
 from assay_stream.observe.session import ClientSaid, Commands, Failed, Missed, ServerSaid, Session
+
+_log = logging.getLogger(__name__)
+
+
+class Guard:
+    """Count failures and log the first; none may affect a connection."""
+
+    failures = 0
+
+    def guard(self, step: Callable[[], object]) -> None:
+        try:
+            step()
+        except Exception:  # noqa: BLE001 - as above
+            self.note_failure()
+
+    def note_failure(self) -> None:
+        self.failures += 1
+        if self.failures == 1:
+            _log.exception("inspecting failed; further failures are only counted")
+
+
+class Backlog(Guard, threading.Thread):
+    """Run steps one after the other; a failing step does not stop the rest.
+
+    Args:
+        bytes_max: total size of the queued steps.
+        share_bytes_max: total size queued per owner, so that one owner cannot starve the others; default:
+            ``bytes_max``.
+        last: runs after everything else, once the backlog is finished.
+        pause_s: seconds to wait for more steps before each run: two threads that alternate at every step spend
+            more time switching than working.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        bytes_max: int,
+        last: Callable[[], None],
+        share_bytes_max: int | None = None,
+        pause_s: float = 0.0,
+    ) -> None:
+        threading.Thread.__init__(self, name=name, daemon=True)
+        self._bytes_max = bytes_max
+        self._share_bytes_max = bytes_max if share_bytes_max is None else share_bytes_max
+        self._last = last
+        self._pause_s = pause_s
+        self._steps: queue.SimpleQueue[tuple[int, Hashable, Callable[[], None]] | None] = queue.SimpleQueue()
+        self._bytes = 0
+        self._shares: Counter[Hashable] = Counter()
+        self._lock = threading.Lock()
+
+    def add(self, size_bytes: int, step: Callable[[], None], *, owner: Hashable = None) -> bool:
+        """Add a step and return True if there was room; there always is for a step of size 0."""
+        with self._lock:
+            if size_bytes and (
+                self._bytes + size_bytes > self._bytes_max or self._shares[owner] + size_bytes > self._share_bytes_max
+            ):
+                return False
+            self._bytes += size_bytes
+            self._shares[owner] += size_bytes
+            self._steps.put((size_bytes, owner, step))
+        return True
+
+    def finish(self) -> None:
+        self._steps.put(None)
+
+    def run(self) -> None:
+        while (waiting := self._steps.get()) is not None:
+            if self._pause_s:
+                time.sleep(self._pause_s)
+            while waiting is not None:
+                size_bytes, owner, step = waiting
+                with self._lock:
+                    self._bytes -= size_bytes
+                    self._shares[owner] -= size_bytes
+                self.guard(step)
+                if self._steps.empty():
+                    break
+                waiting = self._steps.get()
+            else:
+                break
+        self.guard(self._last)
+
+
+_CHUNK_BYTES = 64 * 1_024
+
+
+class Pump(threading.Thread):
+    """Copy until the source ends, the destination is gone, or it is stopped."""
+
+    def __init__(
+        self, source: int, take: Callable[[bytes], None], *, done: Callable[[], None], name: str = "assay-stream pump"
+    ) -> None:
+        super().__init__(name=name, daemon=True)
+        self._source = source
+        self._take = take
+        self._done = done
+        self._wake_reader, self._wake_writer = os.pipe()
+        self._lock = threading.Lock()
+        self._ended = False
+
+    def run(self) -> None:
+        try:
+            while data := self._read():
+                self._take(data)
+        except OSError:
+            pass  # The source or the target is gone: an end like any other, which each side sees for itself.
+        finally:
+            with self._lock:
+                self._ended = True
+                os.close(self._wake_reader)
+                os.close(self._wake_writer)
+            self._done()
+
+    def stop(self) -> None:
+        with self._lock:
+            if not self._ended:
+                os.write(self._wake_writer, b"!")
+
+    def _read(self) -> bytes:
+        poll = select.poll()
+        poll.register(self._source, select.POLLIN)
+        poll.register(self._wake_reader, select.POLLIN)
+        while True:
+            ready = {descriptor for descriptor, _ in poll.poll()}
+            if self._source in ready:
+                try:
+                    return os.read(self._source, _CHUNK_BYTES)
+                except BlockingIOError:
+                    continue  # another reader of the same pipe was first
+            if self._wake_reader in ready:
+                return b""
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write all bytes, whatever the descriptor's mode.
+
+    Raises:
+        OSError: the other side is gone.
+    """
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(descriptor, view) :]
+        except BlockingIOError:
+            poll = select.poll()
+            poll.register(descriptor, select.POLLOUT)
+            poll.poll()
+
+
+class LineSplitter:
+    """Split a stream into lines, within bounded memory.
+
+    Args:
+        line_bytes_max: the longest line that is kept; a longer one comes out as ``None``.
+    """
+
+    def __init__(self, line_bytes_max: int) -> None:
+        self._line_bytes_max = line_bytes_max
+        self._parts: list[bytes] = []
+        self._size_bytes = 0
+        self._broken = False
+
+    def feed(self, data: bytes) -> Iterator[bytes | None]:
+        """Yield the lines that end in ``data``, without line feeds; ``None`` for a lost one."""
+        *ends, rest = data.split(b"\n")
+        for end in ends:
+            self._add(end)
+            yield self._take()
+        self._add(rest)
+
+    def lose(self) -> None:
+        self._parts.clear()
+        self._broken = True
+
+    def end(self) -> Iterator[bytes | None]:
+        if self._broken or self._parts:
+            yield self._take()
+
+    def _add(self, part: bytes) -> None:
+        self._size_bytes += len(part)
+        if self._size_bytes > self._line_bytes_max:
+            self.lose()
+        elif part and not self._broken:
+            self._parts.append(part)
+
+    def _take(self) -> bytes | None:
+        line = None if self._broken else b"".join(self._parts)
+        self._parts.clear()
+        self._size_bytes = 0
+        self._broken = False
+        return line
+
 
 BACKLOG_BYTES_MAX = 2 * LINE_BYTES_MAX
 """Limit of bytes waiting for inspection: two of the longest lines. The wire never waits for the observer."""
-
-_log = logging.getLogger(__name__)
 
 
 class Lines:

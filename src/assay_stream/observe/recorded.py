@@ -1,4 +1,4 @@
-"""Turns recorded traffic into observations: pure generators; the same file yields the same observations.
+"""Turns recorded traffic and operators' decisions into observations: the same file yields the same observations.
 
 Nothing is lost silently: every line yields observations, is known to have none, or is reported with its number and
 how to fix it. ``on_error`` collects the errors of skipped lines; without it the first bad line raises an
@@ -13,15 +13,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, cast
+from urllib.parse import quote
 
 from assay_stream.canonical.decode import decode_json, is_unicode
 from assay_stream.canonical.lenient import member_bytes, read_leniently
 from assay_stream.canonical.redaction import redacted_digest
 from assay_stream.errors import InputError
+from assay_stream.model.cloudevents import read_event
 from assay_stream.model.control import DISCOVERY_TYPE, PIN_REMOVE_TYPE, PIN_SET_TYPE
 from assay_stream.model.envelope import EVIDENCE_TYPE
-from assay_stream.model.record import CALL_TYPE, LIST_CHANGED_TYPE, LOSS_TYPE, SNAPSHOT_TYPE
-from assay_stream.observe.decisions import check_observation
+from assay_stream.model.record import CALL_TYPE, LIST_CHANGED_TYPE, LOSS_TYPE, SNAPSHOT_TYPE, Origin, Record
 from assay_stream.observe.jsonrpc import Direction, trace_of
 from assay_stream.observe.mcp_wire import WireObserver
 from assay_stream.observe.observation import (
@@ -30,10 +31,49 @@ from assay_stream.observe.observation import (
     ObservationKind,
     Vantage,
     call_event,
+    control_event,
     observation_headers,
     timestamp_ms,
 )
 from assay_stream.schemes.assay import tool as assay
+
+
+def decision_event(
+    kind: str, data: Mapping[str, Any], *, author: str, event_id: str, decided_at: datetime
+) -> Observation:
+    """Return the event of an operator's decision, validated as the stream will validate it.
+
+    Raises:
+        InputError: if the stream would reject it, with the path of the bad field.
+    """
+    for name, value in {**data, "author": author}.items():
+        # A shell passes bytes that are not UTF-8 on as surrogates.
+        if isinstance(value, str) and not is_unicode(value):
+            raise InputError("lone_surrogate", "a lone surrogate is not Unicode text", path=f"$.data.{name}")
+    given = {name: value for name, value in data.items() if value is not None}
+    source = f"urn:assay-stream:operator:{quote(author, safe='')}"
+    observation = control_event(source, kind, given, event_id=event_id, at=decided_at)
+    check_observation(observation)
+    return observation
+
+
+def check_observation(observation: Observation) -> None:
+    """Raise the error with which the stream would reject an observation.
+
+    Raises:
+        InputError: with the path of the bad field.
+    """
+    read_event(
+        Record(
+            role=observation.role,
+            origin=Origin(topic="", partition=0, offset=0),
+            key=observation.key,
+            value=observation.value,
+            headers=observation.headers,
+            timestamp_ms=observation.timestamp_ms,
+        )
+    )
+
 
 OnError = Callable[[InputError], None]
 

@@ -21,9 +21,9 @@ from pathlib import Path
 import orjson
 
 from assay_stream.errors import ConfigurationError
-from assay_stream.limits.files import SPOOL_LIMITS, SpoolLimits
+from assay_stream.limits.storage import SPOOL_LIMITS, SpoolLimits
 from assay_stream.observe.observation import Observation
-from assay_stream.text.counting import counted
+from assay_stream.text.escaping import counted
 
 _log = logging.getLogger(__name__)
 

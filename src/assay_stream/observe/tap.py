@@ -23,11 +23,10 @@ from datetime import UTC, datetime
 from typing import IO, TYPE_CHECKING
 
 from assay_stream.errors import ConfigurationError
-from assay_stream.observe.inspection import ClientOutput, Enforcer, Watch
+from assay_stream.observe.inspection import ClientOutput, Enforcer, Pump, Watch, write_all
 from assay_stream.observe.jsonrpc import Direction
 from assay_stream.observe.mcp_wire import WireObserver
 from assay_stream.observe.observation import Observation, Vantage
-from assay_stream.observe.pumps import Pump, write_all
 from assay_stream.observe.session import Session
 from assay_stream.observe.sinks import Sink
 

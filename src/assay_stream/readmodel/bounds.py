@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from assay_stream.limits.store import (
+from assay_stream.limits.storage import (
     STORE_ALERTS_PER_SERVER_MAX,
     STORE_CHANGES_PER_SERVER_MAX,
     STORE_DROP_ROWS,
@@ -19,7 +19,7 @@ from assay_stream.limits.store import (
     STORE_LISTS_PER_SERVER_MAX,
 )
 from assay_stream.readmodel.calls import drop_marks, drop_subject
-from assay_stream.readmodel.status import used_bytes
+from assay_stream.readmodel.schema import used_bytes
 
 _EVIDENCE = "DELETE FROM evidence WHERE id IN ({}) RETURNING id, time_us, body, server, tool, observer, subject"
 _OLD_EVIDENCE = "SELECT id FROM evidence WHERE time_us < ? ORDER BY time_us LIMIT ?"

@@ -10,22 +10,33 @@ from typing import Any
 import orjson
 
 from assay_stream.alerts.story import CALLS_NAMED_MAX, CallsSince, CallSummary
-from assay_stream.limits.store import STORE_ERA_RECORDS, STORE_SUBJECTS_MERGED_MAX
+from assay_stream.limits.storage import STORE_ERA_RECORDS, STORE_SUBJECTS_MERGED_MAX
 from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.record import Origin
-from assay_stream.readmodel.calls import decompressed, read_line
-from assay_stream.readmodel.digests import (
+from assay_stream.readmodel.calls import (
     EvidenceLine,
     Marks,
+    decompressed,
     digest_key,
     own_digests,
     own_values,
+    read_line,
     shared_digests,
     values_of,
 )
 from assay_stream.readmodel.filling import meta
-from assay_stream.readmodel.paging import Tables, at_one_moment, page_of, place_of, rows_max
-from assay_stream.readmodel.rows import EvidenceFilter, EvidenceRecord, EvidenceRow, Page, Paging
+from assay_stream.readmodel.rows import (
+    EvidenceFilter,
+    EvidenceRecord,
+    EvidenceRow,
+    Page,
+    Paging,
+    Tables,
+    at_one_moment,
+    page_of,
+    place_of,
+    rows_max,
+)
 
 _COLUMNS = """e.id, e.time_us, e.source, e.pos, e.subject, e.server, e.tool, e.observer, e.agent, e.decision, e.scope,
   e.unbound, e.ok"""

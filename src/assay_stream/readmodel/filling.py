@@ -16,7 +16,7 @@ from itertools import groupby, islice
 from typing import Any
 
 from assay_stream.errors import ConfigurationError
-from assay_stream.limits.store import STORE_BATCH_RECORDS
+from assay_stream.limits.storage import STORE_BATCH_RECORDS
 from assay_stream.model.record import Record, Role
 from assay_stream.readmodel.bounds import Bounds, Dropped, drop
 from assay_stream.readmodel.calls import Calls

@@ -12,18 +12,21 @@ from assay_stream.bindings.state import Bindings
 from assay_stream.errors import InputError
 from assay_stream.model.facts import foreign_fact
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.readmodel.calls import decompressed
-from assay_stream.readmodel.digests import values_of
-from assay_stream.readmodel.paging import Tables, at_one_moment, page_of, place_of, rows_max
+from assay_stream.readmodel.calls import decompressed, values_of
 from assay_stream.readmodel.rows import (
     DigestValue,
     ObserverRow,
     Page,
     Paging,
     ServerRow,
+    Tables,
     ToolRow,
     VerdictRow,
     VersionRow,
+    at_one_moment,
+    page_of,
+    place_of,
+    rows_max,
 )
 
 _DAY_US = 86_400 * 1_000_000

@@ -13,14 +13,24 @@ import orjson
 from assay_stream.alerts.formats.view import read_alert
 from assay_stream.alerts.index import PREFIX_MIN, AlertRow, AlertSelection, ReviewState
 from assay_stream.errors import InputError
-from assay_stream.limits.store import STORE_FINDINGS_PER_SERVER_MAX, STORE_PAGE_ROWS_MAX
+from assay_stream.limits.storage import STORE_FINDINGS_PER_SERVER_MAX, STORE_PAGE_ROWS_MAX
+from assay_stream.model.fields import compile_glob
 from assay_stream.model.finding_topic import Entry, decode_entry
-from assay_stream.model.glob import compile_glob
 from assay_stream.model.record import Origin
-from assay_stream.readmodel.calls import decompressed
-from assay_stream.readmodel.digests import digest_key, values_of
-from assay_stream.readmodel.paging import Tables, at_one_moment, page_of, place_of, rows_max
-from assay_stream.readmodel.rows import AlertFilter, AlertHistory, DecisionRow, DefinitionRow, Page, Paging
+from assay_stream.readmodel.calls import decompressed, digest_key, values_of
+from assay_stream.readmodel.rows import (
+    AlertFilter,
+    AlertHistory,
+    DecisionRow,
+    DefinitionRow,
+    Page,
+    Paging,
+    Tables,
+    at_one_moment,
+    page_of,
+    place_of,
+    rows_max,
+)
 from assay_stream.readmodel.schema import REBUILD
 
 _PREFIX = re.compile(rf"[0-9a-f]{{{PREFIX_MIN},64}}")

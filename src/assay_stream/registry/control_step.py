@@ -37,9 +37,8 @@ from assay_stream.model.control_facts import ControlDecision, ControlFact, Disco
 from assay_stream.model.envelope import EVIDENCE_SOURCE, STRUCTURED, Producer
 from assay_stream.model.evidence import CHANGE_TYPE
 from assay_stream.model.fields import TriageAct
-from assay_stream.model.finding_topic import AlertAct, Suppression
+from assay_stream.model.finding_topic import AlertAct, Suppression, SuppressionRule
 from assay_stream.model.record import Output, Record, Role
-from assay_stream.model.suppression import SuppressionRule
 from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.folding import fold_discoveries
 from assay_stream.registry.ledger import Registry

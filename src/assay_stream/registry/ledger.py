@@ -1,19 +1,117 @@
-"""The state of one registry partition, and its ledger: what it publishes, applied to that state in the same step.
+"""The state of one registry partition, its ledger, and the verdicts for proxies that enforce.
 
 State changes by ``publish`` and ``retract`` alone: a restart restores what was there.
+
+The stream cannot block a call that already happened. It keeps the current verdict per tool in a compacted topic,
+with the pins it rests on, so that a proxy can also check the definition that it sees itself against them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
 from assay_stream.bindings.offers import Offers
+from assay_stream.bindings.pins import PinsInForce, check_pins
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.bindings.state import Bindings
+from assay_stream.canonical.digest import canonicalize
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import PinResult, PinStatus
 from assay_stream.model.facts import Fact, Progress, encode_key, encode_value
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.model.wire import FactKey
-from assay_stream.registry.verdicts import Verdicts, verdicts_of
+from assay_stream.schemes.fingerprint import Fingerprint
+from assay_stream.schemes.hangar import Action, DigestPolicy
+
+_LAST_US = 2**63 - 1
+"""Later than every observation and control fact: verdicts reflect the final state."""
+
+_ACTION_WEIGHT = {action: weight for weight, action in enumerate(Action)}
+_STATUS_WEIGHT = {status: weight for weight, status in enumerate(PinStatus)}
+
+Verdicts = dict[str | None, bytes]
+"""Value bytes by tool; ``None`` stands for the server's tools that have no verdict of their own."""
+
+
+def verdicts_of(server_id: str, server: ServerBindings) -> Verdicts:
+    """Return the verdict on every tool of a server that has a pin or a policy.
+
+    Of several definitions in force, the most severe result counts for the tool.
+    """
+    controls = server.controls
+    if not controls.has_rules():
+        return {}
+    verdicts: Verdicts = {}
+    in_force = _definitions_in_force(server)
+    general = controls.policy_as_of("", _LAST_US)
+    names = {*in_force, *controls.pins, *(policy.tool_name for policy in controls.policies if policy.tool_name)}
+    for name in sorted(names):
+        pins = controls.pins_as_of(name, _LAST_US)
+        policy = controls.policy_as_of(name, _LAST_US)
+        if not pins and policy is None:
+            continue
+        found = in_force.get(name, [None])
+        results = [check_pins(pins, print_, listed=name in in_force, policy=policy) for print_ in found]
+        worst = max(results, key=_gravity)
+        verdicts[name] = _value(server_id, name, worst, pins, policy)
+    if general is not None:
+        unknown = check_pins(PinsInForce(approved={}, rejected={}), None, policy=general)
+        verdicts[None] = _value(server_id, None, unknown, None, general)
+    return verdicts
+
+
+def changed_verdicts(record: Record, server_id: str, before: Verdicts, after: Verdicts) -> Iterator[Output]:
+    for name in sorted(before.keys() | after.keys(), key=lambda name: (name is not None, name or "")):
+        value = after.get(name)
+        if value != before.get(name):
+            yield Output(
+                role=Role.VERDICTS,
+                key=verdict_key(server_id, name),
+                value=value,
+                timestamp_ms=record.timestamp_ms,
+                partition=record.origin.partition,
+                label="verdict",
+            )
+
+
+def verdict_key(server_id: str, tool_name: str | None) -> bytes:
+    return orjson.dumps([server_id, tool_name])
+
+
+def _definitions_in_force(server: ServerBindings) -> dict[str, list[Fingerprint | None]]:
+    """Return each tool's current definitions for any observer: ``None`` where a list names it twice."""
+    found: dict[str, list[Fingerprint | None]] = {}
+    for digest in sorted(server.fleet.catalogues_in_force()):
+        catalogue = server.catalogues[digest]
+        for name, full in catalogue.tools.items():
+            print_ = None if full is None else server.fingerprint_of(catalogue, full)
+            found.setdefault(name, []).append(print_)
+    return found
+
+
+def _gravity(result: PinResult) -> tuple[int, int, str, str]:
+    """Order results by action, then independently of the order of arrival."""
+    action = -1 if result.action is None else _ACTION_WEIGHT[result.action]
+    return (action, _STATUS_WEIGHT[result.status], result.scheme or "", result.observed or "")
+
+
+def _value(
+    server_id: str, tool_name: str | None, result: PinResult, pins: PinsInForce | None, policy: DigestPolicy | None
+) -> bytes:
+    content: dict[str, Any] = {"server_id": server_id, **result.as_json()}
+    content["action"] = (result.action or Action.ALLOW).value
+    if tool_name is not None:
+        content["tool_name"] = tool_name
+    if pins is not None:
+        content["pins"] = dict(pins.approved)
+        content["rejected"] = {scheme: list(values) for scheme, values in pins.rejected.items()}
+    if policy is not None:
+        content["policy"] = {"enforcement": policy.enforcement.value, "unknown": policy.unknown.value}
+    return canonicalize(content)
 
 
 class Ledger:

@@ -1,4 +1,4 @@
-"""Drift between two lists of tools: what was added, removed, renamed and changed.
+"""Drift between two lists of tools, prompts or templates: what was added, removed, renamed and changed.
 
 The comparison is with what the same observer last saw; an observer's first list is compared with what the rest of the
 fleet last saw. Of a server's first list only definitions that stand out are additions (``stands_out``).
@@ -10,33 +10,263 @@ hides no change.
 
 What a server offers may depend on the rights of the request, so lists are compared within one ``auth_context``. The
 first one under other rights is compared with what was seen under any, and removes nothing.
+
+Every answer is kept with its cost, so that a cache hit spends the same and the cache changes no finding. A
+roll-out shows the same change to every observer of a server, one after the other.
+
+A first list has no baseline, so nothing in it is a change. Its text is searched all the same: a definition with
+indicators of medium severity or higher is reported as an addition, and the others are part of the inventory. A low
+indicator, such as the name of another tool, means little where there is no text that it was added to.
+
+The comparison is with the same observer's last statement; where there is none, with the last statement of the rest of
+the fleet. Of the first list ever stated, only definitions that stand out are additions (``stands_out``). An incomplete
+list removes nothing. A name missing from the baseline is an addition after a complete list; after incomplete ones only
+if no observer ever stated it, else it is compared with the last statement under its name. The completeness stated by a
+snapshot is that of all its lists.
+
+A name with several definitions makes no call ambiguous: each new definition is a change of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any, NamedTuple
+from functools import cached_property, partial
+from typing import Any, NamedTuple, TypeVar, cast
 
-from assay_stream.bindings.offers import Offer
+from assay_stream.bindings.offers import ItemOffer, Offer, unpack
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.bindings.timeline import finding_in
 from assay_stream.canonical.digest import jcs_digest
+from assay_stream.detect import CUT_SHORT, ToolNames, detect_indicators
+from assay_stream.drift import Change, compare_definitions
+from assay_stream.drift.definition import differing_fields, not_compared
 from assay_stream.drift.lists import renames
+from assay_stream.drift.severity import Level
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.definition_facts import Catalogue
 from assay_stream.model.facts import Seen
-from assay_stream.model.fields import LeftOut
+from assay_stream.model.fields import ITEM_SUBJECTS, LeftOut
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.registry.analysis import Analysis
-from assay_stream.registry.baselines import Baseline, last_shown
-from assay_stream.registry.comparison import NOT_SEARCHED, Comparison, Signs, stands_out
-from assay_stream.schemes.fingerprint import Fingerprint, changed_fields
+from assay_stream.registry.baselines import Baseline, item_baseline, last_shown, last_stated, repeats, stated
+from assay_stream.schemes.assay.manifest import action_class
+from assay_stream.schemes.fingerprint import ContentCache, Fingerprint, changed_fields
 from assay_stream.schemes.handshake.contract import contract, contract_drift
 from assay_stream.schemes.mcptrust.hashes import RISK_LEVELS
 from assay_stream.work import Work, WorkExhaustedError
+
+Changes = tuple[tuple[str, str, str], ...]
+Signs = tuple[tuple[str, int, str], ...]
+_Definition = Mapping[str, Any]
+_Answer = TypeVar("_Answer")
+
+NOT_SEARCHED: Signs = ((CUT_SHORT.rule, CUT_SHORT.level, CUT_SHORT.path),)
+_ANSWERS: ContentCache[tuple[Any, int]] = ContentCache(
+    DEFAULT_LIMITS.analysis_answers_max, DEFAULT_LIMITS.analysis_answers_bytes_max
+)
+_BYTES_PER_ANSWER = 400
+_BYTES_PER_ENTRY = 250
+"""Bytes of a change or a sign: a tuple of two or three strings."""
+
+
+class Comparison:
+    """Compares definitions of one list.
+
+    Args:
+        names: the names in the list: a text that names another tool is a sign.
+    """
+
+    def __init__(self, analysis: Analysis, names: Collection[str], names_digest: Iterable[str] | None = None) -> None:
+        self.analysis = analysis
+        self._given = names
+        self._digested = names if names_digest is None else names_digest
+
+    @cached_property
+    def _names(self) -> ToolNames:
+        spent = self.analysis.work.spent
+        names = ToolNames(self._given, self.analysis.work)
+        # The index is built where a text is searched, so it costs nothing where all answers are kept.
+        self.analysis.keep(self.analysis.work.spent - spent)
+        return names
+
+    @cached_property
+    def _names_digest(self) -> str:
+        return str(jcs_digest(sorted(self._digested)))
+
+    def changes(self, before: str, after: str, was: Callable[[], _Definition], now: _Definition) -> Changes:
+        try:
+            return self.kept(
+                f"changes {before} {after}",
+                lambda: reported_changes(compare_definitions(was(), now, self.analysis.work)),
+            )
+        except WorkExhaustedError:
+            self.analysis.left_out.add(LeftOut.COMPARISON)
+            return NOT_COMPARED
+
+    def signs(self, before: str | None, after: str, was: Callable[[], _Definition | None], now: _Definition) -> Signs:
+        """Return the signs in the text that the older definition did not have.
+
+        Raises:
+            WorkExhaustedError: if the budget does not suffice.
+        """
+        names = self._names
+        question = f"signs {before} {after} {self._names_digest}"
+        return self.kept(question, lambda: self._search(was(), now, names))
+
+    def carried_over(self, after: str, now: _Definition, signs: Signs) -> Signs:
+        """Return the signs, at high or above, that a changed definition would show in a first list beside its new ones.
+
+        Raises:
+            WorkExhaustedError: if the budget does not suffice.
+        """
+        shown = {(rule, path) for rule, _, path in signs}
+        whole = self.signs(None, after, lambda: None, now)
+        return tuple(row for row in whole if row[1] >= Level.HIGH and (row[0], row[2]) not in shown)
+
+    def _search(self, was: _Definition | None, now: _Definition, names: ToolNames) -> Signs:
+        found = detect_indicators(was, now, tool_names=names, work=self.analysis.work)
+        return tuple((sign.rule, sign.level, sign.path) for sign in found)
+
+    def kept(self, question: str, ask: Callable[[], _Answer]) -> _Answer:
+        """Return a kept answer at its original cost, or compute it.
+
+        Raises:
+            WorkExhaustedError: if the budget does not suffice.
+        """
+        key, work = question.encode(), self.analysis.work
+        known = _ANSWERS.get(key)
+        if known is None:
+            spent = work.spent
+            answer = ask()
+            known = answer, work.spent - spent
+            _ANSWERS.put(key, known, _BYTES_PER_ANSWER + _BYTES_PER_ENTRY * len(cast("tuple[Any, ...]", answer)))
+        else:
+            work.spend(known[1])
+        self.analysis.keep(known[1])
+        return cast("_Answer", known[0])
+
+
+def reported_changes(changes: Iterable[Change]) -> Changes:
+    """Return the changes to report: the first of each code in each top-level field."""
+    first: dict[tuple[str, str], Change] = {}
+    for change in changes:
+        top = change.path.removeprefix("$").lstrip(".").partition(".")[0].partition("[")[0]
+        first.setdefault((change.code, top), change)
+    return tuple((change.code, change.path, change.direction.value) for change in first.values())
+
+
+NOT_COMPARED = reported_changes([not_compared()])
+
+
+def first_look(
+    server: ServerBindings, catalogue: Catalogue, seen: Seen, lists: Iterable[ItemOffer]
+) -> Iterator[Finding]:
+    """Yield findings of a server, or an observer, that was never seen before."""
+    if seen.observer_id in server.observers:
+        return
+    if server.observers:
+        yield finding_in(seen, Kind.OBSERVER_ADDED)
+        return
+    privileged = sorted(name for name in catalogue.tools if action_class(name) is not None)
+    listed = {items.subject: len(items.items) for items in lists}
+    yield finding_in(
+        seen,
+        Kind.FIRST_LOOK,
+        after=catalogue.digest,
+        inventory=(
+            ("tools", len(catalogue.tools)),
+            *((subject.plural, listed[subject]) for subject in ITEM_SUBJECTS if subject in listed),
+            ("privileged", len(privileged)),
+        ),
+        privileged=tuple(privileged[: DEFAULT_LIMITS.privileged_named_max]),
+    )
+
+
+def stands_out(indicators: Signs) -> bool:
+    """Return True if a definition in a first list gets a finding of its own."""
+    return any(level >= Level.MEDIUM for _, level, _ in indicators)
+
+
+def compare_items(
+    server: ServerBindings,
+    offer: ItemOffer,
+    seen: Seen,
+    analysis: Analysis | None = None,
+    named_with: Iterable[str] = (),
+) -> Iterator[Finding]:
+    """Yield what a snapshot shows of one list that its baseline did not, sorted by name.
+
+    Args:
+        named_with: other names that the texts of the list may mention as the server's own.
+    """
+    latest = next(stated(server, seen.observer_id, offer.subject, seen.position), None)
+    if latest is not None and repeats(latest, offer):
+        return
+    analysis = Analysis(DEFAULT_LIMITS.work_units_max) if analysis is None else analysis
+    was = item_baseline(server, offer.subject, seen, analysis)
+    now = offer.as_fact(seen.server_id).by_name()
+    is_complete = seen.completeness == "complete" and not offer.is_cut
+    drift = _ItemDrift(server, seen, offer, analysis, named_with)
+    new = now.keys() - was.names.keys()
+    known = {name for name in new if server.fleet.is_item_known(offer.subject, name)}
+    come = {name for name in new if was.complete or (was.stated and name not in known)}
+    first = set() if was.stated else new
+    shown = last_stated(server, offer.subject, seen, known - come - first, analysis)
+    for name in sorted(now.keys() | was.names.keys()):
+        if name not in now:
+            if was.complete and is_complete:
+                yield drift.found("removed", name, before=was.names[name][0])
+        elif name in come or name in first:
+            for full in now[name]:
+                signs = drift.signs(None, full)
+                if name in come or stands_out(signs):
+                    yield drift.found("added", name, after=full, indicators=signs)
+        else:
+            older = was.names.get(name) or shown.get(name, ())
+            for full in now[name]:
+                if older and full not in older:
+                    yield drift.changed(name, older[0], full)
+
+
+class _ItemDrift:
+    def __init__(
+        self, server: ServerBindings, seen: Seen, offer: ItemOffer, analysis: Analysis, named_with: Iterable[str]
+    ) -> None:
+        self._server, self._seen, self._offer, self._analysis = server, seen, offer, analysis
+        names = [*(item.get("name") for item in offer.definitions.values()), *named_with]
+        self._comparison = Comparison(analysis, {name for name in names if isinstance(name, str)}, map(str, names))
+
+    def found(self, what: str, name: str, *, after: str | None = None, **more: Any) -> Finding:
+        subject = self._offer.subject
+        known = after is not None and (subject, after) in self._server.items
+        return finding_in(self._seen, Kind(f"{subject}_{what}"), item_name=name, after=after, known=known, **more)
+
+    def changed(self, name: str, before: str, after: str) -> Finding:
+        packed = self._server.items[self._offer.subject, before]
+        was = None if packed is None else unpack(packed)
+        signs = self.signs(was, after, before)
+        now = self._offer.definitions[after]
+        compared: dict[str, Any] = {"changes": NOT_COMPARED}
+        if was is not None and after not in self._offer.oversized:
+            compared["changed_fields"] = tuple(differing_fields(was, now))
+            compared["changes"] = self._comparison.changes(before, after, lambda: was, now)
+        carried_over = self._paid(lambda: self._comparison.carried_over(after, now, signs))
+        return self.found(
+            "changed", name, before=before, after=after, indicators=signs, carried_over=carried_over, **compared
+        )
+
+    def signs(self, was: Mapping[str, Any] | None, full: str, before: str | None = None) -> Signs:
+        return self._paid(lambda: self._comparison.signs(before, full, lambda: was, self._offer.definitions[full]))
+
+    def _paid(self, search: Callable[[], Signs]) -> Signs:
+        try:
+            return search()
+        except WorkExhaustedError:
+            self._analysis.left_out.add(LeftOut.TEXT)
+            return () if self._analysis.is_rationed else NOT_SEARCHED
+
 
 _RENAMES_PART = 4
 """Share of the remaining budget that the search for renamed tools may cost: one part in this many."""

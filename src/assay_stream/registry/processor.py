@@ -31,11 +31,10 @@ from assay_stream.model.finding_topic import FloodEnd, alone_max
 from assay_stream.model.kinds import Kind
 from assay_stream.model.observation import ListChangedEvent, LossEvent, SnapshotEvent
 from assay_stream.model.record import Output, Record, Role, rejected
-from assay_stream.model.refusal import refusal
+from assay_stream.model.rejected import refusal
 from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.control_step import apply_control
-from assay_stream.registry.eviction import evict, evict_observers
-from assay_stream.registry.folding import fold_unlisted, is_redundant, merge_rejections
+from assay_stream.registry.folding import evict, evict_observers, fold_unlisted, is_redundant, merge_rejections
 from assay_stream.registry.ledger import Registry
 from assay_stream.registry.snapshot_step import apply_announcement, apply_snapshot
 from assay_stream.registry.transition import Transition

@@ -15,22 +15,18 @@ from assay_stream.canonical.digest import Canonicalized, jcs_digest
 from assay_stream.errors import InputError
 from assay_stream.model.cloudevents import check_observer, event_time_us
 from assay_stream.model.control_facts import Signatures
-from assay_stream.model.definition import definition_record
-from assay_stream.model.definition_facts import Catalogue, ToolFact
+from assay_stream.model.definition_facts import Catalogue, ToolFact, definition_record
 from assay_stream.model.facts import Announcement, Seen
 from assay_stream.model.fields import Subject
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.observation import ListChangedEvent, SnapshotEvent
-from assay_stream.model.partition import murmur2_partition
-from assay_stream.model.record import Output, Position, Record
+from assay_stream.model.record import Output, Position, Record, murmur2_partition
 from assay_stream.registry.allowance import Ration, change_of
 from assay_stream.registry.baselines import Baseline, baselines_for
-from assay_stream.registry.comparison import first_look
 from assay_stream.registry.folding import fold, pack_repeats
-from assay_stream.registry.item_drift import compare_items
 from assay_stream.registry.ledger import Registry
-from assay_stream.registry.list_drift import compare
+from assay_stream.registry.list_drift import compare, compare_items, first_look
 from assay_stream.registry.list_health import (
     announce,
     cached_long,

@@ -17,10 +17,9 @@ from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import Finding
 from assay_stream.model.record import Output, Position, Record
 from assay_stream.registry.analysis import Analysis, CutReason
-from assay_stream.registry.ledger import Registry
+from assay_stream.registry.ledger import Registry, changed_verdicts
 from assay_stream.registry.name_claims import claims_between, claims_by_snapshot, offered
 from assay_stream.registry.received_signatures import check_against
-from assay_stream.registry.verdicts import changed_verdicts
 from assay_stream.work import WorkExhaustedError
 
 _UNITS_PER_SIGNATURE = 1_000

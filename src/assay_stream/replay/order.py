@@ -30,9 +30,9 @@ from typing import NamedTuple
 from assay_stream.canonical.lenient import read_leniently
 from assay_stream.errors import InputError
 from assay_stream.files.archive import event_timestamp_ms
-from assay_stream.files.log_spool import Log, LogSpool
+from assay_stream.files.spool import Log, LogSpool
 from assay_stream.limits.core import Limits
-from assay_stream.limits.files import HELD_BYTES_MAX
+from assay_stream.limits.storage import HELD_BYTES_MAX
 from assay_stream.model.cloudevents import Call, event_time_us, is_binary, read_call, read_event
 from assay_stream.model.observation import CallProfile, SnapshotEvent
 from assay_stream.model.record import Headers, Record, Role, made_of

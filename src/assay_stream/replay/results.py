@@ -20,7 +20,7 @@ from msgspec import Meta, Struct
 
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.files.record_line import rejected_line
-from assay_stream.limits.files import PROGRESS_FILE_BYTES_MAX, REFUSED_BYTES_MAX, REFUSED_RECORDS_MAX
+from assay_stream.limits.storage import PROGRESS_FILE_BYTES_MAX, REFUSED_BYTES_MAX, REFUSED_RECORDS_MAX
 from assay_stream.model.record import LEFT_OUT_HEADER, Origin, Output, Record, Role, rejected, size_bytes
 from assay_stream.replay.run import ResumePoint
 

@@ -24,10 +24,10 @@ from assay_stream.bindings.state import Bindings
 from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.engine import EngineState
 from assay_stream.errors import InputError
-from assay_stream.files.log_spool import Log, LogSpool
+from assay_stream.files.spool import Log, LogSpool
 from assay_stream.join.processor import Join, process_calls
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
-from assay_stream.limits.files import CALLS_TOGETHER_BYTES_MAX, CALLS_TOGETHER_MAX
+from assay_stream.limits.storage import CALLS_TOGETHER_BYTES_MAX, CALLS_TOGETHER_MAX
 from assay_stream.model.cloudevents import Call
 from assay_stream.model.envelope import Producer
 from assay_stream.model.finding_topic import Tick

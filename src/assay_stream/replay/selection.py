@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from assay_stream.errors import ConfigurationError
-from assay_stream.files.archive_manifest import PartitionPlace
+from assay_stream.files.archive import PartitionPlace
+from assay_stream.model.finding_topic import ANY_SERVER
 from assay_stream.model.record import Record, Role
-from assay_stream.model.suppression import ANY_SERVER
 
 OFFSETS_METAVAR = "TOPIC:PARTITION=FIRST..END"
 _WRITTEN = re.compile(r"(?P<topic>[^\s:=]+):(?P<partition>[0-9]{1,9})=(?P<first>[0-9]{1,18})?\.\.(?P<end>[0-9]{1,18})?")

@@ -12,8 +12,7 @@ from assay_stream.bindings.signatures import pinned_key
 from assay_stream.errors import InputError
 from assay_stream.model.facts import Seen
 from assay_stream.model.record import Origin
-from assay_stream.report.pins import pins_in_force
-from assay_stream.report.rows import OperatorDecision, Row, decision_row, present, time_text
+from assay_stream.report.pins import OperatorDecision, Row, decision_row, pins_in_force, present, time_text
 
 
 def forgotten(server: ServerBindings, time_us: int) -> list[Row]:

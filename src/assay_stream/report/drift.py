@@ -1,29 +1,53 @@
-"""Drift between two recordings of what a server offers, as findings with a severity.
+"""Drift between two recordings of what a server offers: as findings, for people and programs, and as peers report it.
 
 1. What was not recorded on both sides is not compared: a recording without prompts says nothing about prompts. Held
    against a recording without any item, all of the later one is new: that is how a server's first list is judged.
 2. An incomplete recording removes nothing. A single Tool object is complete only against another one.
 3. What a profile does not look at is left out: the table of a peer finds what the peer finds.
+
+Either side may be a recording. The earlier one may also be the peer's own baseline (a declared manifest, a lockfile),
+and the later one an observed manifest. What was not recorded on both sides is not compared, and an incomplete recording
+removes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from itertools import chain
 from typing import Any
+from urllib.parse import quote
 
-from assay_stream.canonical.digest import jcs_digest
+import orjson
+
+from assay_stream import __version__
+from assay_stream.canonical.decode import decode_json
+from assay_stream.canonical.digest import canonicalize, jcs_digest
 from assay_stream.detect import CUT_SHORT, NO_TOOLS, ToolNames, detect_indicators
 from assay_stream.drift import CODES, Change, ItemDrift, compare_lists
 from assay_stream.drift.definition import differing_fields
-from assay_stream.drift.severity import Level, SeverityProfile, Sign, assess, covers
+from assay_stream.drift.severity import MCPTRUST_LEVELS, Level, SeverityProfile, Sign, assess, covers
 from assay_stream.errors import InputError
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits.core import DEFAULT_LIMITS, PIN_FILE_LIMITS
 from assay_stream.model.fields import Subject, as_item
-from assay_stream.schemes.assay.manifest import action_class
+from assay_stream.schemes.assay.manifest import (
+    DECLARED_SCHEMA,
+    OBSERVED_SCHEMA,
+    ObservedManifest,
+    action_class,
+    compare_manifests,
+    declare_manifest,
+    observe_manifest,
+    read_declared,
+    read_observed,
+)
 from assay_stream.schemes.handshake.contract import contract, contract_drift
+from assay_stream.schemes.mcptrust.drift import McpTrustSeverity, check_result, drift
 from assay_stream.schemes.mcptrust.hashes import RISK_LEVELS, risk_level
+from assay_stream.schemes.mcptrust.lockfile import lock as lock_of
+from assay_stream.schemes.mcptrust.lockfile import read_lockfile
+from assay_stream.text.escaping import json_text, visible
 from assay_stream.work import Work, WorkExhaustedError
 
 Item = Mapping[str, Any]
@@ -270,3 +294,161 @@ def _risk_change(before: Item, after: Item) -> Change | None:
     raised = RISK_LEVELS.index(was) < RISK_LEVELS.index(now)
     code = "risk_level_raised" if raised else "risk_level_lowered"
     return Change(code, "$", was, now, CODES[code].direction)
+
+
+_SARIF_LEVELS = {
+    Level.CRITICAL: "error",
+    Level.HIGH: "error",
+    Level.MEDIUM: "warning",
+    Level.LOW: "note",
+    Level.INFORMATIONAL: "note",
+}
+
+
+def as_json(findings: Sequence[DriftFinding]) -> str:
+    return json_text(orjson.dumps({"findings": [finding.as_json() for finding in findings]}).decode())
+
+
+def as_lines(findings: Sequence[DriftFinding]) -> Iterator[tuple[Level | None, str]]:
+    """Yield text lines, the first of each finding with its level."""
+    for finding in findings:
+        new_name = f" -> {visible(finding.renamed_to)}" if finding.renamed_to is not None else ""
+        yield finding.level, f"{finding.level!s:13}  {finding.kind:20}  {visible(finding.name)}{new_name}"
+        shown = {change.code for change in finding.changes}
+        for code in finding.codes:
+            if code not in shown:
+                yield None, f"    {code}"
+        for change in finding.changes:
+            yield from ((None, line) for line in _change_lines(change))
+    count = len(findings)
+    yield None, f"{count} finding{'s' if count > 1 else ''}" if count else "no drift found"
+
+
+def _change_lines(change: Change) -> Iterator[str]:
+    way = "" if change.direction == "neutral" else f", {change.direction}"
+    yield f"    {visible(change.path)}: {CODES[change.code].title} ({change.code}{way})"
+    before, after = _shown(change.before), _shown(change.after)
+    for mark, side, value in (("-", before, change.before), ("+", after, change.after)):
+        if value is not None:
+            yield f"      {mark} {side}"
+
+
+def _shown(value: Any) -> str:
+    return visible(value if isinstance(value, str) else canonicalize(value).decode())
+
+
+def as_sarif(findings: Sequence[DriftFinding], *, after_uri: str) -> str:
+    """Return the findings as a SARIF 2.1.0 log with one run."""
+    uri = quote(after_uri, safe="/:.-_~")
+    kinds = list(KIND_TITLES)
+    driver = {
+        "name": "assay-stream",
+        "semanticVersion": __version__,
+        "rules": [
+            {"id": kind, "name": kind.title().replace("_", ""), "shortDescription": {"text": f"{title}."}}
+            for kind, title in KIND_TITLES.items()
+        ],
+    }
+    run = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "results": [_sarif_result(finding, kinds.index(finding.kind), uri) for finding in findings],
+    }
+    log = {
+        "$schema": "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [run],
+    }
+    return json_text(orjson.dumps(log, option=orjson.OPT_INDENT_2).decode())
+
+
+def _sarif_result(finding: DriftFinding, rule_index: int, uri: str) -> dict[str, Any]:
+    name = visible(finding.name)
+    words = "; ".join(CODES[code].title if code in CODES else code for code in finding.codes)
+    new_name = f" -> {visible(finding.renamed_to)}" if finding.renamed_to is not None else ""
+    identity = canonicalize([finding.as_json(), [list(change) for change in finding.changes]])
+    return {
+        "ruleId": finding.kind,
+        "ruleIndex": rule_index,
+        "level": _SARIF_LEVELS[finding.level],
+        "message": {"text": f"{KIND_TITLES[finding.kind]}: {name}{new_name}{'. ' + words if words else ''}"},
+        "locations": [
+            {
+                "physicalLocation": {"artifactLocation": {"uri": uri}, "region": {"startLine": 1}},
+                "logicalLocations": [{"name": name, "fullyQualifiedName": name}],
+            }
+        ],
+        "partialFingerprints": {"assayStreamDrift/v1": sha256(identity).hexdigest()},
+        "properties": {key: value for key, value in finding.as_json().items() if key != "kind"},
+    }
+
+
+Report = tuple[dict[str, Any], bool]
+"""What to print, and whether something in it is at least as severe as was asked for, or could not be told."""
+
+
+def p60_report(before: bytes, after: bytes, baseline: str, fail_on: Level) -> Report:
+    """Compare the tools of two lists as Assay does.
+
+    Args:
+        baseline: name of the earlier file.
+
+    Raises:
+        InputError: as ``decode_json``, ``read_offer``, ``read_declared``, ``read_observed`` and ``declare_manifest``.
+    """
+    was, now = decode_json(before), decode_json(after)
+    declared = read_declared(was) if _schema(was) == DECLARED_SCHEMA else declare_manifest(_observed(was, "-"))
+    observed = read_observed(now) if _schema(now) == OBSERVED_SCHEMA else _observed(now, declared.server_id)
+    found = compare_manifests(declared, observed)
+    findings = [
+        {"name": each.tool_name, "reason_code": each.reason_code, "severity": each.severity} for each in found.findings
+    ]
+    fails = any(Level.parse(each.severity) >= fail_on for each in found.findings) or bool(found.inconclusive)
+    return {"baseline": baseline, "findings": findings, "inconclusive": list(found.inconclusive)}, fails
+
+
+def _schema(content: Any) -> Any:
+    return content.get("schema") if isinstance(content, dict) else None
+
+
+def _observed(content: Any, server_id: str) -> ObservedManifest:
+    offer = read_offer(content)
+    return observe_manifest(server_id, offer.lists.get(Subject.TOOL), "complete" if offer.complete else "partial")
+
+
+def mcptrust_report(before: bytes, after: bytes, baseline: str, fail_on: Level) -> Report:
+    """Compare two states of a server's lists as a v3 check of MCPTrust does.
+
+    Args:
+        baseline: name of the earlier file.
+
+    Raises:
+        InputError: as ``decode_json``, ``read_offer``, ``read_lockfile`` and ``lock``.
+    """
+    now = read_offer(decode_json(after))
+    content = decode_json(before, limits=PIN_FILE_LIMITS)
+    if isinstance(content, dict) and content.keys() & {"lockFileVersion", "server_command"}:
+        lockfile = read_lockfile(before)
+        server, locked, recorded = lockfile.server, lockfile.lock, set(now.lists)
+    else:
+        was = read_offer(content)
+        recorded = was.lists.keys() & now.lists.keys()
+        server, locked = "", lock_of({LISTS[subject]: was.lists[subject] for subject in recorded})
+    locked = replace(
+        locked,
+        tools=locked.tools if Subject.TOOL in recorded else {},
+        prompts=locked.prompts if Subject.PROMPT in recorded else None,
+        templates=locked.templates if Subject.TEMPLATE in recorded else None,
+    )
+    items = drift(locked, {LISTS[subject]: now.lists[subject] for subject in recorded})
+    result = check_result(
+        [each for each in items if now.complete or not each.type.endswith("_REMOVED")],
+        server=server,
+        lockfile=baseline,
+        fail_on=next(each for each in McpTrustSeverity if MCPTRUST_LEVELS[each] >= fail_on),
+    )
+    return result, result["outcome"] == "FAIL"
+
+
+PEERS: Mapping[str, Callable[[bytes, bytes, str, Level], Report]] = {"p60": p60_report, "mcptrust": mcptrust_report}
+"""What reports as each peer does."""

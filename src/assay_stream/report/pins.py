@@ -1,19 +1,97 @@
 """Operators' decisions, their tools and keys, and how they compare: read from the bindings."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, NamedTuple
 
 from assay_stream.bindings.pins import PinState, check_pins, pin_states
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.bindings.state import Bindings
 from assay_stream.bindings.timeline import AFTER_ALL_US
 from assay_stream.errors import InputError
+from assay_stream.model.control import ALERT_TYPE, PIN_REJECT_TYPE, PIN_SET_TYPE
 from assay_stream.model.control_facts import KeyDecision, Pin, Policy
 from assay_stream.model.facts import Seen
-from assay_stream.report import decisions
-from assay_stream.report.rows import OperatorDecision, Row, decision_row, present, time_text
 from assay_stream.schemes.fingerprint import Fingerprint
 from assay_stream.schemes.pin_values import PinEntry
+
+Row = dict[str, Any]
+OperatorDecision = Pin | Policy | KeyDecision
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def time_text(time_us: int) -> str:
+    """Format an event time, microseconds since the epoch."""
+    return (_EPOCH + timedelta(microseconds=time_us)).isoformat().replace("+00:00", "Z")
+
+
+def present(row: Row) -> Row:
+    return {name: value for name, value in row.items() if value is not None}
+
+
+def decision_row(fact: OperatorDecision) -> Row:
+    return {"author": fact.author, "reason": fact.reason, "since": time_text(fact.time_us)}
+
+
+Decision = tuple[str, Mapping[str, Any]]
+"""Event type and data of a decision, without author and reason."""
+
+AlertAct = Literal["acknowledge", "assign", "comment", "close", "reopen"]
+DefinitionAct = Literal["approve", "reject"]
+PIN_TYPES: Mapping[DefinitionAct, str] = {"approve": PIN_SET_TYPE, "reject": PIN_REJECT_TYPE}
+
+DEFAULT_SCHEME = "assay.p60"
+"""What a tool is pinned under by default: it covers the output schema and the annotations too."""
+
+
+def alert_decision(act: AlertAct, *, server_id: str, uid: str, assignee: str | None = None) -> Decision:
+    """Build a decision on an alert; ``uid`` is the full uid."""
+    given = {} if assignee is None else {"assignee": assignee}
+    return ALERT_TYPE + act, {"server_id": server_id, "alert": uid, **given}
+
+
+def definition_decisions(
+    act: DefinitionAct, *, server_id: str, tool_name: str, values: Mapping[str, str]
+) -> list[Decision]:
+    """Return one decision for each value of a definition.
+
+    Args:
+        values: by scheme, from ``values_of_print``.
+    """
+    return [
+        (PIN_TYPES[act], {"server_id": server_id, "tool_name": tool_name, "scheme": scheme, "value": value})
+        for scheme, value in values.items()
+    ]
+
+
+def values_of_print(
+    printed: Mapping[str, str], tool_name: str, *, pinned: Iterable[str], schemes: Iterable[str] = ()
+) -> dict[str, str]:
+    """Return the values of a definition to decide on, by scheme.
+
+    Args:
+        printed: its value under every scheme, as the registry printed it for its server.
+        pinned: the schemes under which the tool has an approved value.
+        schemes: empty for those under which the tool is already pinned, else the default one, since
+            approving a change under one scheme only would leave the others to differ.
+
+    Raises:
+        InputError: ``scheme_not_available``.
+    """
+    values: dict[str, str] = {}
+    for scheme in list(schemes) or sorted(pinned) or (DEFAULT_SCHEME,):
+        if scheme not in printed:
+            raise InputError(
+                "scheme_not_available",
+                f"the definition has no value under {scheme}: choose another with --scheme",
+                path=tool_name,
+            )
+        values[scheme] = printed[scheme]
+    return values
+
 
 _DIGITS_MIN = 6
 """Digits by which a digest can be named."""
@@ -122,7 +200,7 @@ def values_to_decide(
     """
     print_ = _definition(server, tool_name, full)
     pinned = server.controls.pins_as_of(tool_name, AFTER_ALL_US).approved
-    return decisions.values_to_decide(print_.schemes, tool_name, pinned=pinned, schemes=schemes)
+    return values_of_print(print_.schemes, tool_name, pinned=pinned, schemes=schemes)
 
 
 def offers_rejected(server: ServerBindings, tool_name: str) -> bool:

@@ -12,9 +12,8 @@ from assay_stream.bindings.pins import Ruling, VerdictTable
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.model.control_facts import Policy
 from assay_stream.model.record import Origin
-from assay_stream.registry.verdicts import verdict_key, verdicts_of
-from assay_stream.report.pins import tools_offered_now
-from assay_stream.report.rows import Row
+from assay_stream.registry.ledger import verdict_key, verdicts_of
+from assay_stream.report.pins import Row, tools_offered_now
 from assay_stream.schemes.fingerprint import Fingerprint
 from assay_stream.schemes.hangar import Action
 

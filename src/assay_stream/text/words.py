@@ -1,16 +1,98 @@
-"""Words: a text as its reader understands it, whatever it was dressed in.
+"""Words and names: a text as its reader understands it, whatever it was dressed in.
 
 ``as_read`` takes off what a reader does not see; ``Words`` splits the rest into words, in any script. Han, Kana,
 Hangul, Thai and Lao have no dependable spaces, so there each character is a word. Words keep their place in the
 text, and a sentence's end moves the next word further away, so that a rule with a short reach stays within its
 sentence.
+
+Normalisation sorts runs of combining marks by insertion, which takes time in the square of a run's length, and
+some characters become up to eighteen.
+
+1. The skeleton of UTS #39, section 4, with Unicode's own table of confusable characters (``data/confusables.txt``).
+   Whatever follows is worked out from it alone: names that UTS #39 calls confusable are always equal here.
+2. What a reader does not see, compatibility forms, case and accents do not count.
+3. Nor do separators, nor the difference between a few more letters: tool names are short and mostly ASCII.
 """
+
+from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
 
-from assay_stream.text.normalization import without_long_runs
+from assay_stream.canonical.digest import jcs_digest
+from assay_stream.limits.core import DEFAULT_LIMITS
+
+_FIRST, _END = 0xA0, 0x20000
+"""Code points that can cost more: every non-starter and every long expansion is among them."""
+_HANGUL = range(0xAC00, 0xD7A4)
+_BLOCK = 32
+"""Code points that are looked at together. The range is so many times a number."""
+_EXPANSION_MIN = 4
+_RUN_MIN = 8
+_STREAM_SAFE_MAX = 30
+_UNITS_PER_CHAR = 3
+_UNITS_PER_EXPANDING_CHAR = 25
+_RUN_SQUARE_PER_UNIT = 4
+
+
+def units_to_normalize(text: str) -> int:
+    """Return the units of work that it takes to bring a text into NFKC, fold its case and split it into words."""
+    if text.isascii():
+        return len(text) // 4
+    units = _UNITS_PER_CHAR * len(text)
+    expanding, sorted_ = _characters()
+    if not expanding.set.isdisjoint(text):
+        units += _UNITS_PER_CHAR * len(text)
+        units += _UNITS_PER_EXPANDING_CHAR * sum(len(run) for run in expanding.runs.findall(text))
+    if not sorted_.set.isdisjoint(text):
+        units += _UNITS_PER_CHAR * len(text)
+        units += sum(len(run) ** 2 // _RUN_SQUARE_PER_UNIT for run in sorted_.runs.findall(text))
+    return units
+
+
+def without_long_runs(text: str) -> str:
+    """Return a text whose runs of combining marks end after as many as stream-safe text has (UAX 15, section 13)."""
+    if text.isascii():
+        return text
+    sorted_ = _characters()[1]
+    if sorted_.set.isdisjoint(text):
+        return text
+    return sorted_.runs.sub(lambda run: run[0][:_STREAM_SAFE_MAX], text)
+
+
+class _Characters(NamedTuple):
+    set: frozenset[str]
+    runs: re.Pattern[str]
+
+
+@cache
+def _characters() -> tuple[_Characters, _Characters]:
+    """Return the characters that become many, and those whose runs are sorted."""
+    expanding, sorted_ = [], []
+    for code in _decomposed():
+        form = unicodedata.normalize("NFKD", chr(code))
+        if unicodedata.combining(form[0]):
+            sorted_.append(chr(code))
+        elif len(form) >= _EXPANSION_MIN:
+            expanding.append(chr(code))
+    return (
+        _Characters(frozenset(expanding), re.compile(f"[{''.join(expanding)}]+")),
+        _Characters(frozenset(sorted_), re.compile(f"[{''.join(sorted_)}]{{{_RUN_MIN},}}")),
+    )
+
+
+def _decomposed() -> Iterator[int]:
+    """Yield every code point that a decomposition changes or moves, but Hangul; most blocks have none."""
+    for first in range(_FIRST, _END, _BLOCK):
+        codes = range(first, first + _BLOCK)
+        block = "".join(map(chr, codes))
+        if not unicodedata.is_normalized("NFKD", block) or any(map(unicodedata.combining, block)):
+            yield from (code for code in codes if code not in _HANGUL)
+
 
 SINGLE_CHARACTER_WORDS = "぀-ヿ㐀-䶿一-鿿豈-﫿가-힣\u0e00-\u0eff"
 _WORD = re.compile(
@@ -155,3 +237,68 @@ class Words:
     def sentence_keys(self) -> list[str]:
         """Return each sentence as its words in their plain form."""
         return [" ".join(self.forms[first:end]) for first, end in self.sentences]
+
+
+# An em dash has the katakana length mark as its prototype, which parts words only among ASCII letters.
+_SEPARATORS = re.compile(r"[-_./:\s\u2010-\u2015\u2212]+|(?<=[a-z0-9])\u30fc+(?=[a-z0-9])")
+_ALIKE = str.maketrans({"0": "o", "1": "l", "i": "l", "|": "l", "!": "l"})
+_PAIRS = (("rn", "m"), ("vv", "w"))
+
+
+def skeleton(name: str) -> str:
+    """Return what look-alike tool names have in common. It is for comparing, not for showing.
+
+    Args:
+        name: a tool name. A very long one is compared by what UTS #39 says alone.
+    """
+    chars_max = DEFAULT_LIMITS.drawn_name_chars_max
+    drawn, rest = uts39_skeleton(name[:chars_max]), name[chars_max:]
+    if rest or len(drawn) > chars_max:
+        return jcs_digest([drawn, rest]).hex
+    drawn = plain_form(as_read(drawn.translate(_letters())))
+    # Compatibility forms and lowercase letters have prototypes of their own.
+    drawn = plain_form(uts39_skeleton(drawn).translate(_letters()))
+    for pair, letter in _PAIRS:
+        drawn = drawn.replace(pair, letter)
+    # A name of nothing but separators is like no other.
+    bare = _SEPARATORS.sub("", drawn).translate(_ALIKE) or drawn
+    # A server may send a name of any length; as a key it has to be short.
+    return bare if len(bare) <= DEFAULT_LIMITS.skeleton_chars_max else jcs_digest(bare).hex
+
+
+def uts39_skeleton(text: str) -> str:
+    """Return the skeleton of UTS #39, section 4: decomposed, each character as its prototype, decomposed again.
+
+    Long runs of combining marks are cut: to sort them takes time in the square of their length.
+    """
+    if text.isascii():
+        return text.translate(_prototypes())
+    decomposed = unicodedata.normalize("NFD", without_long_runs(text))
+    return unicodedata.normalize("NFD", decomposed.translate(_prototypes()))
+
+
+@cache
+def _prototypes() -> Mapping[int, str]:
+    """Each confusable character to its prototype."""
+    table = (files(__package__) / "data" / "confusables.txt").read_text(encoding="utf-8")
+    prototypes: dict[int, str] = {}
+    for line in table.splitlines():
+        if not line.startswith("#"):
+            prototype, _, chars = line.partition(":")
+            text = "".join(chr(int(code, 16)) for code in prototype.split())
+            prototypes |= {int(char, 16): text for char in chars.split()}
+    return prototypes
+
+
+@cache
+def _letters() -> Mapping[int, str]:
+    """Prototypes that are not ASCII to the letter or digit that we take them for.
+
+    They are those of letters that are drawn alike in a script seen in attacks, or that stand for it (superscripts).
+    """
+    compatible = {code: unicodedata.normalize("NFKC", chr(code)) for code in _prototypes()}
+    known = {code: form for code, form in compatible.items() if form.isascii() and form.isalnum()} | LOOKALIKES
+    letters = {uts39_skeleton(chr(code)): letter for code, letter in known.items()}
+    return {
+        ord(prototype): letter for prototype, letter in letters.items() if len(prototype) == 1 and prototype > "\x7f"
+    }

@@ -42,8 +42,15 @@ from assay_stream.verify.alert_ledger import (
     UNEXPECTED,
     AlertLedger,
 )
-from assay_stream.verify.evidence import Producers, Recorded, codes_of, differing_paths, intact_content, rests_on_logs
-from assay_stream.verify.pairing import Pairing
+from assay_stream.verify.evidence import (
+    Pairing,
+    Producers,
+    Recorded,
+    codes_of,
+    differing_paths,
+    intact_content,
+    rests_on_logs,
+)
 
 LATE_CALL = "late_call"
 DOUBTS_MAX = 2_000

@@ -5,10 +5,9 @@ from enum import StrEnum
 
 from assay_stream.errors import InputError
 from assay_stream.files.seal_files import LogName, Logs
-from assay_stream.schemes import ed25519
-from assay_stream.seal.check import Report, check
+from assay_stream.schemes import tlog
+from assay_stream.seal.check import Expected, Report, check, check_heads, check_sealed_offset
 from assay_stream.seal.checkpoint import decode
-from assay_stream.seal.heads import Expected, check_heads, check_sealed_offset
 
 
 class SealOutcome(StrEnum):
@@ -21,7 +20,7 @@ class SealOutcome(StrEnum):
 def verify_logs(
     evidence: Logs,
     checkpoints: Logs,
-    keys: ed25519.Keys,
+    keys: tlog.Keys,
     *,
     partitions: Collection[int] = (),
     expected: Iterable[Expected] = (),
@@ -79,7 +78,7 @@ def _chosen(logs: Logs, partitions: Collection[int]) -> list[LogName]:
     return [name for name in logs.names() if not partitions or name.partition in partitions]
 
 
-def _sealed_topic(checkpoints: Logs, chain: LogName, evidence: Logs, keys: ed25519.Keys) -> str:
+def _sealed_topic(checkpoints: Logs, chain: LogName, evidence: Logs, keys: tlog.Keys) -> str:
     """Return the evidence topic of a chain, from its first signed checkpoint."""
     for record in checkpoints.records(chain):
         try:

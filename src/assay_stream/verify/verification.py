@@ -35,17 +35,18 @@ import orjson
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.errors import InputError
-from assay_stream.files.archive_manifest import PartitionPlace
+from assay_stream.files.archive import PartitionPlace
 from assay_stream.join.processor import Join, process_calls
-from assay_stream.limits.files import CALLS_TOGETHER_BYTES_MAX, CALLS_TOGETHER_MAX, HELD_BYTES_MAX
+from assay_stream.limits.storage import CALLS_TOGETHER_BYTES_MAX, CALLS_TOGETHER_MAX, HELD_BYTES_MAX
 from assay_stream.model.cloudevents import read_call
 from assay_stream.model.envelope import Producer
 from assay_stream.model.observation import CallProfile
 from assay_stream.model.record import Origin, Output, Record, Role, made_of
-from assay_stream.replay.history import History
-from assay_stream.replay.log_cut import Question, explained
+from assay_stream.replay.log_cut import History, Question, explained
 from assay_stream.verify.evidence import (
     EvidenceSelection,
+    Offsets,
+    Pairing,
     Producers,
     Recorded,
     codes_of,
@@ -56,7 +57,6 @@ from assay_stream.verify.evidence import (
     rests_on_logs,
     strict_content,
 )
-from assay_stream.verify.pairing import Offsets, Pairing
 
 DOUBTS_MAX = 2_000
 """Records that wait for the search of step 4, with ``HELD_BYTES_MAX`` bytes of calls and evidence at most."""

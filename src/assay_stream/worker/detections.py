@@ -22,11 +22,10 @@ import msgspec
 from assay_stream.agents import AgentSet, AgentState, Rekeying
 from assay_stream.config import Settings
 from assay_stream.errors import InputError
-from assay_stream.kafka.access import ACCESS, AccessRole
 from assay_stream.kafka.connection import Clients, KafkaClients, TopicPartition
 from assay_stream.kafka.runner import Runner
 from assay_stream.kafka.stage import NoState, Stage
-from assay_stream.kafka.topics import topic_names
+from assay_stream.kafka.topics import ACCESS, AccessRole, topic_names
 from assay_stream.kafka.upstream import UpstreamStage, UpstreamStages, steps_to
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.cloudevents import time_us_of

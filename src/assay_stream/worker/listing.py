@@ -13,8 +13,8 @@ from assay_stream.kafka.connection import connection_options
 from assay_stream.kafka.topics import topic_names
 from assay_stream.limits.serving import HTTP_LIMITS
 from assay_stream.model.record import Role
-from assay_stream.observe.http.client import Client
-from assay_stream.observe.listing.servers import ListedServer
+from assay_stream.observe.http.upstreams import Client
+from assay_stream.observe.listing.transport import ListedServer
 from assay_stream.observe.listing.watch import ListWatch
 from assay_stream.observe.publisher import ObservationPublisher
 from assay_stream.observe.spool import spool_in

@@ -9,7 +9,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from assay_stream.kafka.stage import StageMetrics
-from assay_stream.limits.metrics import EVIDENCE_LATENCY_MAX_S
+from assay_stream.limits.core import EVIDENCE_LATENCY_MAX_S
 
 _BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 

@@ -27,9 +27,9 @@ from assay_stream.kafka.topics import topic_names
 from assay_stream.kafka.transport import TransactionalWriter
 from assay_stream.model.checkpoint import Checkpoint
 from assay_stream.model.record import Output, Record, Role
-from assay_stream.schemes import ed25519
+from assay_stream.schemes import tlog
+from assay_stream.seal.check import is_known
 from assay_stream.seal.checkpoint import TreeLeaf, decode, encode, leaf_of, sealed
-from assay_stream.seal.heads import is_known
 from assay_stream.worker.host import Host, PartitionCounts, run_host
 from assay_stream.worker.metrics import PrometheusStage
 
@@ -52,7 +52,7 @@ class SealPlan:
     """
 
     key: Ed25519PrivateKey
-    trusted: ed25519.Keys
+    trusted: tlog.Keys
     every_records: int
     every_s: float
     log_name: str
@@ -193,7 +193,7 @@ class Sealer:
             consumer.seek(place, self._first_unsealed(place, beginnings[place]))
         self._consumer = consumer
         self._metrics.opened(self._partitions, seconds=time.monotonic() - started_s)
-        _log.info("sealing", partitions=self._partitions, key_id=ed25519.key_id(self._plan.key.public_key()))
+        _log.info("sealing", partitions=self._partitions, key_id=tlog.key_id(self._plan.key.public_key()))
 
     def _range(self, number: int) -> OpenRange:
         # Opening a writer with this transactional id fences the previous sealer.

@@ -25,12 +25,12 @@ from assay_stream.kafka.log import Patience, follow, read, record_of
 from assay_stream.kafka.ranges import places_of
 from assay_stream.kafka.stage import StageMetrics
 from assay_stream.kafka.topics import topic_names
-from assay_stream.limits.store import STORE_BATCH_RECORDS
+from assay_stream.limits.storage import STORE_BATCH_RECORDS
 from assay_stream.model.record import Role
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.bounds import Bounds
 from assay_stream.readmodel.filling import ROLES, Filler, witness_of
-from assay_stream.readmodel.status import Figures, figures_of
+from assay_stream.readmodel.schema import Figures, figures_of
 
 if TYPE_CHECKING:
     from assay_stream.worker.host import Host, PartitionCounts

@@ -1,4 +1,21 @@
-"""The worker: the stages' tasks and their agents in one process."""
+"""The worker: the stages, their tasks and their agents in one process. Read this first.
+
+Each stage is a Faust agent that iterates over batches: records of one input partition, in order. ``batch.process``
+applies a pure function to each record, ``batch.process_pieces`` to some records at a time, in a thread of its own.
+When the agent asks for its next batch, what it wrote, the state that changed and the input offsets are committed in
+one Kafka transaction. When it raises, all of that is aborted, the state is restored from its topic, and the batch
+comes again; after some failures in a row the worker stops with the agent's name and the cause. So no record is lost
+and none counts twice.
+
+``worker.stages`` and ``worker.join`` declare what a stage reads and which state it keeps. What runs the stages:
+
+    kafka.runner       joins the consumer group, keeps a partition task for each partition it is given
+    kafka.partition    opens a partition, fetches, gives batches to the agent, commits
+    worker.channel     carries a batch to the agent and its outcome back
+    worker.host        the process: Faust, signals, health, metrics
+"""
+
+from __future__ import annotations
 
 import asyncio
 import gc
@@ -11,21 +28,40 @@ from assay_stream.alerts.index import SeverityLevel
 from assay_stream.config import Settings
 from assay_stream.join.processor import Join
 from assay_stream.join.routing import Routing
-from assay_stream.kafka.access import ACCESS, STAGES, AccessRole
 from assay_stream.kafka.connection import KafkaClients, TopicPartition
 from assay_stream.kafka.runner import Runner
 from assay_stream.kafka.stage import Stage
-from assay_stream.kafka.topics import topic_names
-from assay_stream.limits.metrics import UNREVIEWED_AGE_MAX_S
+from assay_stream.kafka.topics import ACCESS, STAGES, AccessRole, topic_names
+from assay_stream.limits.core import UNREVIEWED_AGE_MAX_S
 from assay_stream.model.record import Role
-from assay_stream.worker.agents import declare
-from assay_stream.worker.channel import TransactionalChannel
-from assay_stream.worker.freshness import EvidenceLatency, RecentObservers
+from assay_stream.registry import processor
+from assay_stream.worker.channel import AgentApp, Batches, TransactionalChannel
 from assay_stream.worker.host import Host, run_host
-from assay_stream.worker.join import JoinStage
+from assay_stream.worker.join import BindingView, EvidenceLatency, JoinStage, RecentObservers, join_calls
 from assay_stream.worker.metrics import Metrics, PrometheusStage
 from assay_stream.worker.stages import CountingTable, SteadyClock, alert_stage, registry_stage
-from assay_stream.worker.view import BindingView
+
+
+def declare(app: AgentApp, channels: Mapping[str, TransactionalChannel]) -> None:
+
+    @app.agent(channels["registry"])
+    async def registry(batches: Batches) -> None:
+        """Snapshots and control records in; facts, definitions, findings and verdicts out."""
+        async for batch in batches:
+            await batch.process(processor.process)
+
+    @app.agent(channels["join"])
+    async def join(batches: Batches) -> None:
+        """Calls in, evidence out, once what was observed before them is known."""
+        async for batch in batches:
+            await batch.process_pieces(join_calls)
+
+    @app.agent(channels["alerts"])
+    async def alerts(batches: Batches) -> None:
+        """Findings in, alerts out; the table remembers each alert."""
+        async for batch in batches:
+            await batch.process(CountingTable.count)
+
 
 GC_THRESHOLDS = (50_000, 50, 100)
 

@@ -10,7 +10,7 @@ import pytest
 
 from assay_stream.agents import Agent, Rekeying
 from assay_stream.errors import ConfigurationError, IntegrityError
-from assay_stream.model.agent_topic import INPUT_HEADER
+from assay_stream.model.alert_state import INPUT_HEADER
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Output, Record, Role
 from tests.support.agents import a_set, evidence

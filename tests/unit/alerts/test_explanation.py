@@ -10,7 +10,7 @@ import pytest
 from assay_stream.alerts.page import as_json, as_markdown, as_text, explanation_of
 from assay_stream.alerts.story import AlertStory, CallsSince, story_of
 from assay_stream.model.kinds import Kind
-from assay_stream.text.visible import is_unseen
+from assay_stream.text.escaping import is_unseen
 from tests.support.alerts import alert_of
 from tests.support.stories import HOSTILE, KNOWN, NEW, a_life, changed_alert, digest_of
 from tests.unit.alerts.test_page import sightings_of

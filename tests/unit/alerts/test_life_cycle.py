@@ -12,10 +12,9 @@ from assay_stream.alerts.rules import AlertRules
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.alert_state import AlertState
 from assay_stream.model.finding import Finding
-from assay_stream.model.finding_topic import Resolution
+from assay_stream.model.finding_topic import Resolution, SuppressionRule
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Output
-from assay_stream.model.suppression import SuppressionRule
 from tests.support.findings import RULES, A, B, a_finding, a_rule, an_end, at, body, place, told
 
 CREATED = ("Create", "New", 1)

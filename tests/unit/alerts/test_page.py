@@ -8,7 +8,7 @@ from assay_stream.alerts.page import life_events, page_of, severity_style
 from assay_stream.alerts.story import AlertStory, CallsSince, CallSummary, Sightings, story_of
 from assay_stream.model.finding_topic import Suppression
 from assay_stream.model.kinds import Kind
-from assay_stream.text.visible import is_unseen
+from assay_stream.text.escaping import is_unseen
 from tests.support.findings import a_rule
 from tests.support.stories import HOSTILE, KNOWN, NEW, OLD, a_life, changed_alert, changed_finding, digest_of
 

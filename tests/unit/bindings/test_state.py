@@ -9,8 +9,7 @@ import pytest
 from assay_stream.bindings.state import Bindings
 from assay_stream.errors import IntegrityError
 from assay_stream.model.facts import Fact, Horizon, Progress
-from assay_stream.model.partition import home_of
-from assay_stream.model.record import Origin, Record, Role
+from assay_stream.model.record import Origin, Record, Role, home_of
 from assay_stream.registry.ledger import fact_output
 from tests.support.facts import SERVER, a_catalogue, bindings_with, rejection, seen
 

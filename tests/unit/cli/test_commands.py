@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
-from assay_stream.cli import commands
-from assay_stream.cli.app import app
-from assay_stream.cli.commands import TASKS
+from assay_stream.cli import app as cli_app
+from assay_stream.cli.app import TASKS, app
 
 
 def help_of(*command: str) -> str:
@@ -44,10 +43,10 @@ def test_the_most_used_commands_come_first() -> None:
 
 def test_a_command_whose_module_fails_is_not_called_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where what it raises is a ``KeyError``, as looking for a name does."""
-    monkeypatch.setitem(commands._PLACES, "demo", "demo:no_such_name")
+    monkeypatch.setitem(cli_app._PLACES, "demo", "demo:no_such_name")
     with pytest.raises(AttributeError, match="no_such_name"):
         CliRunner().invoke(app, ["demo"], catch_exceptions=False)
-    monkeypatch.setattr(commands, "import_module", {}.__getitem__)
+    monkeypatch.setattr(cli_app, "import_module", {}.__getitem__)
     with pytest.raises(KeyError):
         CliRunner().invoke(app, ["demo"], catch_exceptions=False)
 

@@ -12,8 +12,8 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-from assay_stream.cli.console_filling import pause_s
-from assay_stream.limits.console import CONSOLE_LIMITS
+from assay_stream.cli.console import pause_s
+from assay_stream.limits.serving import CONSOLE_LIMITS
 from tests.support.console import a_store
 from tests.support.deployment import free_port
 from tests.support.readmodel import history

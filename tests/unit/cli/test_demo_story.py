@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 
 from assay_stream.alerts.rules import AlertRules
-from assay_stream.cli.demo_story import TOLD, DemoStory
+from assay_stream.cli.demo import TOLD, DemoStory
 from assay_stream.cli.output import Colour, Painter
 from assay_stream.files.archive import read_lines
 from assay_stream.model.envelope import Producer

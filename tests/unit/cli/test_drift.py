@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import pytest
 
-from assay_stream.cli.drift import LevelName, SeverityProfileName
+from assay_stream.cli.definitions import LevelName, SeverityProfileName
 from assay_stream.drift.severity import PROFILES, Level
 from tests.support.command import run_command, run_command_text
 from tests.support.hostile import PAIRS

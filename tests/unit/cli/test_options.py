@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from assay_stream.cli.options import grouped, time_option
 from assay_stream.errors import InputError
-from assay_stream.model.operator_time import ACCEPTED
+from assay_stream.model.cloudevents import ACCEPTED
 from tests.support.command import run_command
 
 

@@ -24,7 +24,7 @@ from assay_stream.cli.output import (
     print_summary,
 )
 from assay_stream.cli.shared import InertFormatter
-from assay_stream.text.lines import LineSpan, PageLine
+from assay_stream.text.escaping import LineSpan, PageLine
 from tests.support.counting import counted_calls
 
 HOSTILE = ["\x1b[2J", "\x07", "a\nb", "a\rb", "\u202eevil", "\u2066x", "\x9b31m", "\u200b", "\x7f"]

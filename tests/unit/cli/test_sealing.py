@@ -11,8 +11,8 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from assay_stream.files.seal_keys import read_public_keys
-from assay_stream.schemes.ed25519 import load_private_key
+from assay_stream.files.seal_files import read_public_keys
+from assay_stream.schemes.tlog import load_private_key
 from tests.support.command import run_command_text
 from tests.support.seals import write_keys
 

@@ -11,7 +11,7 @@ import orjson
 import pytest
 from typer.testing import CliRunner, Result
 
-from assay_stream.cli import showing
+from assay_stream.cli import alerts as cli_alerts
 from assay_stream.cli.app import app
 from assay_stream.cli.store_sources import OpenedStore
 from assay_stream.errors import AssayStreamError, InputError
@@ -218,7 +218,7 @@ def test_alerts_that_come_while_the_list_is_read_are_not_missed(monkeypatch: pyt
         steps.append(f"from {starts}")
 
     for step in (ends_now, open_store, follow):
-        monkeypatch.setattr(showing, step.__name__, step)
+        monkeypatch.setattr(cli_alerts, step.__name__, step)
     assert run("list", "--follow").exit_code == 0
     assert steps == ["ends", "list", "from {0: 7}"]
 

@@ -16,13 +16,12 @@ from typing import Any
 import pytest
 from yarl import URL
 
+from assay_stream.console import identity
 from assay_stream.console.answers import HEADERS
 from assay_stream.console.authentication import Authenticator, open_authenticator, own_address
-from assay_stream.console.deciding import ACTIONS, Action
-from assay_stream.console.identity import Identity
-from assay_stream.console.posting import Publish
-from assay_stream.console.users import LocalUsers, UserRole, read_users
-from assay_stream.limits.console import CONSOLE_LIMITS, ConsoleLimits
+from assay_stream.console.deciding import ACTIONS, Action, Publish
+from assay_stream.console.identity import Identity, LocalUsers, UserRole, read_users
+from assay_stream.limits.serving import CONSOLE_LIMITS, ConsoleLimits
 from assay_stream.observe.http.tap import Listener
 from tests.support.console import a_console, a_store, of_page, text_of
 from tests.support.readmodel import NOW_US, history
@@ -154,7 +153,6 @@ async def test_an_unknown_user_is_checked_as_a_known_one(
     fleet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One hash each, of the same cost."""
-    from assay_stream.console import users
 
     checked: list[str] = []
     loop = threading.get_ident()
@@ -164,7 +162,7 @@ async def test_an_unknown_user_is_checked_as_a_known_one(
         checked.append(hashed.rpartition("$")[0].rpartition("$")[0])
         return False
 
-    monkeypatch.setattr(users, "is_password", check)
+    monkeypatch.setattr(identity, "is_password", check)
     async with with_users(fleet, tmp_path) as (client, _, _):
         for name in ("alice", "nobody"):
             await sign_in(client, name)
@@ -209,7 +207,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         looked_at.append(password)
         return password == PASSWORD
 
-    monkeypatch.setattr("assay_stream.console.users.is_password", check)
+    monkeypatch.setattr("assay_stream.console.identity.is_password", check)
     return looked_at
 
 

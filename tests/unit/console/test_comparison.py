@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.console.comparison import side_by_side
+from assay_stream.console.pages import side_by_side
 from assay_stream.drift.definition_diff import definition_diff
 
 

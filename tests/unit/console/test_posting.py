@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 from assay_stream.console.authentication import Authenticator
-from assay_stream.console.deciding import ACTIONS
-from assay_stream.console.forms import Decided, Decision, Form
+from assay_stream.console.deciding import ACTIONS, Decided, Form
 from assay_stream.console.identity import Identity
 from assay_stream.console.sessions import Operator, Sessions
 from assay_stream.errors import AssayStreamError, InputError, OperatingError
-from assay_stream.limits.console import CONSOLE_LIMITS, ConsoleLimits
+from assay_stream.limits.serving import CONSOLE_LIMITS, ConsoleLimits
 from assay_stream.observe.http.tap import Listener
 from assay_stream.readmodel.queries import Store
+from assay_stream.report.pins import Decision
 from tests.support.console import ALICE, VICTOR, a_console, a_store, of_page, signed_in, text_of
 from tests.support.readmodel import NOW_US, history
 

@@ -12,11 +12,11 @@ import pytest
 from aiokafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError
 
 from assay_stream.config import Settings
-from assay_stream.console.publishing import KafkaPublish
+from assay_stream.console.deciding import KafkaPublish
 from assay_stream.errors import AssayStreamError, OperatingError
-from assay_stream.limits.console import CONSOLE_LIMITS
+from assay_stream.limits.serving import CONSOLE_LIMITS
 from assay_stream.model.control import ALERT_TYPE
-from assay_stream.observe.decisions import decision_event
+from assay_stream.observe.recorded import decision_event
 
 NOW = datetime(2026, 3, 1, 10, tzinfo=UTC)
 UID = "a" * 64

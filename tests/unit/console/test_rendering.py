@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream.console.rendering import Renderer, bare, marked, url, when
-from assay_stream.text.visible import is_unseen, shown
+from assay_stream.text.escaping import is_unseen, shown
 from tests.support.console import TEXTS, text_of
 
 

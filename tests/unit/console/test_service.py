@@ -23,14 +23,14 @@ from assay_stream.console.reader import StoreReader
 from assay_stream.console.rendering import url
 from assay_stream.console.sessions import Sessions
 from assay_stream.errors import OperatingError
-from assay_stream.limits.console import CONSOLE_LIMITS
+from assay_stream.limits.serving import CONSOLE_LIMITS
 from assay_stream.model.record import Role
 from assay_stream.observe.http.tap import Listener
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import fill, put_meta
 from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import EvidenceFilter, Paging
-from assay_stream.text.visible import is_unseen
+from assay_stream.text.escaping import is_unseen
 from tests.support.console import (
     ALICE,
     LONG,

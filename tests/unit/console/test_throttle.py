@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assay_stream.console.identity import network_of
-from assay_stream.console.throttle import Throttle
+from assay_stream.console.sessions import Throttle
 from assay_stream.errors import AssayStreamError, InputError
 
 

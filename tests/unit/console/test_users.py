@@ -8,8 +8,8 @@ from pathlib import Path
 import argon2
 import pytest
 
-from assay_stream.console.throttle import Throttles
-from assay_stream.console.users import LocalUsers, User, UserRole, is_password, new_user, read_users, write_users
+from assay_stream.console.identity import LocalUsers, User, UserRole, is_password, new_user, read_users, write_users
+from assay_stream.console.sessions import Throttles
 from assay_stream.errors import ConfigurationError, InputError
 
 CHEAP = argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)

@@ -15,15 +15,14 @@ from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import CollectorRegistry
 
 from assay_stream.console.authentication import now_us
-from assay_stream.console.forms import Decision
 from assay_stream.console.reader import StoreReader
-from assay_stream.console.service import ConsoleService
-from assay_stream.console.watch import ConsoleMetrics, ConsoleWatch
+from assay_stream.console.service import ConsoleMetrics, ConsoleService, ConsoleWatch
 from assay_stream.errors import OperatingError
-from assay_stream.limits.console import CONSOLE_LIMITS
+from assay_stream.limits.serving import CONSOLE_LIMITS
 from assay_stream.observe.http.tap import Listener
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import Filler
+from assay_stream.report.pins import Decision
 from tests.support.console import TEXTS, a_store
 from tests.support.readmodel import history
 

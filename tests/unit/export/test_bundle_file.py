@@ -15,8 +15,8 @@ import pytest
 
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.errors import InputError
-from assay_stream.export.bundle_file import is_bundle, read_bundle, verify_bundle, write_bundle
-from assay_stream.limits.files import BundleLimits
+from assay_stream.export.export import is_bundle, read_bundle, verify_bundle, write_bundle
+from assay_stream.limits.storage import BundleLimits
 from tests.support.exports import changed, evidence, members, rebuilt, sealed
 
 EVENTS = [orjson.loads(evidence(number)) for number in range(3)]

@@ -21,7 +21,7 @@ from assay_stream.files.archive import (
 )
 from assay_stream.files.record_line import record_line, rejected_line
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.limits.files import LINE_BYTES_MAX
+from assay_stream.limits.storage import LINE_BYTES_MAX
 from assay_stream.model.record import Origin, Output, Record, Role, rejected
 
 NOON = "2026-03-01T12:00:00Z"

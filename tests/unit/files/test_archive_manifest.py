@@ -7,13 +7,7 @@ from pathlib import Path
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.files.archive_manifest import (
-    ARCHIVE_MANIFEST,
-    ArchivedOffsets,
-    archived_offsets,
-    check_whole,
-    manifest_bytes,
-)
+from assay_stream.files.archive import ARCHIVE_MANIFEST, ArchivedOffsets, archived_offsets, check_whole, manifest_bytes
 
 CALLS, LISTS = ("calls", 0), ("lists", 0)
 

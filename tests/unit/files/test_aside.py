@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from assay_stream.errors import ConfigurationError
-from assay_stream.files.aside import Aside, locked_folder
+from assay_stream.files.local import Aside, locked_folder
 
 
 def test_a_folder_takes_one_run_at_a_time(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.files.folders import files_in
+from assay_stream.files.archive import files_in
 
 
 def a_folder(path: Path, *names: str) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.files.log_spool import Log, LogSpool
+from assay_stream.files.spool import Log, LogSpool
 from assay_stream.model.record import Origin, Record, Role
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.files.seal_keys import read_private_key, read_public_keys
-from assay_stream.schemes.ed25519 import keys_of, private_pem
+from assay_stream.files.seal_files import read_private_key, read_public_keys
+from assay_stream.schemes.tlog import keys_of, private_pem
 from tests.support.seals import KEY, OTHER_KEY, write_keys
 
 

@@ -8,7 +8,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from assay_stream.errors import InputError
-from assay_stream.ingest.answers import HeldRoom, IngestOutcome, RequestRefused, Room, answer, refusal
+from assay_stream.ingest.service import HeldRoom, IngestOutcome, RequestRefused, Room, answer, refusal
 from assay_stream.model.ingest import IngestAnswer, RequestRefusal
 
 ACCEPTED, DUPLICATE, AWAY = IngestOutcome("accepted"), IngestOutcome("duplicate"), IngestOutcome("unavailable")

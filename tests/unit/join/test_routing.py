@@ -11,8 +11,7 @@ from assay_stream.errors import InputError
 from assay_stream.join.routing import FIRST_ORIGIN, Routing, call_in, reroute
 from assay_stream.kafka.topics import topic_table
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.model.partition import murmur2_partition
-from assay_stream.model.record import Origin, Output, Record, Role, size_bytes
+from assay_stream.model.record import Origin, Output, Record, Role, murmur2_partition, size_bytes
 
 TOPIC = "mcp.tools.call"
 ROUTINGS = st.builds(

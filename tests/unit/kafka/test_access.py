@@ -8,8 +8,16 @@ import pytest
 
 from assay_stream.cli.operating import WorkerRole
 from assay_stream.config import Settings
-from assay_stream.kafka.access import ACCESS, STAGES, AccessRole, Operation, Resource, acl_commands, grants_of
-from assay_stream.kafka.topics import topic_names
+from assay_stream.kafka.topics import (
+    ACCESS,
+    STAGES,
+    AccessRole,
+    Operation,
+    Resource,
+    acl_commands,
+    grants_of,
+    topic_names,
+)
 from assay_stream.model.record import TOPIC_NAMES, Role
 from tests.support.command import run_command_text
 

@@ -9,7 +9,7 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, Cons
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.kafka.assignor import StickyAssignor, share_out
+from assay_stream.kafka.runner import StickyAssignor, share_out
 
 CLAIMS = st.dictionaries(st.text("abcdef", min_size=1), st.sets(st.integers(-1, 12)), min_size=1, max_size=6)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from assay_stream.config import Settings
-from assay_stream.kafka.broker_watch import SILENCE_LIMIT_S, BrokerWatch
+from assay_stream.kafka.connection import SILENCE_LIMIT_S, BrokerWatch
 from tests.support.deployment import free_port
 
 

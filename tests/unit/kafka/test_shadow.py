@@ -10,10 +10,9 @@ from aiokafka.errors import KafkaTimeoutError
 
 from assay_stream.config import load_settings
 from assay_stream.errors import ConfigurationError, OperatingError
-from assay_stream.kafka import shadow
-from assay_stream.kafka.shadow import shadow_topics, write_shadow
-from assay_stream.model.partition import murmur2_partition
-from assay_stream.model.record import Output, Role
+from assay_stream.kafka import transport
+from assay_stream.kafka.transport import shadow_topics, write_shadow
+from assay_stream.model.record import Output, Role, murmur2_partition
 from assay_stream.replay.results import FILES, Tally
 
 SETTINGS = load_settings(topic_prefix="live.", input_partitions=2, call_partitions=3)
@@ -70,7 +69,7 @@ def reached(monkeypatch: pytest.MonkeyPatch, brokers: Brokers) -> Brokers:
         return brokers
 
     monkeypatch.setattr("assay_stream.kafka.connection.start_admin", start_admin)
-    monkeypatch.setattr(shadow, "writing_producer", lambda _, **__: brokers)
+    monkeypatch.setattr(transport, "writing_producer", lambda _, **__: brokers)
     return brokers
 
 
@@ -82,7 +81,7 @@ def an_output(role: Role, key: bytes = b"server-a", partition: int | None = None
 def test_every_result_has_a_topic_of_its_own() -> None:
     """Named by the prefix, not by that of the deployment."""
     assert TOPICS.keys() == FILES.keys()
-    assert TOPICS[Role.EVIDENCE] == "shadow.assay.tool.decision"
+    assert TOPICS[Role.EVIDENCE] == "transport.assay.tool.decision"
 
 
 @pytest.mark.parametrize("prefix", ["", "live."])

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from assay_stream.errors import OperatingError
-from assay_stream.kafka.state_thread import StateThread
+from assay_stream.kafka.stage import StateThread
 
 
 async def test_the_loop_lives_while_a_record_is_worked_on() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from assay_stream.model.definition import definition_record
+from assay_stream.model.definition_facts import definition_record
 from assay_stream.model.record import Role
 from tests.support.events import TOOL, record_of
 from tests.support.lists import PROMPT, TEMPLATE

@@ -11,9 +11,8 @@ from assay_stream.bindings.state import Bindings, run_fact
 from assay_stream.errors import IntegrityError
 from assay_stream.model.control_facts import FirstUse
 from assay_stream.model.definition_facts import ToolFact
-from assay_stream.model.facts import Fact, Horizon, Progress, decode_fact, decode_key, encode_key, encode_value
+from assay_stream.model.facts import Fact, Horizon, Progress, RunCut, decode_fact, decode_key, encode_key, encode_value
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.model.run_facts import RunCut
 from assay_stream.registry.ledger import progress
 from tests.support.facts import (
     PACKED,

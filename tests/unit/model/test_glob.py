@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.model.glob import compile_glob
+from assay_stream.model.fields import compile_glob
 
 
 @pytest.mark.parametrize(

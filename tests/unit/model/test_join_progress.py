@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assay_stream.errors import IntegrityError
-from assay_stream.model.join_progress import JoinProgress, read_progress, write_progress
+from assay_stream.model.facts import JoinProgress, read_progress, write_progress
 
 
 def test_progress_is_read_as_it_was_written() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream.errors import InputError
-from assay_stream.model.operator_time import ACCEPTED, operator_time_us
+from assay_stream.model.cloudevents import ACCEPTED, operator_time_us
 
 NOW = "2026-03-02T10:30:00Z"
 

@@ -7,7 +7,7 @@ from aiokafka.partitioner import DefaultPartitioner, murmur2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.model.partition import _murmur2, _remembered, home_of, murmur2_partition
+from assay_stream.model.record import _murmur2, _remembered, home_of, murmur2_partition
 
 
 @given(st.binary(max_size=64), st.integers(1, 200))

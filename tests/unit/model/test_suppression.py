@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from assay_stream.model.finding import Detected
+from assay_stream.model.finding_topic import covering_rule
 from assay_stream.model.kinds import Kind
-from assay_stream.model.suppression import covering_rule
 from tests.support.findings import a_finding, a_rule, at
 
 

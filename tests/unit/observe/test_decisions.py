@@ -11,7 +11,7 @@ import pytest
 from assay_stream.errors import InputError
 from assay_stream.model.control import KEY_REVOKE_TYPE, PIN_REMOVE_TYPE, PIN_SET_TYPE, POLICY_SET_TYPE
 from assay_stream.observe import Observation
-from assay_stream.observe.decisions import decision_event
+from assay_stream.observe.recorded import decision_event
 
 NOW = datetime(2026, 11, 21, 2, 6, 7, 386_001, tzinfo=UTC)
 PIN = {

@@ -14,8 +14,7 @@ import pytest
 from aiokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 
 from assay_stream.kafka.publishing import disconnect, is_too_large, kafka_producer, send_all
-from assay_stream.model.partition import murmur2_partition
-from assay_stream.model.record import TOPIC_NAMES, Role
+from assay_stream.model.record import TOPIC_NAMES, Role, murmur2_partition
 from tests.unit.observe.test_events import a_call
 
 

@@ -15,10 +15,9 @@ from unittest.mock import patch
 import pytest
 
 from assay_stream.observe import Observation, WireObserver
-from assay_stream.observe.inspection import ClientOutput, Enforcer, Watch
+from assay_stream.observe.inspection import ClientOutput, Enforcer, LineSplitter, Watch
 from assay_stream.observe.jsonrpc import BLOCKED_CODE, NOT_RULED_ON
 from assay_stream.observe.mcp_wire import LINE_BYTES_MAX
-from assay_stream.observe.pumps import LineSplitter
 from assay_stream.observe.session import Session
 from tests.support.gates import Connection, a_call, a_tool, pinned
 from tests.support.mcp_dialogue import START, THE_VANTAGE

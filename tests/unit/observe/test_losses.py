@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from assay_stream.observe.delivery_queue import Losses
+from assay_stream.observe.delivery import Losses
 from assay_stream.observe.observation import Observation, Vantage, loss_event
 from tests.support.ingest import a_call, a_list
 from tests.support.mcp_dialogue import START

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream.errors import ConfigurationError
-from assay_stream.observe.prefixes import OwnName, Prefixes, stated_prefixes
+from assay_stream.observe.observation import OwnName, Prefixes, stated_prefixes
 
 GATEWAY = Prefixes({"github_": "github", "git_": "git"})
 OVERLAPPING = Prefixes({"git_": "git", "git_hub_": "hub"})

@@ -11,7 +11,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.observe.pumps import LineSplitter, Pump, write_all
+from assay_stream.observe.inspection import LineSplitter, Pump, write_all
 
 
 def a_pump(source: int, target: int, seen: list[bytes]) -> tuple[Pump, threading.Event]:

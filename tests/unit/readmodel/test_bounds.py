@@ -10,18 +10,17 @@ import orjson
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.limits.store import STORE_ALERT_DIGESTS_MAX
+from assay_stream.limits.storage import STORE_ALERT_DIGESTS_MAX
 from assay_stream.model.finding import Finding
-from assay_stream.model.finding_topic import Suppression
+from assay_stream.model.finding_topic import Suppression, SuppressionRule
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.model.suppression import SuppressionRule
 from assay_stream.readmodel import bounds, review_queries, schema
 from assay_stream.readmodel.bounds import Bounds
 from assay_stream.readmodel.calls import decompressed
 from assay_stream.readmodel.filling import Filler, fill
 from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import AlertFilter, EvidenceFilter, Paging
-from assay_stream.readmodel.status import used_bytes
+from assay_stream.readmodel.schema import used_bytes
 from tests.support.readmodel import NOW_US, history, of_role, tables
 
 EVIDENCE = of_role(history(), Role.EVIDENCE)

@@ -13,12 +13,11 @@ import pytest
 from assay_stream.alerts.formats.view import read_alert, view_of
 from assay_stream.alerts.index import AlertSelection, ReviewState, SeverityLevel, row_of
 from assay_stream.errors import InputError
-from assay_stream.limits.store import STORE_CANDIDATES_MAX, STORE_PAGE_ROWS_MAX
+from assay_stream.limits.storage import STORE_CANDIDATES_MAX, STORE_PAGE_ROWS_MAX
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel.calls import compressed
-from assay_stream.readmodel.paging import cursor_of
 from assay_stream.readmodel.queries import Store, load
-from assay_stream.readmodel.rows import AlertFilter, EvidenceFilter, EvidenceRow, Paging
+from assay_stream.readmodel.rows import AlertFilter, EvidenceFilter, EvidenceRow, Paging, cursor_of
 from tests.support.readmodel import NOW_US, data_of, history, of_role
 from tests.support.stories import changed_alert
 

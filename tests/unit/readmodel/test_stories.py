@@ -9,9 +9,8 @@ from assay_stream.alerts.index import AlertSelection
 from assay_stream.alerts.story import CallSummary
 from assay_stream.errors import InputError
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.readmodel.queries import Store, load
+from assay_stream.readmodel.queries import Store, calls_of, life_of, load, story
 from assay_stream.readmodel.rows import AlertFilter
-from assay_stream.readmodel.stories import calls_of, life_of, story
 from tests.support.alerts import alert_of
 from tests.support.readmodel import history
 from tests.support.stories import NEW, OLD, changed_alert, changed_finding, digest_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.record import Origin, Role
-from assay_stream.replay.history import History, history_of, in_log_order, unbounded
+from assay_stream.replay.log_cut import History, history_of, in_log_order, unbounded
 from tests.support.events import SERVER, TOOL, Story
 
 

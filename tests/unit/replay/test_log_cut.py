@@ -7,11 +7,9 @@ from typing import Any
 from assay_stream.model.cloudevents import read_event
 from assay_stream.model.envelope import Producer
 from assay_stream.model.observation import CallEvent
-from assay_stream.model.partition import murmur2_partition
-from assay_stream.model.record import Origin, Record, Role
+from assay_stream.model.record import Origin, Record, Role, murmur2_partition
 from assay_stream.replay import log_cut
-from assay_stream.replay.history import in_log_order
-from assay_stream.replay.log_cut import Explanation, Question, explain
+from assay_stream.replay.log_cut import Explanation, Question, explain, in_log_order
 from assay_stream.replay.run import replay
 from tests.support.controls import a_control
 from tests.support.events import TOOL, a_call, a_snapshot, record_of

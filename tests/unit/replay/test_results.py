@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from assay_stream.errors import ConfigurationError, InputError
-from assay_stream.files.log_spool import Log
+from assay_stream.files.spool import Log
 from assay_stream.model.record import Origin, Output, Record, Role, rejected
 from assay_stream.replay import results as module
 from assay_stream.replay.order import LogPosition

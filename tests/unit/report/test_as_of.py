@@ -6,7 +6,7 @@ import pytest
 
 from assay_stream.errors import InputError
 from assay_stream.limits.core import Limits
-from assay_stream.replay.history import History
+from assay_stream.replay.log_cut import History
 from assay_stream.report.as_of import asof_rows
 from assay_stream.report.timeline import observed, timeline_rows
 from tests.support import facts

@@ -7,7 +7,7 @@ import pytest
 
 from assay_stream.model.record import Role
 from assay_stream.report.coverage import GRAVE, CoverageCounts
-from assay_stream.report.rows import Row
+from assay_stream.report.pins import Row
 from assay_stream.verify.evidence import Recorded
 from tests.support.events import SERVER, TEN_O_CLOCK_MS, TOOL, Story, an_event
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from assay_stream.drift.severity import PROFILES, Level
-from assay_stream.report.drift import KIND_TITLES, DriftFinding, drift_findings, read_offer
-from assay_stream.report.drift_formats import as_lines, as_sarif
+from assay_stream.report.drift import KIND_TITLES, DriftFinding, as_lines, as_sarif, drift_findings, read_offer
 from assay_stream.text.escaping import visible
 
 TOOL = {"name": "t\u200b", "description": "Reads", "inputSchema": {"type": "object"}}

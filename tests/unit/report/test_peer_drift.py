@@ -11,7 +11,7 @@ import pytest
 
 from assay_stream.drift.severity import Level
 from assay_stream.errors import InputError
-from assay_stream.report.peer_drift import PEERS
+from assay_stream.report.drift import PEERS
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "vectors"
 MCPTRUST = json.loads((DATA / "mcptrust_drift.json").read_text(encoding="utf-8"))["cases"]

@@ -9,7 +9,7 @@ import pytest
 from assay_stream.bindings.state import Bindings
 from assay_stream.errors import InputError
 from assay_stream.model.facts import decode_fact, encode_value
-from assay_stream.report import decisions, pins
+from assay_stream.report import pins
 from assay_stream.report.pins import (
     approved_entries,
     history_rows,
@@ -17,10 +17,10 @@ from assay_stream.report.pins import (
     pin_rows,
     policy_rows,
     server_of,
+    time_text,
     tools_offered_now,
     values_to_decide,
 )
-from assay_stream.report.rows import time_text
 from assay_stream.schemes.pin_values import PinEntry
 from tests.support import facts
 from tests.support.operators import APPROVED, OTHER, UNSEEN, US, a_state, v1
@@ -148,7 +148,7 @@ class TestValuesToDecide:
 
     def test_else_under_the_default_scheme(self, bindings: Bindings, monkeypatch: pytest.MonkeyPatch) -> None:
         """Of the one definition in force."""
-        monkeypatch.setattr(decisions, "DEFAULT_SCHEME", "assay.meta_hash")
+        monkeypatch.setattr(pins, "DEFAULT_SCHEME", "assay.meta_hash")
         values = values_to_decide(server_of(bindings, facts.SERVER), "same", full=None, schemes=())
         assert values == {"assay.meta_hash": "mh:same"}
 

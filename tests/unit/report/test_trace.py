@@ -6,7 +6,7 @@ import pytest
 
 from assay_stream.model.record import Role
 from assay_stream.readmodel.queries import load
-from assay_stream.report.trace import Sought, pending_rows, trace_rows, traced
+from assay_stream.report.timeline import Sought, pending_rows, trace_rows, traced
 from tests.support.events import TOOL, Story
 from tests.support.readmodel import written
 

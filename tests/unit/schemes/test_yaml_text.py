@@ -9,8 +9,8 @@ import yaml
 
 from assay_stream.errors import InputError
 from assay_stream.limits.core import Limits
-from assay_stream.schemes import yaml_text
-from assay_stream.schemes.yaml_text import decode_json_or_yaml, decode_yaml
+from assay_stream.schemes import pin_files
+from assay_stream.schemes.pin_files import decode_json_or_yaml, decode_yaml
 
 LIMITS = Limits(record_bytes_max=1_000, depth_max=4)
 
@@ -18,7 +18,7 @@ LIMITS = Limits(record_bytes_max=1_000, depth_max=4)
 @pytest.fixture(autouse=True, params=["CBaseLoader", "BaseLoader"])
 def _with_and_without_libyaml(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Installations without the C library read alike."""
-    monkeypatch.setattr(yaml_text, "_LOADER", getattr(yaml, request.param))
+    monkeypatch.setattr(pin_files, "_LOADER", getattr(yaml, request.param))
 
 
 @pytest.mark.parametrize(

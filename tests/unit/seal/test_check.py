@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 
 from assay_stream.model.record import Record
-from assay_stream.schemes.ed25519 import keys_of
+from assay_stream.schemes.tlog import keys_of
 from assay_stream.seal.check import FAULTS_TOLD_MAX, Fault
 from tests.support.seals import KEY, OTHER_KEY, a_record, checked, checkpoints_of, some_records
 

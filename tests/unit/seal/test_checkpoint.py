@@ -11,7 +11,7 @@ import pytest
 from assay_stream.canonical.digest import Digest
 from assay_stream.errors import InputError
 from assay_stream.model.checkpoint import RANGE_RECORDS_MAX, SIBLINGS_MAX, Head
-from assay_stream.schemes.ed25519 import keys_of
+from assay_stream.schemes.tlog import keys_of
 from assay_stream.seal.checkpoint import decode, encode, follows, leaf_of, sealed
 from tests.support.seals import KEY, KEYS, LOG_NAME, OTHER_KEY, Fleet, a_record, checkpoints_of, some_records
 

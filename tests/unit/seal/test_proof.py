@@ -10,7 +10,7 @@ import pytest
 
 from assay_stream.errors import InputError
 from assay_stream.model.record import Origin, Record
-from assay_stream.schemes import ed25519
+from assay_stream.schemes import tlog
 from assay_stream.seal.checkpoint import Sealed
 from assay_stream.seal.proof import chain_of, check_proof, check_tlog_proof, consistency, inclusion
 from tests.support.seals import KEYS, OTHER_KEY, TOPIC, a_record, checkpoints_of, some_records
@@ -163,4 +163,4 @@ def test_a_text_proof_of_another_record_fails() -> None:
     with pytest.raises(InputError, match="proof_of_another_record"):
         check_tlog_proof(text, KEYS, elsewhere)
     with pytest.raises(InputError, match="seal_key_unknown"):
-        check_tlog_proof(text, ed25519.keys_of([OTHER_KEY.public_key()]), a_record(5))
+        check_tlog_proof(text, tlog.keys_of([OTHER_KEY.public_key()]), a_record(5))

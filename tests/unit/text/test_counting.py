@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay_stream.text.counting import counted
+from assay_stream.text.escaping import counted
 
 
 @pytest.mark.parametrize(("count", "text"), [(0, "0 calls"), (1, "1 call"), (2, "2 calls"), (1_000, "1,000 calls")])

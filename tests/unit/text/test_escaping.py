@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.text.escaping import csv_line, json_bytes, json_text, markdown, visible
-from assay_stream.text.visible import is_unseen
+from assay_stream.text.escaping import csv_line, is_unseen, json_bytes, json_text, markdown, visible
 
 IGNORABLE = [
     *(0xAD, 0x34F, 0x61C, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), *range(0x200B, 0x2010)),

@@ -7,9 +7,8 @@ import re
 import pytest
 
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.text import look_alikes
-from assay_stream.text.look_alikes import skeleton, uts39_skeleton
-from assay_stream.text.words import LOOKALIKES
+from assay_stream.text import words
+from assay_stream.text.words import LOOKALIKES, skeleton, uts39_skeleton
 from deploy import confusables
 
 SOURCE = """\
@@ -77,7 +76,7 @@ def test_every_confusable_of_unicode_is_found() -> None:
     """Each of the 1,454 characters that UTS #39 takes for ASCII letters or digits looks like them in a name."""
     letters = {
         chr(code): prototype
-        for code, prototype in look_alikes._prototypes().items()
+        for code, prototype in words._prototypes().items()
         if re.fullmatch("[A-Za-z0-9]+", prototype)
     }
     assert len(letters) == 1_454
@@ -122,7 +121,7 @@ def test_a_long_name_is_bounded() -> None:
 
 def test_a_character_that_becomes_many_is_not_read_as_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """The cost of a name is bounded by its decomposed length."""
-    monkeypatch.setattr(look_alikes, "as_read", lambda text: pytest.fail(f"{len(text)} characters"))
+    monkeypatch.setattr(words, "as_read", lambda text: pytest.fail(f"{len(text)} characters"))
     skeleton("\ufdfa" * DEFAULT_LIMITS.drawn_name_chars_max)
 
 

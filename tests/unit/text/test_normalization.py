@@ -6,8 +6,7 @@ import unicodedata
 
 import pytest
 
-from assay_stream.text.normalization import units_to_normalize, without_long_runs
-from assay_stream.text.words import as_read
+from assay_stream.text.words import as_read, units_to_normalize, without_long_runs
 
 MARKS = "\u0f73"
 """Sorted by insertion, and two marks once it is decomposed."""

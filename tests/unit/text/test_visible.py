@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay_stream.text.lines import LineSpan
-from assay_stream.text.visible import is_unseen, shown, spans_of
+from assay_stream.text.escaping import LineSpan, is_unseen, shown, spans_of
 
 
 @pytest.mark.parametrize(

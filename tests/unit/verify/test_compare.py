@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from assay_stream.canonical.digest import canonicalize
-from assay_stream.cli.compare import comes_after
+from assay_stream.cli.verify import comes_after
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Record, Role
 from assay_stream.replay.run import replay

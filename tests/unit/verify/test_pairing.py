@@ -8,8 +8,7 @@ from operator import attrgetter
 import pytest
 
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.verify.evidence import Recorded
-from assay_stream.verify.pairing import Offsets, Pairing
+from assay_stream.verify.evidence import Offsets, Pairing, Recorded
 from tests.support.events import TOOL, Story
 
 ORIGIN = attrgetter("origin")

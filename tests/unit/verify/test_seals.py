@@ -6,8 +6,7 @@ import pytest
 
 from assay_stream.files.seal_files import LogName
 from assay_stream.model.record import Record
-from assay_stream.seal.check import Fault, Report
-from assay_stream.seal.heads import Expected
+from assay_stream.seal.check import Expected, Fault, Report
 from assay_stream.verify.seals import SealOutcome, outcome_of, verify_logs
 from tests.support.seals import (
     KEYS,

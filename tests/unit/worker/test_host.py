@@ -22,9 +22,8 @@ import pytest
 
 from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError, OperatingError
-from assay_stream.kafka.access import STAGES
 from assay_stream.kafka.runner import Runner
-from assay_stream.kafka.topics import TopicState, topic_names, topic_table
+from assay_stream.kafka.topics import STAGES, TopicState, topic_names, topic_table
 from assay_stream.model.record import Role
 from assay_stream.worker import host as module
 from assay_stream.worker.host import Deadline, Host, PartitionCounts, run_host

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay_stream.worker.http import Health, index_page
+from assay_stream.worker.host import Health, index_page
 
 
 def a_process(**still_s: float) -> Health:

@@ -20,15 +20,12 @@ from assay_stream.kafka.runner import Runner
 from assay_stream.kafka.topics import topic_names
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.envelope import Producer
-from assay_stream.model.partition import murmur2_partition
-from assay_stream.model.record import Role
+from assay_stream.model.record import Role, murmur2_partition
 from assay_stream.registry.ledger import progress
 from assay_stream.registry.processor import Registry, process
 from assay_stream.replay.run import replay
-from assay_stream.worker import view as view_module
-from assay_stream.worker.freshness import EvidenceLatency, RecentObservers
-from assay_stream.worker.join import Joining, JoinStage, join_calls
-from assay_stream.worker.view import BindingView
+from assay_stream.worker import join as view_module
+from assay_stream.worker.join import BindingView, EvidenceLatency, Joining, JoinStage, RecentObservers, join_calls
 from tests.support.fleet import START, Fleet, a_call_by
 from tests.support.memory_cluster import MemoryCluster, until
 

@@ -15,7 +15,7 @@ from aiokafka.errors import (
     NotLeaderForPartitionError,
 )
 
-from assay_stream.text.visible import is_unseen
+from assay_stream.text.escaping import is_unseen
 from assay_stream.worker.logs import Seldom, watching_memory
 
 

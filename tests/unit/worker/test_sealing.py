@@ -16,7 +16,7 @@ from assay_stream.errors import ConfigurationError, InputError, IntegrityError, 
 from assay_stream.kafka import log as kafka_log
 from assay_stream.kafka.log import record_of
 from assay_stream.model.record import Record, Role
-from assay_stream.schemes import ed25519
+from assay_stream.schemes import tlog
 from assay_stream.seal.checkpoint import decode
 from assay_stream.worker.sealing import OpenRange, Sealer, SealPlan, check_siblings
 from tests.support.memory_cluster import MemoryCluster
@@ -70,7 +70,7 @@ async def seal(
     cluster: MemoryCluster,
     *,
     key: Ed25519PrivateKey = KEY,
-    trusted: ed25519.Keys = KEYS,
+    trusted: tlog.Keys = KEYS,
     act: Callable[[Sealer], None] = lambda _: None,
 ) -> None:
     """Seal what there is."""
@@ -113,7 +113,7 @@ async def test_a_new_key_continues_a_chain_that_it_is_told_to_trust() -> None:
     cluster = a_cluster(1)
     await seal(cluster)
     publish(cluster, 1)
-    own = ed25519.keys_of([OTHER_KEY.public_key()])
+    own = tlog.keys_of([OTHER_KEY.public_key()])
     with pytest.raises(InputError, match=r"checkpoint_not_continued.*seal_key_unknown.*--also-trust"):
         await seal(cluster, key=OTHER_KEY, trusted=own)
     assert len(checkpoints(cluster)) == 1

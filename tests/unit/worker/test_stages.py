@@ -19,10 +19,8 @@ from assay_stream.model.envelope import Producer
 from assay_stream.model.facts import Progress
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.registry.processor import Registry, process
-from assay_stream.worker.freshness import EvidenceLatency, RecentObservers
-from assay_stream.worker.join import JoinStage, join_calls
+from assay_stream.worker.join import BindingView, EvidenceLatency, JoinStage, RecentObservers, join_calls
 from assay_stream.worker.stages import RegistryState, registry_stage
-from assay_stream.worker.view import BindingView
 from tests.support.fleet import START, a_call_by, a_listing
 from tests.support.memory_cluster import MemoryCluster
 

@@ -11,17 +11,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from assay_stream.alerts.formats.view import time_text, view_of
+from assay_stream.alerts.formats.view import time_ms_text, view_of
 
 
 def to_asim(alert: dict[str, Any]) -> str:
     view = view_of(alert)
     server, tool = view.fact("mcp_server_id"), view.fact("mcp_tool_name")
     row: dict[str, Any] = {
-        "TimeGenerated": time_text(view.time_ms),
+        "TimeGenerated": time_ms_text(view.time_ms),
         "EventCount": view.count,
-        "EventStartTime": time_text(view.first_seen_ms),
-        "EventEndTime": time_text(view.last_seen_ms),
+        "EventStartTime": time_ms_text(view.first_seen_ms),
+        "EventEndTime": time_ms_text(view.last_seen_ms),
         "EventType": view.kind,
         "EventOriginalType": view.kind,
         "EventUid": view.key(),

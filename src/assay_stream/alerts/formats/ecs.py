@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from assay_stream.alerts.formats.view import AlertView, scalar_text, time_text, view_of
+from assay_stream.alerts.formats.view import AlertView, scalar_text, time_ms_text, view_of
 
 ECS_VERSION = "9.1.0"
 
@@ -37,7 +37,7 @@ def to_ecs(alert: dict[str, Any]) -> str:
     view = view_of(alert)
     category, types = _CATEGORIES.get(view.kind, _ANY_CATEGORY)
     document: dict[str, Any] = {
-        "@timestamp": time_text(view.time_ms),
+        "@timestamp": time_ms_text(view.time_ms),
         "ecs": {"version": ECS_VERSION},
         "event": {
             "kind": "alert",
@@ -47,8 +47,8 @@ def to_ecs(alert: dict[str, Any]) -> str:
             "code": view.kind,
             "action": view.activity.lower(),
             "severity": view.severity_id,
-            "start": time_text(view.first_seen_ms),
-            "end": time_text(view.last_seen_ms),
+            "start": time_ms_text(view.first_seen_ms),
+            "end": time_ms_text(view.last_seen_ms),
             "module": "assay_stream",
             "dataset": "assay_stream.alert",
             "provider": "assay-stream",

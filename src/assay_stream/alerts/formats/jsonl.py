@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from assay_stream.alerts.formats.view import AlertView, time_text, view_of
+from assay_stream.alerts.formats.view import AlertView, time_ms_text, view_of
 
 _PREFIX = "mcp_"
 
@@ -34,9 +34,9 @@ def flat_of(view: AlertView) -> dict[str, Any]:
         "status": view.status,
         "status_id": view.status_id,
         "count": view.count,
-        "time": time_text(view.time_ms),
-        "first_seen": time_text(view.first_seen_ms),
-        "last_seen": time_text(view.last_seen_ms),
+        "time": time_ms_text(view.time_ms),
+        "first_seen": time_ms_text(view.first_seen_ms),
+        "last_seen": time_ms_text(view.last_seen_ms),
         "message": view.message,
         "title": view.title,
         "explanation": view.explanation,

@@ -16,7 +16,7 @@ import re
 from hashlib import sha256
 from typing import Any
 
-from assay_stream.alerts.formats.view import AlertView, time_text, view_of
+from assay_stream.alerts.formats.view import AlertView, time_ms_text, view_of
 from assay_stream.model.alert import Activity, AlertStatus
 from assay_stream.text.escaping import visible
 
@@ -113,7 +113,7 @@ def to_pagerduty(alert: dict[str, Any], *, routing_key: str) -> str:
             "summary": one_line(view, _SUMMARY_UNITS_MAX),
             "source": _fact(view, "mcp_server_id") or "assay-stream",
             "severity": _PAGERDUTY_SEVERITIES.get(view.severity_id, _PAGERDUTY_SEVERITY_OTHERWISE),
-            "timestamp": time_text(view.time_ms),
+            "timestamp": time_ms_text(view.time_ms),
             "class": view.kind,
             "custom_details": {name: _fact(view, fact) for name, fact in _FACTS.items() if view.fact(fact)}
             | {"uid": view.uid, "count": view.count},

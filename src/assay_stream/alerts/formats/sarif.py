@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from assay_stream.alerts.formats.view import AlertView, time_text, view_of
+from assay_stream.alerts.formats.view import AlertView, time_ms_text, view_of
 from assay_stream.model.alert import AlertStatus
 
 SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -69,8 +69,8 @@ def _result(view: AlertView, rule_index: int) -> dict[str, Any]:
             "severityId": view.severity_id,
             "status": view.status,
             "count": view.count,
-            "firstSeen": time_text(view.first_seen_ms),
-            "lastSeen": time_text(view.last_seen_ms),
+            "firstSeen": time_ms_text(view.first_seen_ms),
+            "lastSeen": time_ms_text(view.last_seen_ms),
             **{name: view.flat[name] for name in sorted(view.flat)},
         },
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from assay_stream.alerts.formats.view import AlertView, time_text
+from assay_stream.alerts.formats.view import AlertView, time_ms_text
 from assay_stream.text.escaping import visible
 
 FACILITY_SECURITY = 4
@@ -41,7 +41,7 @@ def syslog_message(view: AlertView, body: str, *, host: str, enterprise: int = E
     priority = FACILITY_SECURITY * 8 + _SEVERITY.get(view.severity_id, _SEVERITY_OTHERWISE)
     hostname = _header_field(host, _HOST_CHARACTERS_MAX)
     message_id = _header_field(view.kind, _MSGID_CHARACTERS_MAX)
-    header = f"<{priority}>1 {time_text(view.time_ms)} {hostname} assay-stream - {message_id} "
+    header = f"<{priority}>1 {time_ms_text(view.time_ms)} {hostname} assay-stream - {message_id} "
     facts = [
         ("uid", view.uid),
         ("kind", view.kind),

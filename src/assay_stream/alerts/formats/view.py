@@ -206,7 +206,7 @@ def view_of(alert: Any) -> AlertView:
     )
 
 
-def time_text(time_ms: int) -> str:
+def time_ms_text(time_ms: int) -> str:
     """Return milliseconds since the epoch as RFC 3339 in UTC; times beyond the year 9999 as its end."""
     moment = _EPOCH + timedelta(milliseconds=min(max(time_ms, 0), _TIME_MS_MAX))
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -8,8 +8,6 @@ null.
     python -m assay_stream.model.schemas --write schemas      rewrite the files
 """
 
-from assay_stream.model.schemas.apis import asyncapi
-from assay_stream.model.schemas.documents import all_schemas
-from assay_stream.model.schemas.folder import all_files, differing_files, main
+from assay_stream.model.schemas.folder import all_files, all_schemas, asyncapi, differing_files, main
 
 __all__ = ["all_files", "all_schemas", "asyncapi", "differing_files", "main"]

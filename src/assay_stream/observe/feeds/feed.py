@@ -52,7 +52,7 @@ from assay_stream.observe.wire import WireStats
 
 if TYPE_CHECKING:
     from assay_stream.observe.gate import Rule
-    from assay_stream.observe.prefixes import Prefixes
+    from assay_stream.observe.observation import Prefixes
 
 UNSOUND: Mapping[str, Any] = {"unsound": math.nan}
 """Placeholder for an unreadable result: NaN is not valid JSON, so it is recorded as unsound and never hashed."""

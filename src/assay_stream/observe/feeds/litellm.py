@@ -22,7 +22,7 @@ with needing_extra("litellm"):
     from litellm.proxy.mcp_server.exceptions import MCPToolResultError
 
 if TYPE_CHECKING:
-    from assay_stream.observe.prefixes import Prefixes
+    from assay_stream.observe.observation import Prefixes
 
 _SHOWN = "MCP: "
 """LiteLLM's marker of tool names, in a field that otherwise holds a model's name."""

@@ -17,7 +17,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 
 from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
-from assay_stream.observe.backlog import Backlog, Guard
 from assay_stream.observe.http.headers import HeaderFields, is_event_stream
 from assay_stream.observe.http.proxy import ExchangeObserver
 from assay_stream.observe.http.traffic import (
@@ -31,6 +30,7 @@ from assay_stream.observe.http.traffic import (
     Passed,
     Traffic,
 )
+from assay_stream.observe.inspection import Backlog, Guard
 from assay_stream.observe.jsonrpc import Direction
 from assay_stream.observe.observation import Observation
 from assay_stream.observe.session import Commands

@@ -17,7 +17,6 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
-from assay_stream.observe.http.client import Client, ResponseHead, UpstreamError
 from assay_stream.observe.http.connections import Ending
 from assay_stream.observe.http.headers import (
     HeaderFields,
@@ -29,7 +28,7 @@ from assay_stream.observe.http.headers import (
     passed_on,
 )
 from assay_stream.observe.http.traffic import Answered, Asked, Closed, HttpEvent, Passed, Replied
-from assay_stream.observe.http.upstreams import Upstream
+from assay_stream.observe.http.upstreams import Client, ResponseHead, Upstream, UpstreamError
 from assay_stream.observe.jsonrpc import BLOCKED_CODE
 from assay_stream.observe.mcp_wire import LINE_BYTES_MAX
 from assay_stream.observe.session import Commands

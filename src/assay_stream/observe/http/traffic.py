@@ -24,10 +24,8 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
-from assay_stream.observe.http.bodies import Body, JsonBody, Opaque, Unreadable, body_of, plain_body
-from assay_stream.observe.http.connections import Connections, Ending, Exchange
-from assay_stream.observe.http.credentials import Contexts
-from assay_stream.observe.http.event_stream import HeldEvents
+from assay_stream.observe.http.bodies import Body, HeldEvents, JsonBody, Opaque, Unreadable, body_of, plain_body
+from assay_stream.observe.http.connections import Connections, Contexts, Ending, Exchange
 from assay_stream.observe.http.headers import (
     CHARSETS_WITH_ASCII,
     UTF_8,

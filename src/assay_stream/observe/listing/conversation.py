@@ -19,7 +19,7 @@ from datetime import datetime
 from typing import Any
 
 from assay_stream import __version__
-from assay_stream.limits.listing import LISTING_LIMITS, ListingLimits
+from assay_stream.limits.serving import LISTING_LIMITS, ListingLimits
 from assay_stream.observe.jsonrpc import BLANKS, request_key
 from assay_stream.observe.listing.transport import LEGACY, MODERN, ListingError, ServerRefusedError, Transport
 from assay_stream.observe.mcp_wire import WireObserver

@@ -23,11 +23,10 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from assay_stream.limits.listing import LISTING_LIMITS, ListingLimits
-from assay_stream.observe.http.client import Client
+from assay_stream.limits.serving import LISTING_LIMITS, ListingLimits
+from assay_stream.observe.http.upstreams import Client
 from assay_stream.observe.listing.conversation import Conversation
-from assay_stream.observe.listing.servers import ListedServer
-from assay_stream.observe.listing.transport import HttpTransport, ListingError, StdioTransport, Transport
+from assay_stream.observe.listing.transport import HttpTransport, ListedServer, ListingError, StdioTransport, Transport
 from assay_stream.observe.mcp_wire import WireObserver
 from assay_stream.observe.observation import Observation
 

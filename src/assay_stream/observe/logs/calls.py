@@ -14,10 +14,8 @@ from typing import Any
 
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.observe.decisions import check_observation
-from assay_stream.observe.observation import Decision, Observation, Vantage, call_event, rfc3339
-from assay_stream.observe.prefixes import Prefixes
-from assay_stream.observe.recorded import stable_id
+from assay_stream.observe.observation import Decision, Observation, Prefixes, Vantage, call_event, rfc3339
+from assay_stream.observe.recorded import check_observation, stable_id
 
 _DURATION_MAX_MS = 366 * 24 * 3_600 * 1_000
 _JSONRPC_CODE = re.compile(r"-?[0-9]{1,9}")

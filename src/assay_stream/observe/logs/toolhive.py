@@ -20,10 +20,9 @@ from assay_stream.canonical.lenient import read_leniently
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.observe.calls import digest_of
-from assay_stream.observe.decisions import check_observation
 from assay_stream.observe.logs.calls import Logged, Whose, duration_of, required_text, safe_error_code
 from assay_stream.observe.observation import EVENT_BYTES_MAX, Observation, snapshot_event
-from assay_stream.observe.recorded import parse_rfc3339, stable_id
+from assay_stream.observe.recorded import check_observation, parse_rfc3339, stable_id
 
 _CALL, _LIST = "mcp_tool_call", "mcp_tools_list"
 _UNSEEN = {"unreadable": "too large for the log"}

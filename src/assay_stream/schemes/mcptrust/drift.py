@@ -8,8 +8,8 @@ from enum import IntEnum, StrEnum
 from typing import Any
 
 from assay_stream.schemes.mcptrust.hashes import normalized_hash
-from assay_stream.schemes.mcptrust.lock import Lock, Lockfile
-from assay_stream.schemes.mcptrust.lock import lock as lock_of
+from assay_stream.schemes.mcptrust.lockfile import Lock, Manifest
+from assay_stream.schemes.mcptrust.lockfile import lock as lock_of
 
 
 class McpTrustSeverity(IntEnum):
@@ -90,7 +90,7 @@ class DriftItem:
         return _TYPES[self.change]
 
 
-def drift(before: Lock, after: Lockfile) -> tuple[DriftItem, ...]:
+def drift(before: Lock, after: Manifest) -> tuple[DriftItem, ...]:
     """Return the differences between a lock and a server's lists, sorted by type and identifier.
 
     Only what the lock covers is compared; a prompt's description only if it was locked.

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assay_stream.alerts.formats import read_alert, view_of
-from assay_stream.alerts.formats.view import time_text
+from assay_stream.alerts.formats.view import time_ms_text
 from assay_stream.errors import InputError
 from tests.support.alerts import alert_of, alert_records, finding_of
 
@@ -75,8 +75,8 @@ def test_members_of_the_wrong_type_are_as_good_as_absent() -> None:
 )
 def test_times_are_rfc_3339(time_ms: int, text: str) -> None:
     """UTC, to the millisecond."""
-    assert time_text(time_ms) == text
-    assert time_text(10**18).startswith("9999-12-31T23:59:59")
+    assert time_ms_text(time_ms) == text
+    assert time_ms_text(10**18).startswith("9999-12-31T23:59:59")
 
 
 @pytest.mark.parametrize("repeats", ["1\r\nX-Other: y", "\xe9", True, 1.5])

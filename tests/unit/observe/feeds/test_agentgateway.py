@@ -18,13 +18,12 @@ from assay_stream.errors import ConfigurationError  # noqa: E402
 from assay_stream.limits.core import DEFAULT_LIMITS  # noqa: E402
 from assay_stream.limits.serving import FEED_LIMITS  # noqa: E402
 from assay_stream.observe import MemorySink, WireObserver  # noqa: E402
-from assay_stream.observe.decisions import check_observation  # noqa: E402
 from assay_stream.observe.feeds import agentgateway  # noqa: E402
-from assay_stream.observe.feeds.agentgateway import ExtMcp  # noqa: E402
-from assay_stream.observe.feeds.ext_mcp import start_server  # noqa: E402
+from assay_stream.observe.feeds.agentgateway import ExtMcp, start_server  # noqa: E402
 from assay_stream.observe.feeds.feed import Feed  # noqa: E402
 from assay_stream.observe.gate import Rule  # noqa: E402
-from assay_stream.observe.prefixes import Prefixes  # noqa: E402
+from assay_stream.observe.observation import Prefixes  # noqa: E402
+from assay_stream.observe.recorded import check_observation  # noqa: E402
 from tests.support.ext_mcp import Gateway, field, fields, texts_of  # noqa: E402
 from tests.support.gates import SERVER, a_tool, pinned  # noqa: E402
 from tests.support.https_server import Authority  # noqa: E402

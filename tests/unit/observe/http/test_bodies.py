@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.observe.http.bodies import Body, JsonBody, body_of, plain_body
-from assay_stream.observe.http.event_stream import EventStream
+from assay_stream.observe.http.bodies import Body, EventStream, JsonBody, body_of, plain_body
 
 LIMIT = 100
 

@@ -8,8 +8,8 @@ import ssl
 from pathlib import Path
 
 from assay_stream.limits.serving import HTTP_LIMITS
-from assay_stream.observe.http.client import Client
 from assay_stream.observe.http.tap import Listener
+from assay_stream.observe.http.upstreams import Client
 from tests.support.http_tap import http_tap
 from tests.support.https_server import Authority
 from tests.support.raw_http import a_post, a_response, answering, body_of, exchange, raw_server

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.observe.http.credentials import Contexts
+from assay_stream.observe.http.connections import Contexts
 
 CONTEXTS = Contexts(b"key", b"process")
 

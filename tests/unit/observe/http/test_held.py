@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.http import proxy
-from assay_stream.observe.http.event_stream import HeldEvents
+from assay_stream.observe.http.bodies import HeldEvents
 from assay_stream.schemes.fingerprint import fingerprint
 from tests.support.gates import a_call, a_tool, pinned
 from tests.support.http_tap import Tap, http_tap

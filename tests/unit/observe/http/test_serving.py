@@ -10,8 +10,7 @@ from dataclasses import replace
 from aiohttp import web
 
 from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
-from assay_stream.observe.http.serving import serve
-from assay_stream.observe.http.tap import Listener
+from assay_stream.observe.http.tap import Listener, serve
 
 LIMITS = replace(HTTP_LIMITS, idle_client_s=0.5)
 REQUEST = b"GET /%s HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -15,8 +15,7 @@ from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.limits.serving import HTTP_LIMITS
 from assay_stream.observe import Observation
 from assay_stream.observe.gate import HidingGate
-from assay_stream.observe.http.connections import Ending, Exchange
-from assay_stream.observe.http.credentials import Contexts
+from assay_stream.observe.http.connections import Contexts, Ending, Exchange
 from assay_stream.observe.http.traffic import Answered, Closed, HttpEvent, Opened, Passed, Traffic
 from tests.support.mcp_dialogue import START, THE_VANTAGE
 from tests.unit.observe.http.test_credentials import a_token

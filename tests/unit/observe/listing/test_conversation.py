@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay_stream.limits.listing import LISTING_LIMITS
+from assay_stream.limits.serving import LISTING_LIMITS
 from assay_stream.observe import Observation, Vantage, WireObserver
 from assay_stream.observe.listing.conversation import Conversation
 from assay_stream.observe.listing.transport import ListingError

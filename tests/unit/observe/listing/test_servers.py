@@ -9,7 +9,7 @@ import pytest
 
 from assay_stream.errors import ConfigurationError
 from assay_stream.observe import Vantage
-from assay_stream.observe.listing.servers import ListedServer, listed_servers
+from assay_stream.observe.listing.transport import ListedServer, listed_servers
 
 OBSERVER = Vantage(server_id="-", observer_id="lister", server_scoped=True)
 URL = "https://docs.example/mcp"

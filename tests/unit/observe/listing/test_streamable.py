@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.limits.listing import LISTING_LIMITS
+from assay_stream.limits.serving import LISTING_LIMITS
 from tests.support.listing import following, listed_once
 from tests.support.raw_http import Endless, Serve, a_response, answering, body_of, raw_server
 

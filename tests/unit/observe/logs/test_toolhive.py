@@ -9,7 +9,7 @@ import pytest
 
 from assay_stream.canonical.redaction import redacted_digest
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.observe.prefixes import Prefixes
+from assay_stream.observe.observation import Prefixes
 from tests.support.logs import TOOL, answered, read, toolhive, whose
 
 

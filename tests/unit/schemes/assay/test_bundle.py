@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.limits.files import BundleLimits
+from assay_stream.limits.storage import BundleLimits
 from assay_stream.schemes.assay.bundle import check_event, event_line, producer_of, run_event, written_time
 from tests.support.exports import evidence, sealed
 

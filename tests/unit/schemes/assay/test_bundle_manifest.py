@@ -9,7 +9,7 @@ import pytest
 
 from assay_stream.canonical.digest import Digest
 from assay_stream.errors import InputError
-from assay_stream.schemes.assay.bundle_manifest import Manifest, read_manifest
+from assay_stream.schemes.assay.bundle import Manifest, read_manifest
 
 MANIFEST = Manifest(
     run_id="r",

@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.schemes.assay.bundle_tar import Member, read_tar_header, tar_header, tar_padding
+from assay_stream.schemes.assay.bundle import Member, read_tar_header, tar_header, tar_padding
 
 MEMBER = Member("events.ndjson", 1_234_567)
 

@@ -10,14 +10,16 @@ import pytest
 from assay_stream.canonical.digest import Digest
 from assay_stream.schemes.assay.manifest import (
     MANIFEST_FIELDS,
+    REASON_CODES,
+    SEVERITIES,
     Completeness,
     DeclaredManifest,
     ManifestTool,
     ObservedManifest,
+    compare_manifests,
     declare_manifest,
     observe_manifest,
 )
-from assay_stream.schemes.assay.manifest_drift import REASON_CODES, SEVERITIES, compare_manifests
 
 PLAIN = {"name": "search", "description": "finds", "inputSchema": {"type": "object"}}
 PRIVILEGED = {"name": "github.add_deploy_key", "description": "adds"}

@@ -10,7 +10,7 @@ import pytest
 
 from assay_stream.errors import InputError
 from assay_stream.schemes.assay import tool as assay
-from assay_stream.schemes.assay.payload import DECISION_TYPE, check_envelope, check_payload
+from assay_stream.schemes.assay.tool import DECISION_TYPE, check_envelope, check_payload
 
 VECTORS = Path(__file__).resolve().parents[3] / "data/vectors"
 PAYLOAD: dict[str, Any] = json.loads((VECTORS / "assay_tool_decision_payload.json").read_text())["payload"]

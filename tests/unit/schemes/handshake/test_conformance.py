@@ -8,7 +8,7 @@ import pytest
 
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.schemes.handshake.conformance import check_tools, form_tool_id
+from assay_stream.schemes.handshake.contract import check_tools, form_tool_id
 
 CONTRACT: dict[str, Any] = {
     "tool_version": "1.0.0",

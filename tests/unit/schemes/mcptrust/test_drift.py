@@ -16,7 +16,7 @@ from assay_stream.schemes.mcptrust.drift import (
     check_result,
     drift,
 )
-from assay_stream.schemes.mcptrust.lock import Lock, lock
+from assay_stream.schemes.mcptrust.lockfile import Lock, lock
 
 READ: dict[str, Any] = {"name": "read", "description": "Reads.", "inputSchema": {"type": "object"}}
 PROMPT: dict[str, Any] = {"name": "sum", "description": "Sums.", "arguments": [{"name": "t"}]}

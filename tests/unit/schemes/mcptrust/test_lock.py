@@ -8,7 +8,7 @@ import pytest
 
 from assay_stream.errors import InputError
 from assay_stream.schemes.mcptrust import hashes as mcptrust
-from assay_stream.schemes.mcptrust.lock import lock, lock_tool
+from assay_stream.schemes.mcptrust.lockfile import lock, lock_tool
 
 
 def test_a_missing_list_is_empty() -> None:

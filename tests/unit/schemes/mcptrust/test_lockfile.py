@@ -9,8 +9,15 @@ import pytest
 
 from assay_stream.errors import InputError
 from assay_stream.limits.core import PIN_FILE_LIMITS
-from assay_stream.schemes.mcptrust.lock import Lock, ToolLock, lock
-from assay_stream.schemes.mcptrust.lockfile import new_lockfile, new_lockfile_v3, read_lockfile, write_lockfile
+from assay_stream.schemes.mcptrust.lockfile import (
+    Lock,
+    ToolLock,
+    lock,
+    new_lockfile,
+    new_lockfile_v3,
+    read_lockfile,
+    write_lockfile,
+)
 
 HASH = f"sha256:{'a' * 64}"
 TOOL = {"description_hash": HASH, "input_schema_hash": HASH, "risk_level": "LOW"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay_stream.schemes.schemapin.claims import claims_of, expiry_warning
+from assay_stream.schemes.schemapin.discovery import claims_of, expiry_warning
 
 NOON_US = 1_772_366_400_000_000  # 2026-03-01T12:00:00Z
 

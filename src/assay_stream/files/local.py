@@ -1,14 +1,40 @@
-"""Files written aside: all of them take their places once everything is written, or none does."""
+"""Files of this machine: written aside, read whole, and errors of the system that say which file."""
 
 from __future__ import annotations
 
 import errno
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
-from assay_stream.errors import ConfigurationError
+from assay_stream.errors import ConfigurationError, InputError
+from assay_stream.text.toml import decode_toml
+
+
+def reading(path: object) -> AbstractContextManager[None]:
+    """Read a file within the block; raises ``InputError`` ``unreadable_file``."""
+    return _failing(InputError("unreadable_file", f"cannot read {path}"))
+
+
+def writing(path: object) -> AbstractContextManager[None]:
+    """Write a file within the block; raises ``InputError`` ``unwritable_file``."""
+    return _failing(InputError("unwritable_file", f"cannot write {path}"))
+
+
+def writing_to(folder: object) -> AbstractContextManager[None]:
+    """Write into a folder within the block; raises ``InputError`` ``unwritable_folder``."""
+    return _failing(InputError("unwritable_folder", f"cannot write to {folder}"))
+
+
+@contextmanager
+def _failing(ours: InputError) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InputError(ours.code, f"{ours.message}: {error.strerror}") from None
+
 
 PREFIX = ".part."
 """Starts the name of an incomplete file. The ending stays: it says how the file is compressed."""
@@ -86,3 +112,48 @@ def locked_folder(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+SECRET_FILE_BYTES_MAX = 64 * 1_024
+"""A longer file is not a password file: the path is probably wrong."""
+
+
+def secret_of_file(path: Path, *, variable: str) -> str:
+    """Return the secret in a file, without its trailing line feed.
+
+    Args:
+        variable: the variable that named the file, for the error.
+
+    Raises:
+        ConfigurationError: ``bad_secret_file``.
+    """
+    try:
+        with path.open("rb") as file:
+            raw = file.read(SECRET_FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise ConfigurationError(
+            "bad_secret_file", f"{variable} names a file that cannot be read ({error.strerror}): {path}"
+        ) from None
+    try:
+        text = raw.decode("utf-8").removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError:
+        text = ""
+    if not text or len(raw) > SECRET_FILE_BYTES_MAX or "\n" in text:
+        raise ConfigurationError(
+            "bad_secret_file", f"{variable} names a file that does not hold one line of UTF-8 text: {path}"
+        )
+    return text
+
+
+def read_toml(path: Path, code: str) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Raises:
+        ConfigurationError: of this code, naming the file.
+    """
+    try:
+        return decode_toml(path.read_bytes())
+    except OSError as error:
+        raise ConfigurationError(code, f"cannot read {path}: {error.strerror}") from None
+    except InputError as error:
+        raise ConfigurationError(code, f"{path}: {error.message}") from None

@@ -1,0 +1,310 @@
+"""``assay-stream fingerprint``, ``validate``, ``handshake`` and ``drift``: definitions in files, without Kafka."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import orjson
+import typer
+from typer.models import CommandInfo
+
+from assay_stream.canonical.decode import decode_json
+from assay_stream.cli.files import STANDARD_INPUT, input_lines, read_input, tools_in
+from assay_stream.cli.options import Format
+from assay_stream.cli.output import RowFormat, print_json, print_line
+from assay_stream.cli.shared import named_in_errors, say
+from assay_stream.drift.severity import DEFAULT_PROFILE, PROFILES, Level
+from assay_stream.errors import InputError
+from assay_stream.model.cloudevents import read_event
+from assay_stream.model.record import CALL_TYPE, Origin, Record, Role
+from assay_stream.report.drift import (
+    NOTHING,
+    PEERS,
+    RecordedLists,
+    as_json,
+    as_lines,
+    as_sarif,
+    drift_findings,
+    read_offer,
+)
+from assay_stream.schemes import fingerprint as core
+from assay_stream.schemes.assay import tool
+from assay_stream.schemes.handshake import event as handshake
+from assay_stream.text.escaping import json_text, shown
+
+if TYPE_CHECKING:
+    from assay_stream.schemes.handshake.contract import ToolReport
+
+
+_OF_A_TOOL = ("name", "description", "inputSchema", "input_schema")
+
+
+def fingerprint(
+    files: Annotated[
+        list[Path] | None, typer.Argument(help="Tool objects or tools/list results. Default: stdin.")
+    ] = None,
+    server_id: Annotated[str | None, typer.Option(help="Server that the definitions are scoped to (assay.v1).")] = None,
+) -> None:
+    """Print the fingerprints of tool definitions: one JSON object per tool.
+
+    FILE holds one Tool object, a tools/list result, or the JSON-RPC response around one.
+    """
+    for path in files or [STANDARD_INPUT]:
+        raw = read_input(path)
+        with named_in_errors("standard input" if path == STANDARD_INPUT else path):
+            lines = [_line(tool, server_id) for tool in _tools(decode_json(raw))]
+        for line in lines:
+            print_json(line)
+
+
+def _tools(content: Any) -> list[dict[str, Any]]:
+    tools = tools_in(content)
+    if tools is not None:
+        return tools
+    if not isinstance(content, dict) or content.keys().isdisjoint(_OF_A_TOOL):
+        raise InputError("not_a_tool", "give a Tool object or a tools/list result", path="$")
+    return [content]
+
+
+def _line(tool: dict[str, Any], server_id: str | None) -> dict[str, Any]:
+    found = core.fingerprint(tool, server_id=server_id)
+    name = tool.get("name")
+    return {
+        "tool": name if isinstance(name, str) else None,
+        "fingerprints": {scheme: found.schemes.get(scheme) for scheme in core.SCHEMES},
+        "errors": dict(found.errors),
+    }
+
+
+EventProfileName = Literal["assay", "handshake", "handshake-published", "htc"]
+_Check = Callable[[bytes], None]
+
+
+def validate(
+    profile: Annotated[EventProfileName, typer.Option(help="What each line must be; see below.")],
+    file: Annotated[Path | None, typer.Argument(help="NDJSON, one value a line; standard input by default.")] = None,
+) -> None:
+    """Check records against a profile: one JSON verdict per line.
+
+    assay: a decision payload, the evidence record around one, or an observed call. handshake: a tool call event
+    (FR-EVT-007) as Handshake's recorder takes it; handshake-published: as its text demands. htc: an HTC-1.0
+    request or response.
+
+    A verdict has line, valid, code, path and message. Exit code 0 if every line is valid, 1 if any is not or there
+    is none, 2 if the file cannot be read. Valid means that the form is met: it says nothing about what a tool
+    does.
+    """
+    check = _check_of(profile)
+    lines = invalid = 0
+    for number, raw in input_lines(file):
+        lines += 1
+        verdict = _verdict(number, raw, check)
+        invalid += not verdict["valid"]
+        print_json(verdict)
+    if not lines:
+        say(f"{file or 'standard input'} is empty: nothing was checked")
+    if invalid or not lines:
+        raise typer.Exit(1)
+
+
+def _verdict(number: int, raw: bytes, check: _Check) -> dict[str, Any]:
+    try:
+        check(raw)
+    except InputError as error:
+        return {"line": number, "valid": False, "code": error.code, "path": error.path, "message": error.message}
+    return {"line": number, "valid": True, "code": None, "path": None, "message": None}
+
+
+def _check_of(profile: EventProfileName) -> _Check:
+    if profile == "assay":
+        return _check_assay
+    if profile == "htc":
+        # jsonschema takes longer to load than the other profiles to run.
+        from assay_stream.schemes.handshake.event import check_envelope
+
+        return check_envelope
+    return lambda raw: handshake.check_tool_call(_object(raw), profile=handshake.PROFILES[profile])
+
+
+def _check_assay(raw: bytes) -> None:
+    content = _object(raw)
+    if content.get("type") == CALL_TYPE:
+        read_event(Record(role=Role.CALLS, origin=Origin("", 0, 0), key=None, value=raw))
+    elif "specversion" in content:
+        tool.check_envelope(content)
+    else:
+        tool.check_payload(content)
+
+
+def _object(raw: bytes) -> dict[str, Any]:
+    content = decode_json(raw)
+    if not isinstance(content, dict):
+        raise InputError("wrong_type", "a line must be one JSON object", path="$")
+    return content
+
+
+_NAME_CHARS_MAX = 60
+
+handshake_app = typer.Typer(help="Check captured tools against Handshake's requirements.", no_args_is_help=True)
+
+
+@handshake_app.callback()
+def _group() -> None:
+    """Check captured tools against Handshake's requirements."""
+
+
+@handshake_app.command()
+def check(
+    server_id: Annotated[str, typer.Option(help="Your name for the server, which may prefix its tools' ids.")],
+    capture: Annotated[
+        Path | None, typer.Argument(help="A tools/list result or response, or a snapshot event.")
+    ] = None,
+    target: Format = RowFormat.TABLE,
+) -> None:
+    """Check a captured list of tools against Handshake's tool conformance requirements.
+
+    Each check of each tool reports pass, fail or not_applicable, with a reason. A pass means that the definition has
+    the required form; it says nothing about what the tool does. Exit code 0: nothing fails. 1: something fails, or
+    there are no tools. 2: the capture cannot be read.
+    """
+    from assay_stream.schemes.handshake.contract import CheckStatus, check_tools
+
+    raw = read_input(capture)
+    with named_in_errors(capture or "standard input"):
+        tools = tools_in(decode_json(raw))
+        if tools is None:
+            raise InputError("not_a_list", "give a tools/list result, the response around it, or a snapshot event")
+        reports = check_tools(tools, server_id=server_id)
+    counts: Counter[str] = Counter({status.value: 0 for status in CheckStatus})
+    counts.update(answer.status.value for report in reports for answer in report.answers.values())
+    if target is RowFormat.JSON:
+        content = {"server_id": server_id, "counts": counts, "tools": [_as_json(report) for report in reports]}
+        print_json(content)
+    else:
+        for line in _table(reports):
+            print_line(line)
+        typer.echo(", ".join(f"{number} {name}" for name, number in counts.items()))
+        typer.echo("These checks cover form only. They do not say what a tool does.")
+    if not reports or counts[CheckStatus.FAIL.value]:
+        raise typer.Exit(1)
+
+
+former_check = CommandInfo("conformance", callback=check, hidden=True)
+
+
+def _as_json(report: ToolReport) -> dict[str, Any]:
+    return {
+        "tool": report.name,
+        "tool_id": report.tool_id,
+        "denied_by_default": report.denied_by_default,
+        "checks": [
+            {
+                "check": check,
+                "status": answer.status.value,
+                "code": answer.code or None,
+                "reason": answer.reason or None,
+            }
+            for check, answer in report.answers.items()
+        ],
+    }
+
+
+def _table(reports: list[ToolReport]) -> list[str]:
+    lines = []
+    for report in reports:
+        lines.append(f"{_shown(report.name)}  tool_id: {report.tool_id or 'none'}")
+        lines.extend(
+            f"  {check:<15} {answer.status.value:<15} {answer.reason}".rstrip()
+            for check, answer in report.answers.items()
+        )
+    return lines
+
+
+def _shown(name: str | None) -> str:
+    if name is None:
+        return "(no name)"
+    plain = shown(name[: _NAME_CHARS_MAX + 1])
+    return plain if len(plain) <= _NAME_CHARS_MAX else f"{plain[:_NAME_CHARS_MAX]}..."
+
+
+SeverityProfileName = Literal["soc", "mcptrust", "mcptrust-code", "assay-p60", "strict"]
+LevelName = Literal["informational", "low", "medium", "high", "critical"]
+
+_COLOURS = {Level.CRITICAL: typer.colors.RED, Level.HIGH: typer.colors.RED, Level.MEDIUM: typer.colors.YELLOW}
+
+
+def drift(
+    recordings: Annotated[
+        list[Path], typer.Argument(metavar="[BEFORE.json] AFTER.json", help="The earlier and the later recording.")
+    ],
+    profile: Annotated[SeverityProfileName, typer.Option(help="Severity profile.")] = "soc",
+    fail_on: Annotated[LevelName, typer.Option(help="The lowest severity that sets exit code 1.")] = "high",
+    output_format: Annotated[
+        Literal["table", "json", "sarif"], typer.Option("--format", help="What to print.")
+    ] = "table",
+    peer: Annotated[
+        Literal["p60", "mcptrust"] | None,
+        typer.Option("--as", help="Compare as Assay's manifest drift or MCPTrust's check does, and print its JSON."),
+    ] = None,
+) -> None:
+    """Compare two recordings of a server's tools by meaning, or judge one as a server's first list.
+
+    Each file holds a Tool object, a tools/list result, the JSON-RPC response around one, a snapshot event, or a
+    manifest of tools, prompts, resource templates and instructions; `-` is standard input. Without BEFORE.json, or
+    where it holds no item, all of the later recording is new. With --as, BEFORE.json may be the peer's own baseline, a
+    declared manifest or a lockfile, and --profile and --format mean nothing. Exit code 0: nothing reaches --fail-on. 1:
+    something does. 2: the input cannot be read.
+    """
+    *earlier, after = recordings
+    if len(earlier) > 1:
+        raise InputError("bad_option", "give one recording, or two")
+    before = earlier[0] if earlier else None
+    if peer is not None:
+        if before is None:
+            raise InputError("bad_option", "--as compares two recordings: give both")
+        with named_in_errors(f"{before} or {after}"):
+            report, fails = PEERS[peer](read_input(before), read_input(after), str(before), Level.parse(fail_on))
+        print_line(json_text(orjson.dumps(report).decode()))
+        raise typer.Exit(int(fails))
+    was, now = NOTHING if before is None else _read(before, may_be_blank=True), _read(after)
+    try:
+        findings = drift_findings(was, now, profile=PROFILES[profile])
+    except InputError as error:
+        where = " or ".join(str(path) for path, offer in ((before, was), (after, now)) if not _is_sound(offer))
+        message = f"{where or f'{before} or {after}'}: {error.message}"
+        raise InputError(error.code, message, path=error.path) from None
+    if output_format == "json":
+        print_line(as_json(findings))
+    elif output_format == "sarif":
+        print_line(as_sarif(findings, after_uri=after.as_posix()))
+    else:
+        for level, line in as_lines(findings):
+            # Colours are left out where standard output is no terminal.
+            typer.echo(line if level is None else typer.style(line, fg=_COLOURS.get(level), bold=level >= Level.HIGH))
+    if not now.complete and not was.is_single:
+        say(f"{after} is not a complete list: nothing is called removed")
+    if any(finding.level >= Level.parse(fail_on) for finding in findings):
+        raise typer.Exit(1)
+
+
+def _is_sound(offer: RecordedLists) -> bool:
+    """Return True if a recording can be compared at all, tested by comparing it with itself."""
+    try:
+        drift_findings(offer, offer, profile=DEFAULT_PROFILE)
+    except InputError:
+        return False
+    return True
+
+
+def _read(path: Path, *, may_be_blank: bool = False) -> RecordedLists:
+    raw = read_input(path)
+    if may_be_blank and not raw.strip():
+        return NOTHING
+    with named_in_errors(path):
+        content = decode_json(raw)
+        if isinstance(content, dict) and "error" in content and content.keys() <= {"jsonrpc", "id", "error"}:
+            raise InputError("not_a_tool", "this is an error response, not a list: record the list again", path="$")
+        return read_offer(content)

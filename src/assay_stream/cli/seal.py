@@ -1,0 +1,533 @@
+"""``assay-stream seal``: sign what the evidence topic holds, check it, archive it, and prove records to others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from assay_stream.cli.files import Force, read_input, refuse_existing_file, write_key_files
+from assay_stream.cli.options import Bootstrap, Format, grouped
+from assay_stream.cli.output import RowFormat, json_line, print_json
+from assay_stream.cli.shared import brokers_of, on_kafka, say
+from assay_stream.config import Settings, command_settings, load_settings
+from assay_stream.errors import ConfigurationError, InputError, OperatingError, needing_extra
+from assay_stream.files.local import Aside, writing
+from assay_stream.files.seal_files import (
+    FileLogs,
+    LogName,
+    Logs,
+    read_private_key,
+    read_public_keys,
+    record_in,
+    write_logs,
+)
+from assay_stream.kafka.ranges import KafkaLogs, committed_offsets
+from assay_stream.kafka.topics import topic_names
+from assay_stream.limits.storage import LINE_BYTES_MAX
+from assay_stream.model.checkpoint import RANGE_RECORDS_MAX
+from assay_stream.model.record import TOPIC_NAMES, Record, Role
+from assay_stream.schemes import tlog
+from assay_stream.schemes.tlog import is_key_name
+from assay_stream.seal.check import Expected, Fault, Report, expected_in, expected_of, heads_as_json
+from assay_stream.seal.checkpoint import origin_of
+from assay_stream.seal.proof import (
+    Chain,
+    Shown,
+    chain_of,
+    check_proof,
+    check_tlog_proof,
+    consistency,
+    inclusion,
+    last_of,
+)
+from assay_stream.text.escaping import shown
+from assay_stream.verify.seals import SealOutcome, outcome_of, verify_logs
+
+_ROW = "{:<40} {:>10} {:>8} {:>9} {:>9} {:>12} {:>10} {:>7}"
+_RESTORE = "find the later copy of evidence and checkpoints, and who put this one in its place"
+_FIXES = {
+    "partition_missing": "the whole partition was sealed, and its checkpoints are gone: " + _RESTORE,
+    "partitions_missing": "the topic has lost partitions: " + _RESTORE,
+    "tail_cut": "the end of what was sealed is gone: " + _RESTORE,
+    "sealed_offset_ahead": "the end of what was sealed is gone: " + _RESTORE,
+    "sibling_head_differs": "the partition has another past than when its siblings were sealed: " + _RESTORE,
+    "expected_head_differs": "the partition has another past than the one that is expected: " + _RESTORE,
+}
+"""What to do about a head that is wrong."""
+_SUMMARY = {
+    SealOutcome.HOLDS: "holds: what is sealed and still there is as it was sealed; unsealed records are not covered",
+    SealOutcome.BROKEN: "broken",
+    SealOutcome.PARTLY_SEALED: "partly sealed: what is sealed holds, and there are partitions with evidence of which "
+    "nothing is sealed: seal them (assay-stream seal --once), and find out why if they were sealed before",
+    SealOutcome.NOTHING_VERIFIED: "nothing verified: nothing is sealed, or retention deleted all that was",
+}
+
+
+def as_json(outcome: SealOutcome, reports: list[Report], files: list[FileLogs]) -> dict[str, Any]:
+    return {
+        "result": outcome.value,
+        "logs": [
+            {
+                "topic": report.topic,
+                "partition": report.partition,
+                "checkpoints": report.checkpoints,
+                "sealed_to": report.sealed_to,
+                "sealed_size": report.tree_size,
+                "root": str(report.roots[report.tree_size]) if report.tree_size else None,
+                "verified": report.verified,
+                "expired": report.expired,
+                "unsealed": report.unsealed,
+                "faults_count": report.faults_count,
+                "faults": [_fault_as_json(fault) for fault in report.faults],
+            }
+            for report in reports
+        ],
+        "bad_lines_count": sum(logs.bad_lines_count for logs in files),
+        "bad_lines": [line._asdict() for logs in files for line in logs.bad_lines],
+    }
+
+
+def _fault_as_json(fault: Fault) -> dict[str, Any]:
+    row: dict[str, Any] = {"kind": fault.kind, "offset": fault.offset, "code": fault.code}
+    if fault.kind == "head":
+        row |= {"detail": fault.detail, "fix": _FIXES[fault.code]}
+    return row
+
+
+def print_table(outcome: SealOutcome, reports: list[Report], files: list[FileLogs]) -> None:
+    typer.echo(_ROW.format("LOG", "VERIFIED", "SEALED", "EXPIRED", "UNSEALED", "CHECKPOINTS", "SEALED TO", "FAULTS"))
+    for report in reports:
+        sealed_to = "-" if report.sealed_to is None else report.sealed_to
+        counts = (report.verified, report.tree_size, report.expired, report.unsealed, report.checkpoints, sealed_to)
+        typer.echo(_ROW.format(_name(report), *counts, report.faults_count))
+    for report in reports:
+        for fault in report.faults:
+            typer.echo(f"{fault.kind:<10} {_name(report)} {_place(fault)}")
+        if report.faults_count > len(report.faults):
+            typer.echo(f"and {report.faults_count - len(report.faults)} more in {_name(report)}")
+    for logs in files:
+        for line in logs.bad_lines:
+            typer.echo(f"unreadable {shown(line.file)} line {line.line}")
+        if logs.bad_lines_count > len(logs.bad_lines):
+            typer.echo(f"and {logs.bad_lines_count - len(logs.bad_lines)} more such lines")
+    typer.echo(_SUMMARY[outcome])
+
+
+def _place(fault: Fault) -> str:
+    if fault.kind == "head":
+        return f"offset {fault.offset}: {fault.code}: {shown(fault.detail)}. {_FIXES[fault.code]}"
+    return f"checkpoint record {fault.offset}: {fault.code}" if fault.code else f"offset {fault.offset}"
+
+
+def _name(report: Report) -> str:
+    return f"{shown(report.topic) or '(unknown)'}/{report.partition}"
+
+
+_EXIT_CODES = {
+    SealOutcome.HOLDS: 0,
+    SealOutcome.BROKEN: 1,
+    SealOutcome.NOTHING_VERIFIED: 3,
+    SealOutcome.PARTLY_SEALED: 3,
+}
+
+SealLogs = FileLogs | KafkaLogs
+Checkpoints = Annotated[
+    list[Path] | None,
+    typer.Option("--checkpoints", help="Archive, or folder of `seal archive`. Repeatable. Default: Kafka."),
+]
+PublicKeysOption = Annotated[
+    list[Path], typer.Option("--key", metavar="PUB.pem", help="Public key to trust. Repeatable.")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealedLogs:
+    """Where evidence and checkpoints are."""
+
+    evidence: Annotated[
+        list[Path] | None, typer.Option(help="Archive, or folder of `seal archive`. Repeatable. Default: Kafka.")
+    ] = None
+    checkpoints: Checkpoints = None
+    log_start: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PARTITION:OFFSET",
+            help="For archives: where the log began, after retention, when it was archived. `seal archive` prints it.",
+        ),
+    ] = None
+    bootstrap_servers: Bootstrap = None
+
+    @contextmanager
+    def opened(self) -> Iterator[tuple[SealLogs, SealLogs]]:
+        if self.log_start and not self.evidence:
+            raise ConfigurationError("bad_option", "--log-start is for --evidence: Kafka knows where its logs begin")
+        starts = {}
+        for text in self.log_start or ():
+            number, _, offset = text.partition(":")
+            if not (number.isdecimal() and offset.isdecimal()):
+                raise ConfigurationError("bad_option", "write --log-start as PARTITION:OFFSET, for example 3:1200")
+            starts[int(number)] = int(offset)
+        # Checkpoints first: what they cover is then within the end of the evidence.
+        with (
+            logs_of(Role.CHECKPOINTS, self.checkpoints, self.bootstrap_servers) as seals,
+            logs_of(Role.EVIDENCE, self.evidence, self.bootstrap_servers, starts) as records,
+        ):
+            yield records, seals
+
+
+@contextmanager
+def logs_of(
+    role: Role, paths: list[Path] | None, bootstrap: str | None, starts: dict[int, int] | None = None
+) -> Iterator[SealLogs]:
+    """Open the logs of one kind: archives if given, else Kafka."""
+    if paths:
+        yield FileLogs(paths, role, starts=starts)
+        return
+    settings = command_settings(bootstrap_servers=bootstrap)
+    with brokers_of(settings) as runner, KafkaLogs(settings, role, runner) as logs:
+        yield logs
+
+
+@grouped
+def verify(
+    key: PublicKeysOption,
+    logs: SealedLogs,
+    partition: Annotated[list[int] | None, typer.Option(help="Only this partition. Repeatable.")] = None,
+    expect: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE|PARTITION:SIZE[:ROOT]",
+            help="What was sealed at an earlier time: a file written by --write-head, or the number of records of a "
+            "partition and the root of their tree. Repeatable.",
+        ),
+    ] = None,
+    write_head: Annotated[
+        Path | None,
+        typer.Option(
+            help="If nothing is broken, write what is sealed now to this file, for a later --expect. Keep it where "
+            "nobody who runs the brokers can alter it. An existing file is replaced only if it is expected, too."
+        ),
+    ] = None,
+    target: Format = RowFormat.TABLE,
+) -> None:
+    """Check evidence against its checkpoints, and name the offset and kind of up to 100 faults per partition.
+
+    Exit code 0 if everything that is sealed and still there holds, 1 if anything is broken or cut off, 2 for a wrong
+    command line or unusable file, 3 if nothing could be verified, or nothing in a partition that has evidence.
+    """
+    keys = read_public_keys(key)
+    expected = [head for text in expect or () for head in _expected(text)]
+    if write_head is not None and str(write_head) not in (expect or ()):
+        refuse_existing_file(write_head, force=False)
+    elif write_head is not None and partition:
+        raise ConfigurationError(
+            "bad_option", "the heads of some partitions must not replace those of all: leave out --partition"
+        )
+    from_kafka = not logs.evidence and not logs.checkpoints
+    sealed_offsets = _sealed_offsets(logs.bootstrap_servers) if from_kafka else {}
+    with logs.opened() as (records, seals):
+        reports = verify_logs(
+            records,
+            seals,
+            keys,
+            partitions=partition or (),
+            expected=expected,
+            partition_count=None if isinstance(records, FileLogs) else len(records.names()),
+            claims_before=None if isinstance(seals, FileLogs) else seals.settled,
+            sealed_offsets=sealed_offsets,
+        )
+    files = [given for given in (records, seals) if isinstance(given, FileLogs)]
+    outcome = outcome_of(reports, bad_lines=sum(given.bad_lines_count for given in files))
+    if target is RowFormat.JSON:
+        print_json(as_json(outcome, reports, files))
+    else:
+        print_table(outcome, reports, files)
+    if write_head is not None:
+        _write_head(write_head, outcome, reports)
+    lacking = sorted(set(partition or ()) - {report.partition for report in reports})
+    if lacking:
+        say(f"there is neither evidence nor a checkpoint of partition {', '.join(map(str, lacking))}")
+    # What was asked for and is not there was not verified.
+    raise typer.Exit(_EXIT_CODES[outcome] or (_EXIT_CODES[SealOutcome.NOTHING_VERIFIED] if lacking else 0))
+
+
+def _expected(text: str) -> list[Expected]:
+    path = Path(text)
+    return expected_in(read_input(path), text) if path.exists() else [expected_of(text)]
+
+
+def _write_head(path: Path, outcome: SealOutcome, reports: list[Report]) -> None:
+    if outcome not in (SealOutcome.HOLDS, SealOutcome.PARTLY_SEALED):
+        say(f"{path} is not written: {outcome.value.replace('_', ' ')}")
+        return
+    with writing(path), Aside() as aside:
+        aside.path(path).write_bytes(json_line(heads_as_json(reports)).encode() + b"\n")
+
+
+def _sealed_offsets(bootstrap: str | None) -> dict[int, int]:
+    """Return the offsets that the sealer has committed. Call before reading checkpoints, so that all of them are
+    covered.
+    """
+    settings = command_settings(bootstrap_servers=bootstrap)
+    committed = on_kafka(settings, lambda settings: committed_offsets(settings, "seal"))
+    topic = topic_names(settings)[Role.EVIDENCE]
+    return {number: offset for (name, number), offset in committed.items() if name == topic}
+
+
+def archive(
+    output: Annotated[Path, typer.Option(help="Folder for the files; it must be empty or missing.")],
+    gzip: Annotated[bool, typer.Option("--gzip", help="Compress the files.")] = False,
+    bootstrap_servers: Bootstrap = None,
+) -> None:
+    """Copy evidence and checkpoints from Kafka into files that `seal verify` reads, one for each partition.
+
+    Prints a summary as one JSON object, with the start of each log that retention has cut.
+    """
+    with SealedLogs(bootstrap_servers=bootstrap_servers).opened() as (records, seals):
+        if not isinstance(seals, FileLogs) and not seals.at_rest:
+            raise OperatingError(
+                "checkpoints_moving",
+                "checkpoints are being written all the time, so the ends of the partitions would not fit together: "
+                "stop the sealer while this runs, or let it seal less often",
+            )
+        written = write_logs(output, records, seals, compress=gzip)
+        starts = {str(name.partition): records.start(name) for name in records.names() if records.start(name)}
+    print_json({"written": written, "log_start": starts})
+
+
+DEFAULT_LOG_NAME = "assay-stream"
+
+seal_app = typer.Typer()
+
+PrivateKeyOption = Annotated[
+    Path | None, typer.Option("--key", help="PEM file with the private key (password: ASSAY_STREAM_SEAL_KEY_PASSWORD).")
+]
+AlsoTrust = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--also-trust",
+        metavar="PUB.pem",
+        help="Also continue after checkpoints by this key: the previous one. Repeatable.",
+    ),
+]
+
+
+@seal_app.callback(invoke_without_command=True)
+def seal(
+    context: typer.Context,
+    key: PrivateKeyOption = None,
+    also_trust: AlsoTrust = None,
+    once: Annotated[bool, typer.Option("--once", help="Seal what is there now, then exit.")] = False,
+    every_records: Annotated[
+        int, typer.Option(min=1, max=RANGE_RECORDS_MAX, help="Maximum records per checkpoint.")
+    ] = 4_096,
+    every_s: Annotated[float, typer.Option(min=0.1, max=86_400, help="Maximum delay of a checkpoint, seconds.")] = 60.0,
+    log_name: Annotated[
+        str,
+        typer.Option(
+            help="Name of your own, such as example.com/production, that starts the origin of each partition's log "
+            "in signed notes. Never change it: a log under another name is another log."
+        ),
+    ] = DEFAULT_LOG_NAME,
+    web_port: Annotated[
+        int | None, typer.Option(min=1, max=65_535, help="Serve /healthz, /readyz and /metrics on this port.")
+    ] = None,
+    bootstrap_servers: Bootstrap = None,
+) -> None:
+    """Seal evidence, and check it later.
+
+    Without a subcommand this is the sealer: it follows the evidence topic and writes a signed checkpoint over each
+    range, until SIGTERM or SIGINT. Run one per deployment: a second one fences the first.
+    """
+    if context.invoked_subcommand is not None:
+        if key is not None or also_trust:
+            raise ConfigurationError("bad_option", "give --key and --also-trust after the subcommand, not before it")
+        return
+    if key is None:
+        raise ConfigurationError("bad_option", "--key is required: assay-stream seal keygen --out seal.pem creates one")
+    if not is_key_name(log_name):
+        raise ConfigurationError("bad_option", "--log-name must not be empty, nor contain white space or a plus")
+    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    private = read_private_key(key, _password(settings))
+    trusted = read_public_keys(also_trust or ()) | tlog.keys_of([private.public_key()])
+    with needing_extra("worker"):
+        from assay_stream.worker.sealing import SealPlan, run_sealer
+    plan = SealPlan(
+        key=private, trusted=trusted, every_records=every_records, every_s=every_s, log_name=log_name, once=once
+    )
+    run_sealer(settings, plan, web_port=web_port)
+
+
+@seal_app.command()
+def keygen(
+    out: Annotated[Path, typer.Option(help="New file for the private key. The public key goes to *.pub.pem.")],
+) -> None:
+    """Generate an ed25519 key pair, and print the id of the key.
+
+    The private key is encrypted if ASSAY_STREAM_SEAL_KEY_PASSWORD is set. Only its owner can read the file.
+    """
+    password = _password(load_settings())
+    key = Ed25519PrivateKey.generate()
+    write_key_files(
+        (out, tlog.private_pem(key, password.encode() if password else None)),
+        (out.with_suffix(".pub.pem"), tlog.public_pem(key.public_key())),
+    )
+    typer.echo(tlog.key_id(key.public_key()))
+
+
+def _password(settings: Settings) -> str | None:
+    given = settings.seal_key_password
+    return None if given is None else given.get_secret_value()
+
+
+Partition = Annotated[int, typer.Option(min=0, help="The evidence partition.")]
+
+
+ProofFormat = Literal["json", "tlog-proof"]
+
+
+def prove(
+    key: PublicKeysOption,
+    partition: Partition,
+    output: Annotated[Path, typer.Option(help="File for the proof, which must not exist.")],
+    force: Force = False,
+    offset: Annotated[int | None, typer.Option(min=0, help="Prove that the record at this offset is sealed.")] = None,
+    two: Annotated[
+        tuple[int, int] | None,
+        typer.Option(
+            "--consistency",
+            metavar="FROM TO",
+            help="Prove that the tree of checkpoint TO starts with that of FROM; by their numbers, from 0.",
+        ),
+    ] = None,
+    target: Annotated[
+        ProofFormat, typer.Option("--format", help="Form of an inclusion proof: JSON or C2SP tlog-proof.")
+    ] = "json",
+    checkpoints: Checkpoints = None,
+    bootstrap_servers: Bootstrap = None,
+) -> None:
+    """Write a proof that needs only public keys to check.
+
+    With --offset: that this record is in the tree of the last checkpoint, without revealing any other record.
+    """
+    if (offset is None) == (two is None):
+        raise ConfigurationError("bad_option", "pass either --offset or --consistency")
+    if two is not None and target == "tlog-proof":
+        raise ConfigurationError("bad_option", "tlog-proof has no form for consistency: leave out --format")
+    refuse_existing_file(output, force=force)
+    with _chain(checkpoints, bootstrap_servers, partition, key) as chain:
+        if offset is None:
+            text = json_line(consistency(chain, *(two or (0, 0)))) + "\n"
+        elif target == "tlog-proof":
+            text = inclusion(chain, offset).as_tlog()
+        else:
+            text = json_line(inclusion(chain, offset).as_json()) + "\n"
+    with writing(output):
+        output.write_text(text, encoding="utf-8")
+    say(f"wrote {output}")
+
+
+def check_proof_file(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The proof, in either form.")],
+    key: PublicKeysOption,
+    record: Annotated[
+        Path | None, typer.Option(help="File with the record as one archive line. Required for a tlog-proof.")
+    ] = None,
+) -> None:
+    """Check a proof without any log, and print the answer as one JSON object.
+
+    Exit code 0 if it holds, 1 if not. Without --record it is not checked which record the proof is about.
+    """
+    keys = read_public_keys(key)
+    raw, held = read_input(file), None if record is None else _record(record)
+    is_tlog = raw.startswith(tlog.PROOF_TAG.encode())
+    if is_tlog and held is None:
+        raise ConfigurationError("bad_option", "a tlog-proof does not name its record: pass it with --record")
+    try:
+        answer = (
+            check_tlog_proof(raw, keys, held)
+            if is_tlog and held is not None
+            else _shown_as_json(check_proof(raw, keys, held))
+        )
+    except InputError as error:
+        print_json({"valid": False, "code": error.code, "path": error.path, "message": error.message})
+        raise typer.Exit(1) from None
+    print_json({"valid": True, **answer})
+
+
+def checkpoint(
+    key: PublicKeysOption, partition: Partition, checkpoints: Checkpoints = None, bootstrap_servers: Bootstrap = None
+) -> None:
+    """Print the last checkpoint of a partition as a signed note (C2SP tlog-checkpoint)."""
+    with _chain(checkpoints, bootstrap_servers, partition, key) as chain:
+        typer.echo(last_of(chain).note, nl=False)
+
+
+def vkey(
+    key: PublicKeysOption,
+    partition: Partition,
+    log_name: Annotated[str, typer.Option(help="The sealer's --log-name.")] = DEFAULT_LOG_NAME,
+    topic: Annotated[str, typer.Option(help="The evidence topic, prefix included.")] = TOPIC_NAMES[Role.EVIDENCE],
+) -> None:
+    """Print the public key of one partition's log as other verifiers take it (C2SP signed-note), one line a key."""
+    for public in read_public_keys(key).values():
+        typer.echo(tlog.verifier_key(origin_of(log_name, topic, partition), public))
+
+
+@contextmanager
+def _chain(paths: list[Path] | None, bootstrap: str | None, partition: int, key: list[Path]) -> Iterator[Chain]:
+    """Open the checkpoints of one partition, verified with public keys."""
+    keys = read_public_keys(key)
+    with logs_of(Role.CHECKPOINTS, paths, bootstrap) as seals:
+        name = _chain_name(seals, partition)
+        yield lambda: chain_of(((record.origin.offset, record.value) for record in seals.records(name)), keys)
+
+
+def _record(path: Path) -> Record:
+    lines = [line for line in read_input(path, bytes_max=LINE_BYTES_MAX).splitlines() if line.strip()]
+    found = record_in(lines[0], path.name, Role.EVIDENCE) if len(lines) == 1 else None
+    if found is None:
+        raise InputError("bad_record_line", f"{path} must hold one line of an archive of evidence, and nothing else")
+    return found
+
+
+def _shown_as_json(shown: Shown) -> dict[str, Any]:
+    made = shown.checkpoint
+    answer: dict[str, Any] = {"kind": shown.kind, "topic": made.topic, "partition": made.partition}
+    if shown.first is not None:
+        answer |= {"first_checkpoint": shown.first.sequence, "first_tree_size": shown.first.tree_size}
+    else:
+        answer |= {"offset": shown.offset, "leaf_index": shown.leaf_index, "record_checked": shown.record_checked}
+    return answer | {
+        "checkpoint": made.sequence,
+        "tree_size": made.tree_size,
+        "root": str(made.root),
+        "sealed_at": made.sealed_at,
+        "key_id": made.key_id,
+    }
+
+
+def _chain_name(seals: Logs, partition: int) -> LogName:
+    names = [name for name in seals.names() if name.partition == partition]
+    if len(names) != 1:
+        others = sorted({name.partition for name in seals.names()})
+        raise InputError(
+            "checkpoint_not_found",
+            f"there must be one log of checkpoints for partition {partition}, and there are {len(names)}; "
+            f"there are some for {', '.join(map(str, others)) or 'none'}",
+        )
+    return names[0]
+
+
+seal_app.command()(verify)
+seal_app.command()(archive)
+seal_app.command()(prove)
+seal_app.command("check-proof")(check_proof_file)
+seal_app.command()(checkpoint)
+seal_app.command()(vkey)
