@@ -11,7 +11,7 @@ import pytest
 
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.errors import InputError
-from assay_stream.export.export import read_bundle, verify_bundle, write_bundle
+from assay_stream.export.input import read_bundle, verify_bundle, write_bundle
 from assay_stream.schemes.assay.bundle import RunRoot, event_line, read_manifest, run_event
 from tests.support.exports import members, rebuilt
 

@@ -10,8 +10,8 @@ import pytest
 
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.schemes.handshake import event
 from assay_stream.schemes.handshake import event as handshake
+from assay_stream.schemes.handshake import htc
 from assay_stream.schemes.handshake.event import check_tool_call
 
 VECTORS = json.loads(
@@ -96,10 +96,10 @@ def test_the_published_text_requires_four_fields() -> None:
 )
 def test_the_envelopes_require_what_is_published(part: str, required: list[str]) -> None:
     """The lists of required fields are the published ones."""
-    assert sorted(event.SCHEMA["$defs"][part]["required"]) == sorted(required)
+    assert sorted(htc.SCHEMA["$defs"][part]["required"]) == sorted(required)
 
 
 def test_the_kinds_of_error_and_the_cap_are_the_published_ones() -> None:
     """Eight kinds of error, and 32 KiB for arguments and results."""
-    assert event.SCHEMA["$defs"]["error"]["properties"]["kind"]["enum"] == VECTORS["error_kinds"]
+    assert htc.SCHEMA["$defs"]["error"]["properties"]["kind"]["enum"] == VECTORS["error_kinds"]
     assert DEFAULT_LIMITS.htc_payload_bytes_max == VECTORS["max_payload_bytes"]

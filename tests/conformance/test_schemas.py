@@ -20,7 +20,7 @@ from assay_stream.model.observation import Reported
 from assay_stream.model.record import TOPIC_NAMES, Origin, Output, Record, Role
 from assay_stream.replay.run import replay
 from assay_stream.schemes.assay import tool as assay
-from assay_stream.schemes.handshake import event as handshake_event
+from assay_stream.schemes.handshake import htc
 from tests.support.events import handshake_call_data
 
 FOLDER = Path(__file__).resolve().parents[2] / "schemas"
@@ -380,4 +380,4 @@ def test_the_command_checks_and_writes(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_the_envelope_schema_is_written_out_as_it_is() -> None:
     """schemas/htc_v1.json is the schema that envelopes are held against."""
-    assert json.loads((FOLDER / "htc_v1.json").read_text()) == handshake_event.SCHEMA
+    assert json.loads((FOLDER / "htc_v1.json").read_text()) == htc.SCHEMA

@@ -13,7 +13,7 @@ import orjson
 import pyarrow.parquet as pq
 import pytest
 
-from assay_stream.export.export import read_bundle
+from assay_stream.export.input import read_bundle
 from assay_stream.model.record import Role
 from tests.support.deployment import Deployment
 from tests.support.exports import replayed, values

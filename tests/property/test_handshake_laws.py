@@ -17,7 +17,8 @@ from semver import Version
 
 from assay_stream.errors import InputError
 from assay_stream.schemes.handshake.contract import Contract, check_tools, contract, contract_drift
-from assay_stream.schemes.handshake.event import FIELDS, PROFILES, SCHEMA, check_tool_call, validate_envelope
+from assay_stream.schemes.handshake.event import FIELDS, PROFILES, check_tool_call
+from assay_stream.schemes.handshake.htc import SCHEMA, validate_envelope
 from assay_stream.schemes.members import parse_version
 
 VALID = json.loads((Path(__file__).resolve().parents[1] / "data/vectors/handshake_tool_call.json").read_text())[

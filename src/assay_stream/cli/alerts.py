@@ -19,10 +19,10 @@ from assay_stream.alerts.formats.syslog import EXAMPLE_ENTERPRISE
 from assay_stream.alerts.formats.view import time_ms_text
 from assay_stream.alerts.index import AlertRow, AlertSelection, ReviewState, SeverityLevel, by_group, row_of, short_uids
 from assay_stream.alerts.page import as_json, as_markdown, as_text, explanation_of, page_of, severity_style
+from assay_stream.cli.deciding import Deciding, DecidingOnServer
 from assay_stream.cli.files import input_lines
 from assay_stream.cli.options import AlertFile, Bootstrap, Format, grouped, time_option
 from assay_stream.cli.output import Colour, Painter, RowFormat, print_json, print_line
-from assay_stream.cli.publishing import Deciding, DecidingOnServer
 from assay_stream.cli.shared import Refusals, ends_now, follow, on_kafka, say, show_refused
 from assay_stream.cli.store_sources import AlertOptions, StoryOptions, every_row, open_store
 from assay_stream.config import Settings, command_settings, load_settings
@@ -500,7 +500,7 @@ def _do(act: AlertAct, uid: str, by: Deciding, file: AlertFile, assignee: str | 
     say(f"{act}: {row.uid[:12]} ({row.kind}, {'/'.join(filter(None, (row.server_id, row.tool_name)))})")
 
 
-alerts_app = typer.Typer(help="Triage, export, forward and suppress ", no_args_is_help=True)
+alerts_app = typer.Typer(help="Triage, export, forward and suppress alerts.", no_args_is_help=True)
 alerts_app.command("list")(list_alerts)
 for command in (
     *(show, explain),

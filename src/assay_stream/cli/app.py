@@ -26,7 +26,7 @@ from assay_stream.kafka.connection import explained
 TASKS: Mapping[str, Mapping[str, str]] = {
     "Start here": {"demo": "demo:demo"},
     "Look and hunt": {
-        "alerts": "alerts_group:alerts_app",
+        "alerts": "alerts:alerts_app",
         "evidence": "evidence:evidence_app",
         "tools": "inventory:tools_app",
         "servers": "inventory:servers_app",
@@ -34,14 +34,14 @@ TASKS: Mapping[str, Mapping[str, str]] = {
         "trace": "looking_back:trace",
         "timeline": "looking_back:timeline",
         "asof": "looking_back:asof",
-        "coverage": "coverage:coverage",
+        "coverage": "inventory:coverage",
     },
-    "Decide": {"pins": "pins:pins_app", "policy": "policy_plan:policy_app", "keys": "rules:keys_app"},
+    "Decide": {"pins": "pins:pins_app", "policy": "rules:policy_app", "keys": "rules:keys_app"},
     "Observe": {
         "tap": "tap:tap_command",
-        "list-watch": "list_watch:list_watch",
+        "list-watch": "tap:list_watch",
         "ingest": "ingest:ingest_app",
-        "extmcp": "extmcp:extmcp",
+        "extmcp": "tap:extmcp",
         "publish": "publishing:publish",
     },
     "Run": {
@@ -49,29 +49,29 @@ TASKS: Mapping[str, Mapping[str, str]] = {
         "worker": "operating:worker",
         "store": "store:store_app",
         "console": "console:console_app",
-        "agents": "agents:agents_app",
-        "completion": "completion:completion",
+        "agents": "operating:agents_app",
+        "completion": "app:completion",
     },
     "Verify and replay": {
         "verify": "verify:verify",
-        "compare": "compare:compare",
+        "compare": "verify:compare",
         "replay": "replay:replay",
-        "archive": "archiving:archive",
-        "seal": "seal_group:seal_app",
+        "archive": "exporting:archive",
+        "seal": "seal:seal_app",
         "export": "exporting:export_app",
         "bundle": "exporting:bundle_app",
     },
     "Check definitions and records": {
-        "drift": "drift:drift",
-        "fingerprint": "fingerprint:fingerprint",
-        "validate": "validate:validate",
-        "handshake": "handshake:handshake_app",
+        "drift": "definitions:drift",
+        "fingerprint": "definitions:fingerprint",
+        "validate": "definitions:validate",
+        "handshake": "definitions:handshake_app",
         "schemapin": "schemapin:schemapin_app",
     },
 }
 """By task, in the order of ``--help``, the most used first: each command, with the module here and the name in it."""
 
-_FORMER = {"conformance": "handshake:former_check"}
+_FORMER = {"conformance": "definitions:former_check"}
 _PLACES = {name: place for places in TASKS.values() for name, place in places.items()} | _FORMER
 _SENTENCE_CHARS_MAX = 300
 

@@ -123,7 +123,7 @@ def _check_of(profile: EventProfileName) -> _Check:
         return _check_assay
     if profile == "htc":
         # jsonschema takes longer to load than the other profiles to run.
-        from assay_stream.schemes.handshake.event import check_envelope
+        from assay_stream.schemes.handshake.htc import check_envelope
 
         return check_envelope
     return lambda raw: handshake.check_tool_call(_object(raw), profile=handshake.PROFILES[profile])

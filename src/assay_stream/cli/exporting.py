@@ -15,20 +15,14 @@ import typer
 
 from assay_stream.cli.files import Force, copied_stdin, refuse_existing_file, refuse_filled_folder
 from assay_stream.cli.options import Bootstrap, ProgressOption, ServerIds, check_span, grouped, time_option
-from assay_stream.cli.output import Meter, print_json
+from assay_stream.cli.output import print_json
+from assay_stream.cli.progress import Meter
 from assay_stream.cli.shared import NOTHING_FOUND, on_kafka, say
 from assay_stream.cli.sources import RangeOptions, Source, make_source
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import ConfigurationError, InputError
-from assay_stream.export.export import (
-    Collection,
-    export_bundles,
-    export_parquet,
-    export_timesketch,
-    numbered_bundles,
-    verify_bundle,
-)
-from assay_stream.export.input import Dataset, ExportSelection, Stored, stored_in
+from assay_stream.export.export import Collection, export_bundles, export_parquet, export_timesketch, numbered_bundles
+from assay_stream.export.input import Dataset, ExportSelection, Stored, stored_in, verify_bundle
 from assay_stream.export.rows import check_installed
 from assay_stream.files.archive import ARCHIVE_MANIFEST, PartitionPlace, manifest_bytes
 from assay_stream.files.compressed import write_archive

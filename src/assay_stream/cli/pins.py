@@ -16,10 +16,10 @@ from assay_stream.alerts.story import subject_of
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.bindings.state import Bindings
 from assay_stream.bindings.timeline import AFTER_ALL_US
+from assay_stream.cli.deciding import Deciding, DecidingOnServer, print_state
 from assay_stream.cli.files import read_input
 from assay_stream.cli.options import AnyServerId, AnyTool, AsJson, ServerId, grouped
 from assay_stream.cli.output import print_line
-from assay_stream.cli.publishing import Deciding, DecidingOnServer, print_state
 from assay_stream.cli.shared import named_in_errors, say
 from assay_stream.cli.store_sources import (
     HistoryOptions,

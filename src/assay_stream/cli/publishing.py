@@ -1,25 +1,18 @@
-"""``assay-stream publish``, and how every command publishes traffic and decisions: to Kafka or to a file."""
-
-from __future__ import annotations
+"""``assay-stream publish``: recorded traffic as observations, to Kafka or to a file."""
 
 import asyncio
-import getpass
-import uuid
 from collections import Counter
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Literal, get_args
+from typing import Annotated, BinaryIO, Literal, get_args
 
 import typer
 
 from assay_stream.cli.files import STANDARD_INPUT, Force, every_line, pieces, refuse_existing_file
 from assay_stream.cli.options import Bootstrap, VantageOptions, grouped, stated_servers
-from assay_stream.cli.output import RowFormat, print_rows
 from assay_stream.cli.shared import Refusals, on_kafka, say, show_refused
-from assay_stream.cli.store_sources import StoreOptions, known_bindings
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.files.archive import files_in
@@ -27,8 +20,6 @@ from assay_stream.files.local import Aside
 from assay_stream.kafka.connection import connection_options
 from assay_stream.kafka.ranges import read_foreign
 from assay_stream.kafka.topics import topic_names
-from assay_stream.model.control import KEY_ACCEPT_TYPE, PIN_REMOVE_TYPE, POLICY_REMOVE_TYPE, POLICY_SET_TYPE
-from assay_stream.model.finding_topic import ANY_SERVER
 from assay_stream.observe import (
     FileSink,
     Observation,
@@ -43,8 +34,6 @@ from assay_stream.observe.logs.calls import Whose
 from assay_stream.observe.logs.files import LogFormat, from_log
 from assay_stream.observe.logs.otlp import SpanKind
 from assay_stream.observe.observation import stated_prefixes
-from assay_stream.observe.recorded import decision_event
-from assay_stream.report.pins import knows_tool
 
 _ROOM_PAUSE_S = 0.01
 
@@ -245,88 +234,3 @@ async def _drain(observations: Observations, sink: Sink) -> int:
             "Run the command again: an event that arrives twice changes nothing",
         )
     return count
-
-
-_ON_TOOLS = frozenset({POLICY_SET_TYPE, POLICY_REMOVE_TYPE, PIN_REMOVE_TYPE, KEY_ACCEPT_TYPE})
-"""Decisions that name a tool by hand. A pin that is imported may come before its tool, and rules take patterns."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deciding:
-    """Author, reason and destination of a decision."""
-
-    reason: Annotated[str, typer.Option(help="Why; recorded in the evidence of the change.")]
-    author: Annotated[
-        str | None, typer.Option(envvar="ASSAY_STREAM_AUTHOR", help="Who decides. Default: your login name.")
-    ] = None
-    output: Annotated[Path | None, typer.Option(help="Append the decisions to this NDJSON file, not to Kafka.")] = None
-    bootstrap_servers: Bootstrap = None
-
-    def decide(self, *decisions: tuple[str, Mapping[str, Any]]) -> None:
-        """Publish decisions, given as event type and data, all effective immediately.
-
-        Raises:
-            InputError: for an invalid decision (nothing is published then), or as ``author_or_login``.
-            OperatingError: ``not_delivered`` or ``broker_unreachable``.
-        """
-        who, now = author_or_login(self.author), datetime.now(UTC)
-        given = {"author": who, "reason": self.reason}
-        observations = [
-            decision_event(kind, {**data, **given}, author=who, event_id=str(uuid.uuid4()), decided_at=now)
-            for kind, data in decisions
-        ]
-        deliver(observations, self.output, self.bootstrap_servers)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecidingOnServer(Deciding):
-    """The same for a server or tool named by hand, where a typo would decide on nothing."""
-
-    new: Annotated[
-        bool, typer.Option("--new", help="Allow a server or tool that no list and no decision has named yet.")
-    ] = False
-
-    def decide(self, *decisions: tuple[str, Mapping[str, Any]]) -> None:
-        """Publish decisions after checking that their servers and tools exist. Decisions written to a file (``output``)
-        are not checked.
-
-        Raises:
-            InputError: ``server_not_known``, ``tool_not_observed``; as ``Deciding.decide``.
-            OperatingError: as ``Deciding.decide``.
-        """
-        named = {data["server_id"] for _, data in decisions} - {ANY_SERVER}
-        if named and self.output is None and not self.new:
-            bindings = known_bindings(StoreOptions(bootstrap_servers=self.bootstrap_servers), *named)
-            for server_id in sorted(named - bindings.servers.keys()):
-                raise InputError(
-                    "server_not_known", f"no list and no decision names {server_id}: check it, or give --new"
-                )
-            for kind, data in decisions:
-                tool = data.get("tool_name") if kind in _ON_TOOLS else None
-                if tool is not None and not knows_tool(bindings.servers[data["server_id"]], tool):
-                    raise InputError(
-                        "tool_not_observed",
-                        f"no list and no decision on {data['server_id']} names {tool}: check --tool, or give --new",
-                    )
-        Deciding.decide(self, *decisions)
-
-
-def author_or_login(author: str | None) -> str:
-    """Return the author, by default the login name.
-
-    Raises:
-        InputError: ``author_unknown`` if there is no login name.
-    """
-    if author is not None:
-        return author
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        raise InputError("author_unknown", "nobody is logged in here: say who decides with --author") from None
-
-
-def print_state(rows: Iterable[Mapping[str, Any]], columns: tuple[str, ...], *, as_json: bool) -> None:
-    listed = list(rows)
-    print_rows(listed, columns, RowFormat.JSON if as_json else RowFormat.TABLE, whole=True)
-    if not listed and not as_json:
-        say("nothing to show")

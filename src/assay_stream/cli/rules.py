@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 
 import typer
 
+from assay_stream.cli.deciding import DecidingOnServer, print_state
 from assay_stream.cli.options import AnyServerId, AsJson, ServerId, grouped, time_option
 from assay_stream.cli.output import RowFormat, print_rows
-from assay_stream.cli.publishing import DecidingOnServer, print_state
 from assay_stream.cli.shared import say
 from assay_stream.cli.store_sources import HistoryOptions, about, known_bindings, named, open_store
 from assay_stream.errors import InputError

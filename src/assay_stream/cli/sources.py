@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from assay_stream.cli.options import ServerIds, time_option
-from assay_stream.cli.output import Meter
+from assay_stream.cli.progress import Meter
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
 from assay_stream.files.archive import TooLong, read_files

@@ -10,15 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.export.export import (
-    Collection,
-    export_bundles,
-    export_parquet,
-    export_timesketch,
-    read_bundle,
-    verify_bundle,
-)
-from assay_stream.export.input import Dataset, ExportSelection, Stored
+from assay_stream.export.export import Collection, export_bundles, export_parquet, export_timesketch
+from assay_stream.export.input import Dataset, ExportSelection, Stored, read_bundle, verify_bundle
 from assay_stream.model.record import Role
 from tests.support.exports import definition, evidence, replayed, values
 

@@ -9,8 +9,7 @@ import orjson
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.export.export import write_bundle
-from assay_stream.export.input import Dataset, ExportRecord, ExportSelection, Stored, items, stored_in
+from assay_stream.export.input import Dataset, ExportRecord, ExportSelection, Stored, items, stored_in, write_bundle
 from assay_stream.model.cloudevents import time_us_in
 from assay_stream.model.record import Role
 from assay_stream.replay.selection import offset_ranges

@@ -34,8 +34,8 @@ from assay_stream.model.record import CALL_TYPE, LIST_CHANGED_TYPE, LOSS_TYPE, S
 from assay_stream.model.rejected import RejectedHeaders, RejectedLine
 from assay_stream.model.wire import key_form, record_model
 from assay_stream.schemes.assay import tool as assay
-from assay_stream.schemes.handshake import event
 from assay_stream.schemes.handshake import event as handshake
+from assay_stream.schemes.handshake import htc
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 ID_PREFIX = "urn:assay-stream:schema:"
@@ -342,7 +342,7 @@ OPENAPI_FILE = "openapi.json"
 
 
 def all_files() -> dict[str, str]:
-    documents = {**all_schemas(), ASYNCAPI_FILE: asyncapi(), OPENAPI_FILE: openapi(), HTC_FILE: event.SCHEMA}
+    documents = {**all_schemas(), ASYNCAPI_FILE: asyncapi(), OPENAPI_FILE: openapi(), HTC_FILE: htc.SCHEMA}
     return {name: json.dumps(content, indent=2, ensure_ascii=False) + "\n" for name, content in documents.items()}
 
 
