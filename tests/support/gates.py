@@ -9,7 +9,8 @@ from typing import Any
 import orjson
 import pytest
 
-from assay_stream.bindings.pins import PinsInForce, Ruling, VerdictTable, check_pins
+from assay_stream.bindings.pins import PinsInForce, check_pins
+from assay_stream.bindings.rulings import Ruling, VerdictTable
 from assay_stream.observe import WireObserver
 from assay_stream.observe.gate import Rule, gate_class
 from assay_stream.observe.session import ClientSaid, Commands, ServerSaid

@@ -21,7 +21,7 @@ from typer.models import CommandInfo
 from assay_stream import __version__
 from assay_stream.cli.shared import quiet_client_logs, say
 from assay_stream.errors import AssayStreamError, IntegrityError, OperatingError, needing_extra
-from assay_stream.kafka.connection import explained
+from assay_stream.kafka.refusals import explained
 
 TASKS: Mapping[str, Mapping[str, str]] = {
     "Start here": {"demo": "demo:demo"},

@@ -21,15 +21,9 @@ from assay_stream.cli.publishing import deliver
 from assay_stream.cli.shared import named_in_errors, say
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.observe import Vantage
-from assay_stream.schemes.schemapin.canonical import (
-    Mode,
-    PublicKey,
-    carried_signature,
-    load_private_key,
-    schema_digest,
-    sign_digest,
-)
+from assay_stream.schemes.schemapin.canonical import Mode, carried_signature, schema_digest
 from assay_stream.schemes.schemapin.discovery import build_well_known, parse_revocations, parse_well_known
+from assay_stream.schemes.schemapin.keys import PublicKey, load_private_key, sign_digest
 from assay_stream.schemes.schemapin.verification import SchemaPinErrorCode, Verification
 from assay_stream.schemes.schemapin.verification import verify as verify_signature
 

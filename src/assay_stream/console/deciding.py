@@ -23,8 +23,9 @@ from assay_stream.console.reader import StoreReader
 from assay_stream.console.rendering import url
 from assay_stream.console.sessions import Operator
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
-from assay_stream.kafka.connection import explained, start_producer
+from assay_stream.kafka.connection import start_producer
 from assay_stream.kafka.publishing import AcknowledgedPublisher, KafkaProducer
+from assay_stream.kafka.refusals import explained
 from assay_stream.kafka.topics import topic_names
 from assay_stream.limits.serving import CONSOLE_LIMITS, ConsoleLimits
 from assay_stream.observe.observation import Observation

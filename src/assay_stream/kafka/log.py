@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from assay_stream.errors import ConfigurationError, OperatingError
-from assay_stream.kafka.connection import explained
+from assay_stream.kafka.refusals import explained
 from assay_stream.model.record import Origin, Record, Role, made_of
 
 if TYPE_CHECKING:

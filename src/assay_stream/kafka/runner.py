@@ -33,9 +33,10 @@ from aiokafka.errors import InconsistentGroupProtocolError, NoOffsetForPartition
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.kafka.attempts import Suspicion, suspicion_after
-from assay_stream.kafka.connection import Clients, Consumer, KafkaClients, client_id, explained, open_admin
+from assay_stream.kafka.connection import Clients, Consumer, KafkaClients, client_id, open_admin
 from assay_stream.kafka.log import MAY_PASS
 from assay_stream.kafka.partition import AgentFailed, BatchDropped, BatchHandler, PartitionTask
+from assay_stream.kafka.refusals import explained
 from assay_stream.kafka.stage import Stage, StageMetrics
 from assay_stream.model.record import Role
 

@@ -26,7 +26,7 @@ from types import MappingProxyType
 from typing import Any
 
 from assay_stream.bindings.offers import content_key
-from assay_stream.bindings.pins import NO_VERDICT, UNREADABLE, WITHDRAWN, Ruling, gravity
+from assay_stream.bindings.rulings import NO_VERDICT, UNREADABLE, WITHDRAWN, Ruling, gravity
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.observe.jsonrpc import (

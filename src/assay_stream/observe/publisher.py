@@ -27,8 +27,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 from assay_stream.errors import ConfigurationError
-from assay_stream.kafka.connection import explained, why_refused
 from assay_stream.kafka.publishing import KafkaProducer, disconnect, is_too_large, kafka_producer, send_all
+from assay_stream.kafka.refusals import explained, why_refused
 from assay_stream.limits.storage import SPOOL_LIMITS
 from assay_stream.model.record import TOPIC_NAMES, Role
 from assay_stream.observe.delivery import DeliveryQueue, PublisherLimits, note_closed, note_open, run_with_lookups

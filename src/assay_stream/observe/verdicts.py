@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from assay_stream.bindings.pins import Ruling, VerdictTable
+from assay_stream.bindings.rulings import Ruling, VerdictTable
 from assay_stream.errors import AssayStreamError, ConfigurationError, IntegrityError, OperatingError
-from assay_stream.kafka.connection import explained, why_refused
+from assay_stream.kafka.refusals import explained, why_refused
 from assay_stream.model.record import TOPIC_NAMES, Role
 from assay_stream.schemes.fingerprint import Fingerprint
 from assay_stream.schemes.hangar import Action

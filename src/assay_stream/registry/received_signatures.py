@@ -17,8 +17,8 @@ from assay_stream.limits.core import Limits
 from assay_stream.model.control import DOMAIN_PATTERN
 from assay_stream.model.control_facts import Checked, Discovery, DiscoveryStatus, Signatures, Signed, signature_rows
 from assay_stream.model.observation import SnapshotData
-from assay_stream.schemes.schemapin.canonical import PublicKey, verify_digest
 from assay_stream.schemes.schemapin.discovery import claims_of, parse_revocations, parse_well_known
+from assay_stream.schemes.schemapin.keys import PublicKey, verify_digest
 
 SCHEME = "schemapin.v1"
 

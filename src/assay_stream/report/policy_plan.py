@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from assay_stream.bindings.pins import Ruling, VerdictTable
+from assay_stream.bindings.rulings import Ruling, VerdictTable
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.model.control_facts import Policy
 from assay_stream.model.record import Origin

@@ -28,7 +28,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCol
 from assay_stream import __version__
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
-from assay_stream.kafka.connection import BrokerWatch, explained, open_admin
+from assay_stream.kafka.connection import BrokerWatch, open_admin
+from assay_stream.kafka.refusals import explained
 from assay_stream.kafka.stage import OUT_OF_MEMORY
 from assay_stream.kafka.topics import COUNTS_DIFFER, check_topics, inspect_topics
 from assay_stream.limits.serving import HTTP_LIMITS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from assay_stream.bindings.pins import NO_VERDICT, UNREADABLE, VerdictTable, gravity
+from assay_stream.bindings.rulings import NO_VERDICT, UNREADABLE, VerdictTable, gravity
 from assay_stream.bindings.state import Bindings
 from assay_stream.errors import IntegrityError
 from assay_stream.registry.ledger import verdict_key, verdicts_of

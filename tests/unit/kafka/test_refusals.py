@@ -10,7 +10,7 @@ import pytest
 from aiokafka import errors as kafka
 
 from assay_stream.errors import ConfigurationError, InputError, IntegrityError, OperatingError
-from assay_stream.kafka.connection import _refusal_of, explained, why_refused
+from assay_stream.kafka.refusals import _refusal_of, explained, why_refused
 from tests.support.deployment import free_port
 
 

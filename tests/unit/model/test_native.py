@@ -12,7 +12,9 @@ import pytest
 from assay_stream import __version__
 
 _NATIVE = Path(__file__).parents[3] / "native"
-_LOADED = "from assay_stream.model import native; print(native.NATIVE_CALLS, native.read_native(b'{}', None))"
+_LOADED = (
+    "from assay_stream.model import plain_call; print(plain_call.NATIVE_CALLS, plain_call.read_native(b'{}', None))"
+)
 
 
 @pytest.mark.parametrize("says", ["", "extension.VERSION = '0.0.9'"])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.bindings.pins import Ruling
+from assay_stream.bindings.rulings import Ruling
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.observe.jsonrpc import BLOCKED_CODE, may_list
 from assay_stream.observe.session import Commands, Missed

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.bindings.pins import VerdictTable
+from assay_stream.bindings.rulings import VerdictTable
 from assay_stream.registry.ledger import verdict_key, verdicts_of
 from assay_stream.report.policy_plan import PlannedPolicy, PolicyPlan
 from assay_stream.schemes.hangar import Action

@@ -14,7 +14,8 @@ from typing import Any, Final
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
-from assay_stream.schemes.schemapin.canonical import PublicKey, canonical
+from assay_stream.schemes.schemapin.canonical import canonical
+from assay_stream.schemes.schemapin.keys import PublicKey
 
 CLAIMS: Final = ("expires_at", "schema_version", "previous_hash")
 EXPIRED: Final = "signature_expired"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.bindings.pins import VerdictTable
+from assay_stream.bindings.rulings import VerdictTable
 from assay_stream.observe.jsonrpc import HEADER_MISMATCH_CODE, INVALID_REQUEST_CODE
 from tests.support import misreading
 from tests.support.gates import a_call, a_tool

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.bindings.pins import VerdictTable
+from assay_stream.bindings.rulings import VerdictTable
 from assay_stream.limits.serving import HTTP_LIMITS
 from assay_stream.observe.http import proxy
 from assay_stream.observe.jsonrpc import BLOCKED_CODE, HEADER_MISMATCH_CODE

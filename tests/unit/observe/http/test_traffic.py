@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.bindings.pins import VerdictTable
+from assay_stream.bindings.rulings import VerdictTable
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.limits.serving import HTTP_LIMITS
 from assay_stream.observe import Observation

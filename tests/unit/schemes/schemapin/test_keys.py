@@ -12,7 +12,8 @@ from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa, x25
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
 from assay_stream.errors import InputError
-from assay_stream.schemes.schemapin.canonical import Mode, PublicKey, load_private_key, sign_digest, verify_digest
+from assay_stream.schemes.schemapin.canonical import Mode
+from assay_stream.schemes.schemapin.keys import PublicKey, load_private_key, sign_digest, verify_digest
 from tests.support.schemapin import KEY, OTHER_KEY, private_pem, public, public_pem
 
 DIGEST = sha256(b"schema").digest()

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from assay_stream.schemes.schemapin.canonical import Mode, schema_digest, sign_digest
+from assay_stream.schemes.schemapin.canonical import Mode, schema_digest
+from assay_stream.schemes.schemapin.keys import sign_digest
 from assay_stream.schemes.schemapin.verification import (
     PinDecision,
     SchemaPinErrorCode,

@@ -1,0 +1,129 @@
+"""Diagnose refused broker connections, in messages that say what to fix.
+
+aiokafka's clients only log why no broker could be reached, and raise an error without the reason. Here the
+connection is attempted once more in isolation, and its failure is reported by cause.
+"""
+
+import ssl
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from assay_stream.errors import AssayStreamError, ConfigurationError, OperatingError
+
+_LIMIT_MS = 5_000
+
+_EXPIRED, _NOT_YET_VALID = 10, 9
+_NAME_DIFFERS = (62, 64)
+"""OpenSSL's X509_V_ERR_* codes for a certificate's name mismatch."""
+
+_SASL_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
+
+
+class ConnectionRefusal(NamedTuple):
+    """Why there is no connection.
+
+    Args:
+        text: the broker's behaviour, and what to fix.
+    """
+
+    code: str
+    text: str
+
+
+_SASL_NOT_EXPECTED = ConnectionRefusal(
+    "sasl_not_expected", "does not ask for a user on this listener: check ASSAY_STREAM_SECURITY_PROTOCOL and the port"
+)
+
+_BY_CLASS: Mapping[str, ConnectionRefusal] = {
+    "SaslAuthenticationFailed": ConnectionRefusal(
+        "sasl_refused",
+        "refuses the user name or the password: check ASSAY_STREAM_SASL_USERNAME, ASSAY_STREAM_SASL_PASSWORD (or "
+        "_PASSWORD_FILE), and that the broker has credentials of this user for ASSAY_STREAM_SASL_MECHANISM",
+    ),
+    "UnsupportedSaslMechanismError": ConnectionRefusal(
+        "sasl_mechanism_refused",
+        "does not take this mechanism: set ASSAY_STREAM_SASL_MECHANISM to one that its listener has enabled",
+    ),
+    "IllegalSaslStateError": _SASL_NOT_EXPECTED,
+    "IllegalSaslState": _SASL_NOT_EXPECTED,
+}
+
+
+async def why_refused(connection: Mapping[str, Any]) -> ConfigurationError | None:
+    """Return why none of the brokers can be used; ``None`` if one can, or if they are just unreachable."""
+    # Imported here: a tap that writes to a file starts faster without it.
+    from aiokafka.conn import collect_hosts, create_conn
+
+    options = {name: value for name, value in connection.items() if name != "bootstrap_servers"}
+    found: ConfigurationError | None = None
+    for host, port, _ in collect_hosts(connection["bootstrap_servers"]):
+        try:
+            made = await create_conn(host, port, request_timeout_ms=_LIMIT_MS, **options)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is only looked at
+            refusal = _refusal_of(error, is_sasl=options.get("security_protocol") in _SASL_PROTOCOLS)
+            if refusal is not None:
+                code, text = refusal
+                found = found or ConfigurationError(code, f"the broker at {host}:{port} {text}")
+        else:
+            made.close()
+            return None
+    return found
+
+
+def explained(error: BaseException) -> AssayStreamError | None:
+    """Translate a Kafka client error for the operator; ``None`` for any other error.
+
+    Args:
+        error: matched by class name, so that aiokafka is not needed here.
+    """
+    if isinstance(error, AssayStreamError):
+        return error
+    kind = type(error)
+    if kind is MemoryError:
+        return OperatingError("out_of_memory", "the process is out of memory: give it more")
+    if not kind.__module__.startswith("aiokafka"):
+        return None
+    if "Authorization" in kind.__name__:
+        return ConfigurationError(
+            "not_authorized",
+            f"the brokers do not allow this user to do that ({kind.__name__}): `assay-stream topics acls` prints what "
+            "each role needs",
+        )
+    return OperatingError("brokers_failing", f"the brokers failed ({kind.__name__}): see their logs")
+
+
+def _refusal_of(error: Exception, *, is_sasl: bool) -> ConnectionRefusal | None:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return _distrusted(error)
+    if isinstance(error, ssl.SSLError) and error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
+        return ConnectionRefusal(
+            "broker_without_tls", "does not speak TLS on this port: check the port and ASSAY_STREAM_SECURITY_PROTOCOL"
+        )
+    if is_sasl and isinstance(error, ValueError):
+        return ConnectionRefusal(
+            "broker_not_genuine",
+            "cannot show that it knows the password: it may be an impostor. Check ASSAY_STREAM_BOOTSTRAP_SERVERS",
+        )
+    return _BY_CLASS.get(type(error).__name__)
+
+
+def _distrusted(error: ssl.SSLCertVerificationError) -> ConnectionRefusal:
+    if error.verify_code == _EXPIRED:
+        return ConnectionRefusal(
+            "broker_certificate_expired", "shows a certificate that has expired: renew it on the broker"
+        )
+    if error.verify_code == _NOT_YET_VALID:
+        return ConnectionRefusal(
+            "broker_certificate_expired", "shows a certificate that is not valid yet: check the clocks of both machines"
+        )
+    if error.verify_code in _NAME_DIFFERS:
+        return ConnectionRefusal(
+            "broker_name_differs",
+            "shows a certificate for another name: name the broker in ASSAY_STREAM_BOOTSTRAP_SERVERS as its "
+            "certificate does, or give it a certificate with this name",
+        )
+    return ConnectionRefusal(
+        "broker_not_trusted",
+        "shows a certificate of an authority that is not trusted here: set ASSAY_STREAM_SSL_CAFILE to the "
+        "certificate of the authority that signed it",
+    )
