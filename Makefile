@@ -7,17 +7,25 @@ BIN := $(VENV)/bin
 # Tests and benches start many processes: none of them should have to compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup debian demo run test check lint types layers size unit native coverage integration gateways chaos chaos-short audit lock confusables sbom fuzz bench bench-store bench-peers ratio-gate bench-replay bench-latency bench-curves bench-fleet bench-all bench-docs alert-quality alert-quality-docs train-scorer benign-releases schemas docs samples screenshots clean
+.PHONY: help setup debian demo run test check lint types layers size unit native coverage integration gateways chaos chaos-short tiers audit lock confusables sbom fuzz bench bench-store bench-peers ratio-gate bench-replay bench-latency bench-curves bench-fleet bench-all bench-docs alert-quality alert-quality-docs train-scorer benign-releases schemas docs samples screenshots clean
 
 help: ## Show this help.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
-# Two stamps: what pip installs changes with the lock, and pyproject.toml changes more often than that.
-$(VENV)/.packages: requirements.lock
+# What installs everything else, in a tenth of pip's time.
+UV := .uv/bin/uv pip install --quiet --require-hashes
+
+.uv/.ready: deploy/requirements/uv.lock
+	$(PYTHON) -m venv .uv
+	.uv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
+	@touch $@
+
+# Two stamps: what is installed changes with the lock, and pyproject.toml changes more often than that.
+$(VENV)/.packages: requirements.lock .uv/.ready
 	@$(PYTHON) -c 'import sys; sys.exit("assay-stream needs Python 3.11 or newer, this is %d.%d: set PYTHON=..." % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
-	@# The lock is complete. Without --no-deps pip would hold the reference SDK of SchemaPin to its own old pins.
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement requirements.lock
+	@# The lock is complete. Without --no-deps the reference SDK of SchemaPin would be held to its own old pins.
+	$(UV) --python $(BIN)/python --no-deps --requirement requirements.lock
 	@touch $@
 
 $(VENV)/.ready: $(VENV)/.packages pyproject.toml
@@ -25,9 +33,9 @@ $(VENV)/.ready: $(VENV)/.packages pyproject.toml
 	@touch $@
 
 # Tools that ask about our packages keep out of the environment that they are asked about.
-$(VENV)-tools/.ready: deploy/requirements/tools.lock
+$(VENV)-tools/.ready: deploy/requirements/tools.lock .uv/.ready
 	$(PYTHON) -m venv $(VENV)-tools
-	$(VENV)-tools/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
+	$(UV) --python $(VENV)-tools/bin/python --requirement $<
 	@touch $@
 
 setup: $(VENV)/.ready $(VENV)-tools/.ready ## Install everything for development: packages, Kafka, pre-commit hooks.
@@ -67,9 +75,9 @@ COVERAGE_FLOOR_PERCENT := 96
 coverage: $(VENV)/.ready ## Branch coverage of the tests that need no broker, with a floor; processes that tests start do not count.
 	$(BIN)/python -m pytest -q -n logical --dist worksteal -m "not kafka and not servers" --cov --cov-report=term --cov-fail-under=$(COVERAGE_FLOOR_PERCENT)
 
-.native-venv/.ready: deploy/requirements/native.lock
+.native-venv/.ready: deploy/requirements/native.lock .uv/.ready
 	$(PYTHON) -m venv .native-venv
-	.native-venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
+	$(UV) --python .native-venv/bin/python --requirement $<
 	@touch $@
 
 native: $(VENV)/.ready .native-venv/.ready ## Build and install the optional extension of the join (needs Rust); pip uninstall takes it away.
@@ -83,9 +91,9 @@ $(VENV)/.native: $(VENV)/.ready deploy/requirements/native.lock $(wildcard nativ
 	elif cargo fetch --quiet --locked --manifest-path native/Cargo.toml; then $(MAKE) native && touch $@; \
 	else echo "its crates cannot be fetched: the tests go without the extension"; fi
 
-.schemathesis-venv/.ready: deploy/requirements/schemathesis.lock
+.schemathesis-venv/.ready: deploy/requirements/schemathesis.lock .uv/.ready
 	$(PYTHON) -m venv .schemathesis-venv
-	.schemathesis-venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
+	$(UV) --python .schemathesis-venv/bin/python --requirement $<
 	@touch $@
 
 debian: ## Install what some tests need of Debian, as root: Prometheus and Chromium. Without them those tests are skipped.
@@ -107,18 +115,22 @@ gateways: $(VENV)/.ready ## Carry a thousand calls through each gateway that has
 chaos-short: $(VENV)/.ready ## One round of faults of workers and one of brokers, on three brokers: alone on the machine.
 	$(BIN)/python -m pytest -q --durations=15 tests/chaos
 
+tiers: $(VENV)/.ready ## Run the long tests whose subject has changed since they last passed (TIERS=--all: each, before a release).
+	$(BIN)/python deploy/tiers.py $(TIERS)
+
 chaos: $(VENV)/.ready ## Inject every fault many times (ASSAY_CHAOS_SEED, ASSAY_CHAOS_ROUNDS), check every promise.
 	$(BIN)/python -m tests.chaos
 
 audit: $(VENV)-tools/.ready ## Check the pinned packages against published advisories.
 	$(VENV)-tools/bin/python deploy/supply_chain.py audit
 
-LOCK := $(VENV)-tools/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+LOCK := .uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--custom-compile-command "make lock" --override deploy/requirements/overrides.in
 
-lock: $(VENV)-tools/.ready ## Regenerate every lock; pins that still fit stay (LOCK_OPTIONS=--upgrade).
+lock: .uv/.ready ## Regenerate every lock; pins that still fit stay (LOCK_OPTIONS=--upgrade).
 	$(LOCK) $(LOCK_OPTIONS) pyproject.toml deploy/requirements/dev.in $(foreach extra,cli extmcp otlp worker ingest console parquet dev,--extra $(extra)) --output-file requirements.lock
 	$(LOCK) $(LOCK_OPTIONS) pyproject.toml --extra worker --extra console --constraint requirements.lock --output-file deploy/requirements/image.lock
+	$(LOCK) $(LOCK_OPTIONS) deploy/requirements/uv.in --output-file deploy/requirements/uv.lock
 	$(LOCK) $(LOCK_OPTIONS) deploy/requirements/tools.in --output-file deploy/requirements/tools.lock
 	$(LOCK) $(LOCK_OPTIONS) deploy/requirements/native.in --output-file deploy/requirements/native.lock
 	$(LOCK) $(LOCK_OPTIONS) deploy/requirements/schemathesis.in --output-file deploy/requirements/schemathesis.lock
@@ -159,9 +171,9 @@ bench-store: $(VENV)/.ready ## Measure the store: pages over a million records w
 BENCH_BIN := .bench-venv/bin
 RESULTS := .run/bench/results
 
-.bench-venv/.ready: bench/requirements.lock
+.bench-venv/.ready: bench/requirements.lock .uv/.ready
 	$(PYTHON) -m venv .bench-venv
-	$(BENCH_BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
+	$(UV) --python $(BENCH_BIN)/python --requirement $<
 	@touch $@
 
 bench-peers: $(VENV)/.ready .bench-venv/.ready ## Measure the join beside Kafka Streams, Quix Streams, Faust and raw clients.
@@ -200,9 +212,9 @@ bench-docs: .bench-venv/.ready ## Put the last results of those into the tables 
 alert-quality: $(VENV)/.ready ## Score the alerts on our own corpus and on texts by others (CORPUS="folder ...").
 	$(BIN)/python -m bench.alert_quality.score $(CORPUS)
 
-.scanner-venv/.ready: bench/scanner.lock
+.scanner-venv/.ready: bench/scanner.lock .uv/.ready
 	$(PYTHON) -m venv .scanner-venv
-	.scanner-venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
+	$(UV) --python .scanner-venv/bin/python --requirement $<
 	@touch $@
 
 alert-quality-docs: $(VENV)/.ready .scanner-venv/.ready ## The same beside a public scanner, into docs/alert-quality.md.
