@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.schemes.members import is_plain, parse_version
+from assay_stream.schemes.semver import is_plain, parse_version
 
 
 def test_all_parts_are_read() -> None:

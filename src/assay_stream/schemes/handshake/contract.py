@@ -32,7 +32,7 @@ from assay_stream.canonical.digest import canonicalize
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.schemes.handshake.event import IDEMPOTENCIES, SIDE_EFFECTS, TOOL_ID
-from assay_stream.schemes.members import is_plain, parse_version
+from assay_stream.schemes.semver import is_plain, parse_version
 
 Tool = Mapping[str, Any]
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.schemes.members import is_plain, parse_version
+from assay_stream.schemes.semver import is_plain, parse_version
 
 EVENT_TYPE = "tool_call"
 TRANSPORTS = ("local", "mcp", "mex", "stage_bridge", "other")

@@ -8,7 +8,7 @@ import pytest
 
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.schemes.handshake.contract import Contract, contract, contract_drift, is_denied_by_default
-from assay_stream.schemes.members import parse_version
+from assay_stream.schemes.semver import parse_version
 
 DECLARED: dict[str, Any] = {
     "tool_version": "1.4.0",
