@@ -10,7 +10,7 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from aiokafka import AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
@@ -23,12 +23,15 @@ from aiokafka.errors import (
     ProducerFenced,
 )
 
-from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.kafka.aiokafka_private import Consumer, FetchedRecord, GroupMember
 from assay_stream.kafka.publishing import KafkaProducer, disconnect, kafka_producer
 from assay_stream.kafka.refusals import explained, why_refused
 from assay_stream.limits.core import DEFAULT_LIMITS
+
+if TYPE_CHECKING:
+    # Proxies follow verdicts without the settings of a deployment, which need an extra.
+    from assay_stream.config import Settings
 
 __all__ = [
     "AIOKafkaAdminClient",
