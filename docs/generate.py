@@ -1,12 +1,11 @@
 """Write the generated parts of the documentation: ``python docs/generate.py --write``, or ``--check``.
 
-A page names the table that belongs in it with ``<!-- table: name -->``; what stands between that line and
-``<!-- end -->`` is replaced. ``modules.md`` is generated as a whole.
+A page names the table that belongs in it with ``<!-- table: name -->``; the text between that line and
+``<!-- end -->`` is replaced.
 """
 
 from __future__ import annotations
 
-import ast
 import re
 import sys
 import tomllib
@@ -31,7 +30,6 @@ from assay_stream.worker.metrics import Metrics
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-SOURCES = ROOT / "src" / "assay_stream"
 _BLOCK = re.compile(r"(<!-- table: ([\w.-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _BY_CHANGES = {Kind.TOOL_CHANGED, Kind.PROMPT_CHANGED, Kind.TEMPLATE_CHANGED, Kind.INSTRUCTIONS_CHANGED}
 _DAY_MS = 24 * 3_600 * 1_000
@@ -215,29 +213,12 @@ TABLES: dict[str, Callable[[], str]] = {
 }
 
 
-def summary(path: Path) -> str:
-    """Return the first sentence of a module's docstring."""
-    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    return text.split("\n\n")[0].replace("\n", " ").replace("``", "`").rstrip(".")
-
-
-def modules_page() -> str:
-    """Return ``modules.md``: every module with its purpose, package by package."""
-    lines = ["# Modules", "", "Generated from the modules' docstrings by `make docs`.", ""]
-    for package in sorted({path.parent for path in SOURCES.rglob("*.py")}):
-        name = package.relative_to(ROOT / "src").as_posix()
-        lines += [f"## `{name}/`", "", summary(package / "__init__.py") + ".", ""]
-        modules = [path for path in sorted(package.glob("*.py")) if not path.name.startswith("__")]
-        lines += [table(["module", "purpose"], ([f"`{path.name}`", summary(path)] for path in modules))]
-    return "\n".join(lines)
-
-
 def pages() -> dict[Path, str]:
-    """Return every page that is generated or has a generated table: its path and its text as it should be."""
-    wanted = {DOCS / "modules.md": modules_page()}
+    """Return every page that has a generated table: its path and its text as it should be."""
+    wanted = {}
     for path in sorted(DOCS.glob("*.md")):
         text = path.read_text(encoding="utf-8")
-        if path not in wanted and _BLOCK.search(text):
+        if _BLOCK.search(text):
             wanted[path] = _BLOCK.sub(lambda block: f"{block[1]}{TABLES[block[2]]()}{block[4]}", text)
     return wanted
 

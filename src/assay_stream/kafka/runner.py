@@ -6,8 +6,8 @@
 3. A batch that fails makes its task unusable: it is closed and opened again, and the other partitions go on.
 4. A rebalance pauses tasks between two batches. One whose partition comes back with the next generation goes on with
    its producer and state. If a generation was missed, the partition may have had another owner: it is opened anew.
-5. A record that takes too long stops the worker: a thread cannot be stopped (``docs/adr/0018``).
-6. An agent that repeatedly raises on a batch stops the worker (``docs/adr/0022``).
+5. A record that takes too long stops the worker: a thread cannot be stopped (``docs/adr/0003``).
+6. An agent that repeatedly raises on a batch stops the worker (``docs/adr/0003``).
 
 A partition number goes to one member over all topics of the stage, since its state is about all of them. A member
 that reads fewer topics than others, as while a stage is restarted to read one more, gets those that it reads. What

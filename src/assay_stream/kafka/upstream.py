@@ -1,7 +1,7 @@
 """Wait until downstream topics reflect all input published before a given time.
 
 Evidence, findings and alerts follow from what proxies and operators publish, with a delay. So one of their topics that
-was read to its end may still lack something. Progress decides, not the clock (``docs/adr/0004``):
+was read to its end may still lack something. Progress decides, not the clock (``docs/adr/0001``):
 
 1. Read the end offsets of the published topics.
 2. Wait until the stages that read them have committed those; then the same for the topics that they write and

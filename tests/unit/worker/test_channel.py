@@ -154,7 +154,7 @@ async def test_faust_makes_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 async def test_a_batch_costs_little() -> None:
-    """Some 230 calls, a small part of those of its transaction (``docs/adr/0022``)."""
+    """Some 230 calls, a small part of those of its transaction (``docs/adr/0003``)."""
     count = 200
     async with running(takes_each) as channel:
         await process(channel)
