@@ -9,7 +9,7 @@ both is recognisably the same.
 Each connection has an event loop of its own in that thread. aiokafka cannot abandon what it fails to deliver; when a
 connection is abandoned, its loop goes, and with it everything that would keep trying.
 
-Queueing, ordering and spooling: ``observe.delivery_queue``.
+Queueing, ordering and spooling: ``observe.delivery``.
 
 A process that exits closes its publishers first (``observe.delivery``). A forked child starts with an empty queue: its
 parent delivers what was queued.

@@ -3,7 +3,7 @@
 Rules:
 
 1. For a call, the gateway names one server, and the tool by that server's name. A list covers all servers, with
-   a prefix before each name if there are several: `prefixes` undo it (``observe.prefixes``).
+   a prefix before each name if there are several: `prefixes` undo it.
 2. Nothing in the protocol pairs an answer with its call. A passed call carries a token (``metadata``), which comes
    back with the answer if the gateway's configuration says so: `assay_call: mcpGuardrails.assay_call`. An answer
    without one is counted, never guessed. A call whose answer does not come in time ends as ``no_response``.

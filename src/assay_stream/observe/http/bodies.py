@@ -1,6 +1,6 @@
 """Streamable HTTP bodies and server-sent events as JSON-RPC messages: incrementally, in bounded memory.
 
-A body is one JSON text, or a stream of server-sent events (``observe.http.event_stream``) whose data are JSON texts.
+A body is one JSON text, or a stream of server-sent events whose data are JSON texts.
 """
 
 from __future__ import annotations
