@@ -41,8 +41,6 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublisherLimits:
-    """Bounds of one publisher."""
-
     queue_bytes_max: int = 64 * 1_024 * 1_024
     """Memory for unsent observations: over an hour of 1 KB calls at 13 per second."""
 
@@ -194,11 +192,7 @@ class DeliveryQueue:
         return bool(found)
 
     def settle(self, fates: Sequence[Fate | None]) -> None:
-        """Record what became of the batch.
-
-        Args:
-            fates: of each of its observations; ``None`` for one to be retried, which on disk only the last may be.
-        """
+        """Record what became of each of the batch: ``None`` is to be retried, which on disk only the last may be."""
         with self.lock:
             batch = self.batch
         kept = [each for each, fate in zip(batch, fates, strict=False) if fate is None]

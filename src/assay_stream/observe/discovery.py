@@ -117,11 +117,6 @@ async def fetch_well_known(
 
 
 def well_known_url(domain: str) -> str:
-    """Return the URL of a domain's discovery document.
-
-    Raises:
-        ConfigurationError: ``bad_domain``.
-    """
     if not _DOMAIN.fullmatch(domain.lower()):
         raise ConfigurationError(
             "bad_domain", "write the domain as example.com or example.com:8443, in ASCII, without https:// or a path"

@@ -122,7 +122,6 @@ class Gate(Session):
     def _held_back(
         self, line: Line, at: datetime, reason: str, detail: Mapping[str, str] = MappingProxyType({})
     ) -> Commands:
-        """Hold back a line, whatever it calls, and send the client the reason with details."""
         observations = self.observer.refuse(line, lambda _: reason, at)
         code = _CODES.get(reason, INVALID_REQUEST_CODE)
         error = error_of(code, f"assay-stream: {_HELD_BACK[reason]}; it was not passed on", reason, dict(detail))
@@ -235,7 +234,7 @@ def _refusals(line: Line, why: Callable[[Mapping[str, Any]], dict[str, Any]]) ->
 
 
 def answerable(value: object) -> int | float | str | None:
-    """Return an id for use in a response: null unless it is a string or a finite number."""
+    """Return an id for a response: null unless it is a string or a finite number."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -233,12 +233,7 @@ def list_changed_event(
 
 
 def loss_event(vantage: Vantage, *, event_id: str, observed_at: datetime, lists: int, calls: int) -> Observation:
-    """Return the event of observations dropped since the last such event.
-
-    Args:
-        lists: number of lists and announced changes of this server.
-        calls: number of calls.
-    """
+    """Return the event of observations dropped since the last: lists and announcements, and calls."""
     event = _event(vantage, LOSS_TYPE, event_id, observed_at, {"lists": lists, "calls": calls})
     return _observation("list", vantage, _dumps(event), observed_at)
 
@@ -289,11 +284,7 @@ def control_event(source: str, kind: str, data: Mapping[str, Any], *, event_id: 
 
 
 def rfc3339(moment: datetime) -> str:
-    """Return a time in UTC with microseconds, the format used in events.
-
-    Raises:
-        ValueError: not timezone-aware.
-    """
+    """Return a timezone-aware time in UTC with microseconds, the format used in events."""
     if moment.tzinfo is None:
         raise ValueError("event times must be timezone-aware")
     return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
@@ -397,13 +388,7 @@ class Prefixes:
         self._lengths = sorted({len(prefix) for prefix in servers})
 
     def own(self, shown: str, *, server_id: str | None = None, among: Collection[str] | None = None) -> OwnName:
-        """Resolve a shown name.
-
-        Args:
-            shown: the name as the gateway's clients see it.
-            server_id: the server, if the gateway names it.
-            among: the possible servers, if the gateway limits them.
-        """
+        """Resolve a shown name of ``server_id``, or of one ``among`` the servers that the gateway names."""
         candidates = {server_id} if server_id is not None else among
         starts = [shown[:length] for length in self._lengths if length < len(shown)]
         fitting = [(start, self._servers[start]) for start in starts if start in self._servers]
@@ -431,11 +416,7 @@ class Prefixes:
 
 
 def stated_prefixes(rules: Iterable[str]) -> Prefixes:
-    """Parse rules from command-line options, each ``PREFIX=SERVER``.
-
-    Raises:
-        ConfigurationError: ``bad_prefix``, or ``bad_identifier`` for a name not allowed in records.
-    """
+    """Parse command-line options, each ``PREFIX=SERVER``; raises ``bad_prefix`` or ``bad_identifier``."""
     servers: dict[str, str] = {}
     for rule in rules:
         prefix, equals, server_id = rule.partition("=")

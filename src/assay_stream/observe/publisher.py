@@ -61,8 +61,6 @@ _open: weakref.WeakSet[ObservationPublisher] = weakref.WeakSet()
 
 
 class _Lookups:
-    """Lookups in progress in this process."""
-
     def __init__(self) -> None:
         self.changed = threading.Condition()
         self._count = 0
@@ -335,11 +333,7 @@ class ObservationPublisher:
             await disconnect(producer)
 
     async def _deliver(self, producer: KafkaProducer) -> None:
-        """Deliver a batch. A record leaves the queue only when its outcome is known.
-
-        Raises:
-            Exception: the first retriable failure; records before it are delivered.
-        """
+        """Deliver a batch, and raise the first retriable failure."""
         async with asyncio.timeout(self._limits.send_timeout_s):
             outcomes = await send_all(producer, self._topics, self._queue.batch, call_spread=self._call_spread)
         fates: list[Fate | None] = []

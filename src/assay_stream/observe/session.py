@@ -118,7 +118,6 @@ class Session:
         return Commands(raw)
 
     def delivered(self, exchange: int = 0) -> None:
-        """Record that the client has received the forwarded bytes."""
         self.observer.offered.delivered(exchange)
 
     def doubt(self) -> None:

@@ -82,11 +82,7 @@ class Spool:
         return self._size_bytes if self.records else 0
 
     def append(self, observations: Sequence[Observation]) -> int:
-        """Append as many observations as fit, and return how many.
-
-        Raises:
-            OSError: the write failed; none was added.
-        """
+        """Append as many observations as fit, and return how many; on ``OSError`` none."""
         with self._transaction():
             [place] = self._db.execute("SELECT ifnull(max(place), 0) + 1 FROM waiting").fetchone()
             count = self._write(place, observations)
@@ -97,11 +93,7 @@ class Spool:
         return count
 
     def head(self, records_max: int) -> list[Observation]:
-        """Return the oldest observations without removing them.
-
-        Raises:
-            OSError: the disk cannot be read.
-        """
+        """Return the oldest observations without removing them; raises ``OSError``."""
         self._taken, found, size_bytes = [], [], 0
         with self._transaction(), closing(self._db.execute(_READ)) as rows:
             for place, checksum, body in rows:
@@ -118,11 +110,7 @@ class Spool:
         return found
 
     def drop(self, records: int) -> None:
-        """Remove the first observations of ``head`` once delivered or given up.
-
-        Raises:
-            OSError: the write failed.
-        """
+        """Remove the first of ``head`` once delivered or given up; raises ``OSError``."""
         if records:
             self._remove(records)
 

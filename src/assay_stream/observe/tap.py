@@ -231,7 +231,7 @@ def _report(observer: WireObserver, host: Watch | Enforcer) -> None:
     if host.failures or stats.missed_lines or stats.refused_snapshots or stats.evicted_requests:
         counts = {name: count for name, count in stats.as_dict().items() if count}
         _log.warning("not everything could be observed: %s", counts | {"failures": host.failures})
-    if isinstance(host, Enforcer) and host.blocked:
+    if host.blocked:
         _log.warning("%d lines were not passed on", host.blocked)
-    if isinstance(host, Enforcer) and host.withheld:
+    if host.withheld:
         _log.warning("%d lines of the server were withheld", host.withheld)

@@ -76,11 +76,7 @@ class VerdictClient:
         return self._monotonic_s() - self._heard_s
 
     def rule(self, server_id: str, tool_name: str, definition: Fingerprint | None = None) -> Ruling:
-        """Rule on a call. Never waits.
-
-        Args:
-            definition: fingerprint of the definition that the caller received (``schemes.fingerprint``), if known.
-        """
+        """Rule on a call by the fingerprint of the definition that its caller received. Never waits."""
         with self._lock:
             if self._table is None:
                 return Ruling(action=self._unavailable, reason_code="verdicts_unavailable")

@@ -203,7 +203,6 @@ class ExtMcp:
         self._lock = Lock()
 
     def check_request(self, request: Any) -> Any:
-        """Answer ``CheckRequest``: calls are ruled on, everything else passes."""
         try:
             return self._ruled(request)
         except Exception as error:  # noqa: BLE001 - observing breaks no call; enforcing lets none pass unruled
@@ -334,14 +333,7 @@ class ExtMcp:
 
 
 def _call_of(request: Any, *, strictly: bool) -> dict[str, Any]:
-    """Return the parameters of a call, with the trace context of its request.
-
-    Args:
-        strictly: reject ambiguous calls.
-
-    Raises:
-        InputError: if they are not a JSON object, or, with ``strictly``, not sound.
-    """
+    """Return the parameters of a call with its trace context; ``strictly`` refuses ambiguous ones."""
     params = decode_json(request.mcp_request) if strictly else _read(request.mcp_request)
     if not isinstance(params, dict):
         raise InputError("wrong_type", "the parameters of a call must be a JSON object", path="$")
@@ -358,10 +350,7 @@ def _result_of(response: Any) -> dict[str, Any]:
 
 
 def _read(raw: bytes) -> Any:
-    """Return a JSON value; if it is unsound, too deep or too large, only what identifies a call and its outcome.
-
-    That remainder is unsound too (it holds NaN), so that it is recorded as such and never hashed.
-    """
+    """Return a JSON value; of an unsound one only what identifies a call and its outcome, unsound too (NaN)."""
     try:
         return decode_json(raw)
     except InputError:

@@ -34,6 +34,7 @@ from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import AssayStreamError, InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.limits.serving import FEED_LIMITS, FeedLimits
+from assay_stream.observe.calls import CALL as CALL
 from assay_stream.observe.jsonrpc import (
     BLOCKED_CODE,
     EVENT_BREAK,
@@ -56,8 +57,6 @@ if TYPE_CHECKING:
 
 UNSOUND: Mapping[str, Any] = {"unsound": math.nan}
 """Placeholder for an unreadable result: NaN is not valid JSON, so it is recorded as unsound and never hashed."""
-
-CALL = "tools/call"
 
 _LINE_LIMITS = replace(DEFAULT_LIMITS, record_bytes_max=LINE_BYTES_MAX)
 _NOT_RULED_ON = {"code": BLOCKED_CODE, "message": f"assay-stream: {NOT_RULED_ON}", "data": {"code": "not_ruled_on"}}
@@ -206,11 +205,7 @@ class Feed:
     def answer(
         self, asked: Asked | None, answer: Callable[[], Mapping[str, Any]], *, at: datetime | None = None
     ) -> None:
-        """Record the answer to a request.
-
-        Args:
-            answer: returns ``{"result": ...}`` as the client got it, or ``{"error": {"code": ...}}``.
-        """
+        """Record the answer: ``{"result": ...}`` as the client got it, or ``{"error": {"code": ...}}``."""
         if asked is not None and asked.error is None:
             self._run(lambda: self._answered(asked, answer(), at or self._clock()), doubtful=asked.view)
 
@@ -399,7 +394,6 @@ def encoded(message: dict[str, Any]) -> bytes:
 
 
 def encoded_within(message: dict[str, Any], bytes_max: int) -> bytes:
-    """Return a message as JSON; empty if it is too large or cannot be encoded."""
     return encoded(message) if _fits(message, bytes_max) else b""
 
 

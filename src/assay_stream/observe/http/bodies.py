@@ -52,7 +52,6 @@ class EventStream:
         return not self._line and not self._event_bytes
 
     def lose(self) -> None:
-        """Discard the incomplete event, as if it were too long."""
         self._lost = True
         self._data = None
         self._line[1:] = b""
@@ -134,7 +133,7 @@ class HeldEvent(NamedTuple):
     messages: list[bytes | None]
 
     def saying(self, message: bytes) -> bytes:
-        """Return the event with another message, keeping the fields that the client needs to resume the stream."""
+        """Return the event with another message, and the fields needed to resume the stream."""
         kept = filter(_RESUMING.fullmatch, LINE_END.split(self.raw))
         return b"\n".join([*kept, b"data: " + message, b"", b""])
 
@@ -167,7 +166,6 @@ class HeldEvents:
         self._add(data[start:])
 
     def lose(self) -> None:
-        """Discard the incomplete event as too long to hold."""
         self._is_lost = True
         self._raw.clear()
         self._events.lose()

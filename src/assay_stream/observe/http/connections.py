@@ -152,7 +152,6 @@ class Connections:
         return sum((connection.observer.stats for connection in connections), self._ended)
 
     def of(self, context: Context, session_id: str | None, at: datetime) -> tuple[Connection, list[Observation]]:
-        """Return the connection of a request, and the observations from evicting others."""
         # A session goes on when a credential is refreshed.
         key = (session_id, context.label, b"" if session_id is not None else context.client)
         for known in (self._confirmed, self._unconfirmed):
@@ -167,20 +166,19 @@ class Connections:
         return connection, self._bounded(self._unconfirmed, at)
 
     def confirm(self, connection: Connection, at: datetime) -> list[Observation]:
-        """Record that the server answered on a connection, and return the observations from evicting others."""
+        """Record that the server answered on a connection."""
         if self._unconfirmed.get(connection.key) is not connection:
             return []
         self._confirmed[connection.key] = self._unconfirmed.pop(connection.key)
         return self._bounded(self._confirmed, at)
 
     def expire(self, at: datetime) -> list[Observation]:
-        """Return the calls that exceeded the time limit on idle connections."""
         expired: list[Observation] = []
         while self._used:
             used_at, connection = next(iter(self._used.values()))
             if at - used_at <= _OPEN_LIMIT:
                 break
-            expired += connection.observer.calls.expire(at)
+            expired += connection.observer.expire(at)
             if connection.observer.calls.open_calls:
                 self._use(connection, at)
             else:

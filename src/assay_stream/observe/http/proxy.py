@@ -85,11 +85,7 @@ class Holding:
         self._left_bytes = bytes_max
 
     async def read(self, chunks: AsyncIterator[bytes], too_long: str) -> bytes:
-        """Read a body to its end; release its size with ``give`` afterwards.
-
-        Raises:
-            HttpProblem: ``too_many_requests`` if there is no room, the code ``too_long`` if the body is too long.
-        """
+        """Read a body to its end; ``give`` releases its size. Raises ``HttpProblem``."""
         body = bytearray()
         try:
             async for chunk in chunks:
@@ -120,7 +116,6 @@ class Upload:
         self._deadline: asyncio.Timeout | None = None
 
     def starts(self, deadline: asyncio.Timeout | None) -> None:
-        """Set the timeout that the end of the body starts; ``None`` once the server has answered."""
         self._deadline = deadline
 
     def end(self) -> None:

@@ -24,9 +24,9 @@ from aiohttp import web
 from assay_stream.errors import ConfigurationError
 from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.http.connections import Contexts
-from assay_stream.observe.http.headers import LOOPBACK, HeaderFields, is_loopback
+from assay_stream.observe.http.headers import LOOPBACK, is_loopback
 from assay_stream.observe.http.inspecting import HttpEnforcer, HttpWatch
-from assay_stream.observe.http.proxy import ExchangeObserver, Proxy
+from assay_stream.observe.http.proxy import Proxy
 from assay_stream.observe.http.traffic import Traffic
 from assay_stream.observe.http.upstreams import Client, Upstream, routes
 from assay_stream.observe.mcp_wire import WireObserver
@@ -122,11 +122,7 @@ def _is_open(protocol: asyncio.BaseProtocol) -> bool:
 async def serve(
     app: web.Application, listener: Listener, limits: HttpLimits, ready: Callable[[int], object], stop: asyncio.Event
 ) -> None:
-    """Serve an application until ``stop`` is set.
-
-    Raises:
-        ConfigurationError: ``cannot_listen``.
-    """
+    """Serve an application until ``stop`` is set; raises ``cannot_listen``."""
 
     @web.middleware
     async def note(
@@ -251,14 +247,11 @@ async def run_http_tap(
     else:
         inspector = HttpEnforcer(traffic, publish=sink.publish, clock=clock, hides=hide)
 
-    def observe(upstream: Upstream, method: str, fields: HeaderFields) -> ExchangeObserver:
-        return inspector.opened(upstream.path, method, fields)
-
     client = Client(limits, listener.upstream_tls or ssl.create_default_context())
     proxy = Proxy(
         by_path,
         client,
-        observe,
+        lambda upstream, method, fields: inspector.opened(upstream.path, method, fields),
         hosts=listener.hosts_served,
         origins=frozenset(origin.lower() for origin in listener.origins),
         is_loopback=listener.is_loopback,
@@ -270,7 +263,7 @@ async def run_http_tap(
         try:
             await client.close()
         finally:
-            await asyncio.to_thread(inspector.finish)
+            await asyncio.to_thread(inspector.close)
             _report(inspector, traffic, proxy)
 
 
@@ -299,12 +292,12 @@ def _report(inspector: HttpWatch | HttpEnforcer, traffic: Mapping[str, Traffic],
             _log.warning("not everything could be observed under %s: %s", path, found)
     if inspector.failures:
         _log.warning("inspecting failed %d times", inspector.failures)
-    counts = {"requests failed in the tap": proxy.failures}
-    if isinstance(inspector, HttpEnforcer):
-        counts |= {"requests were not passed on": inspector.blocked}
-        counts |= {"messages of servers were withheld": inspector.withheld}
-    else:
-        counts |= {"exchanges were not observed": inspector.missed_exchanges}
+    counts = {
+        "requests failed in the tap": proxy.failures,
+        "requests were not passed on": inspector.blocked,
+        "messages of servers were withheld": inspector.withheld,
+        "exchanges were not observed": inspector.missed_exchanges if isinstance(inspector, HttpWatch) else 0,
+    }
     for what, count in counts.items():
         if count:
             _log.warning("%d %s", count, what)

@@ -126,11 +126,7 @@ class Traffic:
         self.exchanges: dict[int, Exchange] = {}
 
     def receive(self, number: int, event: HttpEvent, at: datetime) -> Commands:
-        """Handle an event of an exchange, and return the commands for its host.
-
-        Args:
-            number: of the exchange, unique in the process, from 1; unopened exchanges are ignored.
-        """
+        """Return the commands for an event of the exchange ``number``, unique in the process, from 1."""
         if isinstance(event, Opened):
             return Commands(observations=self._open(number, event, at))
         exchange = self.exchanges.get(number)
@@ -156,7 +152,6 @@ class Traffic:
                 return Commands(observations=self._closed(exchange, ending, at))
 
     def failed(self, number: int, event: HttpEvent, at: datetime) -> Commands:
-        """Return the commands for an event whose inspection failed."""
         if isinstance(event, Asked):
             return self.exchanges[number].session.receive(Failed(event.body), at)
         exchange = self.exchanges.get(number)
@@ -299,10 +294,7 @@ class Traffic:
         return shown
 
     def _rule(self, exchange: Exchange, body: bytes, fields: HeaderFields, at: datetime) -> Commands:
-        """Rule on the whole body of a request.
-
-        A body that its headers describe differently is blocked: some server would read it according to them.
-        """
+        """Rule on a whole body. One that its headers describe differently is blocked: some server goes by them."""
         session, observer = exchange.session, exchange.observer
         raw = plain_body(body, first(fields, "content-encoding"), message_bytes_max=self._message_bytes_max)
         line = observer.read(body if raw is None else raw)
