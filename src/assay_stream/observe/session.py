@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import islice
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.observe.jsonrpc import BLANKS, Direction, Line, may_be_misread
 from assay_stream.observe.mcp_wire import WireObserver
 from assay_stream.observe.observation import Observation
+
+Key = TypeVar("Key")
 
 _NAMES_LOGGED = 5
 
@@ -146,3 +149,13 @@ class Session:
 
     def _failed(self, event: Failed, at: datetime) -> Commands:  # noqa: ARG002 - observing holds nothing back
         return Commands(event.raw)
+
+
+def to_evict(sessions: Mapping[Key, Session], count_max: int) -> Key | None:
+    """Return which of too many sessions, the least recently used first, is to end; ``None`` if there is room."""
+    if len(sessions) <= count_max:
+        return None
+    # Made-up clients must not end the open calls of others.
+    others = islice(sessions, count_max)
+    resting = next((key for key in others if not sessions[key].observer.calls.open_calls), None)
+    return next(iter(sessions)) if resting is None else resting
