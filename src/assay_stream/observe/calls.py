@@ -56,11 +56,7 @@ _TOKEN_CHARS_MAX = 256
 
 
 class InputCounter:
-    """Count the server's input requests during a call and their answers; keep no content.
-
-    Args:
-        count_max: requests that are counted and hashed.
-    """
+    """Count the server's input requests during a call, up to a limit, and their answers; keep no content."""
 
     def __init__(self, count_max: int) -> None:
         self._count_max = count_max

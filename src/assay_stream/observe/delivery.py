@@ -73,11 +73,7 @@ class PublisherLimits:
 
 
 class Losses:
-    """Counts of dropped observations. Not thread-safe; callers hold the queue's lock.
-
-    Args:
-        servers_max: (server, observer) pairs that are counted; further losses are only logged.
-    """
+    """Counts of dropped observations by server and observer, within a limit. Callers hold the queue's lock."""
 
     def __init__(self, servers_max: int) -> None:
         self._servers_max = servers_max

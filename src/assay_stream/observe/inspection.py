@@ -32,11 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 class Inspector:
-    """Publish what is observed, and count what goes wrong: no failure may affect a connection.
-
-    Args:
-        publish: called in the inspecting thread.
-    """
+    """Publish what is observed, and count what goes wrong: no failure may affect a connection."""
 
     def __init__(self, publish: Callable[[Observation], object], clock: Callable[[], datetime]) -> None:
         self.failures = self.blocked = self.withheld = 0
@@ -204,11 +200,7 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 
 class LineSplitter:
-    """Split a stream into lines, within bounded memory.
-
-    Args:
-        line_bytes_max: the longest line that is kept; a longer one comes out as ``None``.
-    """
+    """Split a stream into lines; one over the limit comes out as ``None``."""
 
     def __init__(self, line_bytes_max: int) -> None:
         self._line_bytes_max = line_bytes_max
@@ -303,12 +295,7 @@ class Lines:
 
 
 class Watch(Backlog):
-    """Forward bytes at once, and inspect them in a thread.
-
-    Args:
-        write: forwards bytes.
-        backlog_bytes_max: limit of bytes waiting for inspection.
-    """
+    """Forward bytes at once, and inspect them in a thread."""
 
     def __init__(
         self,

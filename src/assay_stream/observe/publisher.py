@@ -211,13 +211,7 @@ class ObservationPublisher:
         return reason is None
 
     def close(self, timeout_ms: int = 10_000) -> None:
-        """Deliver what is queued, as far as time allows, and disconnect. The rest counts as dropped.
-
-        Blocks; from a coroutine use ``aclose``. May be called again, and from any thread.
-
-        Args:
-            timeout_ms: milliseconds for delivery; disconnecting may take three seconds more.
-        """
+        """Deliver what is queued, as far as time allows, and disconnect, in up to 3 s more. The rest is dropped."""
         self._closing.set()
         with self._lock:
             self._rouse()

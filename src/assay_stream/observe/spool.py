@@ -226,17 +226,7 @@ def _readable(damaged: sqlite3.Connection, statement: str) -> Iterator[tuple[int
 
 
 def spool_in(folder: Path | None, *, mib_max: int) -> Spool | None:
-    """Return the first unused spool below a folder shared by several processes.
-
-    A new process thus continues with the spool left by an ended one.
-
-    Args:
-        folder: ``None`` for no spool.
-        mib_max: limit per spool, mebibytes.
-
-    Raises:
-        ConfigurationError: ``spool_in_use`` if all are in use, ``unwritable_file``.
-    """
+    """Return the first unused spool in a folder: a new process goes on with what an ended one left."""
     if folder is None:
         return None
     for number in range(SPOOL_LIMITS.processes_max):

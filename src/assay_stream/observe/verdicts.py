@@ -33,11 +33,7 @@ _LOOK_S = 0.05
 
 
 class VerdictClient:
-    """Follow the verdict topic and rule on calls from memory. Thread-safe.
-
-    Args:
-        unavailable: what to do with calls until the verdicts have been read.
-    """
+    """Follow the verdict topic and rule on calls from memory; ``unavailable`` until it was read. Thread-safe."""
 
     def __init__(
         self,

@@ -107,16 +107,7 @@ MESSAGES = _classes()
 def start_server(
     answers: ExtMcp, address: str, *, tls: tuple[bytes, bytes] | None = None, client_ca: bytes | None = None
 ) -> tuple[grpc.Server, int]:
-    """Start the server, and return it with its port.
-
-    Args:
-        address: ``host:port`` to listen on.
-        tls: private key and certificate chain, PEM.
-        client_ca: CA certificates for client authentication, PEM.
-
-    Raises:
-        ConfigurationError: ``cannot_listen``.
-    """
+    """Start the server, and return it with its port. ``tls``: private key and certificates, PEM."""
     # Imported here: gRPC's threads and descriptors are for whoever serves.
     with needing_extra("extmcp"):
         import grpc
@@ -172,14 +163,7 @@ _log = logging.getLogger(__name__)
 
 
 class ExtMcp:
-    """Handle the gateway's hook calls. Thread-safe.
-
-    Args:
-        feed: must be ``filtered``.
-        servers: the operator's names of the gateway's servers, where they differ.
-        context_key: for the hash of `assay_context`.
-        monotonic_s: clock for the timeout of unanswered calls.
-    """
+    """Handle the hook calls of a gateway, for a ``filtered`` feed. Thread-safe."""
 
     def __init__(
         self,

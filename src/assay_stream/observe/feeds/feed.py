@@ -83,11 +83,7 @@ class ClientView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A request that a hook reported.
-
-    Args:
-        error: the JSON-RPC error to return instead of an answer; ``None`` if it may pass.
-    """
+    """A request that a hook reported; one with an error, the answer to return, may not pass."""
 
     view: ClientView
     message: dict[str, Any]

@@ -123,11 +123,7 @@ def _may_be_taken(part: bytes) -> bool:
 
 
 class HeldEvent(NamedTuple):
-    """An event, or the bytes between two events, unchanged; empty if it was too long to hold.
-
-    Args:
-        messages: the message in it, if any; ``None`` for an unreadable one.
-    """
+    """An event, or the bytes between two, empty if too long to hold; and its message, ``None`` if unreadable."""
 
     raw: bytes
     messages: list[bytes | None]
@@ -139,11 +135,7 @@ class HeldEvent(NamedTuple):
 
 
 class HeldEvents:
-    """Split a stream into events. One cut off by the end of the stream is dropped, as clients drop it.
-
-    Args:
-        event_bytes_max: the longest event that is held.
-    """
+    """Split a stream into events. One cut off by the end of the stream is dropped, as clients drop it."""
 
     def __init__(self, event_bytes_max: int) -> None:
         self._bytes_max = event_bytes_max
@@ -205,12 +197,7 @@ class Body(Protocol):
 
 
 class JsonBody:
-    """A body that is one JSON text.
-
-    Args:
-        bytes_max: the longest text that is kept.
-        content_encoding: the stated encoding, which servers do not always apply.
-    """
+    """A body that is one JSON text, in the stated encoding, which servers do not always apply."""
 
     def __init__(self, bytes_max: int, content_encoding: str | None = None) -> None:
         self._bytes_max = bytes_max

@@ -116,12 +116,7 @@ class Connection(NamedTuple):
 
 
 class Connections:
-    """The connections of one server.
-
-    Args:
-        vantage: its ``auth_context`` applies to requests without credentials.
-        session: session factory.
-    """
+    """The connections of one server."""
 
     def __init__(
         self,
@@ -214,12 +209,7 @@ class Connections:
 
 @dataclass(slots=True)
 class Exchange:
-    """One request and its response.
-
-    Args:
-        number: unique in the process, from 1.
-        version: protocol version from its header.
-    """
+    """One request and its response. Exchanges are numbered from 1 in the process."""
 
     number: int
     method: str

@@ -46,11 +46,7 @@ Note = tuple[HttpEvent, datetime]
 
 
 class HttpWatch(Backlog):
-    """Inspect the exchanges of all servers of a tap in a thread, and publish their observations.
-
-    Args:
-        traffic: by server path; closed at the end.
-    """
+    """Inspect the exchanges of all servers of a tap in a thread; closes their traffic at the end."""
 
     def __init__(
         self,
@@ -181,12 +177,7 @@ def _read(fields: HeaderFields) -> list[tuple[str, str]]:
 
 
 class HttpEnforcer(Inspector):
-    """Rule on the exchanges of all servers of a tap, each in a thread of its own, and publish their observations.
-
-    Args:
-        traffic: by server path; its sessions must rule.
-        hides: whether the sessions hide tools.
-    """
+    """Rule on the exchanges of all servers of a tap, each in a thread of its own."""
 
     def __init__(
         self,

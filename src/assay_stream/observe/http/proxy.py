@@ -75,11 +75,7 @@ def answer_of(code: str) -> web.Response:
 
 
 class Holding:
-    """Memory for bodies held until they are ruled on.
-
-    Args:
-        bytes_max: total of all bodies.
-    """
+    """Memory for all bodies that are held until they are ruled on."""
 
     def __init__(self, bytes_max: int) -> None:
         self._left_bytes = bytes_max

@@ -46,12 +46,7 @@ _LOOK_S = 1.0
 
 
 class Clients:
-    """Track connections and their idle time.
-
-    Args:
-        make: protocol factory.
-        clock_s: monotonic clock, seconds.
-    """
+    """Track connections and their idle time."""
 
     def __init__(
         self, make: Callable[[], asyncio.Protocol], limits: HttpLimits, *, clock_s: Callable[[], float] = time.monotonic

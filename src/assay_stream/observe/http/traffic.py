@@ -98,12 +98,7 @@ HttpEvent = Opened | Passed | Asked | Answered | Replied | Lost | Closed
 
 
 class Traffic:
-    """Follow the traffic between all clients and one server. Times must be timezone-aware.
-
-    Args:
-        vantage: its ``auth_context`` applies to requests without credentials.
-        session: session factory: sessions observe, refuse calls, or hide tools.
-    """
+    """Follow the traffic between all clients and one server. Times must be timezone-aware."""
 
     def __init__(
         self,

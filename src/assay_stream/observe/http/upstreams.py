@@ -124,15 +124,7 @@ def is_endpoint(url: object) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upstream:
-    """One server.
-
-    Args:
-        url: its MCP endpoint.
-        path: the tap's path for it.
-
-    Raises:
-        ConfigurationError: ``bad_upstream``.
-    """
+    """One server: its MCP endpoint, and the tap's path for it. Raises ``bad_upstream``."""
 
     vantage: Vantage
     url: str

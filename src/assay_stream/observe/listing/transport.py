@@ -145,11 +145,7 @@ _EVENTS = "text/event-stream"
 
 
 class ListingError(Exception):
-    """A server could not be listed.
-
-    Args:
-        reason: a stable code, free of server text.
-    """
+    """A server could not be listed: a stable code, free of server text."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

@@ -60,12 +60,7 @@ class Watched:
 
 
 class ListWatch:
-    """List servers until stopped.
-
-    Args:
-        publish: called with each observation; must not block.
-        client: for servers with a URL; ``None`` if there are none.
-    """
+    """List servers until stopped; ``client`` is for those with a URL."""
 
     def __init__(
         self,
