@@ -226,11 +226,6 @@ def task_hash(holder: Mapping[str, Any]) -> bytes | None:
     return text_hash(task_id) if isinstance(task_id, str) else None
 
 
-def related_task(params: Mapping[str, Any]) -> bytes | None:
-    related = meta_of(params).get(_RELATED)
-    return task_hash(related) if isinstance(related, dict) else None
-
-
 def task_of(result: Mapping[str, Any], *, wanted: bool) -> tuple[OpenTask, Mapping[str, Any]] | None:
     """Return the task, and its state, if a call's result is a handle; ``wanted``: if the client asked for a task."""
     is_inline = result.get("resultType") == "task"
@@ -404,7 +399,8 @@ class CallObserver:
                 return
 
     def client_asked(self, message: Mapping[str, Any]) -> None:
-        id_hash = related_task(params_of(message))
+        related = meta_of(params_of(message)).get(_RELATED)
+        id_hash = task_hash(related) if isinstance(related, dict) else None
         call = self._pending.only_one(self._wire.exchange) if id_hash is None else self._held.get(("task", id_hash))
         if call is None:
             self._wire.stats.unlinked_requests += 1

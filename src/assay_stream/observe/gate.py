@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from types import MappingProxyType
@@ -278,7 +278,7 @@ class HidingGate(Gate):
             return self._withheld("list_unreadable", line, exchange, known)
         if not lists:
             return Commands(raw, self._look(line, raw, at, exchange))
-        dropped = {id(message): list(self._refused(listed_in(message) or ())) for message in lists}
+        dropped = {id(message): self._refused(listed_in(message) or ()) for message in lists}
         refusals = [refusal for each in dropped.values() for refusal in each]
         hidden = {
             place: [HiddenTool(_name_of(tool), print_.full) for tool, print_, _ in each if print_.full]
@@ -314,10 +314,10 @@ class HidingGate(Gate):
         observations = self.observer.missed(direction, at, exchange=exchange)
         return self._withheld("not_inspected", Line((), exact=False), exchange, observations)
 
-    def _refused(self, tools: Iterable[Any]) -> Iterator[tuple[Any, Fingerprint, Ruling]]:
+    def _refused(self, tools: Iterable[Any]) -> list[tuple[Any, Fingerprint, Ruling]]:
         entries = [(tool, *self._entry(tool)) for tool in tools]
         refused = {_name_of(tool) for tool, _, ruling in entries if ruling.action is Action.BLOCK}
-        yield from (entry for entry in entries if _name_of(entry[0]) in refused)
+        return [entry for entry in entries if _name_of(entry[0]) in refused]
 
     def _entry(self, tool: Any) -> tuple[Fingerprint, Ruling]:
         server_id, name = self.observer.vantage.server_id, _name_of(tool)

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.observe.jsonrpc import BLANKS, Direction, Line, may_be_misread
+from assay_stream.observe.jsonrpc import BLANKS, Direction, Line, may_be_misread, may_list
 from assay_stream.observe.mcp_wire import WireObserver
 from assay_stream.observe.observation import Observation
 
@@ -142,6 +142,9 @@ class Session:
         if not raw.strip(BLANKS):
             return Commands(raw)
         line = self.observer.read(raw)
+        if exchange and not line.messages and may_list(raw):
+            # Some clients read JSON in other encodings than UTF-8.
+            return Commands(raw, self.observer.missed("server->client", at, exchange=exchange))
         return Commands(raw, self.observer.take("server->client", line, raw, at, exchange=exchange))
 
     def _missed(self, direction: Direction, at: datetime, exchange: int) -> Commands:

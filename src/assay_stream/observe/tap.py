@@ -95,7 +95,12 @@ async def run_tap(
             clock=clock,
         )
     output_ended = asyncio.Event()
-    inward, outward = _pumps(process, host, stdin, stdout, _setter(loop, output_ended))
+
+    def end() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any longer
+            loop.call_soon_threadsafe(output_ended.set)
+
+    inward, outward = _pumps(process, host, stdin, stdout, end)
     inward.start()
     outward.start()
     try:
@@ -166,14 +171,6 @@ def _let_go(descriptor: int, mode: int) -> None:
         nothing = os.open(os.devnull, mode)
         os.dup2(nothing, descriptor)
         os.close(nothing)
-
-
-def _setter(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> Callable[[], None]:
-    def set_event() -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any longer
-            loop.call_soon_threadsafe(event.set)
-
-    return set_event
 
 
 @contextlib.contextmanager

@@ -223,7 +223,13 @@ async def run_http_tap(
     """
     by_path = routes(upstreams)
     keys = listener.context_key or secrets.token_bytes(32), secrets.token_bytes(32)
-    session = Session if rule is None else _gates(rule, hide)
+    session: Callable[[WireObserver], Session] = Session
+    if rule is not None:
+        # Imported here: a tap that does not enforce starts faster without the schemes.
+        from assay_stream.observe.gate import fingerprints_kept, gate_class
+
+        # Shared by all sessions with a server: most of them are given the same list.
+        session = functools.partial(gate_class(hide), rule=rule, over_http=True, digested=fingerprints_kept())
     traffic = {
         upstream.path: Traffic(
             upstream.vantage,
@@ -268,14 +274,6 @@ def _random_ids() -> Iterator[str]:
         drawn = os.urandom(16 * _IDS_DRAWN)
         for start in range(0, len(drawn), 16):
             yield str(uuid.UUID(bytes=drawn[start : start + 16], version=4))
-
-
-def _gates(rule: Rule, hide: bool) -> Callable[[WireObserver], Session]:
-    # Imported here: a tap that does not enforce starts faster without the schemes.
-    from assay_stream.observe.gate import fingerprints_kept, gate_class
-
-    # Shared by all sessions with a server: most of them are given the same list.
-    return functools.partial(gate_class(hide), rule=rule, over_http=True, digested=fingerprints_kept())
 
 
 def _report(inspector: HttpWatch | HttpEnforcer, traffic: Mapping[str, Traffic], proxy: Proxy) -> None:

@@ -211,20 +211,15 @@ class Traffic:
     def _from_server(self, exchange: Exchange, data: bytes | None, at: datetime) -> list[Observation]:
         observations: list[Observation] = []
         for message in self._read(exchange, "server->client", data):
-            if self._says_nothing(exchange, message):
-                continue
-            if message is None:
-                observations += self._lost(exchange, "server->client", at)
-            elif exchange.session.rules:
-                observations += exchange.session.receive(ServerSaid(message, exchange.number), at).observations
-            elif message.strip():
-                line = exchange.observer.read(message)
-                if not line.messages and may_list(message):
-                    # Some clients read JSON in other encodings than UTF-8.
-                    observations += self._lost(exchange, "server->client", at)
-                    continue
-                observations += self._take(exchange, "server->client", line, message, at)
+            if not self._says_nothing(exchange, message):
+                observations += self._heard(exchange, message, at).observations
         return observations
+
+    @staticmethod
+    def _heard(exchange: Exchange, message: bytes | None, at: datetime) -> Commands:
+        if message is None:
+            return exchange.session.receive(Missed("server->client", exchange.number), at)
+        return exchange.session.receive(ServerSaid(message, exchange.number), at)
 
     @staticmethod
     def _says_nothing(exchange: Exchange, message: bytes | None) -> bool:
@@ -250,19 +245,16 @@ class Traffic:
         given, total = bytearray(), Commands()
         self._kept_bytes -= events.kept_bytes
         for event in events.feed(data):
-            message = event.messages[0] if event.messages else b""
-            if event.messages and self._says_nothing(exchange, message):
+            if not event.messages:
+                given += event.raw
+                continue
+            message = event.messages[0]
+            if self._says_nothing(exchange, message):
                 passes = None not in event.messages and not may_list(event.raw)
                 given += event.raw if passes else b""
                 total.withheld += not passes
                 continue
-            if not event.messages:
-                given += event.raw
-                continue
-            said = (
-                Missed("server->client", exchange.number) if message is None else ServerSaid(message, exchange.number)
-            )
-            shown = exchange.session.receive(said, at)
+            shown = self._heard(exchange, message, at)
             given += event.raw if shown.forward is message else event.saying(shown.forward or b"")
             total.observations += shown.observations
             total.hidden += shown.hidden
@@ -283,7 +275,7 @@ class Traffic:
                     return shown if passes else Commands(b"", withheld=1)
                 if message is None:
                     return Commands(b"", self._lost(exchange, "server->client", at), withheld=1)
-                shown = exchange.session.receive(ServerSaid(message, exchange.number), at)
+                shown = self._heard(exchange, message, at)
                 if shown.forward is message:
                     shown.forward = body
         return shown

@@ -320,8 +320,11 @@ class HttpTransport:
         answer = await self._request("POST", raw, more)
         try:
             self._check(answer)
-            if method == "initialize":
-                self._begin_session(answer)
+            session_id = first(answer.fields, "mcp-session-id") if method == "initialize" else None
+            if session_id is not None:
+                if len(session_id) > _SESSION_CHARS_MAX or not session_id.isascii() or not session_id.isprintable():
+                    raise ListingError("not_mcp")
+                self._session_id = session_id
             if expects_answer:
                 await self._hear(answer, listens=method == "subscriptions/listen")
         finally:
@@ -364,13 +367,6 @@ class HttpTransport:
             raise ListingError("redirects")
         if answer.status in (401, 403, 407, 429) or answer.status >= 500:
             raise ListingError(f"http_{answer.status}")
-
-    def _begin_session(self, answer: ResponseHead) -> None:
-        session_id = first(answer.fields, "mcp-session-id")
-        if session_id is not None:
-            if len(session_id) > _SESSION_CHARS_MAX or not session_id.isascii() or not session_id.isprintable():
-                raise ListingError("not_mcp")
-            self._session_id = session_id
 
     async def _hear(self, answer: ResponseHead, *, listens: bool) -> None:
         body = body_of(
