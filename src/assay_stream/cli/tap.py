@@ -47,10 +47,9 @@ _VERDICTS_WAIT_S = 5.0
 
 
 class TapCommand(TyperCommand):
-    """The command, whose ``--enforce`` may stand without a value."""
+    """The command, whose ``--enforce`` without a value means calls."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the command line; ``--enforce`` without a value means calls."""
         own = args[: args.index("--")] if "--" in args else args
         for place, word in enumerate(own):
             if word == "--enforce" and own[place + 1 : place + 2] not in (["calls"], ["hide"]):
@@ -119,12 +118,7 @@ def tap(
 async def observing(
     command: str, output: Path | None, bootstrap: str | None, unavailable: Action | None = None
 ) -> AsyncIterator[tuple[Sink, Rule | None]]:
-    """Yield the sink of observations and the rule on calls; on exit, deliver what is queued and report losses.
-
-    Args:
-        output: a file instead of Kafka.
-        unavailable: what to do with calls until the verdicts have been read; ``None`` if nothing is enforced.
-    """
+    """Yield the sink of observations and the rule on calls; on exit, deliver what is queued and report losses."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(InertFormatter(f"assay-stream {command}: %(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)

@@ -56,20 +56,11 @@ class HttpOptions:
     ] = None
 
     def check_unused(self) -> None:
-        """Refuse options that have no effect without ``--listen``.
-
-        Raises:
-            ConfigurationError: ``bad_upstream``.
-        """
+        """Refuse options that have no effect without ``--listen``."""
         if any(getattr(self, field.name) for field in fields(self)):
             raise ConfigurationError("bad_upstream", "these options need --listen host:port")
 
     def upstreams(self, server_id: str | None, vantage: VantageOptions) -> Sequence[Upstream]:
-        """Return the servers behind the tap.
-
-        Raises:
-            ConfigurationError: ``bad_upstream``.
-        """
         from assay_stream.observe.http.upstreams import Upstream, listed_upstreams, routes
 
         if self.upstreams_file is not None:
@@ -87,11 +78,6 @@ class HttpOptions:
         return found
 
     def listener(self, settings: Settings) -> Listener:
-        """Build the listener from the options.
-
-        Raises:
-            ConfigurationError: ``cannot_listen``, ``bad_upstream`` for unusable certificate files.
-        """
         from assay_stream.observe.http.tap import Listener
 
         host, port = address_of(self.listen or "")
@@ -115,11 +101,7 @@ class HttpOptions:
 
 
 def address_of(listen: str) -> tuple[str, int]:
-    """Parse the host and port to listen on.
-
-    Raises:
-        ConfigurationError: ``cannot_listen``.
-    """
+    """Parse the host and port to listen on; raises ``cannot_listen``."""
     host, _, port = listen.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65_535:
         raise ConfigurationError("cannot_listen", "--listen must be host:port, for example 127.0.0.1:8080")
@@ -127,14 +109,7 @@ def address_of(listen: str) -> tuple[str, int]:
 
 
 def serving_tls(certificate: Path, key: Path | None, client_ca: Path | None = None) -> ssl.SSLContext:
-    """Return the server's TLS context.
-
-    Args:
-        client_ca: CA file for client certificates.
-
-    Raises:
-        ConfigurationError: ``cannot_listen``.
-    """
+    """Return the server's TLS context; ``client_ca`` signs client certificates. Raises ``cannot_listen``."""
     try:
         tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         tls.load_cert_chain(certificate, key)
@@ -149,11 +124,7 @@ def serving_tls(certificate: Path, key: Path | None, client_ca: Path | None = No
 async def serve(
     upstreams: Sequence[Upstream], listener: Listener, sink: Sink, rule: Rule | None, *, hide: bool
 ) -> None:
-    """Serve until SIGTERM or SIGINT; ``rule`` decides on calls, ``hide`` drops refused tools from lists.
-
-    Raises:
-        ConfigurationError: ``cannot_listen``.
-    """
+    """Serve until SIGTERM or SIGINT; ``rule`` decides on calls, ``hide`` drops refused tools from lists."""
     from assay_stream.observe.http.tap import run_http_tap
 
     # What inspects shares the interpreter with what passes, and must not keep it for the usual 5 ms.

@@ -31,8 +31,10 @@ from typing import Any, NamedTuple
 from assay_stream.canonical.redaction import redacted_digest
 from assay_stream.errors import InputError
 from assay_stream.observe.jsonrpc import RequestKey, meta_of, params_of, request_key, trace_of
-from assay_stream.observe.observation import Decision, Observation, call_event, rfc3339
+from assay_stream.observe.observation import Decision, call_event, rfc3339
 from assay_stream.observe.wire import Held, Pending, WireConnection
+
+CALL = "tools/call"
 
 _KINDS = {"sampling/createMessage": "sampling", "roots/list": "roots"}
 _ELICITATION = "elicitation/create"
@@ -44,23 +46,17 @@ TASK_METHODS = frozenset(("tasks/get", "tasks/result", "tasks/cancel", "tasks/up
 """Requests about one task."""
 
 TASK_NOTIFICATIONS = frozenset(("notifications/tasks", "notifications/tasks/status"))
-INVALID_PARAMS = "jsonrpc_-32602"
-"""The server's error for an unknown or expired task."""
+PROGRESS = "notifications/progress"
 
+_UNKNOWN_TASK = "jsonrpc_-32602"
 _RELATED = "io.modelcontextprotocol/related-task"
 _STATUSES = frozenset(("working", "input_required", "completed", "failed", "cancelled"))
 _TOKEN_CHARS_MAX = 256
 """Longer progress tokens are not followed; clients use counters or UUIDs."""
 
-_PROGRESS = "notifications/progress"
-
 
 class InputCounter:
-    """Count the server's input requests during a call and their answers; keep no content.
-
-    Args:
-        count_max: requests that are counted and hashed.
-    """
+    """Count the server's input requests during a call, up to a limit, and their answers; keep no content."""
 
     def __init__(self, count_max: int) -> None:
         self._count_max = count_max
@@ -71,12 +67,6 @@ class InputCounter:
         self._names: set[bytes] = set()
 
     def ask(self, request: object, exact: bool) -> None:
-        """Count a request.
-
-        Args:
-            request: with its method and parameters.
-            exact: whether its JSON passed strict decoding, so that it may be hashed.
-        """
         if self._asked >= self._count_max:
             self._has_more = True
             return
@@ -108,7 +98,7 @@ class InputCounter:
                 return
 
     def answer(self, *answers: object) -> None:
-        """Count the client's answers to counted requests; anything but an object is an error."""
+        """Count the answers to counted requests; anything but an object is an error."""
         for each in answers[: self._asked - self._accepted - self._declined]:
             if isinstance(each, dict) and each.get("action", "accept") == "accept":
                 self._accepted += 1
@@ -200,7 +190,7 @@ class OpenCall:
         return course
 
     def unfinished(self) -> tuple[bool | None, str]:
-        """Return the outcome of a call that got no further message after an answer that left it open."""
+        """Return the outcome of a call that an answer left open for good."""
         task = self.task
         if task is None:
             return None, "input_required"
@@ -212,7 +202,7 @@ class OpenCall:
 
 
 def digest_of(value: Any) -> str | None:
-    """Return the digest of a value after redaction; ``None`` if it cannot be hashed."""
+    """Return the digest after redaction; ``None`` if the value cannot be hashed."""
     try:
         return str(redacted_digest(value))
     except InputError:
@@ -236,17 +226,8 @@ def task_hash(holder: Mapping[str, Any]) -> bytes | None:
     return text_hash(task_id) if isinstance(task_id, str) else None
 
 
-def related_task(params: Mapping[str, Any]) -> bytes | None:
-    related = meta_of(params).get(_RELATED)
-    return task_hash(related) if isinstance(related, dict) else None
-
-
 def task_of(result: Mapping[str, Any], *, wanted: bool) -> tuple[OpenTask, Mapping[str, Any]] | None:
-    """Return the task, with its state, if the result of a call is a task handle; ``None`` if it is a result.
-
-    Args:
-        wanted: whether the request asked for a task.
-    """
+    """Return the task, and its state, if a call's result is a handle; ``wanted``: if the client asked for a task."""
     is_inline = result.get("resultType") == "task"
     state = result if is_inline else result.get("task") if wanted else None
     id_hash = task_hash(state) if isinstance(state, dict) else None
@@ -263,7 +244,6 @@ def state_in(result: object) -> Mapping[str, Any] | None:
 
 
 def final_in(state: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the call's answer in a task state; ``None`` if it has none."""
     member = {"completed": "result", "failed": "error"}.get(status_of(state))
     return {member: state[member]} if member is not None and member in state else None
 
@@ -275,7 +255,6 @@ def status_of(state: Mapping[str, Any]) -> str:
 
 
 def is_retry(params: Mapping[str, Any]) -> bool:
-    """Return True if a call continues one for which the server requested input."""
     return params.get("requestState") is not None or params.get("inputResponses") is not None
 
 
@@ -305,10 +284,6 @@ def outcome_of(message: Mapping[str, Any]) -> Outcome:
     return Outcome(False, "tool_error" if failed is True else "bad_result")
 
 
-def _result_hash(message: Mapping[str, Any], exact: bool) -> str | None:
-    return digest_of(message["result"]) if exact and "result" in message else None
-
-
 def _final_of(method: str, message: Mapping[str, Any]) -> Mapping[str, Any] | None:
     result = message.get("result")
     state = state_in(result)
@@ -319,21 +294,18 @@ def _final_of(method: str, message: Mapping[str, Any]) -> Mapping[str, Any] | No
 
 
 class CallObserver:
-    """Follow the tool calls of one connection."""
-
     def __init__(self, wire: WireConnection) -> None:
         self._wire = wire
         self._open_limit = timedelta(seconds=wire.limits.open_call_limit_s)
-        self._pending = Pending[OpenCall]()
+        self._pending = Pending[OpenCall](wire.pending_max)
+        self._task_requests = Pending[tuple[str, bytes]](wire.pending_max)
+        """Requests about tasks: their method, and the task."""
         self._held = Held[OpenCall]()
         """Calls that an answer left open, by the key of the next request for them."""
         self._asked: OrderedDict[RequestKey, OpenCall] = OrderedDict()
         """Server requests that the client has not answered."""
         self._tokens: dict[RequestKey, OpenCall] = {}
         """Calls by progress token."""
-        self._task_requests: OrderedDict[RequestKey, tuple[str, bytes]] = OrderedDict()
-        self._task_keys: OrderedDict[RequestKey, RequestKey] = OrderedDict()
-        """The latest of them by id, in any exchange; it may have been answered since."""
         self._highest_id: float | None = None
         self._is_closed = False
 
@@ -342,33 +314,24 @@ class CallObserver:
         return len(self._pending) + len(self._held)
 
     def request(
-        self,
-        key: RequestKey | None,
-        params: Mapping[str, Any],
-        snapshot_id: str | None,
-        exact: bool,
-        at: datetime,
-        shown_name: str | None,
-    ) -> list[Observation]:
-        """Record a new or continued call, and return the calls that it evicts."""
-        call = self._begun(key, params, snapshot_id, exact, at)
+        self, key: RequestKey | None, params: Mapping[str, Any], snapshot_id: str | None, shown_name: str | None
+    ) -> None:
+        call = self._begun(key, params, snapshot_id)
         call.shown_name = shown_name
         if key is None:
-            return [self._event(call, at, Outcome(None, "no_response"))]
-        self._pending.put(key, call)
-        self._follow_progress(call, params, key[2] if len(key) == 3 else 0)
-        if len(self._pending) <= self._wire.pending_max or (oldest := self._pending.oldest()) is None:
-            return []
-        self._wire.stats.evicted_requests += 1
-        return self.give_up(oldest[0], "no_response", at)
+            self._end(call, None, "no_response")
+            return
+        evicted = self._pending.put(key, call)
+        self._follow_progress(call, params)
+        if evicted is not None:
+            self._wire.stats.evicted_requests += 1
+            self._end(evicted[1], None, "no_response")
 
-    def refused(
-        self, request: Mapping[str, Any], snapshot_id: str | None, exact: bool, at: datetime, reason_code: str
-    ) -> Observation:
-        """Return the event of a call that was not forwarded; ``reason_code`` says why, the rest as in ``request``."""
-        call = self._begun(request_key(request.get("id")), params_of(request), snapshot_id, exact, at)
+    def refused(self, request: Mapping[str, Any], snapshot_id: str | None, reason_code: str) -> None:
+        """Record a call that was not forwarded; ``reason_code`` says why."""
+        call = self._begun(request_key(request.get("id")), params_of(request), snapshot_id)
         call.reason_code, call.decision = reason_code, "deny"
-        return self._event(call, at, Outcome(None, "not_passed_on"))
+        self._end(call, None, "not_passed_on")
 
     def task_request(self, method: str, key: RequestKey, params: Mapping[str, Any]) -> None:
         id_hash = task_hash(params)
@@ -376,154 +339,156 @@ class CallObserver:
             return
         if method == "tasks/update" and (call := self._held.get(("task", id_hash))) is not None:
             call.inputs.answer_all(params.get("inputResponses"))
-        self._task_requests[key] = method, id_hash
-        self._task_keys[key[:2]] = key
-        if len(self._task_keys) > self._wire.pending_max:
-            self._task_keys.popitem(last=False)
-        if len(self._task_requests) > self._wire.pending_max:
-            self._task_requests.popitem(last=False)
+        if self._task_requests.put(key, (method, id_hash)) is not None:
             self._wire.stats.evicted_requests += 1
 
-    def response(
-        self, key: RequestKey, message: Mapping[str, Any], exact: bool, at: datetime
-    ) -> list[Observation] | None:
-        """Return the observations of a response; ``None`` if it answers neither a call nor a request about a task."""
-        asked = self._task_requests.pop(key, None)
+    def response(self, key: RequestKey, message: Mapping[str, Any]) -> bool:
+        """Return False if it answers neither a call nor a request about a task."""
+        asked = self._task_requests.take(key)
         if asked is not None:
-            return self._task_answered(*asked, message, exact, at)
+            self._task_answered(*asked, message)
+            return True
         call = self._pending.take(key)
         if call is None:
-            return None
+            return False
         result = message.get("result")
-        if isinstance(result, dict):
-            if result.get("resultType") == "input_required":
-                call.inputs.ask_all(result.get("inputRequests"), exact)
-                return self._hold(retry_key(call.tool_name, call.args_hash, result.get("requestState")), call, at)
-            handle = task_of(result, wanted=call.wants_task)
-            if handle is not None:
-                call.task, state = handle
-                ended = self._advance(call, state, exact, at)
-                return ended or self._hold(("task", call.task.id_hash), call, at)
-        return [self._result(call, message, exact, at)]
+        handle = task_of(result, wanted=call.wants_task) if isinstance(result, dict) else None
+        if isinstance(result, dict) and result.get("resultType") == "input_required":
+            call.inputs.ask_all(result.get("inputRequests"), self._wire.exact)
+            self._hold(retry_key(call.tool_name, call.args_hash, result.get("requestState")), call)
+        elif handle is not None:
+            call.task, state = handle
+            if not self._advance(call, call.task, state):
+                self._hold(("task", call.task.id_hash), call)
+        else:
+            self._result(call, message)
+        return True
 
     def awaits(self, key: RequestKey) -> bool:
-        """Return True if a call, or a request about a task, is pending under this key."""
-        return self._pending.get(key) is not None or key in self._task_requests
+        return self._pending.get(key) is not None or self._task_requests.get(key) is not None
 
-    def undo(self, key: RequestKey, at: datetime) -> list[Observation]:
-        """Restore the state that a task or waiting call had before a request, and return the calls that this ends."""
-        self._task_requests.pop(key, None)
+    def undo(self, key: RequestKey) -> None:
+        """Restore the state that a task or waiting call had before a request."""
+        self._task_requests.take(key)
         call = self._pending.get(key)
-        if call is None or call.earlier is None:
-            return []
-        self._unfollow_progress(call)
-        self._pending.take(key)
-        return self._hold(*call.earlier, at)
+        if call is not None and call.earlier is not None:
+            self._unfollow_progress(call)
+            self._pending.take(key)
+            self._hold(*call.earlier)
 
-    def strayed(self, keys: Iterable[RequestKey], message: Mapping[str, Any], exact: bool) -> None:
+    def strayed(self, keys: Iterable[RequestKey], message: Mapping[str, Any]) -> None:
         """Record an answer in another exchange than its call's: clients that match by id alone accept it."""
         for key in keys:
             call = self._pending.get(self._pending.with_id(key))
             final: Mapping[str, Any] | None = message
-            if call is None and (asked := self._task_requests.get(self._task_keys.get(key, key))) is not None:
+            if call is None and (asked := self._task_requests.latest_with_id(key)) is not None:
                 call, final = self._held.get(("task", asked[1])), _final_of(asked[0], message)
             if call is not None and call.elsewhere is None and final is not None:
-                call.elsewhere = *outcome_of(final), _result_hash(final, exact)
+                call.elsewhere = *outcome_of(final), self._result_hash(final)
 
-    def said(self, message: Mapping[str, Any], exact: bool, at: datetime, exchange: int) -> list[Observation]:
-        method, params = message["method"], params_of(message)
-        if not isinstance(method, str):
-            return []
-        if method in TASK_NOTIFICATIONS:
-            id_hash = task_hash(params)
-            return [] if id_hash is None else self._task_state(id_hash, params, exact, at)
-        if method == _PROGRESS:
-            self._progress(params, exchange)
-        elif method in INPUT_METHODS:
-            self._ask_client(message, exact, exchange)
-        return []
+    def task_changed(self, params: Mapping[str, Any]) -> None:
+        id_hash = task_hash(params)
+        if id_hash is not None:
+            self._task_state(id_hash, params)
 
-    def answered_by_client(self, message: Mapping[str, Any]) -> None:
+    def progressed(self, params: Mapping[str, Any]) -> None:
+        for scope in (self._wire.exchange, 0):
+            token = request_key(params.get("progressToken"), scope)
+            if token is not None and token in self._tokens:
+                self._tokens[token].progress_count += 1
+                return
+
+    def client_asked(self, message: Mapping[str, Any]) -> None:
+        related = meta_of(params_of(message)).get(_RELATED)
+        id_hash = task_hash(related) if isinstance(related, dict) else None
+        call = self._pending.only_one(self._wire.exchange) if id_hash is None else self._held.get(("task", id_hash))
+        if call is None:
+            self._wire.stats.unlinked_requests += 1
+            return
+        call.inputs.ask(message, self._wire.exact)
+        key = request_key(message.get("id"))
+        if key is not None:
+            self._asked[key] = call
+            if len(self._asked) > self._wire.pending_max:
+                self._asked.popitem(last=False)
+
+    def client_answered(self, message: Mapping[str, Any]) -> None:
         key = request_key(message.get("id"))
         call = None if key is None else self._asked.pop(key, None)
         if call is not None:
             call.inputs.answer(message.get("result"))
 
-    def give_up(self, key: RequestKey, code: str, at: datetime, *, ok: bool | None = None) -> list[Observation]:
-        """End the pending call with this id, if any, as unanswered, and return it; ``code`` says why."""
-        self._task_requests.pop(key, None)
+    def give_up(self, key: RequestKey, code: str, *, ok: bool | None = None) -> bool:
+        """End the pending call with this id as unanswered, and return True if there is one; ``code`` says why."""
+        self._task_requests.take(key)
         call = self._pending.take(key)
-        return [] if call is None else [self._event(call, at, Outcome(ok, code))]
+        if call is not None:
+            self._end(call, ok, code)
+        return call is not None
 
-    def cancelled(self, key: RequestKey, at: datetime) -> list[Observation]:
-        """Return the call that a client cancels. Over HTTP, the cancellation comes in another exchange."""
-        return self.give_up(self._pending.with_id(key), "cancelled", at)
+    def cancelled(self, key: RequestKey) -> None:
+        """End the call that a client cancels. Over HTTP, the cancellation comes in another exchange."""
+        self.give_up(self._pending.with_id(key), "cancelled")
 
-    def orphan(self, key: RequestKey, at: datetime) -> list[Observation]:
-        """Allow another exchange to answer the request with this id, and return the call that it displaces."""
-        asked = self._task_requests.pop(key, None)
+    def orphan(self, key: RequestKey) -> None:
+        """Allow another exchange to answer the request with this id."""
+        asked = self._task_requests.take(key)
         if asked is not None:
-            self._task_requests[key[:2]] = asked
+            self._task_requests.take(key[:2])
+            self._task_requests.put(key[:2], asked)
         if self._is_closed:
-            return self.give_up(key, "no_response", at)
-        call = self._pending.take(key)
-        if call is None:
-            return []
-        displaced = self.give_up(key[:2], "id_reused", at)
-        self._pending.put(key[:2], call)
-        self._share_progress(call)
-        return displaced
+            self.give_up(key, "no_response")
+        elif (call := self._pending.take(key)) is not None:
+            self.give_up(key[:2], "id_reused")
+            self._pending.put(key[:2], call)
+            self._share_progress(call)
 
-    def expire(self, at: datetime) -> list[Observation]:
-        expired = []
+    def expire(self) -> None:
+        at = self._wire.at
         while (pending := self._pending.oldest()) is not None and at - pending[1].since > self._open_limit:
-            expired += self.give_up(pending[0], "timed_out", at)
+            self.give_up(pending[0], "timed_out")
         while (held := self._held.oldest()) is not None and at - held.since > self._open_limit:
             self._held.take_oldest()
-            expired.append(self._unfinished(held, at))
-        return expired
+            self._end(held, *held.unfinished())
 
-    def close(self, at: datetime) -> list[Observation]:
-        """Return all open calls when the connection ends: those without an answer first, each group oldest first."""
+    def close(self) -> None:
+        """End all open calls with the connection: those without an answer first, each group oldest first."""
         # Exchanges of HTTP may outlast their connection: what they still answer is final.
         self._is_closed = True
-        ended = self.expire(at)
+        self.expire()
         while (pending := self._pending.oldest()) is not None:
-            ended += self.give_up(pending[0], "no_response", at)
+            self.give_up(pending[0], "no_response")
         while (held := self._held.take_oldest()) is not None:
-            ended.append(self._unfinished(held, at))
-        return ended
+            self._end(held, *held.unfinished())
 
-    def _begun(
-        self, key: RequestKey | None, params: Mapping[str, Any], snapshot_id: str | None, exact: bool, at: datetime
-    ) -> OpenCall:
-        name = params.get("name")
+    def _begun(self, key: RequestKey | None, params: Mapping[str, Any], snapshot_id: str | None) -> OpenCall:
+        wire, name = self._wire, params.get("name")
         # A name over the limit is rejected downstream for its length; one character over suffices.
-        tool_name = name[: self._wire.limits.identifier_chars_max + 1] if isinstance(name, str) else ""
-        args_hash = digest_of(params["arguments"]) if exact and "arguments" in params else None
-        reason_code = "forwarded" if exact else "forwarded_inexact_json"
+        tool_name = name[: wire.limits.identifier_chars_max + 1] if isinstance(name, str) else ""
+        args_hash = digest_of(params["arguments"]) if wire.exact and "arguments" in params else None
+        reason_code = "forwarded" if wire.exact else "forwarded_inexact_json"
         resumes = is_retry(params)
         waits_for = retry_key(tool_name, args_hash, params.get("requestState"))
         earlier = self._held.take(waits_for) if resumes else None
         if earlier is not None:
             self._unfollow_progress(earlier)
             call = replace(
-                earlier, since=at, reason_code=reason_code, rounds=earlier.rounds + 1, _inputs=copy(earlier.inputs)
+                earlier, since=wire.at, reason_code=reason_code, rounds=earlier.rounds + 1, _inputs=copy(earlier.inputs)
             )
             call.earlier = waits_for, replace(earlier, earlier=None)
             call.inputs.answer_all(params.get("inputResponses"))
             return call
-        self._wire.stats.calls += 1
+        wire.stats.calls += 1
         return OpenCall(
             tool_name=tool_name,
             tool_call_id=self._call_id(key),
             reason_code=reason_code,
-            started_at=at,
-            since=at,
+            started_at=wire.at,
+            since=wire.at,
             snapshot_id=snapshot_id,
             args_hash=args_hash,
             trace=trace_of(meta_of(params).get("traceparent")),
-            inputs_max=self._wire.limits.call_inputs_max,
+            inputs_max=wire.limits.call_inputs_max,
             wants_task=isinstance(params.get("task"), dict),
             is_unmatched=resumes,
         )
@@ -544,9 +509,9 @@ class CallObserver:
             return f"{session_id}:{text}"
         return f"{session_id}:{text}#{number}"
 
-    def _follow_progress(self, call: OpenCall, params: Mapping[str, Any], exchange: int) -> None:
+    def _follow_progress(self, call: OpenCall, params: Mapping[str, Any]) -> None:
         self._unfollow_progress(call)
-        token = request_key(meta_of(params).get("progressToken"), exchange)
+        token = request_key(meta_of(params).get("progressToken"), self._wire.exchange)
         if token is not None and len(str(token[1])) <= _TOKEN_CHARS_MAX:
             self._tokens[token], call.token = call, token
 
@@ -563,116 +528,87 @@ class CallObserver:
             del self._tokens[call.token]
         call.token = None
 
-    def _progress(self, params: Mapping[str, Any], exchange: int) -> None:
-        for scope in (exchange, 0):
-            token = request_key(params.get("progressToken"), scope)
-            if token is not None and token in self._tokens:
-                self._tokens[token].progress_count += 1
-                return
-
-    def _ask_client(self, message: Mapping[str, Any], exact: bool, exchange: int) -> None:
-        id_hash = related_task(params_of(message))
-        call = self._pending.only_one(exchange) if id_hash is None else self._held.get(("task", id_hash))
-        if call is None:
-            self._wire.stats.unlinked_requests += 1
+    def _hold(self, key: Hashable, call: OpenCall) -> None:
+        if self._is_closed or self._wire.at - call.started_at > self._open_limit:
+            self._end(call, *call.unfinished())
             return
-        call.inputs.ask(message, exact)
-        key = request_key(message.get("id"))
-        if key is not None:
-            self._asked[key] = call
-            if len(self._asked) > self._wire.pending_max:
-                self._asked.popitem(last=False)
-
-    def _hold(self, key: Hashable, call: OpenCall, at: datetime) -> list[Observation]:
-        """Keep a call open after an answer, and return the calls that this ends."""
-        if self._is_closed or at - call.started_at > self._open_limit:
-            return [self._unfinished(call, at)]
-        ended = []
         displaced = self._held.take(key) if call.task is not None else None
         if displaced is not None:
-            ended.append(self._event(displaced, at, Outcome(None, "task_id_reused")))
-        call.since = at
+            self._end(displaced, None, "task_id_reused")
+        call.since = self._wire.at
         self._share_progress(call)
         self._held.put(key, call)
         if len(self._held) > self._wire.limits.held_calls_max and (oldest := self._held.take_oldest()) is not None:
             self._wire.stats.evicted_requests += 1
-            ended.append(self._unfinished(oldest, at))
-        return ended
+            self._end(oldest, *oldest.unfinished())
 
-    def _task_answered(
-        self, method: str, id_hash: bytes, message: Mapping[str, Any], exact: bool, at: datetime
-    ) -> list[Observation]:
+    def _task_answered(self, method: str, id_hash: bytes, message: Mapping[str, Any]) -> None:
+        call, result = self._held.get(("task", id_hash)), message.get("result")
+        if call is None or call.task is None:
+            return
+        if method == "tasks/result":
+            # The call's own error, unless the server says that it does not know the task.
+            is_own = outcome_of(message).code != _UNKNOWN_TASK or call.task.status == "failed"
+            if call.task.is_inline or not ("result" in message or is_own):
+                return
+            state = state_in(result)
+            if state is None:
+                self._held.take(("task", id_hash))
+                self._result(call, message)
+            else:
+                self._task_state(id_hash, state, is_answer=True)
+        elif method != "tasks/update" and isinstance(result, dict):
+            call.task.is_cancelled |= method == "tasks/cancel"
+            if "status" in result:
+                self._task_state(id_hash, result, is_answer=True)
+
+    def _task_state(self, id_hash: bytes, state: Mapping[str, Any], *, is_answer: bool = False) -> None:
         call = self._held.get(("task", id_hash))
         if call is None or call.task is None:
-            return []
-        result = message.get("result")
-        if method == "tasks/result":
-            outcome = outcome_of(message)
-            # The call's own error, unless the server says that it does not know the task.
-            is_final = "result" in message or outcome.code != INVALID_PARAMS or call.task.status == "failed"
-            if call.task.is_inline or not is_final:
-                return []
-            state = state_in(result)
-            if state is not None:
-                return self._task_state(id_hash, state, exact, at, is_answer=True)
-            self._held.take(("task", id_hash))
-            return [self._result(call, message, exact, at)]
-        if method == "tasks/update" or not isinstance(result, dict):
-            return []
-        call.task.is_cancelled |= method == "tasks/cancel"
-        return self._task_state(id_hash, result, exact, at, is_answer=True) if "status" in result else []
-
-    def _task_state(
-        self, id_hash: bytes, state: Mapping[str, Any], exact: bool, at: datetime, *, is_answer: bool = False
-    ) -> list[Observation]:
-        call = self._held.get(("task", id_hash))
-        if call is None:
-            return []
+            return
         if is_answer and task_hash(state) not in (None, id_hash):
             self._held.take(("task", id_hash))
-            return [self._event(call, at, Outcome(None, "task_id_mismatch"))]
-        ended = self._advance(call, state, exact, at)
-        if ended:
+            self._end(call, None, "task_id_mismatch")
+        elif self._advance(call, call.task, state):
             self._held.take(("task", id_hash))
-        return ended
 
-    def _advance(self, call: OpenCall, state: Mapping[str, Any], exact: bool, at: datetime) -> list[Observation]:
-        """Update the state of a call's task, and return the call's event if the task ended."""
-        task = call.task
-        if task is None:
-            return []
+    def _advance(self, call: OpenCall, task: OpenTask, state: Mapping[str, Any]) -> bool:
+        """Return True if the call ended with its task."""
         task.status = status_of(state)
         if task.status == "cancelled":
-            return [self._event(call, at, Outcome(None, "cancelled"))]
-        if task.is_inline:
-            if task.status == "input_required":
-                call.inputs.ask_all(state.get("inputRequests"), exact, once=True)
-            final = final_in(state)
-            if final is not None:
-                return [self._result(call, final, exact, at)]
-        return []
+            self._end(call, None, "cancelled")
+            return True
+        if not task.is_inline:
+            return False
+        if task.status == "input_required":
+            call.inputs.ask_all(state.get("inputRequests"), self._wire.exact, once=True)
+        final = final_in(state)
+        if final is not None:
+            self._result(call, final)
+        return final is not None
 
-    def _unfinished(self, call: OpenCall, at: datetime) -> Observation:
-        return self._event(call, at, Outcome(*call.unfinished()))
+    def _result_hash(self, message: Mapping[str, Any]) -> str | None:
+        return digest_of(message["result"]) if self._wire.exact and "result" in message else None
 
-    def _result(self, call: OpenCall, message: Mapping[str, Any], exact: bool, at: datetime) -> Observation:
+    def _result(self, call: OpenCall, message: Mapping[str, Any]) -> None:
         outcome = outcome_of(message)
         if call.task is not None and call.task.is_cancelled:
             outcome = Outcome(None, "cancelled")
         elif call.task is not None and call.task.status == "failed" and outcome.ok:
             outcome = Outcome(False, "task_failed")
-        result_hash = _result_hash(message, exact)
+        result_hash = self._result_hash(message)
         if outcome.ok and call.elsewhere not in (None, (*outcome, result_hash)):
             outcome = Outcome(None, "answers_differ")
-        return self._event(call, at, outcome, result_hash)
+        self._end(call, *outcome, result_hash)
 
-    def _event(self, call: OpenCall, at: datetime, outcome: Outcome, result_hash: str | None = None) -> Observation:
+    def _end(self, call: OpenCall, ok: bool | None, code: str | None, result_hash: str | None = None) -> None:
         self._unfollow_progress(call)
-        duration_us = max(0, round((at - call.started_at).total_seconds() * 1_000_000))
+        wire = self._wire
+        duration_us = max(0, round((wire.at - call.started_at).total_seconds() * 1_000_000))
         traceparent, trace_id = call.trace or (None, None)
-        return call_event(
-            self._wire.vantage,
-            event_id=self._wire.new_id(),
+        event = call_event(
+            wire.vantage,
+            event_id=wire.new_id(),
             observed_at=call.started_at,
             tool_name=call.tool_name,
             tool_call_id=call.tool_call_id,
@@ -684,12 +620,13 @@ class CallObserver:
             snapshot_id=call.snapshot_id,
             args_hash=call.args_hash,
             result_hash=result_hash,
-            ok=outcome.ok,
-            error=None if outcome.code is None else {"code": outcome.code},
+            ok=ok,
+            error=None if code is None else {"code": code},
             timing={
                 "started_at": rfc3339(call.started_at),
-                "ended_at": rfc3339(at),
+                "ended_at": rfc3339(wire.at),
                 "duration_ms": duration_us / 1_000,
             },
             **call.course(),
         )
+        wire.found.append(event)

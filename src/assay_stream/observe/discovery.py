@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -64,8 +65,12 @@ class _FailedError(Exception):
     """The host did not serve a document."""
 
 
-class _TooLargeError(Exception):
-    """The host serves more than a document may hold."""
+class _RefusedError(Exception):
+    """The host serves what is no such document."""
+
+    def __init__(self, detail: str, document: dict[str, Any] | None = None) -> None:
+        self.document = document
+        super().__init__(detail)
 
 
 async def fetch_well_known(
@@ -92,20 +97,28 @@ async def fetch_well_known(
     """
     visit = _Visit(well_known_url(domain), limits.discovery_bytes_max)
     allowed = well_known_url(revocation_domain or domain)
-    context = _tls_context(ca_file)
+    try:
+        context = ssl.create_default_context(cafile=ca_file)
+    except OSError:
+        raise ConfigurationError("bad_tls_file", f"{ca_file} contains no CA certificates in PEM format") from None
+    found = Fetched(domain=domain, url=visit.url, status="observed")
     try:
         async with asyncio.timeout(timeout_s), open_session(context, aiohttp.ClientTimeout(total=timeout_s)) as session:
-            raw = await visit.get(session)
-            found = _judged(domain, visit.url, raw, limits)
-            endpoint = None if found.error_code else parse_well_known(found.document or {}).revocation_endpoint
+            document = _checked(await visit.get(session), parse_well_known, limits)
+            found = replace(found, url=visit.url, document=document)
+            endpoint = parse_well_known(document).revocation_endpoint
             if endpoint is None:
                 return found
             visit = _Visit(_on_host(allowed, endpoint), limits.discovery_bytes_max)
             raw = await visit.get(session)
-            return _with_revocations(found, visit.url, raw, limits)
-    except _TooLargeError:
-        detail = f"the document has more than {limits.discovery_bytes_max} bytes"
-        return _invalid(domain, visit.url, None, detail)
+        try:
+            return replace(found, url=visit.url, revocations=_checked(raw, parse_revocations, limits))
+        except _RefusedError as error:
+            raise _RefusedError(f"the revocation document is refused: {error}", document) from None
+    except _RefusedError as error:
+        # As observed: it must not look like a network failure.
+        code, detail, document_or_none = SchemaPinErrorCode.DISCOVERY_INVALID, str(error), error.document
+        return replace(found, url=visit.url, document=document_or_none, error_code=code, detail=detail)
     except (_FailedError, TimeoutError, aiohttp.ClientError, OSError, UnicodeError) as error:
         return Fetched(
             domain=domain,
@@ -117,11 +130,6 @@ async def fetch_well_known(
 
 
 def well_known_url(domain: str) -> str:
-    """Return the URL of a domain's discovery document.
-
-    Raises:
-        ConfigurationError: ``bad_domain``.
-    """
     if not _DOMAIN.fullmatch(domain.lower()):
         raise ConfigurationError(
             "bad_domain", "write the domain as example.com or example.com:8443, in ASCII, without https:// or a path"
@@ -165,7 +173,7 @@ class _Visit:
                     raise _FailedError("the host answered in an encoding that was not requested")
                 body = await read_body(response, self._bytes_max)
                 if len(body) > self._bytes_max:
-                    raise _TooLargeError
+                    raise _RefusedError(f"the document has more than {self._bytes_max} bytes")
                 return body
         raise _FailedError(f"the host redirects more than {REDIRECTS_MAX} times")
 
@@ -204,13 +212,6 @@ def _is_same_host(there: URL, url: str) -> bool:
     return (there.scheme, there.host, there.port) == ("https", here.host, here.port)
 
 
-def _tls_context(ca_file: Path | None) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=ca_file)
-    except OSError:
-        raise ConfigurationError("bad_tls_file", f"{ca_file} contains no CA certificates in PEM format") from None
-
-
 def _reason(error: Exception, timeout_s: float) -> str:
     if isinstance(error, _FailedError):
         return str(error)
@@ -222,40 +223,15 @@ def _reason(error: Exception, timeout_s: float) -> str:
     return f"the request failed: {type(error).__name__}"
 
 
-def _with_revocations(found: Fetched, url: str, raw: bytes, limits: Limits) -> Fetched:
+def _checked(raw: bytes, parse: Callable[..., object], limits: Limits) -> dict[str, Any]:
     try:
-        document = _decoded(raw, limits)
-        parse_revocations(raw, limits=limits)
+        document = decode_json(raw, limits=replace(limits, depth_max=limits.depth_max - _EVENT_DEPTH))
     except InputError as error:
-        return _invalid(found.domain, url, found.document, f"the revocation document is refused: {error.message}")
-    return replace(found, revocations=document)
-
-
-def _decoded(raw: bytes, limits: Limits) -> Any:
-    return decode_json(raw, limits=replace(limits, depth_max=limits.depth_max - _EVENT_DEPTH))
-
-
-def _judged(domain: str, url: str, raw: bytes, limits: Limits) -> Fetched:
-    try:
-        document = _decoded(raw, limits)
-    except InputError as error:
-        return _invalid(domain, url, None, error.message)
+        raise _RefusedError(error.message) from None
     if not isinstance(document, dict):
-        return _invalid(domain, url, None, "the document is not a JSON object")
+        raise _RefusedError("the document is not a JSON object")
     try:
-        parse_well_known(raw, limits=limits)
+        parse(raw, limits=limits)
     except InputError as error:
-        return _invalid(domain, url, document, error.message)
-    return Fetched(domain=domain, url=url, status="observed", document=document)
-
-
-def _invalid(domain: str, url: str, document: dict[str, Any] | None, detail: str) -> Fetched:
-    """Report a refused document as observed: it must not look like a network failure."""
-    return Fetched(
-        domain=domain,
-        url=url,
-        status="observed",
-        document=document,
-        error_code=SchemaPinErrorCode.DISCOVERY_INVALID,
-        detail=detail,
-    )
+        raise _RefusedError(error.message, document) from None
+    return document

@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from types import MappingProxyType
@@ -122,7 +122,6 @@ class Gate(Session):
     def _held_back(
         self, line: Line, at: datetime, reason: str, detail: Mapping[str, str] = MappingProxyType({})
     ) -> Commands:
-        """Hold back a line, whatever it calls, and send the client the reason with details."""
         observations = self.observer.refuse(line, lambda _: reason, at)
         code = _CODES.get(reason, INVALID_REQUEST_CODE)
         error = error_of(code, f"assay-stream: {_HELD_BACK[reason]}; it was not passed on", reason, dict(detail))
@@ -235,7 +234,7 @@ def _refusals(line: Line, why: Callable[[Mapping[str, Any]], dict[str, Any]]) ->
 
 
 def answerable(value: object) -> int | float | str | None:
-    """Return an id for use in a response: null unless it is a string or a finite number."""
+    """Return an id for a response: null unless it is a string or a finite number."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     return None if isinstance(value, float) and not math.isfinite(value) else value
@@ -279,7 +278,7 @@ class HidingGate(Gate):
             return self._withheld("list_unreadable", line, exchange, known)
         if not lists:
             return Commands(raw, self._look(line, raw, at, exchange))
-        dropped = {id(message): list(self._refused(listed_in(message) or ())) for message in lists}
+        dropped = {id(message): self._refused(listed_in(message) or ()) for message in lists}
         refusals = [refusal for each in dropped.values() for refusal in each]
         hidden = {
             place: [HiddenTool(_name_of(tool), print_.full) for tool, print_, _ in each if print_.full]
@@ -315,10 +314,10 @@ class HidingGate(Gate):
         observations = self.observer.missed(direction, at, exchange=exchange)
         return self._withheld("not_inspected", Line((), exact=False), exchange, observations)
 
-    def _refused(self, tools: Iterable[Any]) -> Iterator[tuple[Any, Fingerprint, Ruling]]:
+    def _refused(self, tools: Iterable[Any]) -> list[tuple[Any, Fingerprint, Ruling]]:
         entries = [(tool, *self._entry(tool)) for tool in tools]
         refused = {_name_of(tool) for tool, _, ruling in entries if ruling.action is Action.BLOCK}
-        yield from (entry for entry in entries if _name_of(entry[0]) in refused)
+        return [entry for entry in entries if _name_of(entry[0]) in refused]
 
     def _entry(self, tool: Any) -> tuple[Fingerprint, Ruling]:
         server_id, name = self.observer.vantage.server_id, _name_of(tool)

@@ -12,7 +12,6 @@ observer delays them.
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import logging
 import os
@@ -32,55 +31,62 @@ from assay_stream.observe.session import ClientSaid, Commands, Failed, Missed, S
 _log = logging.getLogger(__name__)
 
 
-class Guard:
-    """Count failures and log the first; none may affect a connection."""
+class Inspector:
+    """Publish what is observed, and count what goes wrong: no failure may affect a connection."""
 
-    failures = 0
-
-    def guard(self, step: Callable[[], object]) -> None:
-        try:
-            step()
-        except Exception:  # noqa: BLE001 - as above
-            self.note_failure()
+    def __init__(self, publish: Callable[[Observation], object], clock: Callable[[], datetime]) -> None:
+        self.failures = self.blocked = self.withheld = 0
+        self.clock = clock
+        self._publish = publish
 
     def note_failure(self) -> None:
         self.failures += 1
         if self.failures == 1:
             _log.exception("inspecting failed; further failures are only counted")
 
+    def hand_on(self, commands: Commands) -> Commands:
+        for observation in commands.observations:
+            try:
+                self._publish(observation)
+            except Exception:  # noqa: BLE001 - the others are still to be published
+                self.note_failure()
+        for notice in commands.notices:
+            _log.warning("%s", notice)
+        self.withheld += commands.withheld
+        return commands
 
-class Backlog(Guard, threading.Thread):
-    """Run steps one after the other; a failing step does not stop the rest.
+
+class Backlog(Inspector, threading.Thread):
+    """Inspect in a thread, one step after the other; a failing step does not stop the rest.
 
     Args:
         bytes_max: total size of the queued steps.
         share_bytes_max: total size queued per owner, so that one owner cannot starve the others; default:
             ``bytes_max``.
-        last: runs after everything else, once the backlog is finished.
         pause_s: seconds to wait for more steps before each run: two threads that alternate at every step spend
             more time switching than working.
     """
 
     def __init__(
         self,
-        name: str,
+        publish: Callable[[Observation], object],
+        clock: Callable[[], datetime],
         *,
         bytes_max: int,
-        last: Callable[[], None],
         share_bytes_max: int | None = None,
         pause_s: float = 0.0,
     ) -> None:
-        threading.Thread.__init__(self, name=name, daemon=True)
+        threading.Thread.__init__(self, name="assay-stream watch", daemon=True)
+        super().__init__(publish, clock)
         self._bytes_max = bytes_max
         self._share_bytes_max = bytes_max if share_bytes_max is None else share_bytes_max
-        self._last = last
         self._pause_s = pause_s
-        self._steps: queue.SimpleQueue[tuple[int, Hashable, Callable[[], None]] | None] = queue.SimpleQueue()
+        self._steps: queue.SimpleQueue[tuple[int, Hashable, Callable[[], object]] | None] = queue.SimpleQueue()
         self._bytes = 0
         self._shares: Counter[Hashable] = Counter()
         self._lock = threading.Lock()
 
-    def add(self, size_bytes: int, step: Callable[[], None], *, owner: Hashable = None) -> bool:
+    def add(self, size_bytes: int, step: Callable[[], object], owner: Hashable = None) -> bool:
         """Add a step and return True if there was room; there always is for a step of size 0."""
         with self._lock:
             if size_bytes and (
@@ -95,6 +101,13 @@ class Backlog(Guard, threading.Thread):
     def finish(self) -> None:
         self._steps.put(None)
 
+    def close(self, limit_s: float) -> None:
+        """Inspect what waits, within a time limit."""
+        self.finish()
+        self.join(limit_s)
+        if self.is_alive():
+            _log.warning("gave up inspecting what was still in the backlog")
+
     def run(self) -> None:
         while (waiting := self._steps.get()) is not None:
             if self._pause_s:
@@ -104,13 +117,24 @@ class Backlog(Guard, threading.Thread):
                 with self._lock:
                     self._bytes -= size_bytes
                     self._shares[owner] -= size_bytes
-                self.guard(step)
+                self._guard(step)
                 if self._steps.empty():
                     break
                 waiting = self._steps.get()
             else:
                 break
-        self.guard(self._last)
+        for step in self._last():
+            self._guard(step)
+
+    def _last(self) -> Iterable[Callable[[], object]]:
+        """Return what runs after everything else."""
+        raise NotImplementedError
+
+    def _guard(self, step: Callable[[], object]) -> None:
+        try:
+            step()
+        except Exception:  # noqa: BLE001 - as above
+            self.note_failure()
 
 
 _CHUNK_BYTES = 64 * 1_024
@@ -164,11 +188,7 @@ class Pump(threading.Thread):
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write all bytes, whatever the descriptor's mode.
-
-    Raises:
-        OSError: the other side is gone.
-    """
+    """Write all bytes, whatever the descriptor's mode; raises ``OSError`` if the other side is gone."""
     view = memoryview(data)
     while view:
         try:
@@ -180,11 +200,7 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 
 class LineSplitter:
-    """Split a stream into lines, within bounded memory.
-
-    Args:
-        line_bytes_max: the longest line that is kept; a longer one comes out as ``None``.
-    """
+    """Split a stream into lines; one over the limit comes out as ``None``."""
 
     def __init__(self, line_bytes_max: int) -> None:
         self._line_bytes_max = line_bytes_max
@@ -241,7 +257,6 @@ class Lines:
         }
 
     def lose(self, direction: Direction) -> None:
-        """Record that bytes passed uninspected."""
         self._splitters[direction].lose()
 
     def receive(self, direction: Direction, data: bytes | None, clock: Callable[[], datetime]) -> list[Commands]:
@@ -280,12 +295,7 @@ class Lines:
 
 
 class Watch(Backlog):
-    """Forward bytes at once, and inspect them in a thread.
-
-    Args:
-        write: forwards bytes.
-        backlog_bytes_max: limit of bytes waiting for inspection.
-    """
+    """Forward bytes at once, and inspect them in a thread."""
 
     def __init__(
         self,
@@ -297,34 +307,22 @@ class Watch(Backlog):
         backlog_bytes_max: int = BACKLOG_BYTES_MAX,
         line_bytes_max: int = LINE_BYTES_MAX,
     ) -> None:
-        super().__init__("assay-stream watch", bytes_max=backlog_bytes_max, last=self._end)
+        super().__init__(publish, clock, bytes_max=backlog_bytes_max)
         self._session = session
         self._lines = Lines(session, self.note_failure, line_bytes_max=line_bytes_max)
-        self._publish = publish
-        self._clock = clock
         self._write = write
         self._losing: set[Direction] = set()
 
     def receive(self, direction: Direction, data: bytes) -> None:
-        """Forward bytes.
-
-        Raises:
-            OSError: the other side is gone.
-        """
-        self.guard(lambda: self._note(direction, data))  # before any reaction of the other side
+        """Forward bytes; raises ``OSError`` if the other side is gone."""
+        self._guard(lambda: self._note(direction, data))  # before any reaction of the other side
         self._write(direction, data)
 
     def ended(self, direction: Direction) -> None:
         """Do nothing yet: the other side may still send."""
 
-    def close(self, limit_s: float) -> None:
-        self.finish()
-        self.join(limit_s)
-        if self.is_alive():
-            _log.warning("gave up inspecting what was still in the backlog")
-
     def _note(self, direction: Direction, data: bytes) -> None:
-        at = self._clock()
+        at = self.clock()
         if self.add(len(data), lambda: self._inspect(direction, data, at)):
             self._losing.discard(direction)
         elif direction not in self._losing:
@@ -333,17 +331,13 @@ class Watch(Backlog):
 
     def _inspect(self, direction: Direction, data: bytes | None, at: datetime) -> None:
         for commands in self._lines.receive(direction, data, lambda: at):
-            self._hand_on(commands.observations)
+            self.hand_on(commands)
 
-    def _end(self) -> None:
-        at = self._clock()
-        self._inspect("client->server", None, at)
-        self._inspect("server->client", None, at)
-        self._hand_on(self._session.observer.close(at))
-
-    def _hand_on(self, observations: Iterable[Observation]) -> None:
-        for observation in observations:
-            self.guard(functools.partial(self._publish, observation))
+    def _last(self) -> Iterable[Callable[[], object]]:
+        at = self.clock()
+        yield lambda: self._inspect("client->server", None, at)
+        yield lambda: self._inspect("server->client", None, at)
+        yield lambda: self.hand_on(Commands(observations=self._session.observer.close(at)))
 
 
 class ClientOutput:
@@ -375,12 +369,8 @@ class ClientOutput:
                 write_all(self._descriptor, line)
 
 
-class Enforcer(Guard):
-    """Inspect each line before it passes.
-
-    Args:
-        publish: called in the inspecting thread.
-    """
+class Enforcer(Inspector):
+    """Inspect each line before it passes."""
 
     def __init__(
         self,
@@ -391,14 +381,11 @@ class Enforcer(Guard):
         publish: Callable[[Observation], object],
         clock: Callable[[], datetime],
     ) -> None:
-        self.blocked = 0
-        self.withheld = 0
-        self.client = client
+        super().__init__(publish, clock)
+        self._client = client
         self._session = session
         self._lines = Lines(session, self.note_failure)
         self._server_input = server_input
-        self._publish = publish
-        self._clock = clock
         self._lock = threading.Lock()
         self._closed = False
 
@@ -407,15 +394,22 @@ class Enforcer(Guard):
         with self._lock:
             if self._closed and direction == "client->server":
                 return
-            received = self._lines.receive(direction, data, self._clock)
+            received = self._lines.receive(direction, data, self.clock)
         for commands in received:
-            self._hand_on(commands.observations)
-            for notice in commands.notices:
-                _log.warning("%s", notice)
+            self.hand_on(commands)
         if direction == "client->server":
-            self._pass_inward(received)
-        else:
-            self._pass_outward(received, data or b"")
+            for commands in received:
+                self.blocked += commands.forward is None
+                if commands.forward is not None:
+                    write_all(self._server_input, commands.forward)
+                elif commands.reply:
+                    self._client.answer(commands.reply)
+            return
+        # A line means nothing to a client before its end, so holding it back delays nothing.
+        shown = b"".join(each.forward or b"" for each in received) if self._session.hides else data or b""
+        self._client.pass_on(shown)
+        with self._lock:
+            self._session.delivered()
 
     def ended(self, direction: Direction) -> None:
         with contextlib.suppress(OSError):  # the other side is gone, and with it whoever would read this
@@ -424,28 +418,8 @@ class Enforcer(Guard):
     def close(self, limit_s: float) -> None:  # noqa: ARG002 - nothing waits
         with self._lock:
             self._closed = True
-            observations = self._session.observer.close(self._clock())
-        self._hand_on(observations)
-
-    def _pass_inward(self, received: list[Commands]) -> None:
-        for commands in received:
-            if commands.forward is not None:
-                write_all(self._server_input, commands.forward)
-                continue
-            self.blocked += 1
-            if commands.reply:
-                self.client.answer(commands.reply)
-
-    def _pass_outward(self, received: list[Commands], data: bytes) -> None:
-        self.withheld += sum(commands.withheld for commands in received)
-        # A line means nothing to a client before its end, so holding it back delays nothing.
-        self.client.pass_on(b"".join(each.forward or b"" for each in received) if self._session.hides else data)
-        with self._lock:
-            self._session.delivered()
-
-    def _hand_on(self, observations: Iterable[Observation]) -> None:
-        for observation in observations:
-            self.guard(functools.partial(self._publish, observation))
+            observations = self._session.observer.close(self.clock())
+        self.hand_on(Commands(observations=observations))
 
 
 def _failure(text: str) -> bytes:

@@ -126,11 +126,7 @@ def may_list(raw: bytes) -> bool:
 
 
 def request_key(value: object, exchange: int = 0) -> RequestKey | None:
-    """Return the key of a request's ``id`` (or of a cancellation's ``requestId``); ``None`` if it is not an id.
-
-    Args:
-        exchange: number of its HTTP exchange; 0 if the id is unique on the connection.
-    """
+    """Return the key of a request's ``id`` in an exchange (0: any); ``None`` if it is none."""
     if isinstance(value, str):
         return (True, value, exchange) if exchange else (True, value)
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -167,7 +163,7 @@ def meta_of(params: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def trace_of(traceparent: object) -> tuple[str, str] | None:
-    """Return a W3C ``traceparent`` and its trace id; ``None`` if the value is invalid."""
+    """Return a W3C ``traceparent`` and its trace id."""
     if not isinstance(traceparent, str):
         return None
     match = _TRACEPARENT.fullmatch(traceparent)

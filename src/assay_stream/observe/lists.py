@@ -136,7 +136,6 @@ class Lister:
             self.latest = replace(_UNMATCHED, next_cursor=self.latest.next_cursor)
 
     def unreadable(self, result: Any) -> Assembly:
-        """Return the list after an unsound page; ``result`` is the lenient parser's result."""
         cursor = result.get("nextCursor") if isinstance(result, dict) else None
         self.latest = replace(_UNMATCHED, next_cursor=cursor)
         return self.latest
@@ -208,12 +207,7 @@ class Offered:
     def take(
         self, items: Iterable[Any], *, settles: int | None = None, exchange: int = 0, snapshot: Snapshot | None = None
     ) -> None:
-        """Add the entries of a list, as far as its pages are known.
-
-        Args:
-            settles: the doubts that it resolves; ``None`` if it is incomplete.
-            snapshot: the snapshot published for it.
-        """
+        """Add a list as far as its pages are known, and the doubts that it settles if it is complete."""
         by_name: dict[str, list[dict[str, Any]]] = {}
         for item in items:
             if isinstance(item, dict) and isinstance(item.get("name"), str):
@@ -226,7 +220,6 @@ class Offered:
             self._show(self._on_the_way.pop(0))
 
     def delivered(self, exchange: int = 0) -> None:
-        """Record that the client received the lists of an exchange."""
         for listing in [each for each in self._on_the_way if each.exchange == exchange]:
             self._on_the_way.remove(listing)
             self._show(listing)
@@ -305,9 +298,9 @@ class ListObserver:
         self._missed: tuple[datetime, int] | None = None
         """When, and in which exchange, a line was missed, if the newest snapshot records that."""
         self._listers = {method: Lister(member, wire.limits) for method, member in _MEMBERS.items()}
-        self._asked: OrderedDict[RequestKey, _Asked] = OrderedDict()
-        """Unanswered requests, oldest first."""
-        self._tools_asked, self._unanswered = Pending[_Asked](), Pending[_Asked]()
+        self._asked = Pending[_Asked](wire.pending_max)
+        self._tools_asked = Pending[_Asked](wire.pending_max + 1)
+        self._unanswered = Pending[_Asked](wire.pending_max + 1)
         """The requests for tools among them; and of these, those without a response that some clients accept."""
         self._protocol_version: str | None = None
         self._reported: Assembly | None = None
@@ -316,78 +309,59 @@ class ListObserver:
         """Their companions."""
         self._instructions: str | dict[str, str] | None = None
 
-    def snapshot_before(self, at: datetime) -> str | None:
-        """Return the id of the snapshot that a call at this time refers to."""
+    def snapshot_id(self) -> str | None:
+        """Return the id of the snapshot that a call now refers to."""
         latest = self.offered.snapshot
-        return None if latest is None or (self._wire.retrospective and latest[1] > at) else latest[0]
+        return None if latest is None or (self._wire.retrospective and latest[1] > self._wire.at) else latest[0]
 
     def note_version(self, version: object) -> None:
         """Remember the MCP revision in use; anything but a short ASCII string is ignored."""
         if isinstance(version, str) and 1 <= len(version) <= 64 and version.isascii():
             self._protocol_version = version
 
-    def greeted(self, result: Any, exact: bool, at: datetime) -> list[Observation]:
+    def greeted(self, result: Any) -> None:
         if not isinstance(result, dict):
-            return []  # An error: the client knows no more than before.
+            return  # An error: the client knows no more than before.
         self.note_version(result.get("protocolVersion"))
         stated = result.get("instructions")
         if stated is None:
             # Absent is unknown to the registry. Here it is known that there are none any more.
             self._instructions = None if self._instructions is None else ""
-        elif not exact:
+        elif not self._wire.exact:
             self._instructions = _UNSOUND
         elif not isinstance(stated, str):
             self._instructions = _NO_TEXT
         else:
             # One character over the limit is kept: enough for the registry to reject them by name.
             self._instructions = stated[: self._wire.limits.instructions_chars_max + 1]
-        return self._with_companions(None, at)
+        self._publish_companions()
 
-    def greeting_missed(self, at: datetime) -> list[Observation]:
-        """Return the observations of an uninspected line that may have held the server's instructions."""
+    def greeting_missed(self) -> None:
         self._instructions = _MISSED
-        return self._with_companions(None, at)
+        self._publish_companions()
 
     def request(self, method: str, key: RequestKey, params: Mapping[str, Any]) -> None:
-        """Record a list request (one of ``METHODS``); above the limit, the oldest is evicted."""
         trace = trace_of(meta_of(params).get("traceparent"))
         base = self._listers[method].request(params)
         # A list is as doubtful as its beginning: what came before the client asked for it may be obsolete.
         doubts = self._latest_doubts if params.get("cursor") is not None else self.offered.doubts
         changes = self._wire.stats.list_changes
         self._put(key, _Asked(method, base, None if trace is None else trace[0], doubts, changes))
-        if len(self._asked) > self._wire.pending_max:
-            self.forget(next(iter(self._asked)))
-            self._wire.stats.evicted_requests += 1
 
     def response(
-        self,
-        key: RequestKey,
-        message: Mapping[str, Any],
-        raw: bytes,
-        exact: bool,
-        at: datetime,
-        *,
-        same_id: bool = True,
-        exchange: int = 0,
-        hidden: Iterable[HiddenTool] = (),
-    ) -> list[Observation] | None:
-        """Return the observations of a response; ``None`` if it does not answer a list request.
-
-        Args:
-            exchange: the exchange that delivers it to the client.
-            hidden: entries withheld from the client.
-        """
+        self, key: RequestKey, message: Mapping[str, Any], raw: bytes, *, same_id: bool, hidden: Iterable[HiddenTool]
+    ) -> bool:
+        """Return False if it answers no list request; ``hidden`` was withheld from the client."""
         request = self.forget(key)
         if request is None:
-            return None
+            return False
         if request.method == TOOLS and request.answered:
             self.offered.doubt()
         if not same_id:
             self._put(key, replace(request, answered=True))
         if "result" not in message:
-            return []
-        result = message["result"]
+            return True
+        result, exact = message["result"], self._wire.exact
         lister, base = self._listers[request.method], request.base
         if request.method == TOOLS and request.changes < self._wire.stats.list_changes:
             base = base.outdated()
@@ -397,31 +371,37 @@ class ListObserver:
         else:
             assembly = lister.unreadable(result)
         if request.method != TOOLS:
-            return self._with_companions(request.traceparent, at)
-        self._reported = None
-        self._wire.stats.snapshots += 1
+            self._publish_companions(request.traceparent)
+            return True
         page = result.get("tools") if sound else RawMessage(raw) if not exact else _NO_RESULT
-        before = self.offered.snapshot
+        before, self._reported = self.offered.snapshot, None
         if isinstance(page, list):
-            observation = self._snapshot(assembly, request.traceparent, at)
+            self._publish_tools(assembly, request.traceparent)
         else:
-            observation = self._refused(page, request.traceparent, at)
+            self._refuse(page, request.traceparent)
         new, self.offered.snapshot = self.offered.snapshot, before
-        self._note_offered(assembly, isinstance(page, list), request.doubts, exchange, new)
-        return [observation]
+        self._latest_doubts = request.doubts
+        is_readable = (
+            isinstance(page, list) and not assembly.too_large and len(assembly.items) <= self._wire.limits.tools_max
+        )
+        if not is_readable:
+            self.offered.doubt()
+        settles = request.doubts if is_readable and assembly.completeness == "complete" else None
+        self.offered.take(assembly.items, settles=settles, exchange=self._wire.exchange, snapshot=new)
+        return True
 
     def for_tools(self, exchange: int) -> Iterator[RequestKey]:
         """Return the requests for tools that a message in an exchange may answer, its own last; 0 means any."""
         return self._tools_asked.answered_in(exchange)
 
     def awaited(self, key: RequestKey) -> str | None:
-        """Return the method of a pending request, if it is one."""
-        return self._asked[key].method if key in self._asked else None
+        request = self._asked.get(key)
+        return None if request is None else request.method
 
     def forget(self, key: RequestKey) -> _Asked | None:
         self._tools_asked.take(key)
         self._unanswered.take(key)
-        return self._asked.pop(key, None)
+        return self._asked.take(key)
 
     def orphan(self, key: RequestKey) -> None:
         """Allow another exchange to answer the request with this id."""
@@ -429,34 +409,32 @@ class ListObserver:
             self.forget(key[:2])
             self._put(key[:2], request)
 
-    def give_up(self, key: RequestKey, at: datetime) -> list[Observation]:
-        """Drop a request that will not be answered, and return the observations that waited for it."""
-        return [] if self.forget(key) is None else self._with_companions(None, at)
+    def give_up(self, key: RequestKey) -> None:
+        """Drop a request that will not be answered, and publish what waited for it."""
+        if self.forget(key) is not None:
+            self._publish_companions()
 
     def strayed(self, keys: Iterable[RequestKey]) -> None:
         """Record a list in another exchange than its request's: clients that match by id accept it."""
-        if any(map(self._tools_asked.has_id, keys)):
+        if any(self._tools_asked.latest_with_id(key) is not None for key in keys):
             self.offered.doubt()
 
-    def changed(self, at: datetime) -> list[Observation]:
-        """Record an announced change of the tools, and return the observations.
-
-        Earlier pages belong to no future list. What the client was offered stays known: a client that does not
-        list again goes on with it.
-        """
-        self._wire.stats.list_changes += 1
+    def changed(self) -> None:
+        """Outdate earlier pages. What was offered stays known: clients that do not list again go on with it."""
+        wire = self._wire
+        wire.stats.list_changes += 1
         self._reported = None
         self._listers[TOOLS].outdate()
         self.offered.outdate()
-        if self._announced_at is not None and at - self._announced_at < _REPEATED_AFTER:
-            return []
-        self._announced_at = at
-        wire = self._wire
-        event_id, session_id = wire.new_id(), wire.session_id
-        return [list_changed_event(wire.vantage, event_id=event_id, observed_at=at, session_id=session_id)]
+        if self._announced_at is None or wire.at - self._announced_at >= _REPEATED_AFTER:
+            self._announced_at = wire.at
+            event_id, session_id = wire.new_id(), wire.session_id
+            wire.found.append(
+                list_changed_event(wire.vantage, event_id=event_id, observed_at=wire.at, session_id=session_id)
+            )
 
-    def missed(self, at: datetime, exchange: int = 0) -> list[Observation]:
-        """Return the observations of an uninspected server line; in an exchange, it answers no other one's request.
+    def missed(self) -> None:
+        """Record an uninspected server line; in an exchange, it answers no other one's request.
 
         But a client that matches by id may take it for such an answer, so its offered tools are in doubt.
 
@@ -465,65 +443,64 @@ class ListObserver:
         """
         if self._tools_asked:
             self.offered.doubt()
-        asked = self._unanswered.latest_in(exchange)
+        now = self._wire.at, self._wire.exchange
+        asked = self._unanswered.latest_in(self._wire.exchange)
         # A few bytes can be such a line, and many of them come at once: one snapshot says it of all.
-        if asked is None or self._missed == (at, exchange):
-            return []
-        self._wire.stats.snapshots += 1
-        self._reported = None
-        self._listers[TOOLS].unreadable(None)
-        observation = self._refused(_MISSED, asked.traceparent, at)
-        self._missed = at, exchange
-        return [observation]
+        if asked is not None and self._missed != now:
+            self._reported = None
+            self._listers[TOOLS].unreadable(None)
+            self._refuse(_MISSED, asked.traceparent)
+            self._missed = now
 
     def _put(self, key: RequestKey, request: _Asked) -> None:
-        self._asked[key] = request
         if request.method == TOOLS:
             self._tools_asked.put(key, request)
             if not request.answered:
                 self._unanswered.put(key, request)
+        evicted = self._asked.put(key, request)
+        if evicted is not None:
+            self.forget(evicted[0])
+            self._wire.stats.evicted_requests += 1
 
-    def _note_offered(
-        self, assembly: Assembly, readable: bool, doubts: int, exchange: int, snapshot: Snapshot | None
-    ) -> None:
-        self._latest_doubts = doubts
-        readable = readable and not assembly.too_large and len(assembly.items) <= self._wire.limits.tools_max
-        if not readable:
-            self.offered.doubt()
-        settles = doubts if readable and assembly.completeness == "complete" else None
-        self.offered.take(assembly.items, settles=settles, exchange=exchange, snapshot=snapshot)
-
-    def _with_companions(self, traceparent: str | None, at: datetime) -> list[Observation]:
+    def _publish_companions(self, traceparent: str | None = None) -> None:
         """Publish the tools again if companions became known since."""
         known = self._known_companions()
         is_news = any(new is not None and new != old for new, old in zip(known, self._companions, strict=True))
-        if self._reported is None or self._tools_asked or not is_news:
-            return []
-        self._wire.stats.snapshots += 1
-        return [self._snapshot(self._reported, traceparent, at)]
+        if self._reported is not None and not self._tools_asked and is_news:
+            self._publish_tools(self._reported, traceparent)
 
-    def _snapshot(self, assembly: Assembly, traceparent: str | None, at: datetime) -> Observation:
-        if not assembly.too_large:
-            known = self._known_companions()
-            identity = self._wire.new_id(), self._wire.new_id()
-            # If everything together is too large, the tools go without lists, but never without what every model reads.
-            for companions in (known, _Companions(instructions=known.instructions)):
-                event = self._event(identity, list(assembly.items), assembly, traceparent, at, companions)
-                if len(event.value) <= EVENT_BYTES_MAX:
-                    is_sound = all(isinstance(tool, dict) for tool in assembly.items)
-                    self._reported, self._companions = assembly if is_sound else None, known
-                    self._wire.stats.refused_snapshots += not self._is_acceptable(known.instructions)
-                    return event
-        return self._refused(_TOO_LARGE, traceparent, at)
-
-    def _refused(self, tools: Any, traceparent: str | None, at: datetime) -> Observation:
-        """Return a snapshot that must be rejected: its tools are not an array of sound JSON."""
-        self._wire.stats.refused_snapshots += 1
+    def _publish_tools(self, assembly: Assembly, traceparent: str | None) -> None:
+        if assembly.too_large:
+            self._refuse(_TOO_LARGE, traceparent)
+            return
+        known = self._known_companions()
         identity = self._wire.new_id(), self._wire.new_id()
-        event = self._event(identity, tools, Assembly(sound=False), traceparent, at)
+        # If everything together is too large, the tools go without lists, but never without what every model reads.
+        for companions in (known, _Companions(instructions=known.instructions)):
+            event = self._event(identity, list(assembly.items), assembly, traceparent, companions)
+            if len(event.value) <= EVENT_BYTES_MAX:
+                is_sound = all(isinstance(tool, dict) for tool in assembly.items)
+                self._reported, self._companions = assembly if is_sound else None, known
+                chars_max, stated = self._wire.limits.instructions_chars_max, known.instructions
+                is_acceptable = len(stated) <= chars_max if isinstance(stated, str) else stated is None
+                self._publish(identity, event, is_acceptable=is_acceptable)
+                return
+        self._refuse(_TOO_LARGE, traceparent)
+
+    def _refuse(self, tools: Any, traceparent: str | None) -> None:
+        """Publish a snapshot that must be rejected: its tools are not an array of sound JSON."""
+        identity = self._wire.new_id(), self._wire.new_id()
+        event = self._event(identity, tools, _UNMATCHED, traceparent, _Companions())
         if len(event.value) > EVENT_BYTES_MAX:
-            event = self._event(identity, _TOO_LARGE, Assembly(sound=False), traceparent, at)
-        return event
+            event = self._event(identity, _TOO_LARGE, _UNMATCHED, traceparent, _Companions())
+        self._publish(identity, event, is_acceptable=False)
+
+    def _publish(self, identity: tuple[str, str], event: Observation, *, is_acceptable: bool) -> None:
+        self.offered.snapshot = identity[0], self._wire.at
+        self._announced_at = self._missed = None
+        self._wire.stats.snapshots += 1
+        self._wire.stats.refused_snapshots += not is_acceptable
+        self._wire.found.append(event)
 
     def _event(
         self,
@@ -531,19 +508,15 @@ class ListObserver:
         tools: Any,
         assembly: Assembly,
         traceparent: str | None,
-        at: datetime,
-        companions: _Companions = _Companions(),  # noqa: B008 - immutable
+        companions: _Companions,
     ) -> Observation:
-        self.offered.snapshot = identity[0], at
-        self._announced_at = self._missed = None
+        is_partial = self._wire.filtered and assembly.completeness == "complete"
         return snapshot_event(
             self._wire.vantage,
             event_id=identity[1],
             snapshot_id=identity[0],
-            observed_at=at,
-            completeness="partial"
-            if self._wire.filtered and assembly.completeness == "complete"
-            else assembly.completeness,
+            observed_at=self._wire.at,
+            completeness="partial" if is_partial else assembly.completeness,
             tools=tools,
             protocol_version=self._protocol_version,
             **companions._asdict(),
@@ -554,11 +527,6 @@ class ListObserver:
 
     def _known_companions(self) -> _Companions:
         return _Companions(self._companion(_PROMPTS), self._companion(_TEMPLATES), self._instructions)
-
-    def _is_acceptable(self, instructions: str | dict[str, str] | None) -> bool:
-        if isinstance(instructions, str):
-            return len(instructions) <= self._wire.limits.instructions_chars_max
-        return instructions is None
 
     def _companion(self, method: str) -> list[Any] | None:
         """Return a companion list, if it is known to be complete and well-formed."""

@@ -23,7 +23,7 @@ from datetime import datetime
 from typing import Any
 
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
-from assay_stream.observe.calls import TASK_METHODS, CallObserver
+from assay_stream.observe.calls import CALL, INPUT_METHODS, PROGRESS, TASK_METHODS, TASK_NOTIFICATIONS, CallObserver
 from assay_stream.observe.jsonrpc import (
     BLANKS,
     Direction,
@@ -79,7 +79,7 @@ class WireObserver:
             retrospective=retrospective,
         )
         self.lists, self.calls = ListObserver(self._wire), CallObserver(self._wire)
-        self._greetings = Pending[bool]()
+        self._greetings = Pending[bool](pending_max)
         """Unanswered requests of ``_GREETINGS``."""
         self._refused: set[int] = set()
         """Exchanges that the server refused, which anyone can provoke."""
@@ -118,7 +118,6 @@ class WireObserver:
         return any(self.lists.awaited(key) == TOOLS for key in answer_keys(message.get("id"), exchange))
 
     def feed(self, direction: Direction, raw: bytes, observed_at: datetime) -> list[Observation]:
-        """Process one line and return the observations to publish, in order."""
         if not raw.strip(BLANKS):
             return []
         line = self.read(raw)
@@ -149,62 +148,51 @@ class WireObserver:
             hidden: list entries withheld from the client, by the ``id()`` of their message's object.
             shown_name: the client's name for a call's tool, where a gateway reports the server's own name.
         """
-        raw = raw.strip(BLANKS)
+        self._wire.begin(observed_at, exchange, exact=line.exact)
         self._count(line)
-        observations = self.calls.expire(observed_at)
+        self.calls.expire()
         for message in line.messages:
-            if direction == "client->server":
-                if "method" in message:
-                    observations += self._request(message, line.exact, observed_at, exchange, shown_name)
-                else:
-                    self.calls.answered_by_client(message)
+            method = message.get("method")
+            if direction == "client->server" and "method" in message:
+                self._request(message, method, shown_name)
+            elif direction == "client->server":
+                self.calls.client_answered(message)
             elif "method" not in message:
-                observations += self._response(
-                    message, raw, line.exact, observed_at, exchange, hidden.get(id(message), ())
-                )
-            elif exchange in self._refused:
-                continue
-            elif message["method"] == LIST_CHANGED:
-                # By itself, or on a stream that subscriptions/listen opened.
-                observations += self.lists.changed(observed_at)
-            else:
-                observations += self.calls.said(message, line.exact, observed_at, exchange)
-        return observations
+                self._response(message, raw.strip(BLANKS), hidden.get(id(message), ()))
+            elif isinstance(method, str) and method in _SERVER_SAYS and exchange not in self._refused:
+                _SERVER_SAYS[method](self, message)
+        return self._wire.found
 
     def refuse(
         self, line: Line, reason_code: Callable[[Mapping[str, Any]], str], observed_at: datetime
     ) -> list[Observation]:
         """Process a client line that is not forwarded, and return its calls as denied."""
+        self._wire.begin(observed_at, exact=line.exact)
         self._count(line)
-        before = self.lists.snapshot_before(observed_at)
-        calls = (each for each in line.messages if each.get("method") == "tools/call")
-        return [self.calls.refused(each, before, line.exact, observed_at, reason_code(each)) for each in calls]
+        before = self.lists.snapshot_id()
+        for each in line.messages:
+            if each.get("method") == CALL:
+                self.calls.refused(each, before, reason_code(each))
+        return self._wire.found
 
     def withheld(self, line: Line, code: str, observed_at: datetime, *, exchange: int = 0) -> list[Observation]:
-        """Record that the client gets errors instead of the answers in a line, and return the calls that this ends.
-
-        The line itself may be passed to ``take`` afterwards.
-        """
-        observations = []
+        """Record that the client gets errors instead of the answers in a line, which may be taken afterwards."""
+        self._wire.begin(observed_at, exchange)
         for message in line.messages:
-            for key in self._answered(message, exchange) if "method" not in message else ():
-                ended = self.calls.give_up(key, code, observed_at, ok=False)
-                observations += ended
-                if ended:
-                    break
-        return observations
+            if "method" not in message:
+                any(self.calls.give_up(key, code, ok=False) for key in self._answered(message, exchange))
+        return self._wire.found
 
     def missed(self, direction: Direction, observed_at: datetime, *, exchange: int = 0) -> list[Observation]:
-        """Record a line that could not be inspected, and return the observations.
-
-        Whether a missed client line in an HTTP exchange is a loss depends on the outcome of the exchange.
-        """
+        """Record an uninspected line. Whether a client's is a loss depends on how its exchange ends."""
+        self._wire.begin(observed_at, exchange)
         self._wire.stats.missed_lines += 1
         if direction == "client->server":
             return [] if exchange else self.lost(observed_at)
-        asked = self._greetings.latest_in(exchange) is not None
-        unread = self.lists.greeting_missed(observed_at) if asked else []
-        return [*self.lists.missed(observed_at, exchange), *unread]
+        self.lists.missed()
+        if self._greetings.latest_in(exchange) is not None:
+            self.lists.greeting_missed()
+        return self._wire.found
 
     def lost(self, at: datetime) -> list[Observation]:
         """Return the loss event of a client line that may have been an unrecorded call."""
@@ -215,34 +203,48 @@ class WireObserver:
         return [loss_event(self._wire.vantage, event_id=self._wire.new_id(), observed_at=at, lists=0, calls=1)]
 
     def shown_as(self, prefix: str) -> None:
-        """Set the gateway's tool name prefix from now on."""
         self._wire.vantage = replace(self._wire.vantage, shown_prefix=prefix)
 
     def unanswered(
         self, key: RequestKey, code: str, observed_at: datetime, *, ok: bool | None = None
     ) -> list[Observation]:
         """Record that a request will not be answered, and return its call, if it is one; ``code`` says why."""
+        self._wire.begin(observed_at)
         self._greetings.take(key)
-        return self.calls.give_up(key, code, observed_at, ok=ok) + self.lists.give_up(key, observed_at)
+        self.calls.give_up(key, code, ok=ok)
+        self.lists.give_up(key)
+        return self._wire.found
 
     def refused(self, exchange: int, keys: Iterable[RequestKey], observed_at: datetime) -> list[Observation]:
         """Record that an exchange was refused: its requests have no effect, and its responses answer only them."""
+        self._wire.begin(observed_at)
         self._refused.add(exchange)
-        return [each for key in keys for each in self.calls.undo(key, observed_at)]
+        for key in keys:
+            self.calls.undo(key)
+        return self._wire.found
 
     def ended(self, exchange: int) -> None:
         self._refused.discard(exchange)
 
     def orphaned(self, key: RequestKey, observed_at: datetime) -> list[Observation]:
         """Record that an exchange ended before it answered a request, which a later exchange may answer."""
+        self._wire.begin(observed_at)
         self.lists.orphan(key)
         if self._greetings.take(key):
             self._greetings.take(key[:2])
             self._greetings.put(key[:2], True)
-        return self.calls.orphan(key, observed_at)
+        self.calls.orphan(key)
+        return self._wire.found
+
+    def expire(self, observed_at: datetime) -> list[Observation]:
+        self._wire.begin(observed_at)
+        self.calls.expire()
+        return self._wire.found
 
     def close(self, observed_at: datetime) -> list[Observation]:
-        return self.calls.close(observed_at)
+        self._wire.begin(observed_at)
+        self.calls.close()
+        return self._wire.found
 
     def _answered(self, message: Mapping[str, Any], exchange: int) -> list[RequestKey]:
         """Return the requests that a response may answer: in a refused exchange, only its own."""
@@ -255,63 +257,64 @@ class WireObserver:
         stats.malformed_lines += not line.messages
         stats.inexact_lines += bool(line.messages) and not line.exact
 
-    def _request(
-        self, message: Mapping[str, Any], exact: bool, at: datetime, exchange: int, shown_name: str | None
-    ) -> list[Observation]:
-        method, params = message["method"], params_of(message)
+    def _request(self, message: Mapping[str, Any], method: object, shown_name: str | None) -> None:
+        exchange, params = self._wire.exchange, params_of(message)
         if method == CANCELLED:
             cancelled = request_key(params.get("requestId"))
-            return [] if cancelled is None else self.calls.cancelled(cancelled, at)
+            if cancelled is not None:
+                self.calls.cancelled(cancelled)
+            return
         key = request_key(message.get("id"), exchange)
-        observations: list[Observation] = []
         if key is not None:
             self.lists.forget(key)
             self._greetings.take(key)
-            observations += self.calls.give_up(key, "id_reused", at)
+            self.calls.give_up(key, "id_reused")
         if not exchange:  # over HTTP it is in the header, and counts once the server has accepted the request
             self.lists.note_version(meta_of(params).get(_VERSION_KEY))
-        if method == "tools/call":
-            snapshot_id = self.lists.snapshot_before(at)
-            observations += self.calls.request(key, params, snapshot_id, exact, at, shown_name)
-        elif key is not None and isinstance(method, str) and method in METHODS:
-            self.lists.request(method, key, params)
-        elif key is not None and isinstance(method, str) and method in TASK_METHODS:
-            self.calls.task_request(method, key, params)
-        elif key is not None and method in _GREETINGS:
-            self._greetings.put(key, True)
-            if len(self._greetings) > self._wire.pending_max and (oldest := self._greetings.oldest()) is not None:
-                self._greetings.take(oldest[0])
-                self._wire.stats.evicted_requests += 1
-        return observations
+        if method == CALL:
+            self.calls.request(key, params, self.lists.snapshot_id(), shown_name)
+        elif key is not None and isinstance(method, str) and method in _CLIENT_ASKS:
+            _CLIENT_ASKS[method](self, method, key, params)
 
-    def _response(
-        self,
-        message: Mapping[str, Any],
-        raw: bytes,
-        exact: bool,
-        at: datetime,
-        exchange: int,
-        hidden: Sequence[HiddenTool],
-    ) -> list[Observation]:
-        same_id, missed = request_key(message.get("id")), []
+    def greet(self, key: RequestKey) -> None:
+        if self._greetings.put(key, True) is not None:
+            self._wire.stats.evicted_requests += 1
+
+    def _response(self, message: Mapping[str, Any], raw: bytes, hidden: Sequence[HiddenTool]) -> None:
+        exchange, same_id = self._wire.exchange, request_key(message.get("id"))
         is_refused = exchange in self._refused
-        if exchange and listed_in(message) is not None and not self.answers_list(message, exchange):
-            # Some clients take whatever comes in an exchange for the answer to its request.
-            missed = self.lists.missed(at, exchange) if not is_refused and self.awaits_list(exchange) else []
+        is_list = listed_in(message) is not None
+        # Some clients take whatever comes in an exchange for the answer to its request.
+        is_taken = exchange and is_list and not is_refused and self.awaits_list(exchange)
+        if is_taken and not self.answers_list(message, exchange):
+            self.lists.missed()
         for key in self._answered(message, exchange):
             if self._greetings.take(key):
-                return self.lists.greeted(message.get("result"), exact, at)
-            observations = self.calls.response(key, message, exact, at)
-            if observations is None:
-                observations = self.lists.response(
-                    key, message, raw, exact, at, same_id=key[:2] == same_id, exchange=exchange, hidden=hidden
-                )
-            if observations is not None:
-                return missed + observations
+                self.lists.greeted(message.get("result"))
+                return
+            is_same = key[:2] == same_id
+            if self.calls.response(key, message) or self.lists.response(
+                key, message, raw, same_id=is_same, hidden=hidden
+            ):
+                return
         self._wire.stats.unmatched_responses += 1
-        if is_refused:
-            return []
-        self.calls.strayed(answer_keys(message.get("id")), message, exact)
-        if listed_in(message) is not None:
-            self.lists.strayed(answer_keys(message.get("id")))
-        return missed
+        if not is_refused:
+            self.calls.strayed(answer_keys(message.get("id")), message)
+            if is_list:
+                self.lists.strayed(answer_keys(message.get("id")))
+
+
+_CLIENT_ASKS: dict[str, Callable[[WireObserver, str, RequestKey, Mapping[str, Any]], None]] = {
+    **dict.fromkeys(METHODS, lambda wire, method, key, params: wire.lists.request(method, key, params)),
+    **dict.fromkeys(TASK_METHODS, lambda wire, method, key, params: wire.calls.task_request(method, key, params)),
+    **dict.fromkeys(_GREETINGS, lambda wire, _method, key, _params: wire.greet(key)),
+}
+"""What becomes of a client's request, by its method; of ``tools/call`` see above."""
+
+_SERVER_SAYS: dict[str, Callable[[WireObserver, Mapping[str, Any]], None]] = {
+    LIST_CHANGED: lambda wire, _: wire.lists.changed(),  # by itself, or on a stream of subscriptions/listen
+    PROGRESS: lambda wire, message: wire.calls.progressed(params_of(message)),
+    **dict.fromkeys(TASK_NOTIFICATIONS, lambda wire, message: wire.calls.task_changed(params_of(message))),
+    **dict.fromkeys(INPUT_METHODS, lambda wire, message: wire.calls.client_asked(message)),
+}
+"""What becomes of a server's request or notification, by its method."""

@@ -10,8 +10,7 @@ Rules:
 2. Where the gateway names the server, only that server's prefixes count: a tool of one server cannot pass
    for another's by its name.
 3. A name that matches several prefixes is ambiguous: `git_` and `git_hub_` before `hub_x` and `x`
-   make the same name. It keeps the shown name, and belongs to no server: ``prefix_ambiguous``.
-4. So does a name that matches none: ``prefix_unknown``.
+   make the same name. It keeps the shown name, and belongs to no server, as a name that matches none.
 """
 
 from __future__ import annotations
@@ -101,11 +100,7 @@ def _check_name(what: str, name: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """One record to publish.
-
-    Args:
-        timestamp_ms: event time, milliseconds since the epoch.
-    """
+    """One record to publish; its time is the event's."""
 
     kind: ObservationKind
     key: bytes
@@ -233,12 +228,7 @@ def list_changed_event(
 
 
 def loss_event(vantage: Vantage, *, event_id: str, observed_at: datetime, lists: int, calls: int) -> Observation:
-    """Return the event of observations dropped since the last such event.
-
-    Args:
-        lists: number of lists and announced changes of this server.
-        calls: number of calls.
-    """
+    """Return the event of observations dropped since the last: lists and announcements, and calls."""
     event = _event(vantage, LOSS_TYPE, event_id, observed_at, {"lists": lists, "calls": calls})
     return _observation("list", vantage, _dumps(event), observed_at)
 
@@ -289,11 +279,7 @@ def control_event(source: str, kind: str, data: Mapping[str, Any], *, event_id: 
 
 
 def rfc3339(moment: datetime) -> str:
-    """Return a time in UTC with microseconds, the format used in events.
-
-    Raises:
-        ValueError: not timezone-aware.
-    """
+    """Return a timezone-aware time in UTC with microseconds, the format used in events."""
     if moment.tzinfo is None:
         raise ValueError("event times must be timezone-aware")
     return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
@@ -357,35 +343,17 @@ def _dumps(value: Any) -> bytes:
             return json.dumps(value, separators=(",", ":")).encode()
 
 
-PrefixCode = Literal["prefix_ambiguous", "prefix_unknown"]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnName:
-    """The server and tool behind a shown name.
-
-    Args:
-        tool_name: the server's own name for the tool; the shown name where no rule applies.
-        prefix: the gateway's prefix; empty where no rule applies.
-        server_id: the server; ``None`` if neither the rules nor the gateway determine it.
-        code: why no rule applies.
-    """
+    """The server, if known, and its tool behind a shown name, which stays where no rule applies."""
 
     tool_name: str
     prefix: str = ""
     server_id: str | None = None
-    code: PrefixCode | None = None
 
 
 class Prefixes:
-    """The rules of one gateway.
-
-    Args:
-        servers: the server behind each prefix.
-
-    Raises:
-        ConfigurationError: ``bad_prefix``.
-    """
+    """The rules of one gateway: the server behind each prefix. Raises ``bad_prefix``."""
 
     def __init__(self, servers: Mapping[str, str]) -> None:
         for prefix, server_id in servers.items():
@@ -397,20 +365,13 @@ class Prefixes:
         self._lengths = sorted({len(prefix) for prefix in servers})
 
     def own(self, shown: str, *, server_id: str | None = None, among: Collection[str] | None = None) -> OwnName:
-        """Resolve a shown name.
-
-        Args:
-            shown: the name as the gateway's clients see it.
-            server_id: the server, if the gateway names it.
-            among: the possible servers, if the gateway limits them.
-        """
+        """Resolve a shown name of ``server_id``, or of one ``among`` the servers that the gateway names."""
         candidates = {server_id} if server_id is not None else among
         starts = [shown[:length] for length in self._lengths if length < len(shown)]
         fitting = [(start, self._servers[start]) for start in starts if start in self._servers]
         found = [(prefix, server) for prefix, server in fitting if candidates is None or server in candidates]
         if len(found) != 1:
-            code: PrefixCode = "prefix_ambiguous" if found else "prefix_unknown"
-            return OwnName(tool_name=shown, server_id=server_id, code=code)
+            return OwnName(tool_name=shown, server_id=server_id)
         [(prefix, server)] = found
         return OwnName(tool_name=shown[len(prefix) :], prefix=prefix, server_id=server)
 
@@ -431,11 +392,7 @@ class Prefixes:
 
 
 def stated_prefixes(rules: Iterable[str]) -> Prefixes:
-    """Parse rules from command-line options, each ``PREFIX=SERVER``.
-
-    Raises:
-        ConfigurationError: ``bad_prefix``, or ``bad_identifier`` for a name not allowed in records.
-    """
+    """Parse command-line options, each ``PREFIX=SERVER``; raises ``bad_prefix`` or ``bad_identifier``."""
     servers: dict[str, str] = {}
     for rule in rules:
         prefix, equals, server_id = rule.partition("=")

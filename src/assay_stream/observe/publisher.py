@@ -1,7 +1,7 @@
 """The publisher for proxies: never blocks and never breaks the reported call.
 
-``publish`` puts an observation into a bounded queue and returns at once; a thread delivers the queue to Kafka and
-retries for as long as the brokers are away. What does not fit is dropped and counted by reason.
+``publish`` puts an observation into a bounded queue (``observe.delivery``) and returns at once; a thread delivers the
+queue to Kafka and retries for as long as the brokers are away. What does not fit is dropped and counted by reason.
 
 Delivery is at least once: after a failure a record may be sent again. Its event keeps its id, so that the evidence of
 both is recognisably the same.
@@ -9,39 +9,110 @@ both is recognisably the same.
 Each connection has an event loop of its own in that thread. aiokafka cannot abandon what it fails to deliver; when a
 connection is abandoned, its loop goes, and with it everything that would keep trying.
 
-Queueing, ordering and spooling: ``observe.delivery_queue``.
+An exiting interpreter does not wait for daemon threads, so every open publisher is closed first, all of them within one
+time limit. A forked child starts with an empty queue: its parent delivers what was queued.
 
-A process that exits closes its publishers first (``observe.delivery``). A forked child starts with an empty queue: its
-parent delivers what was queued.
+Names are looked up in threads that neither an exit nor a forked child waits for. The C library's locks are copied as
+they stand at a fork, so a lookup that another thread is in the middle of leaves them held for good in the child. A fork
+waits for such lookups, within a limit.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
+import concurrent.futures.thread
 import contextlib
 import logging
+import os
+import socket
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import Any, Self
+import weakref
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Self, TypeVar
 
 from assay_stream.errors import ConfigurationError
 from assay_stream.kafka.publishing import KafkaProducer, disconnect, is_too_large, kafka_producer, send_all
 from assay_stream.kafka.refusals import explained, why_refused
 from assay_stream.limits.storage import SPOOL_LIMITS
 from assay_stream.model.record import TOPIC_NAMES, Role
-from assay_stream.observe.delivery import DeliveryQueue, PublisherLimits, note_closed, note_open, run_with_lookups
+from assay_stream.observe.delivery import DeliveryQueue, Fate, PublisherLimits
 from assay_stream.observe.observation import Observation
 from assay_stream.observe.sinks import DropReason, SinkStats
 from assay_stream.observe.spool import Spool
 from assay_stream.text.escaping import counted
 
-_log = logging.getLogger(__name__)
+Answer = TypeVar("Answer")
 
+_FORK_WAIT_S = 1.0
+"""How long a fork waits for lookups: several times what a responsive name server needs."""
+
+_EXIT_FLUSH_MS = 5_000
+"""Milliseconds that all publishers of an exiting process share: a reachable broker needs a fraction of it,
+and a terminating program should not appear to hang.
+"""
 
 _GIVE_UP_S = 3.0
 """Limit for dropping a connection, beyond the time given for closing."""
+
+_log = logging.getLogger(__name__)
+_open: weakref.WeakSet[ObservationPublisher] = weakref.WeakSet()
+
+
+class _Lookups:
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self._count = 0
+
+    def run(self, host: Any, port: Any, **how: Any) -> Any:
+        with self.changed:
+            self._count += 1
+        try:
+            return socket.getaddrinfo(host, port, **how)
+        finally:
+            with self.changed:
+                self._count -= 1
+                self.changed.notify_all()
+
+    def before_fork(self) -> None:
+        self.changed.acquire()
+        self.changed.wait_for(lambda: not self._count, _FORK_WAIT_S)
+
+
+_lookups = _Lookups()
+
+
+class _LookupLoop(asyncio.SelectorEventLoop):
+    """Event loop with a daemon thread per lookup: asyncio's own lookup threads delay exit indefinitely."""
+
+    async def getaddrinfo(self, host: Any, port: Any, **how: Any) -> Any:
+        found: asyncio.Future[Any] = self.create_future()
+
+        def settle(result: Any, error: BaseException | None) -> None:
+            if found.done():
+                return
+            if error is None:
+                found.set_result(result)
+            else:
+                found.set_exception(error)
+
+        def look_up() -> None:
+            result, error = None, None
+            try:
+                result = _lookups.run(host, port, **how)
+            except Exception as caught:  # noqa: BLE001 -- raised where it is awaited
+                error = caught
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self.call_soon_threadsafe(settle, result, error)
+
+        threading.Thread(target=look_up, name="assay-stream lookup", daemon=True).start()
+        return await found
+
+
+def _run_with_lookups(main: Coroutine[Any, Any, Answer]) -> Answer:
+    with asyncio.Runner(loop_factory=_LookupLoop) as runner:
+        return runner.run(main)
 
 
 class ObservationPublisher:
@@ -71,7 +142,7 @@ class ObservationPublisher:
             lambda: kafka_producer(connection, record_bytes_max=self._limits.record_bytes_max)
         )
         self._begin_empty(spool)
-        note_open(self)
+        _open.add(self)  # closed at exit
 
     def _begin_empty(self, spool: Spool | None) -> None:
         self._thread: threading.Thread | None = None
@@ -79,8 +150,8 @@ class ObservationPublisher:
         self._pause_s = self._limits.backoff_min_s
         self._is_away = False  # as far as the log says
         # Shared by both threads, under the lock.
-        self._lock = threading.Lock()
-        self._queue = DeliveryQueue(self._limits, self._lock, spool)
+        self._queue = DeliveryQueue(self._limits, spool)
+        self._lock = self._queue.lock
         self._retries = 0
         self._wake: Callable[[], object] | None = None
         self._cancel: Callable[[], object] | None = None
@@ -103,7 +174,8 @@ class ObservationPublisher:
     def restart_in_child(self) -> None:
         """Start empty in a forked child, and deliver there if this publisher was started in the parent."""
         started, closed = self._thread is not None, self._closing.is_set()
-        self._queue.abandon_spool()
+        if self._queue.spool is not None:
+            self._queue.spool.abandon()
         self._begin_empty(None)
         if closed:
             self._closing.set()
@@ -139,17 +211,11 @@ class ObservationPublisher:
         return reason is None
 
     def close(self, timeout_ms: int = 10_000) -> None:
-        """Deliver what is queued, as far as time allows, and disconnect. The rest counts as dropped.
-
-        Blocks; from a coroutine use ``aclose``. May be called again, and from any thread.
-
-        Args:
-            timeout_ms: milliseconds for delivery; disconnecting may take three seconds more.
-        """
+        """Deliver what is queued, as far as time allows, and disconnect, in up to 3 s more. The rest is dropped."""
         self._closing.set()
         with self._lock:
             self._rouse()
-            is_worth_it = self._connected or not self._queue.has_spool
+            is_worth_it = self._connected or self._queue.spool is None
             wait_s = timeout_ms / 1_000 if is_worth_it and self._is_anything_left() else 0.0
             thread = self._thread
         if thread is not None:
@@ -158,7 +224,7 @@ class ObservationPublisher:
             with self._lock:
                 self._call(self._cancel)
             thread.join(_GIVE_UP_S)
-        note_closed(self)
+        _open.discard(self)
         if thread is None or not thread.is_alive():
             self._queue.close_spool()
         with self._lock:
@@ -191,7 +257,7 @@ class ObservationPublisher:
     def _run(self) -> None:
         while not self._given_up.is_set() and not (self._closing.is_set() and not self._is_anything_left()):
             try:
-                run_with_lookups(self._connection())
+                _run_with_lookups(self._connection())
             except asyncio.CancelledError:
                 return
             except Exception as error:  # noqa: BLE001 - whatever fails must not end the delivery
@@ -210,7 +276,7 @@ class ObservationPublisher:
         if not self._given_up.is_set():
             cause = explained(error)
             if not isinstance(cause, ConfigurationError) and connection is not None:
-                cause = run_with_lookups(why_refused(connection))
+                cause = _run_with_lookups(why_refused(connection))
             why = str(cause) if isinstance(cause, ConfigurationError) else type(error).__name__
         servers = (connection or {}).get("bootstrap_servers")
         where = "" if not servers else f" at {servers if isinstance(servers, str) else ','.join(servers)}"
@@ -221,7 +287,7 @@ class ObservationPublisher:
         until_s = time.monotonic() + self._pause_s
         self._pause_s = min(self._pause_s * 2, self._limits.backoff_max_s)
         while (left_s := until_s - time.monotonic()) > 0:
-            if self._given_up.wait(min(left_s, SPOOL_LIMITS.interval_s) if self._queue.has_spool else left_s):
+            if self._given_up.wait(min(left_s, SPOOL_LIMITS.interval_s) if self._queue.spool is not None else left_s):
                 return
             self._queue.to_spool()
 
@@ -261,36 +327,26 @@ class ObservationPublisher:
             await disconnect(producer)
 
     async def _deliver(self, producer: KafkaProducer) -> None:
-        """Deliver a batch. A record leaves the queue only when its outcome is known.
-
-        Raises:
-            Exception: the first retriable failure; records before it are delivered.
-        """
-        batch = self._queue.batch
+        """Deliver a batch, and raise the first retriable failure."""
         async with asyncio.timeout(self._limits.send_timeout_s):
-            outcomes = await send_all(producer, self._topics, batch, call_spread=self._call_spread)
-        kept: list[Observation] = []
-        lost: list[Observation] = []
+            outcomes = await send_all(producer, self._topics, self._queue.batch, call_spread=self._call_spread)
+        fates: list[Fate | None] = []
         failure: BaseException | None = None
-        settled: Counter[str] = Counter()
-        for index, (observation, outcome) in enumerate(zip(batch, outcomes, strict=True)):
+        for outcome in outcomes:
             if failure is not None and self._queue.on_disk:
-                kept = list(batch[index - len(kept) :])  # the spool gives up its records in order only
-                break
-            if outcome is None:
-                settled["delivered"] += 1
+                fates.append(None)  # the spool gives up its records in order only
+            elif outcome is None:
+                fates.append("delivered")
             elif is_too_large(outcome):
-                settled["too_large"] += 1
-                lost.append(observation)
+                fates.append("too_large")
             elif failure is None and self._is_hopeless(outcome):
-                settled["delivery_failed"] += 1
-                lost.append(observation)
+                fates.append("delivery_failed")
                 _log.error("Kafka permanently refuses an observation: %s", type(outcome).__name__)
             else:
                 failure = failure or outcome
-                kept.append(observation)
-        self._queue.settle(kept, lost, settled)
-        if settled:
+                fates.append(None)
+        self._queue.settle(fates)
+        if any(fates):
             self._pause_s = self._limits.backoff_min_s
         if failure is not None:
             raise failure
@@ -298,7 +354,7 @@ class ObservationPublisher:
 
     async def _keep_room(self) -> None:
         """Spool the queue while nothing is delivered, or records arrive faster than they are delivered."""
-        while self._queue.has_spool:
+        while self._queue.spool is not None:
             await asyncio.sleep(SPOOL_LIMITS.interval_s)
             if not self._connected or self._queue.is_pressing():
                 self._queue.to_spool()
@@ -314,3 +370,28 @@ class ObservationPublisher:
             return False
         self._attempts = 0
         return True
+
+
+def _close_all() -> None:
+    deadline_s = time.monotonic() + _EXIT_FLUSH_MS / 1_000
+    for one in list(_open):
+        one.close(timeout_ms=max(0, int((deadline_s - time.monotonic()) * 1_000)))
+
+
+def _begin_in_child() -> None:
+    global _lookups
+    _lookups = _Lookups()
+    for one in list(_open):
+        one.restart_in_child()
+
+
+# ``atexit`` is too late: asyncio resolves names in a thread pool, so by then connecting is impossible. CPython closes
+# those pools with the hook used here, last in first out, so ours must be registered after theirs: hence the import.
+assert concurrent.futures.thread  # noqa: S101
+getattr(threading, "_register_atexit", atexit.register)(_close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=lambda: _lookups.before_fork(),
+        after_in_parent=lambda: _lookups.changed.release(),
+        after_in_child=_begin_in_child,
+    )

@@ -41,11 +41,7 @@ from assay_stream.schemes.assay import tool as assay
 def decision_event(
     kind: str, data: Mapping[str, Any], *, author: str, event_id: str, decided_at: datetime
 ) -> Observation:
-    """Return the event of an operator's decision, validated as the stream will validate it.
-
-    Raises:
-        InputError: if the stream would reject it, with the path of the bad field.
-    """
+    """Return the event of an operator's decision, checked as the stream will check it."""
     for name, value in {**data, "author": author}.items():
         # A shell passes bytes that are not UTF-8 on as surrogates.
         if isinstance(value, str) and not is_unicode(value):
@@ -58,11 +54,7 @@ def decision_event(
 
 
 def check_observation(observation: Observation) -> None:
-    """Raise the error with which the stream would reject an observation.
-
-    Raises:
-        InputError: with the path of the bad field.
-    """
+    """Raise the ``InputError`` with which the stream would reject an observation."""
     read_event(
         Record(
             role=observation.role,
@@ -186,11 +178,7 @@ class StableIds:
 
 
 def parse_rfc3339(text: object, *, path: str) -> datetime:
-    """Parse an RFC 3339 time with offset.
-
-    Raises:
-        InputError: ``bad_time``, at ``path``.
-    """
+    """Parse an RFC 3339 time with offset; raises ``bad_time`` at ``path``."""
     if isinstance(text, str) and _RFC3339.fullmatch(text):
         try:
             moment = datetime.fromisoformat(text.upper())
@@ -237,11 +225,7 @@ def _wire_line(raw: bytes) -> tuple[Direction, datetime, bytes]:
 
 
 def recorded_observation(raw: bytes) -> Observation:
-    """Return an event as an observation, byte for byte, without validating it.
-
-    Raises:
-        InputError: it has no destination.
-    """
+    """Return an event, byte for byte and not validated; raises ``InputError`` if it has no destination."""
     event = _object(raw, "one event")
     kind = _KINDS.get(event["type"]) if isinstance(event.get("type"), str) else None
     if kind is None:

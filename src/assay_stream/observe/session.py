@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import islice
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.observe.jsonrpc import BLANKS, Direction, Line, may_be_misread
+from assay_stream.observe.jsonrpc import BLANKS, Direction, Line, may_be_misread, may_list
 from assay_stream.observe.mcp_wire import WireObserver
 from assay_stream.observe.observation import Observation
+
+Key = TypeVar("Key")
 
 _NAMES_LOGGED = 5
 
@@ -118,7 +121,6 @@ class Session:
         return Commands(raw)
 
     def delivered(self, exchange: int = 0) -> None:
-        """Record that the client has received the forwarded bytes."""
         self.observer.offered.delivered(exchange)
 
     def doubt(self) -> None:
@@ -140,6 +142,9 @@ class Session:
         if not raw.strip(BLANKS):
             return Commands(raw)
         line = self.observer.read(raw)
+        if exchange and not line.messages and may_list(raw):
+            # Some clients read JSON in other encodings than UTF-8.
+            return Commands(raw, self.observer.missed("server->client", at, exchange=exchange))
         return Commands(raw, self.observer.take("server->client", line, raw, at, exchange=exchange))
 
     def _missed(self, direction: Direction, at: datetime, exchange: int) -> Commands:
@@ -147,3 +152,13 @@ class Session:
 
     def _failed(self, event: Failed, at: datetime) -> Commands:  # noqa: ARG002 - observing holds nothing back
         return Commands(event.raw)
+
+
+def to_evict(sessions: Mapping[Key, Session], count_max: int) -> Key | None:
+    """Return which of too many sessions, the least recently used first, is to end; ``None`` if there is room."""
+    if len(sessions) <= count_max:
+        return None
+    # Made-up clients must not end the open calls of others.
+    others = islice(sessions, count_max)
+    resting = next((key for key in others if not sessions[key].observer.calls.open_calls), None)
+    return next(iter(sessions)) if resting is None else resting

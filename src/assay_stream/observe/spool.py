@@ -82,11 +82,7 @@ class Spool:
         return self._size_bytes if self.records else 0
 
     def append(self, observations: Sequence[Observation]) -> int:
-        """Append as many observations as fit, and return how many.
-
-        Raises:
-            OSError: the write failed; none was added.
-        """
+        """Append as many observations as fit, and return how many; on ``OSError`` none."""
         with self._transaction():
             [place] = self._db.execute("SELECT ifnull(max(place), 0) + 1 FROM waiting").fetchone()
             count = self._write(place, observations)
@@ -97,11 +93,7 @@ class Spool:
         return count
 
     def head(self, records_max: int) -> list[Observation]:
-        """Return the oldest observations without removing them.
-
-        Raises:
-            OSError: the disk cannot be read.
-        """
+        """Return the oldest observations without removing them; raises ``OSError``."""
         self._taken, found, size_bytes = [], [], 0
         with self._transaction(), closing(self._db.execute(_READ)) as rows:
             for place, checksum, body in rows:
@@ -118,11 +110,7 @@ class Spool:
         return found
 
     def drop(self, records: int) -> None:
-        """Remove the first observations of ``head`` once delivered or given up.
-
-        Raises:
-            OSError: the write failed.
-        """
+        """Remove the first of ``head`` once delivered or given up; raises ``OSError``."""
         if records:
             self._remove(records)
 
@@ -238,17 +226,7 @@ def _readable(damaged: sqlite3.Connection, statement: str) -> Iterator[tuple[int
 
 
 def spool_in(folder: Path | None, *, mib_max: int) -> Spool | None:
-    """Return the first unused spool below a folder shared by several processes.
-
-    A new process thus continues with the spool left by an ended one.
-
-    Args:
-        folder: ``None`` for no spool.
-        mib_max: limit per spool, mebibytes.
-
-    Raises:
-        ConfigurationError: ``spool_in_use`` if all are in use, ``unwritable_file``.
-    """
+    """Return the first unused spool in a folder: a new process goes on with what an ended one left."""
     if folder is None:
         return None
     for number in range(SPOOL_LIMITS.processes_max):

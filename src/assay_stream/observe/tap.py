@@ -95,7 +95,12 @@ async def run_tap(
             clock=clock,
         )
     output_ended = asyncio.Event()
-    inward, outward = _pumps(process, host, stdin, stdout, _setter(loop, output_ended))
+
+    def end() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any longer
+            loop.call_soon_threadsafe(output_ended.set)
+
+    inward, outward = _pumps(process, host, stdin, stdout, end)
     inward.start()
     outward.start()
     try:
@@ -168,14 +173,6 @@ def _let_go(descriptor: int, mode: int) -> None:
         os.close(nothing)
 
 
-def _setter(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> Callable[[], None]:
-    def set_event() -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any longer
-            loop.call_soon_threadsafe(event.set)
-
-    return set_event
-
-
 @contextlib.contextmanager
 def _forwarded_signals(
     loop: asyncio.AbstractEventLoop, process: subprocess.Popen[bytes], give_up: asyncio.Event
@@ -231,7 +228,7 @@ def _report(observer: WireObserver, host: Watch | Enforcer) -> None:
     if host.failures or stats.missed_lines or stats.refused_snapshots or stats.evicted_requests:
         counts = {name: count for name, count in stats.as_dict().items() if count}
         _log.warning("not everything could be observed: %s", counts | {"failures": host.failures})
-    if isinstance(host, Enforcer) and host.blocked:
+    if host.blocked:
         _log.warning("%d lines were not passed on", host.blocked)
-    if isinstance(host, Enforcer) and host.withheld:
+    if host.withheld:
         _log.warning("%d lines of the server were withheld", host.withheld)

@@ -33,11 +33,7 @@ _LOOK_S = 0.05
 
 
 class VerdictClient:
-    """Follow the verdict topic and rule on calls from memory. Thread-safe.
-
-    Args:
-        unavailable: what to do with calls until the verdicts have been read.
-    """
+    """Follow the verdict topic and rule on calls from memory; ``unavailable`` until it was read. Thread-safe."""
 
     def __init__(
         self,
@@ -76,11 +72,7 @@ class VerdictClient:
         return self._monotonic_s() - self._heard_s
 
     def rule(self, server_id: str, tool_name: str, definition: Fingerprint | None = None) -> Ruling:
-        """Rule on a call. Never waits.
-
-        Args:
-            definition: fingerprint of the definition that the caller received (``schemes.fingerprint``), if known.
-        """
+        """Rule on a call by the fingerprint of the definition that its caller received. Never waits."""
         with self._lock:
             if self._table is None:
                 return Ruling(action=self._unavailable, reason_code="verdicts_unavailable")

@@ -1,17 +1,20 @@
-"""Shared state of one client-server connection: vantage, pending requests, and counters."""
+"""Shared state of one client-server connection: vantage, the event in hand, pending requests, and counters."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
 from assay_stream.limits.core import Limits
 from assay_stream.observe.jsonrpc import RequestKey
-from assay_stream.observe.observation import Vantage
+from assay_stream.observe.observation import Observation, Vantage
 
 T = TypeVar("T")
+
+_NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,6 +61,10 @@ class WireConnection:
         pending_max: limit of unanswered requests per kind (calls, lists).
         filtered: whether tools may have been removed from the lists, so that none of them is complete.
         retrospective: whether calls are reported after they ended: a list may then be newer than the call.
+        at: when the event in hand happened.
+        exchange: the HTTP exchange that it came in; 0 for none.
+        exact: whether its JSON passed strict decoding, so that its content may be hashed.
+        found: its observations so far, in the order in which they are published.
     """
 
     vantage: Vantage
@@ -68,26 +75,38 @@ class WireConnection:
     filtered: bool = False
     retrospective: bool = False
     stats: WireStats = field(default_factory=WireStats)
+    at: datetime = _NEVER
+    exchange: int = 0
+    exact: bool = True
+    found: list[Observation] = field(default_factory=list)
+
+    def begin(self, at: datetime, exchange: int = 0, *, exact: bool = True) -> None:
+        self.at, self.exchange, self.exact, self.found = at, exchange, exact, []
 
 
 class Pending(Generic[T]):
     """Unanswered requests, oldest first, indexed by exchange and by id to avoid scans."""
 
-    def __init__(self) -> None:
+    def __init__(self, count_max: int) -> None:
+        self._count_max = count_max
         self._all: OrderedDict[RequestKey, T] = OrderedDict()
         self._of_exchange: dict[int, dict[RequestKey, T]] = {}
         """By the exchange that answers them; 0 if any may."""
-        self._of_id: dict[RequestKey, set[RequestKey]] = {}
-        """Full keys by key without exchange."""
+        self._of_id: dict[RequestKey, dict[RequestKey, T]] = {}
+        """By key without exchange."""
 
     def __len__(self) -> int:
         return len(self._all)
 
-    def put(self, key: RequestKey, request: T) -> None:
-        """Add a request; its key must be unused."""
+    def put(self, key: RequestKey, request: T) -> tuple[RequestKey, T] | None:
+        """Add a request, whose key must be unused, and return the oldest if that is one too many."""
         self._all[key] = request
         self._of_exchange.setdefault(_exchange_of(key), {})[key] = request
-        self._of_id.setdefault(key[:2], set()).add(key)
+        self._of_id.setdefault(key[:2], {})[key] = request
+        oldest = self.oldest() if len(self._all) > self._count_max else None
+        if oldest is not None:
+            self.take(oldest[0])
+        return oldest
 
     def get(self, key: RequestKey) -> T | None:
         return self._all.get(key)
@@ -96,10 +115,9 @@ class Pending(Generic[T]):
         request = self._all.pop(key, None)
         if request is not None:
             others, namesakes = self._of_exchange[_exchange_of(key)], self._of_id[key[:2]]
-            del others[key]
+            del others[key], namesakes[key]
             if not others:
                 del self._of_exchange[_exchange_of(key)]
-            namesakes.remove(key)
             if not namesakes:
                 del self._of_id[key[:2]]
         return request
@@ -123,8 +141,10 @@ class Pending(Generic[T]):
         requests: Mapping[RequestKey, T] = (self._of_exchange.get(exchange) if exchange else None) or self._all
         return next(iter(requests.values())) if len(requests) == 1 else None
 
-    def has_id(self, key: RequestKey) -> bool:
-        return key[:2] in self._of_id
+    def latest_with_id(self, key: RequestKey) -> T | None:
+        """Return the latest request with this id, in any exchange."""
+        namesakes = self._of_id.get(key[:2])
+        return None if namesakes is None else next(reversed(namesakes.values()))
 
     def with_id(self, key: RequestKey) -> RequestKey:
         """Return the key of the only request with this id, in any exchange; ``key`` itself if ambiguous."""

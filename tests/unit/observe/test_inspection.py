@@ -345,7 +345,7 @@ def test_a_clock_that_fails_holds_everything_back_but_ends_nothing(bench: Bench)
     def fail() -> datetime:
         raise RuntimeError
 
-    bench.enforcer._clock = fail
+    bench.enforcer.clock = fail
     bench.enforcer.receive("client->server", CALL_enforcing)
     bench.serve(b"hello\n")
     assert bench.at_server() == b""

@@ -21,13 +21,13 @@ def test_a_rule_gives_the_server_and_its_own_name() -> None:
 
 def test_a_name_without_a_rule_stays_as_it_was_shown() -> None:
     """Nothing is guessed from a name."""
-    assert GATEWAY.own("gitlab_merge") == OwnName(tool_name="gitlab_merge", code="prefix_unknown")
-    assert GATEWAY.own("github_").code == "prefix_unknown"
+    assert GATEWAY.own("gitlab_merge") == OwnName(tool_name="gitlab_merge")
+    assert GATEWAY.own("github_") == OwnName(tool_name="github_")
 
 
 def test_a_hostile_server_cannot_pass_its_tool_off_as_anothers() -> None:
     """`hub_push` of git is shown as `git_hub_push`, as `push` of hub would be: it is neither's."""
-    assert OVERLAPPING.own("git_hub_push") == OwnName(tool_name="git_hub_push", code="prefix_ambiguous")
+    assert OVERLAPPING.own("git_hub_push") == OwnName(tool_name="git_hub_push")
     assert OVERLAPPING.split([{"name": "git_hub_push"}]) == {(None, ""): [{"name": "git_hub_push"}]}
 
 
@@ -37,7 +37,7 @@ def test_the_server_that_the_gateway_names_settles_whose_tool_it_is() -> None:
     assert OVERLAPPING.own("git_hub_push", server_id="hub").tool_name == "push"
     assert OVERLAPPING.own("git_hub_push", among=["git", "time"]).server_id == "git"
     imitation = GATEWAY.own("github_create_issue", server_id="evil")
-    assert imitation == OwnName(tool_name="github_create_issue", server_id="evil", code="prefix_unknown")
+    assert imitation == OwnName(tool_name="github_create_issue", server_id="evil")
 
 
 def test_a_list_is_split_by_server() -> None:
@@ -57,7 +57,7 @@ def test_shown_names_are_never_lost(rules: dict[str, str], shown: str) -> None:
     own = Prefixes(rules).own(shown)
     fitting = [prefix for prefix in rules if shown.startswith(prefix) and shown != prefix]
     assert own.prefix + own.tool_name == shown
-    assert (own.server_id is not None) == (len(fitting) == 1) == (own.code is None)
+    assert (own.server_id is not None) == (len(fitting) == 1)
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ class Crowd:
                 ClientSaid(b'{"id": 7, "method": "ping"}'),
             ):
                 yield f"gate: {event}", partial(gate.receive, event, START)
-        yield "expired", partial(self.observer.calls.expire, START)
+        yield "expired", partial(self.observer.expire, START)
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -3,7 +3,7 @@
 Rules:
 
 1. For a call, the gateway names one server, and the tool by that server's name. A list covers all servers, with
-   a prefix before each name if there are several: `prefixes` undo it (``observe.prefixes``).
+   a prefix before each name if there are several: `prefixes` undo it.
 2. Nothing in the protocol pairs an answer with its call. A passed call carries a token (``metadata``), which comes
    back with the answer if the gateway's configuration says so: `assay_call: mcpGuardrails.assay_call`. An answer
    without one is counted, never guessed. A call whose answer does not come in time ends as ``no_response``.
@@ -21,6 +21,7 @@ import functools
 import hmac
 import json
 import logging
+import math
 import time
 import uuid
 from collections import Counter
@@ -44,7 +45,6 @@ from assay_stream.limits.serving import FEED_LIMITS
 from assay_stream.observe.feeds.feed import CALL, UNSOUND, Asked, ClientView, Feed, shared_members
 from assay_stream.observe.jsonrpc import NOT_RULED_ON
 from assay_stream.observe.observation import Prefixes
-from assay_stream.observe.wire import Held
 
 if TYPE_CHECKING:
     import grpc
@@ -107,16 +107,7 @@ MESSAGES = _classes()
 def start_server(
     answers: ExtMcp, address: str, *, tls: tuple[bytes, bytes] | None = None, client_ca: bytes | None = None
 ) -> tuple[grpc.Server, int]:
-    """Start the server, and return it with its port.
-
-    Args:
-        address: ``host:port`` to listen on.
-        tls: private key and certificate chain, PEM.
-        client_ca: CA certificates for client authentication, PEM.
-
-    Raises:
-        ConfigurationError: ``cannot_listen``.
-    """
+    """Start the server, and return it with its port. ``tls``: private key and certificates, PEM."""
     # Imported here: gRPC's threads and descriptors are for whoever serves.
     with needing_extra("extmcp"):
         import grpc
@@ -172,14 +163,7 @@ _log = logging.getLogger(__name__)
 
 
 class ExtMcp:
-    """Handle the gateway's hook calls. Thread-safe.
-
-    Args:
-        feed: must be ``filtered``.
-        servers: the operator's names of the gateway's servers, where they differ.
-        context_key: for the hash of `assay_context`.
-        monotonic_s: clock for the timeout of unanswered calls.
-    """
+    """Handle the hook calls of a gateway, for a ``filtered`` feed. Thread-safe."""
 
     def __init__(
         self,
@@ -199,31 +183,33 @@ class ExtMcp:
         self._context_key = context_key
         self._enforces = enforces
         self._monotonic_s = monotonic_s
-        self._waiting = Held[tuple[float, Asked]]()
+        self._waiting: dict[str, tuple[float, Asked]] = {}
         self._lock = Lock()
 
     def check_request(self, request: Any) -> Any:
-        """Answer ``CheckRequest``: calls are ruled on, everything else passes."""
         try:
-            return self._ruled(request)
+            return self._ruled(request) if request.method == CALL else _passed("McpRequestResult")
         except Exception as error:  # noqa: BLE001 - observing breaks no call; enforcing lets none pass unruled
             self._count("failed", type(error).__name__)
-            return _held_back("not_ruled_on", NOT_RULED_ON) if self._enforces else _passed("McpRequestResult")
+            return self._unruled("not_ruled_on", NOT_RULED_ON)
 
     def check_response(self, response: Any) -> Any:
         try:
-            self._see(response)
+            if response.method == CALL:
+                self._answered(response)
+            elif response.method == _LIST:
+                self._listed(response)
+            elif response.method in _OF_ONE_SERVER and len(response.service_names) == 1:
+                view = self._view(response, self._server(response.service_names[0]))
+                self._feed.answer(self._feed.ask(response.method, dict, view=view), lambda: _result_of(response))
         except Exception as error:  # noqa: BLE001 - what a server says must reach its client all the same
             self._count("failed", type(error).__name__)
         return _passed("McpResponseResult")
 
     def _ruled(self, request: Any) -> Any:
-        if request.method != CALL:
-            return _passed("McpRequestResult")
         if len(request.service_names) != 1:
             self._count("call_without_server", "a call names no server, or several")
-            why = "the call names no server, or several; it was not passed on"
-            return _held_back("call_without_server", why) if self._enforces else _passed("McpRequestResult")
+            return self._unruled("call_without_server", "the call names no server, or several; it was not passed on")
         token = str(uuid.uuid4())
         asked = self._feed.ask(
             CALL,
@@ -231,51 +217,44 @@ class ExtMcp:
             view=self._view(request, self._server(request.service_names[0])),
             call_id=token,
         )
-        if asked is None:
-            return _passed("McpRequestResult")
-        if asked.error is not None:
-            return _refused(asked.error)
-        self._wait(token, asked)
         passed = _passed("McpRequestResult")
+        if asked is None:
+            return passed
+        if asked.error is not None:
+            # The gateway chooses the JSON-RPC error code, and forwards message and data.
+            return _refused(PERMISSION_DENIED, asked.error["message"], asked.error.get("data", {}))
+        with self._lock:
+            self._waiting[token] = self._monotonic_s(), asked
+        self._give_up(-math.inf)
         passed.metadata.update({TOKEN: token})
         return passed
 
-    def _see(self, response: Any) -> None:
-        if response.method == CALL:
-            self._answered(response)
-        elif response.method == _LIST:
-            self._listed(response)
-        elif response.method in _OF_ONE_SERVER and len(response.service_names) == 1:
-            view = self._view(response, self._server(response.service_names[0]))
-            self._feed.answer(self._feed.ask(response.method, dict, view=view), lambda: _result_of(response))
+    def _unruled(self, code: str, why: str) -> Any:
+        return (
+            _refused(INVALID, f"assay-stream: {why}", {"code": code}) if self._enforces else _passed("McpRequestResult")
+        )
 
     def expire(self) -> None:
         self._give_up(self._monotonic_s() - FEED_LIMITS.answer_limit_s)
 
     def close(self) -> None:
-        self._give_up(float("inf"))
+        self._give_up(math.inf)
         self._feed.close()
 
-    def _wait(self, token: str, asked: Asked) -> None:
-        with self._lock:
-            self._waiting.put(token, (self._monotonic_s(), asked))
-            oldest = self._waiting.take_oldest() if len(self._waiting) > FEED_LIMITS.calls_max else None
-        if oldest is not None:
-            self._feed.unanswered(oldest[1], "no_response")
-
     def _give_up(self, asked_before_s: float) -> None:
+        """Report the calls asked before, and those beyond the limit, as unanswered."""
         while True:
             with self._lock:
-                oldest = self._waiting.oldest()
-                if oldest is None or oldest[0] > asked_before_s:
+                token, (asked_s, asked) = next(iter(self._waiting.items()), ("", (math.inf, None)))
+                if asked is None or (asked_s > asked_before_s and len(self._waiting) <= FEED_LIMITS.calls_max):
                     return
-                self._waiting.take_oldest()
-            self._feed.unanswered(oldest[1], "no_response")
+                del self._waiting[token]
+            self._feed.unanswered(asked, "no_response")
 
     def _answered(self, response: Any) -> None:
         token = _text(response, TOKEN)
         with self._lock:
-            found = self._waiting.take(token)
+            found = self._waiting.pop(token, None)
         if found is not None:
             self._feed.answer(found[1], lambda: _result_of(response))
         elif token:
@@ -290,8 +269,11 @@ class ExtMcp:
 
     def _listed(self, response: Any) -> None:
         among = [self._server(name) for name in response.service_names]
-        shown = self._shown(response.mcp_response)
-        if shown is None:
+        try:
+            shown = decode_json(response.mcp_response, limits=_MERGED)
+        except InputError:
+            shown = None
+        if not isinstance(shown, dict) or not isinstance(shown.get("tools"), list):
             for each in among or [""]:
                 view = self._view(response, each)
                 self._feed.answer(self._feed.ask(_LIST, dict, view=view), lambda: {"result": UNSOUND})
@@ -306,13 +288,6 @@ class ExtMcp:
                 self._count("unattributed_tools", "tools fit no prefix, or several: state one for each server")
             asked = self._feed.ask(_LIST, dict, view=self._view(response, server_id, shown_prefix=prefix))
             self._feed.answer(asked, functools.partial(dict, result={**shared, "tools": tools}))
-
-    def _shown(self, raw: bytes) -> dict[str, Any] | None:
-        try:
-            result = decode_json(raw, limits=_MERGED)
-        except InputError:
-            return None
-        return result if isinstance(result, dict) and isinstance(result.get("tools"), list) else None
 
     def _server(self, service: str) -> str:
         return self._servers.get(service, service)
@@ -334,14 +309,7 @@ class ExtMcp:
 
 
 def _call_of(request: Any, *, strictly: bool) -> dict[str, Any]:
-    """Return the parameters of a call, with the trace context of its request.
-
-    Args:
-        strictly: reject ambiguous calls.
-
-    Raises:
-        InputError: if they are not a JSON object, or, with ``strictly``, not sound.
-    """
+    """Return the parameters of a call with its trace context; ``strictly`` refuses ambiguous ones."""
     params = decode_json(request.mcp_request) if strictly else _read(request.mcp_request)
     if not isinstance(params, dict):
         raise InputError("wrong_type", "the parameters of a call must be a JSON object", path="$")
@@ -358,10 +326,7 @@ def _result_of(response: Any) -> dict[str, Any]:
 
 
 def _read(raw: bytes) -> Any:
-    """Return a JSON value; if it is unsound, too deep or too large, only what identifies a call and its outcome.
-
-    That remainder is unsound too (it holds NaN), so that it is recorded as such and never hashed.
-    """
+    """Return a JSON value; of an unsound one only what identifies a call and its outcome, unsound too (NaN)."""
     try:
         return decode_json(raw)
     except InputError:
@@ -379,16 +344,6 @@ def _passed(name: str) -> Any:
     return MESSAGES[name](**{"pass": MESSAGES["Pass"]()})
 
 
-def _refused(error: Mapping[str, Any]) -> Any:
-    """Return the refusal of a call. The gateway chooses the JSON-RPC error code and forwards message and data."""
-    denied = MESSAGES["AuthorizationError"](
-        code=PERMISSION_DENIED, reason=error["message"], mcp_error=json.dumps(error.get("data", {})).encode()
-    )
-    return MESSAGES["McpRequestResult"](error=denied)
-
-
-def _held_back(code: str, why: str) -> Any:
-    denied = MESSAGES["AuthorizationError"](
-        code=INVALID, reason=f"assay-stream: {why}", mcp_error=json.dumps({"code": code}).encode()
-    )
+def _refused(code: int, reason: str, data: Mapping[str, Any]) -> Any:
+    denied = MESSAGES["AuthorizationError"](code=code, reason=reason, mcp_error=json.dumps(data).encode())
     return MESSAGES["McpRequestResult"](error=denied)

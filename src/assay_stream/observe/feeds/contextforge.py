@@ -96,7 +96,6 @@ class ContextForgeFeed(Plugin):  # type: ignore[misc]  # the extra brings its ty
         return self._own.feed
 
     async def initialize(self) -> None:
-        """Start delivery; does not wait for a broker."""
         self._own = _Shared.of(self._stated)
         self._own.enter(self)
 

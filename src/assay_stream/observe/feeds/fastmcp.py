@@ -62,11 +62,7 @@ class FastMCPFeed(Middleware):  # type: ignore[misc]  # the extra brings its typ
         return tools
 
     async def on_call_tool(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
-        """Report a call and its outcome.
-
-        Raises:
-            McpError: the feed's rule blocks the call; same error as the tap's.
-        """
+        """Report a call and its outcome; a blocked one raises ``McpError``, as the tap answers it."""
         asked = self._ask(context, CALL)
         if asked is not None and asked.error is not None:
             error = asked.error

@@ -25,15 +25,16 @@ import threading
 import uuid
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import AssayStreamError, InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.limits.serving import FEED_LIMITS, FeedLimits
+from assay_stream.observe.calls import CALL as CALL
 from assay_stream.observe.jsonrpc import (
     BLOCKED_CODE,
     EVENT_BREAK,
@@ -46,7 +47,7 @@ from assay_stream.observe.jsonrpc import (
 from assay_stream.observe.lists import LIST_CHANGED
 from assay_stream.observe.mcp_wire import LINE_BYTES_MAX, WireObserver
 from assay_stream.observe.observation import Observation, Vantage
-from assay_stream.observe.session import Failed, Missed, ServerSaid, Session
+from assay_stream.observe.session import Event, Failed, Missed, ServerSaid, Session, to_evict
 from assay_stream.observe.sinks import Sink
 from assay_stream.observe.wire import WireStats
 
@@ -56,8 +57,6 @@ if TYPE_CHECKING:
 
 UNSOUND: Mapping[str, Any] = {"unsound": math.nan}
 """Placeholder for an unreadable result: NaN is not valid JSON, so it is recorded as unsound and never hashed."""
-
-CALL = "tools/call"
 
 _LINE_LIMITS = replace(DEFAULT_LIMITS, record_bytes_max=LINE_BYTES_MAX)
 _NOT_RULED_ON = {"code": BLOCKED_CODE, "message": f"assay-stream: {NOT_RULED_ON}", "data": {"code": "not_ruled_on"}}
@@ -84,11 +83,7 @@ class ClientView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A request that a hook reported.
-
-    Args:
-        error: the JSON-RPC error to return instead of an answer; ``None`` if it may pass.
-    """
+    """A request that a hook reported; one with an error, the answer to return, may not pass."""
 
     view: ClientView
     message: dict[str, Any]
@@ -145,6 +140,8 @@ class Feed:
         self._new_id = new_id or (lambda: str(uuid.uuid4()))
         self._limits = limits
         self._lock = threading.Lock()
+        self._found: list[Observation] = []
+        """What the step under way has observed."""
         self._sessions: OrderedDict[ClientView, Session] = OrderedDict()
         self._past = WireStats()
         self._numbers = itertools.count(1)
@@ -182,51 +179,60 @@ class Feed:
             shown_name: the client's name for the tool, where the gateway reports the server's own name.
         """
         client, given = self._view, dict[str, Any]()
-        found: list[Observation] = []
         try:
             given = dict(params())
             client = view() if callable(view) else view or client
-            with self._lock:
+            with self._observing():
                 number = call_id or next(self._numbers)
                 message = {"jsonrpc": "2.0", "id": number, "method": method, "params": dict(given)}
                 asked = Asked(view=client, message=message)
                 if method == CALL:  # of others it is known from the answer which servers are concerned
-                    asked = self._call(asked, at or self._clock(), shown_name, found)
+                    asked = self._call(asked, at or self._clock(), shown_name)
         except Exception as error:  # noqa: BLE001 - no failure of the observer may reach the call
             self._note(error)
             if self._rule is None or method != CALL:
                 return None
-            unruled = {"id": None, "method": method, "params": given}
-            asked = Asked(view=client, message=unruled, error=_NOT_RULED_ON)
-            self._run(lambda: self._not_ruled_on(asked, self._clock()))
-        self._publish(found)
+            message = {"id": None, "method": method, "params": given}
+            asked = Asked(view=client, message=message, error=_NOT_RULED_ON)
+            self._run(lambda at: self._receive(self._follow(client, at), Failed(encoded(_bare(message))), at))
         self.refused += asked.error is not None
         return asked
 
     def answer(
         self, asked: Asked | None, answer: Callable[[], Mapping[str, Any]], *, at: datetime | None = None
     ) -> None:
-        """Record the answer to a request.
-
-        Args:
-            answer: returns ``{"result": ...}`` as the client got it, or ``{"error": {"code": ...}}``.
-        """
-        if asked is not None and asked.error is None:
-            self._run(lambda: self._answered(asked, answer(), at or self._clock()), doubtful=asked.view)
+        """Record the answer: ``{"result": ...}`` as the client got it, or ``{"error": {"code": ...}}``."""
+        if asked is None or asked.error is not None:
+            return
+        try:
+            with self._observing():
+                self._answered(asked, answer(), at or self._clock())
+        except Exception as error:  # noqa: BLE001 - as above
+            self._note(error)
+            # A list may not have been inspected: until the next complete ones this client's tools are unknown.
+            with self._lock:
+                for view, session in self._sessions.items():
+                    if (view.client, view.auth_context) == (asked.view.client, asked.view.auth_context):
+                        session.doubt()
 
     def unanswered(self, asked: Asked | None, code: str, *, ok: bool | None = None, at: datetime | None = None) -> None:
         """Record that the answer to a request will not be seen; ``code`` says why, ``ok`` whether it means success."""
         if asked is not None and asked.error is None:
-            self._run(lambda: self._unanswered(asked, code, at or self._clock(), ok=ok))
+            self._run(lambda now: self._unanswered(asked, code, at or now, ok=ok))
 
     def changed(self, view: ClientView | None = None) -> None:
         """Record that a client was notified of changed tools."""
         message = {"jsonrpc": "2.0", "method": LIST_CHANGED}
-        self._run(lambda: self._outward(view or self._view, message, self._clock()))
+        self._run(lambda at: self._outward(view or self._view, message, at))
 
     def close(self) -> None:
         """Report the calls that will never be answered. The sink stays open; its owner closes it."""
-        self._run(lambda: self._closed(self._clock()))
+
+        def end(at: datetime) -> None:
+            for view in list(self._sessions):
+                self._forget(view, at)
+
+        self._run(end)
 
     def guard(self, step: Callable[[], object]) -> None:
         """Run a hook's side effect; count failures and swallow them."""
@@ -235,67 +241,57 @@ class Feed:
         except Exception as error:  # noqa: BLE001 - no failure of the observer may reach the gateway
             self._note(error)
 
-    def _call(self, asked: Asked, at: datetime, shown_name: str | None, found: list[Observation]) -> Asked:
+    def _call(self, asked: Asked, at: datetime, shown_name: str | None) -> Asked:
         message, view = asked.message, asked.view
         name = message["params"].get("name")
         if self._prefixes is not None and isinstance(name, str):
             own = self._prefixes.own(name)
             message["params"]["name"] = own.tool_name
             view = replace(view, server_id=own.server_id or view.server_id, shown_prefix=own.prefix)
-        session = self._follow(view, at, found)
+        session = self._follow(view, at)
         raw = encoded_within(message, self._limits.message_bytes_max)
         # Whether a call may pass does not depend on its arguments.
         bare = raw or encoded(_bare(message))
         commands = session.rule(session.observer.read(bare), bare, at)
-        found += commands.observations
+        self._found += commands.observations
         for notice in commands.notices:
             _log.warning("%s", notice)
         if commands.forward is None:
             reply = json.loads(commands.reply) if commands.reply else {}
             return Asked(view=view, message=message, error=reply.get("error", {}))
-        found += self._take(session, "client->server", message, raw, at, shown_name)
+        self._take(session, "client->server", message, raw, at, shown_name)
         return Asked(view=view, message=message)
 
-    def _not_ruled_on(self, asked: Asked, at: datetime) -> list[Observation]:
-        found: list[Observation] = []
-        session = self._follow(asked.view, at, found)
-        return found + session.receive(Failed(encoded(_bare(asked.message))), at).observations
-
-    def _answered(self, asked: Asked, answer: Mapping[str, Any], at: datetime) -> list[Observation]:
+    def _answered(self, asked: Asked, answer: Mapping[str, Any], at: datetime) -> None:
         reply = {"jsonrpc": "2.0", "id": asked.message["id"], **answer}
         if asked.message["method"] == CALL:
-            return self._outward(asked.view, reply, at)
-        found: list[Observation] = []
+            self._outward(asked.view, reply, at)
+            return
         raw = encoded_within(asked.message, self._limits.message_bytes_max)
         for view, part in self._by_server(asked.view, reply):
-            found += self._take(self._follow(view, at, found), "client->server", asked.message, raw, at)
-            found += self._outward(view, part, at)
-        return found
+            self._take(self._follow(view, at), "client->server", asked.message, raw, at)
+            self._outward(view, part, at)
 
-    def _unanswered(self, asked: Asked, code: str, at: datetime, *, ok: bool | None) -> list[Observation]:
+    def _unanswered(self, asked: Asked, code: str, at: datetime, *, ok: bool | None) -> None:
         key, session = request_key(asked.message["id"]), self._sessions.get(asked.view)
-        return [] if key is None or session is None else session.observer.unanswered(key, code, at, ok=ok)
+        if key is not None and session is not None:
+            self._found += session.observer.unanswered(key, code, at, ok=ok)
 
-    def _closed(self, at: datetime) -> list[Observation]:
-        found = [each for session in self._sessions.values() for each in session.observer.close(at)]
-        self._past = sum((each.observer.stats for each in self._sessions.values()), self._past)
-        self._sessions.clear()
-        return found
-
-    def _follow(self, view: ClientView, at: datetime, found: list[Observation]) -> Session:
+    def _follow(self, view: ClientView, at: datetime) -> Session:
         session = self._sessions.get(view)
         if session is not None:
             self._sessions.move_to_end(view)
             if view.shown_prefix is not None:
                 session.observer.shown_as(view.shown_prefix)
             return session
+        vantage = replace(
+            self._vantage,
+            server_id=view.server_id,
+            auth_context=view.auth_context,
+            shown_prefix=view.shown_prefix or "",
+        )
         observer = WireObserver(
-            replace(
-                self._vantage,
-                server_id=view.server_id,
-                auth_context=view.auth_context,
-                shown_prefix=view.shown_prefix or "",
-            ),
+            vantage,
             session_id=self._new_id(),
             new_id=self._new_id,
             filtered=self._filtered,
@@ -309,15 +305,16 @@ class Feed:
 
             session = Gate(observer, self._rule, over_http=True)
         self._sessions[view] = session
-        if len(self._sessions) > self._limits.views_max:
-            # Made-up clients must not end the open calls of others.
-            others = islice(self._sessions, self._limits.views_max)
-            resting = next((each for each in others if not self._sessions[each].observer.calls.open_calls), None)
-            forgotten = self._sessions.pop(resting or next(iter(self._sessions))).observer
-            self._past += forgotten.stats
+        evicted = to_evict(self._sessions, self._limits.views_max)
+        if evicted is not None:
             self.forgotten_views += 1
-            found += forgotten.close(at)
+            self._forget(evicted, at)
         return session
+
+    def _forget(self, view: ClientView, at: datetime) -> None:
+        observer = self._sessions.pop(view).observer
+        self._past += observer.stats
+        self._found += observer.close(at)
 
     def _by_server(self, view: ClientView, reply: dict[str, Any]) -> Iterator[tuple[ClientView, dict[str, Any]]]:
         result = reply.get("result")
@@ -331,53 +328,51 @@ class Feed:
             own = replace(view, server_id=server_id or view.server_id, shown_prefix=prefix)
             yield own, {**reply, "result": {**shared, "tools": part}}
 
-    def _outward(self, view: ClientView, message: dict[str, Any], at: datetime) -> list[Observation]:
-        found: list[Observation] = []
-        session = self._follow(view, at, found)
+    def _outward(self, view: ClientView, message: dict[str, Any], at: datetime) -> None:
+        session = self._follow(view, at)
         raw = encoded_within(message, self._limits.message_bytes_max)
         if raw:
-            found += session.receive(ServerSaid(raw), at).observations
+            self._receive(session, ServerSaid(raw), at)
             session.delivered()
         elif session.observer.awaits_list():
-            found += session.receive(Missed("server->client"), at).observations
+            self._receive(session, Missed("server->client"), at)
         else:
-            found += self._take(session, "server->client", message, raw, at)
-        return found
+            self._take(session, "server->client", message, raw, at)
 
-    @staticmethod
+    def _receive(self, session: Session, event: Event, at: datetime) -> None:
+        self._found += session.receive(event, at).observations
+
     def _take(
+        self,
         session: Session,
         direction: Direction,
         message: dict[str, Any],
         raw: bytes,
         at: datetime,
         shown_name: str | None = None,
-    ) -> list[Observation]:
+    ) -> None:
         line = session.observer.read(raw) if raw else Line((message,), exact=False)
-        return session.observer.take(direction, line, raw, at, shown_name=shown_name)
+        self._found += session.observer.take(direction, line, raw, at, shown_name=shown_name)
 
-    def _run(self, step: Callable[[], list[Observation]], *, doubtful: ClientView | None = None) -> None:
-        observations: list[Observation] = []
+    @contextmanager
+    def _observing(self) -> Iterator[None]:
+        """Hold the lock, and publish afterwards what was observed meanwhile."""
+        found: list[Observation] = []
         try:
             with self._lock:
-                observations = step()
+                self._found = found
+                yield
+        finally:
+            for observation in found:
+                # What a sink cannot take, it counts by itself.
+                self.guard(functools.partial(self._sink.publish, observation))
+
+    def _run(self, step: Callable[[datetime], object]) -> None:
+        try:
+            with self._observing():
+                step(self._clock())
         except Exception as error:  # noqa: BLE001 - no failure of the observer may reach the gateway
             self._note(error)
-            if doubtful is not None:
-                self._doubt(doubtful)
-        self._publish(observations)
-
-    def _doubt(self, view: ClientView) -> None:
-        """Record that a list could not be inspected: until the next complete ones this client's tools are unknown."""
-        with self._lock:
-            for each, session in self._sessions.items():
-                if (each.client, each.auth_context) == (view.client, view.auth_context):
-                    session.doubt()
-
-    def _publish(self, observations: list[Observation]) -> None:
-        for observation in observations:
-            # What a sink cannot take, it counts by itself.
-            self.guard(functools.partial(self._sink.publish, observation))
 
     def _note(self, error: Exception) -> None:
         code = error.code if isinstance(error, AssayStreamError) else type(error).__name__
@@ -399,7 +394,6 @@ def encoded(message: dict[str, Any]) -> bytes:
 
 
 def encoded_within(message: dict[str, Any], bytes_max: int) -> bytes:
-    """Return a message as JSON; empty if it is too large or cannot be encoded."""
     return encoded(message) if _fits(message, bytes_max) else b""
 
 

@@ -29,17 +29,7 @@ _SHOWN = "MCP: "
 
 
 class LiteLLMFeed(CustomLogger):  # type: ignore[misc]  # the extra brings its types
-    """Report the lists and calls of one LiteLLM proxy.
-
-    Args:
-        server_id: the server of tools that match no prefix.
-        observer_id: the gateway.
-        sink: receives the observations, such as a started ``ObservationPublisher``.
-        auth_context: label of the permissions under which servers are used, if the same for all keys.
-
-    Raises:
-        ConfigurationError: ``bad_identifier``.
-    """
+    """Report the lists and calls of one LiteLLM proxy; ``server_id`` has the tools that match no prefix."""
 
     def __init__(
         self,

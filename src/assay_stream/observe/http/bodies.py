@@ -1,6 +1,6 @@
 """Streamable HTTP bodies and server-sent events as JSON-RPC messages: incrementally, in bounded memory.
 
-A body is one JSON text, or a stream of server-sent events (``observe.http.event_stream``) whose data are JSON texts.
+A body is one JSON text, or a stream of server-sent events whose data are JSON texts.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from assay_stream.observe.jsonrpc import may_list
 
@@ -22,7 +22,28 @@ _RESUMING = re.compile(rb"id:[ !#-~]*|retry:[ 0-9]*")
 """Fields that a client needs to resume a stream, excluding any that could hold an object member."""
 
 
-class EventStream:
+class Body:
+    """A body parsed as it passes; by itself one without messages."""
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes buffered for an incomplete message."""
+        return 0
+
+    def feed(self, data: bytes) -> Iterator[bytes | None]:  # noqa: ARG002 - for bodies with messages
+        """Yield the messages that end in ``data``; ``None`` for an unreadable one."""
+        yield from ()
+
+    def end(self) -> Iterator[bytes | None]:
+        """Yield the messages completed by the end of the body."""
+        yield from ()
+
+
+class Opaque(Body):
+    """A body that no MCP client takes for messages."""
+
+
+class EventStream(Body):
     """A stream of server-sent events; yields the data of each message event, lines joined by line feeds.
 
     Events of another type, and one cut off by the end of the stream, are not messages. But some clients ignore the
@@ -52,7 +73,6 @@ class EventStream:
         return not self._line and not self._event_bytes
 
     def lose(self) -> None:
-        """Discard the incomplete event, as if it were too long."""
         self._lost = True
         self._data = None
         self._line[1:] = b""
@@ -124,27 +144,19 @@ def _may_be_taken(part: bytes) -> bool:
 
 
 class HeldEvent(NamedTuple):
-    """An event, or the bytes between two events, unchanged; empty if it was too long to hold.
-
-    Args:
-        messages: the message in it, if any; ``None`` for an unreadable one.
-    """
+    """An event, or the bytes between two, empty if too long to hold; and its message, ``None`` if unreadable."""
 
     raw: bytes
     messages: list[bytes | None]
 
     def saying(self, message: bytes) -> bytes:
-        """Return the event with another message, keeping the fields that the client needs to resume the stream."""
+        """Return the event with another message, and the fields needed to resume the stream."""
         kept = filter(_RESUMING.fullmatch, LINE_END.split(self.raw))
         return b"\n".join([*kept, b"data: " + message, b"", b""])
 
 
 class HeldEvents:
-    """Split a stream into events. One cut off by the end of the stream is dropped, as clients drop it.
-
-    Args:
-        event_bytes_max: the longest event that is held.
-    """
+    """Split a stream into events. One cut off by the end of the stream is dropped, as clients drop it."""
 
     def __init__(self, event_bytes_max: int) -> None:
         self._bytes_max = event_bytes_max
@@ -167,7 +179,6 @@ class HeldEvents:
         self._add(data[start:])
 
     def lose(self) -> None:
-        """Discard the incomplete event as too long to hold."""
         self._is_lost = True
         self._raw.clear()
         self._events.lose()
@@ -192,27 +203,8 @@ READABLE_ENCODINGS = frozenset(("gzip", "x-gzip", "deflate", _IDENTITY))
 """Content encodings that can be decoded here."""
 
 
-class Body(Protocol):
-    """A body parsed as it passes."""
-
-    @property
-    def kept_bytes(self) -> int:
-        """Bytes buffered for an incomplete message."""
-
-    def feed(self, data: bytes) -> Iterator[bytes | None]:
-        """Yield the messages that end in ``data``; ``None`` for an unreadable one."""
-
-    def end(self) -> Iterator[bytes | None]:
-        """Yield the messages completed by the end of the body."""
-
-
-class JsonBody:
-    """A body that is one JSON text.
-
-    Args:
-        bytes_max: the longest text that is kept.
-        content_encoding: the stated encoding, which servers do not always apply.
-    """
+class JsonBody(Body):
+    """A body that is one JSON text, in the stated encoding, which servers do not always apply."""
 
     def __init__(self, bytes_max: int, content_encoding: str | None = None) -> None:
         self._bytes_max = bytes_max
@@ -247,36 +239,18 @@ class JsonBody:
             yield plain_body(text, encoding, message_bytes_max=self._bytes_max)
 
 
-class Opaque:
-    """A body that no MCP client takes for messages."""
-
-    kept_bytes = 0
-
-    def feed(self, data: bytes) -> Iterator[bytes | None]:  # noqa: ARG002 - the protocol's
-        yield from ()
-
-    def end(self) -> Iterator[bytes | None]:
-        yield from ()
-
-
-class Unreadable:
+class Unreadable(Body):
     """An unreadable body of messages, reported at its first bytes, since its client may act on them."""
 
-    kept_bytes = 0
-
-    def __init__(self) -> None:
-        self._reported = False
+    _reported = False
 
     def feed(self, data: bytes) -> Iterator[bytes | None]:
         if data and not self._reported:
             self._reported = True
             yield None
 
-    def end(self) -> Iterator[bytes | None]:
-        yield from ()
 
-
-class Compressed:
+class Compressed(Body):
     """A compressed body, decompressed in steps of bounded size; reported once decoding fails."""
 
     _STEP_BYTES = 256 * 1_024

@@ -16,8 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from itertools import islice
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError
@@ -27,7 +26,7 @@ from assay_stream.observe.http.bodies import Body, HeldEvents, Opaque
 from assay_stream.observe.jsonrpc import Line, RequestKey, request_key
 from assay_stream.observe.mcp_wire import WireObserver
 from assay_stream.observe.observation import Observation, Vantage
-from assay_stream.observe.session import Session
+from assay_stream.observe.session import Session, to_evict
 from assay_stream.observe.wire import WireStats
 
 OPAQUE = "opaque"
@@ -105,8 +104,7 @@ _CLOSING_CANCELS = "2026-07-28"
 Ending = Literal["complete", "client_left", "upstream_failed"]
 
 
-@dataclass(slots=True)
-class Connection:
+class Connection(NamedTuple):
     """A session under one authorisation context; without a session, all traffic with one credential, or with none."""
 
     key: _Key
@@ -118,12 +116,7 @@ class Connection:
 
 
 class Connections:
-    """The connections of one server.
-
-    Args:
-        vantage: its ``auth_context`` applies to requests without credentials.
-        session: session factory.
-    """
+    """The connections of one server."""
 
     def __init__(
         self,
@@ -138,90 +131,85 @@ class Connections:
         self._new_id = new_id
         self._session = session
         self._limits = limits
-        self._confirmed: OrderedDict[_Key, Connection] = OrderedDict()
-        self._unconfirmed: OrderedDict[_Key, Connection] = OrderedDict()
-        """Connections without a response yet: made-up sessions displace no others."""
-        self._used: OrderedDict[_Key, tuple[datetime, Connection]] = OrderedDict()
-        """Connections that may have open calls, with the time of the last request, least recently used first."""
+        self._confirmed: OrderedDict[_Key, Session] = OrderedDict()
+        self._unconfirmed: OrderedDict[_Key, Session] = OrderedDict()
+        """Those without a response yet: made-up sessions displace no others."""
+        self._used: OrderedDict[_Key, tuple[datetime, Session]] = OrderedDict()
+        """Those that may have open calls, with the time of the last request, least recently used first."""
         self._ended = WireStats()
         """Totals of connections no longer followed."""
 
     @property
     def stats(self) -> WireStats:
-        connections = (*self._confirmed.values(), *self._unconfirmed.values())
-        return sum((connection.observer.stats for connection in connections), self._ended)
+        sessions = (*self._confirmed.values(), *self._unconfirmed.values())
+        return sum((session.observer.stats for session in sessions), self._ended)
 
     def of(self, context: Context, session_id: str | None, at: datetime) -> tuple[Connection, list[Observation]]:
-        """Return the connection of a request, and the observations from evicting others."""
+        """Return the connection of a request, and the observations of one that ends for it."""
         # A session goes on when a credential is refreshed.
         key = (session_id, context.label, b"" if session_id is not None else context.client)
         for known in (self._confirmed, self._unconfirmed):
             if key in known:
                 known.move_to_end(key)
-                self._use(known[key], at)
-                return known[key], []
+                self._use(key, known[key], at)
+                return Connection(key, known[key]), []
         vantage = replace(self._vantage, auth_context=context.label)
         observer = WireObserver(vantage, session_id=self._new_id(), new_id=self._new_id)
-        connection = self._unconfirmed[key] = Connection(key, self._session(observer))
-        self._use(connection, at)
-        return connection, self._bounded(self._unconfirmed, at)
+        session = self._unconfirmed[key] = self._session(observer)
+        self._use(key, session, at)
+        return Connection(key, session), self._bounded(self._unconfirmed, at)
 
     def confirm(self, connection: Connection, at: datetime) -> list[Observation]:
-        """Record that the server answered on a connection, and return the observations from evicting others."""
-        if self._unconfirmed.get(connection.key) is not connection:
+        """Record that the server answered on a connection."""
+        key, session = connection
+        if self._unconfirmed.get(key) is not session:
             return []
-        self._confirmed[connection.key] = self._unconfirmed.pop(connection.key)
+        self._confirmed[key] = self._unconfirmed.pop(key)
         return self._bounded(self._confirmed, at)
 
     def expire(self, at: datetime) -> list[Observation]:
-        """Return the calls that exceeded the time limit on idle connections."""
+        """End the calls that exceeded the time limit on idle connections."""
         expired: list[Observation] = []
         while self._used:
-            used_at, connection = next(iter(self._used.values()))
+            key, (used_at, session) = next(iter(self._used.items()))
             if at - used_at <= _OPEN_LIMIT:
                 break
-            expired += connection.observer.calls.expire(at)
-            if connection.observer.calls.open_calls:
-                self._use(connection, at)
+            expired += session.observer.expire(at)
+            if session.observer.calls.open_calls:
+                self._use(key, session, at)
             else:
-                del self._used[connection.key]
+                del self._used[key]
         return expired
 
     def end(self, connection: Connection, at: datetime) -> list[Observation]:
-        observations = connection.observer.close(at)
-        self._used.pop(connection.key, None)
+        key, session = connection
+        observations = session.observer.close(at)
+        self._used.pop(key, None)
         for known in (self._confirmed, self._unconfirmed):
-            if known.get(connection.key) is connection:
-                del known[connection.key]
-                self._ended += connection.observer.stats
+            if known.get(key) is session:
+                del known[key]
+                self._ended += session.observer.stats
         return observations
 
     def close(self, at: datetime) -> list[Observation]:
-        connections = [*self._confirmed.values(), *self._unconfirmed.values()]
-        return [each for connection in connections for each in self.end(connection, at)]
+        connections = [*self._confirmed.items(), *self._unconfirmed.items()]
+        return [each for key, session in connections for each in self.end(Connection(key, session), at)]
 
-    def _use(self, connection: Connection, at: datetime) -> None:
-        self._used[connection.key] = at, connection
-        self._used.move_to_end(connection.key)
+    def _use(self, key: _Key, session: Session, at: datetime) -> None:
+        self._used[key] = at, session
+        self._used.move_to_end(key)
 
-    def _bounded(self, connections: OrderedDict[_Key, Connection], at: datetime) -> list[Observation]:
-        if len(connections) <= self._limits.connections_max:
+    def _bounded(self, sessions: OrderedDict[_Key, Session], at: datetime) -> list[Observation]:
+        key = to_evict(sessions, self._limits.connections_max)
+        if key is None:
             return []
         self.evicted += 1
-        # Made-up sessions must not end the open calls of others.
-        others = islice(connections.values(), self._limits.connections_max)
-        resting = next((each for each in others if not each.observer.calls.open_calls), None)
-        return self.end(resting or next(iter(connections.values())), at)
+        return self.end(Connection(key, sessions[key]), at)
 
 
 @dataclass(slots=True)
 class Exchange:
-    """One request and its response.
-
-    Args:
-        number: unique in the process, from 1.
-        version: protocol version from its header.
-    """
+    """One request and its response. Exchanges are numbered from 1 in the process."""
 
     number: int
     method: str

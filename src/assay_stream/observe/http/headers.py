@@ -47,12 +47,7 @@ def passed_on(fields: HeaderFields) -> list[tuple[str, str]]:
 
 
 def forwarded(fields: HeaderFields, *, plain: bool = False) -> list[tuple[str, str]]:
-    """Return a client's fields for forwarding, offering only encodings that can be decoded here.
-
-    Args:
-        fields: as ``passed_on`` returns them.
-        plain: offer no encoding at all.
-    """
+    """Return what ``passed_on`` left for the server, offering encodings read here; with ``plain`` none."""
     kept, offered = [], []
     for field in fields:
         name = field[0].lower()
@@ -65,7 +60,6 @@ def forwarded(fields: HeaderFields, *, plain: bool = False) -> list[tuple[str, s
 
 
 def is_loopback(host: str) -> bool:
-    """Return True if an address of this host can only be reached from this machine."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -95,11 +89,7 @@ def is_origin_served(origin: str, host: str, served: Collection[str], *, is_loop
 
 
 def mismatch(fields: HeaderFields, message: Mapping[str, Any]) -> str | None:
-    """Return the header that contradicts the message; ``None`` if there is none.
-
-    Args:
-        message: a request or notification; a proxy or server that relies on the headers would misread it.
-    """
+    """Return the header that contradicts the message: what relies on the headers would misread it."""
     params = params_of(message)
     method = message.get("method")
     member = _NAMED_BY.get(method) if isinstance(method, str) else None
@@ -143,11 +133,7 @@ def first(fields: Iterable[tuple[str, str]], name: str) -> str | None:
 
 
 def is_body_unclear(fields: HeaderFields, *, charsets: Collection[str] = UTF_8) -> bool:
-    """Return True if programs may read a body differently, given its headers.
-
-    Args:
-        charsets: those treated like UTF-8, in lower case.
-    """
+    """Return True if programs may read a body differently, given its headers."""
     types, encodings = values_of(fields, "content-type"), values_of(fields, "content-encoding")
     stated = (found.translate(_QUOTING).lower() for each in types for found in _CHARSET.findall(each))
     if any(not each.startswith("=") or each[1:] not in charsets for each in stated):

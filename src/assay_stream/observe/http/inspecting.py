@@ -8,13 +8,12 @@ bytes pass (not through a tap that hides tools), and the server's tools are in d
 from __future__ import annotations
 
 import asyncio
-import functools
 import itertools
-import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
+from functools import partial
 
 from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.http.headers import HeaderFields, is_event_stream
@@ -30,7 +29,7 @@ from assay_stream.observe.http.traffic import (
     Passed,
     Traffic,
 )
-from assay_stream.observe.inspection import Backlog, Guard
+from assay_stream.observe.inspection import Backlog, Inspector
 from assay_stream.observe.jsonrpc import Direction
 from assay_stream.observe.observation import Observation
 from assay_stream.observe.session import Commands
@@ -43,18 +42,11 @@ _NOTE_BYTES = 512
 
 _FINISH_LIMIT_S = 30.0
 
-_log = logging.getLogger(__name__)
-
 Note = tuple[HttpEvent, datetime]
 
 
-class HttpWatch:
-    """Inspect the exchanges of all servers of a tap in a thread, and publish their observations.
-
-    Args:
-        traffic: by server path; closed at the end.
-        publish: called in the thread.
-    """
+class HttpWatch(Backlog):
+    """Inspect the exchanges of all servers of a tap in a thread; closes their traffic at the end."""
 
     def __init__(
         self,
@@ -64,44 +56,26 @@ class HttpWatch:
         clock: Callable[[], datetime],
         limits: HttpLimits = HTTP_LIMITS,
     ) -> None:
-        self.missed_exchanges = 0
-        """Exchanges that began while the backlog was full."""
-        self.clock = clock
-        self.limits = limits
-        self._traffic = traffic
-        self._publish = publish
-        self._unreported: Counter[Traffic] = Counter()
-        self._numbers = itertools.count(1)
-        self._backlog = Backlog(
-            "assay-stream watch",
+        super().__init__(
+            publish,
+            clock,
             bytes_max=limits.backlog_bytes_max,
             share_bytes_max=limits.backlog_bytes_max if len(traffic) == 1 else limits.server_backlog_bytes_max,
-            last=self._end,
             pause_s=limits.inspect_pause_s,
         )
-        self.note_failure = self._backlog.note_failure
-
-    @property
-    def failures(self) -> int:
-        return self._backlog.failures
-
-    def start(self) -> None:
-        self._backlog.start()
-
-    def finish(self) -> None:
-        """Inspect what waits, within a time limit."""
-        self._report_missed()
-        self._backlog.finish()
-        self._backlog.join(_FINISH_LIMIT_S)
-        if self._backlog.is_alive():
-            _log.warning("gave up inspecting what was still in the backlog")
+        self.missed_exchanges = 0
+        """Exchanges that began while the backlog was full."""
+        self.exchange_cost_bytes = limits.exchange_cost_bytes
+        self._traffic = traffic
+        self._unreported: Counter[Traffic] = Counter()
+        self._numbers = itertools.count(1)
 
     def opened(self, path: str, method: str, fields: HeaderFields) -> Watched:
         return Watched(self, self._traffic[path], next(self._numbers), Opened(method, _read(fields)))
 
-    def add(self, size_bytes: int, traffic: Traffic, number: int, notes: list[Note]) -> bool:
+    def note(self, size_bytes: int, traffic: Traffic, number: int, notes: list[Note]) -> bool:
         """Queue notes of an exchange, and return True if there was room; there always is for notes of size 0."""
-        fits = self._backlog.add(size_bytes, functools.partial(self._inspect, traffic, number, notes), owner=traffic)
+        fits = self.add(size_bytes, partial(self._inspect, traffic, number, notes), traffic)
         if fits and size_bytes:
             self._report_missed()
         return fits
@@ -110,31 +84,31 @@ class HttpWatch:
         self.missed_exchanges += 1
         self._unreported[traffic] += 1
 
+    def close(self, limit_s: float = _FINISH_LIMIT_S) -> None:
+        self._report_missed()
+        super().close(limit_s)
+
     def _inspect(self, traffic: Traffic, number: int, notes: list[Note]) -> None:
         for event, at in notes:
-            # What else passed is still to be published where one of them fails.
-            self._backlog.guard(lambda: self._publish_all(traffic.receive(number, event, at).observations))  # noqa: B023 - runs at once
-
-    def _publish_all(self, observations: Iterable[Observation]) -> None:
-        for observation in observations:
-            self._publish(observation)
+            try:
+                self.hand_on(traffic.receive(number, event, at))
+            except Exception:  # noqa: BLE001 - what else passed is still to be published where one of them fails
+                self.note_failure()
 
     def _report_missed(self) -> None:
-        if not self._unreported:
-            return
         missed, self._unreported = self._unreported, Counter()
-        at = self.clock()
         for traffic, count in missed.items():
+            self.add(0, partial(self._publish_missed, traffic, count, self.clock()), traffic)
 
-            def report(traffic: Traffic = traffic, count: int = count) -> None:
-                self._publish_all(traffic.missed(count, at))
+    def _publish_missed(self, traffic: Traffic, count: int, at: datetime) -> None:
+        self.hand_on(Commands(observations=traffic.missed(count, at)))
 
-            self._backlog.add(0, report, owner=traffic)
-
-    def _end(self) -> None:
+    def _last(self) -> Iterable[Callable[[], object]]:
         at = self.clock()
-        for traffic in self._traffic.values():
-            self._backlog.guard(lambda: self._publish_all(traffic.close(at)))  # noqa: B023 - runs at once
+        return [partial(self._publish_rest, traffic, at) for traffic in self._traffic.values()]
+
+    def _publish_rest(self, traffic: Traffic, at: datetime) -> None:
+        self.hand_on(Commands(observations=traffic.close(at)))
 
 
 class Watched(ExchangeObserver):
@@ -168,10 +142,9 @@ class Watched(ExchangeObserver):
                 event = Answered(event.status, _read(event.fields))
             if isinstance(event, Passed):
                 is_last = (event.data is None) is (event.direction == "client->server")
-                if event.direction not in self._losing:  # the rest of a body says nothing without what was lost of it
-                    self._notes.append((event, self._watch.clock()))
-                    self._noted_bytes += _NOTE_BYTES + len(event.data or b"")
-            else:
+                self._noted_bytes += 0 if event.direction in self._losing else _NOTE_BYTES + len(event.data or b"")
+            # The rest of a body says nothing without what was lost of it.
+            if not isinstance(event, Passed) or event.direction not in self._losing:
                 self._notes.append((event, self._watch.clock()))
             if self._notes and (is_last or self._noted_bytes > _NOTED_BYTES_MAX):
                 self._pass_on()
@@ -181,8 +154,9 @@ class Watched(ExchangeObserver):
     def _pass_on(self) -> None:
         notes, self._notes = self._notes, []
         noted_bytes, self._noted_bytes = self._noted_bytes, 0
-        cost_bytes = 0 if self._begun else self._watch.limits.exchange_cost_bytes
-        if self._add(cost_bytes + noted_bytes, notes):
+        cost_bytes = 0 if self._begun else self._watch.exchange_cost_bytes
+        if self._watch.note(cost_bytes + noted_bytes, self._traffic, self._number, notes):
+            self._begun = True
             return
         lost = dict.fromkeys(event.direction for event, _ in notes if isinstance(event, Passed))
         self._losing |= lost.keys()
@@ -191,28 +165,19 @@ class Watched(ExchangeObserver):
         # The exchange is opened before anything of it can be lost.
         place = 0 if self._begun else 1
         kept[place:place] = [(Lost(each), at) for each in lost]
-        if not self._add(cost_bytes, kept):
+        if self._watch.note(cost_bytes, self._traffic, self._number, kept):
+            self._begun = True
+        else:
             self._unobserved = True
             self._watch.miss(self._traffic)
-
-    def _add(self, size_bytes: int, notes: list[Note]) -> bool:
-        fits = self._watch.add(size_bytes, self._traffic, self._number, notes)
-        self._begun = self._begun or fits
-        return fits
 
 
 def _read(fields: HeaderFields) -> list[tuple[str, str]]:
     return [(lower, value) for name, value in fields if (lower := name.lower()) in READ_FIELDS]
 
 
-class HttpEnforcer(Guard):
-    """Rule on the exchanges of all servers of a tap, and publish their observations.
-
-    Args:
-        traffic: by server path; its sessions must rule.
-        publish: called in the inspecting thread.
-        hides: whether the sessions hide tools.
-    """
+class HttpEnforcer(Inspector):
+    """Rule on the exchanges of all servers of a tap, each in a thread of its own."""
 
     def __init__(
         self,
@@ -222,33 +187,28 @@ class HttpEnforcer(Guard):
         clock: Callable[[], datetime],
         hides: bool = False,
     ) -> None:
-        self.blocked = 0
-        self.withheld = 0
+        super().__init__(publish, clock)
         self.hides = hides
-        self._threads: Mapping[Traffic, ThreadPoolExecutor] = {
-            each: ThreadPoolExecutor(1, "assay-stream rule") for each in traffic.values()
-        }
+        self._threads = {each: ThreadPoolExecutor(1, "assay-stream rule") for each in traffic.values()}
         self._traffic = traffic
-        self._publish = publish
-        self._clock = clock
         self._numbers = itertools.count(1)
 
     def opened(self, path: str, method: str, fields: HeaderFields) -> Ruled:
         return Ruled(self, self._traffic[path], next(self._numbers), Opened(method, fields))
 
-    def finish(self) -> None:
+    def close(self) -> None:
         """Publish the calls that will never be answered, after all pending inspections."""
         for traffic, thread in self._threads.items():
-            thread.submit(self._close, traffic)
+            thread.submit(lambda: self.hand_on(Commands(observations=traffic.close(self.clock()))))  # noqa: B023 - done below
             thread.shutdown()
 
     def inspect(self, traffic: Traffic, number: int, event: HttpEvent) -> Future[Commands | None]:
-        """Queue an event for inspection; ``None`` if inspection failed without a usable result."""
+        """Queue an event; ``None`` if its inspection failed."""
 
         def step() -> Commands | None:
             for receive in (traffic.receive, traffic.failed):
                 try:
-                    return self._hand_on(receive(number, event, self._clock()))
+                    return self.hand_on(receive(number, event, self.clock()))
                 except Exception:  # noqa: BLE001 - what the server says must reach its client all the same
                     if receive == traffic.receive:
                         self.note_failure()
@@ -263,14 +223,6 @@ class HttpEnforcer(Guard):
                 exchange.session.delivered(number)
 
         self._threads[traffic].submit(step)
-
-    def _close(self, traffic: Traffic) -> None:
-        self._hand_on(Commands(observations=traffic.close(self._clock())))
-
-    def _hand_on(self, commands: Commands) -> Commands:
-        for observation in commands.observations:
-            self._publish(observation)
-        return commands
 
 
 class Ruled(ExchangeObserver):
@@ -295,11 +247,7 @@ class Ruled(ExchangeObserver):
 
     async def inspect(self, event: HttpEvent) -> Commands | None:
         commands = await asyncio.wrap_future(self._enforcer.inspect(self._traffic, self._number, event))
-        if commands is not None:
-            self._gives_list |= commands.gives_list
-            self._enforcer.withheld += commands.withheld
-            for notice in commands.notices:
-                _log.warning("%s", notice)
+        self._gives_list |= commands is not None and commands.gives_list
         if isinstance(event, Asked):
             self._enforcer.blocked += commands is None or commands.forward is None
             return commands

@@ -75,21 +75,13 @@ def answer_of(code: str) -> web.Response:
 
 
 class Holding:
-    """Memory for bodies held until they are ruled on.
-
-    Args:
-        bytes_max: total of all bodies.
-    """
+    """Memory for all bodies that are held until they are ruled on."""
 
     def __init__(self, bytes_max: int) -> None:
         self._left_bytes = bytes_max
 
     async def read(self, chunks: AsyncIterator[bytes], too_long: str) -> bytes:
-        """Read a body to its end; release its size with ``give`` afterwards.
-
-        Raises:
-            HttpProblem: ``too_many_requests`` if there is no room, the code ``too_long`` if the body is too long.
-        """
+        """Read a body to its end; ``give`` releases its size. Raises ``HttpProblem``."""
         body = bytearray()
         try:
             async for chunk in chunks:
@@ -120,7 +112,6 @@ class Upload:
         self._deadline: asyncio.Timeout | None = None
 
     def starts(self, deadline: asyncio.Timeout | None) -> None:
-        """Set the timeout that the end of the body starts; ``None`` once the server has answered."""
         self._deadline = deadline
 
     def end(self) -> None:

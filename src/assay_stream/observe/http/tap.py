@@ -24,9 +24,9 @@ from aiohttp import web
 from assay_stream.errors import ConfigurationError
 from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.http.connections import Contexts
-from assay_stream.observe.http.headers import LOOPBACK, HeaderFields, is_loopback
+from assay_stream.observe.http.headers import LOOPBACK, is_loopback
 from assay_stream.observe.http.inspecting import HttpEnforcer, HttpWatch
-from assay_stream.observe.http.proxy import ExchangeObserver, Proxy
+from assay_stream.observe.http.proxy import Proxy
 from assay_stream.observe.http.traffic import Traffic
 from assay_stream.observe.http.upstreams import Client, Upstream, routes
 from assay_stream.observe.mcp_wire import WireObserver
@@ -46,12 +46,7 @@ _LOOK_S = 1.0
 
 
 class Clients:
-    """Track connections and their idle time.
-
-    Args:
-        make: protocol factory.
-        clock_s: monotonic clock, seconds.
-    """
+    """Track connections and their idle time."""
 
     def __init__(
         self, make: Callable[[], asyncio.Protocol], limits: HttpLimits, *, clock_s: Callable[[], float] = time.monotonic
@@ -122,11 +117,7 @@ def _is_open(protocol: asyncio.BaseProtocol) -> bool:
 async def serve(
     app: web.Application, listener: Listener, limits: HttpLimits, ready: Callable[[int], object], stop: asyncio.Event
 ) -> None:
-    """Serve an application until ``stop`` is set.
-
-    Raises:
-        ConfigurationError: ``cannot_listen``.
-    """
+    """Serve an application until ``stop`` is set; raises ``cannot_listen``."""
 
     @web.middleware
     async def note(
@@ -232,7 +223,13 @@ async def run_http_tap(
     """
     by_path = routes(upstreams)
     keys = listener.context_key or secrets.token_bytes(32), secrets.token_bytes(32)
-    session = Session if rule is None else _gates(rule, hide)
+    session: Callable[[WireObserver], Session] = Session
+    if rule is not None:
+        # Imported here: a tap that does not enforce starts faster without the schemes.
+        from assay_stream.observe.gate import fingerprints_kept, gate_class
+
+        # Shared by all sessions with a server: most of them are given the same list.
+        session = functools.partial(gate_class(hide), rule=rule, over_http=True, digested=fingerprints_kept())
     traffic = {
         upstream.path: Traffic(
             upstream.vantage,
@@ -251,14 +248,11 @@ async def run_http_tap(
     else:
         inspector = HttpEnforcer(traffic, publish=sink.publish, clock=clock, hides=hide)
 
-    def observe(upstream: Upstream, method: str, fields: HeaderFields) -> ExchangeObserver:
-        return inspector.opened(upstream.path, method, fields)
-
     client = Client(limits, listener.upstream_tls or ssl.create_default_context())
     proxy = Proxy(
         by_path,
         client,
-        observe,
+        lambda upstream, method, fields: inspector.opened(upstream.path, method, fields),
         hosts=listener.hosts_served,
         origins=frozenset(origin.lower() for origin in listener.origins),
         is_loopback=listener.is_loopback,
@@ -270,7 +264,7 @@ async def run_http_tap(
         try:
             await client.close()
         finally:
-            await asyncio.to_thread(inspector.finish)
+            await asyncio.to_thread(inspector.close)
             _report(inspector, traffic, proxy)
 
 
@@ -282,14 +276,6 @@ def _random_ids() -> Iterator[str]:
             yield str(uuid.UUID(bytes=drawn[start : start + 16], version=4))
 
 
-def _gates(rule: Rule, hide: bool) -> Callable[[WireObserver], Session]:
-    # Imported here: a tap that does not enforce starts faster without the schemes.
-    from assay_stream.observe.gate import fingerprints_kept, gate_class
-
-    # Shared by all sessions with a server: most of them are given the same list.
-    return functools.partial(gate_class(hide), rule=rule, over_http=True, digested=fingerprints_kept())
-
-
 def _report(inspector: HttpWatch | HttpEnforcer, traffic: Mapping[str, Traffic], proxy: Proxy) -> None:
     for path, each in traffic.items():
         connections, stats = each.connections, each.connections.stats
@@ -299,12 +285,12 @@ def _report(inspector: HttpWatch | HttpEnforcer, traffic: Mapping[str, Traffic],
             _log.warning("not everything could be observed under %s: %s", path, found)
     if inspector.failures:
         _log.warning("inspecting failed %d times", inspector.failures)
-    counts = {"requests failed in the tap": proxy.failures}
-    if isinstance(inspector, HttpEnforcer):
-        counts |= {"requests were not passed on": inspector.blocked}
-        counts |= {"messages of servers were withheld": inspector.withheld}
-    else:
-        counts |= {"exchanges were not observed": inspector.missed_exchanges}
+    counts = {
+        "requests failed in the tap": proxy.failures,
+        "requests were not passed on": inspector.blocked,
+        "messages of servers were withheld": inspector.withheld,
+        "exchanges were not observed": inspector.missed_exchanges if isinstance(inspector, HttpWatch) else 0,
+    }
     for what, count in counts.items():
         if count:
             _log.warning("%d %s", count, what)

@@ -98,12 +98,7 @@ HttpEvent = Opened | Passed | Asked | Answered | Replied | Lost | Closed
 
 
 class Traffic:
-    """Follow the traffic between all clients and one server. Times must be timezone-aware.
-
-    Args:
-        vantage: its ``auth_context`` applies to requests without credentials.
-        session: session factory: sessions observe, refuse calls, or hide tools.
-    """
+    """Follow the traffic between all clients and one server. Times must be timezone-aware."""
 
     def __init__(
         self,
@@ -126,11 +121,7 @@ class Traffic:
         self.exchanges: dict[int, Exchange] = {}
 
     def receive(self, number: int, event: HttpEvent, at: datetime) -> Commands:
-        """Handle an event of an exchange, and return the commands for its host.
-
-        Args:
-            number: of the exchange, unique in the process, from 1; unopened exchanges are ignored.
-        """
+        """Return the commands for an event of the exchange ``number``, unique in the process, from 1."""
         if isinstance(event, Opened):
             return Commands(observations=self._open(number, event, at))
         exchange = self.exchanges.get(number)
@@ -156,7 +147,6 @@ class Traffic:
                 return Commands(observations=self._closed(exchange, ending, at))
 
     def failed(self, number: int, event: HttpEvent, at: datetime) -> Commands:
-        """Return the commands for an event whose inspection failed."""
         if isinstance(event, Asked):
             return self.exchanges[number].session.receive(Failed(event.body), at)
         exchange = self.exchanges.get(number)
@@ -221,20 +211,15 @@ class Traffic:
     def _from_server(self, exchange: Exchange, data: bytes | None, at: datetime) -> list[Observation]:
         observations: list[Observation] = []
         for message in self._read(exchange, "server->client", data):
-            if self._says_nothing(exchange, message):
-                continue
-            if message is None:
-                observations += self._lost(exchange, "server->client", at)
-            elif exchange.session.rules:
-                observations += exchange.session.receive(ServerSaid(message, exchange.number), at).observations
-            elif message.strip():
-                line = exchange.observer.read(message)
-                if not line.messages and may_list(message):
-                    # Some clients read JSON in other encodings than UTF-8.
-                    observations += self._lost(exchange, "server->client", at)
-                    continue
-                observations += self._take(exchange, "server->client", line, message, at)
+            if not self._says_nothing(exchange, message):
+                observations += self._heard(exchange, message, at).observations
         return observations
+
+    @staticmethod
+    def _heard(exchange: Exchange, message: bytes | None, at: datetime) -> Commands:
+        if message is None:
+            return exchange.session.receive(Missed("server->client", exchange.number), at)
+        return exchange.session.receive(ServerSaid(message, exchange.number), at)
 
     @staticmethod
     def _says_nothing(exchange: Exchange, message: bytes | None) -> bool:
@@ -260,19 +245,16 @@ class Traffic:
         given, total = bytearray(), Commands()
         self._kept_bytes -= events.kept_bytes
         for event in events.feed(data):
-            message = event.messages[0] if event.messages else b""
-            if event.messages and self._says_nothing(exchange, message):
+            if not event.messages:
+                given += event.raw
+                continue
+            message = event.messages[0]
+            if self._says_nothing(exchange, message):
                 passes = None not in event.messages and not may_list(event.raw)
                 given += event.raw if passes else b""
                 total.withheld += not passes
                 continue
-            if not event.messages:
-                given += event.raw
-                continue
-            said = (
-                Missed("server->client", exchange.number) if message is None else ServerSaid(message, exchange.number)
-            )
-            shown = exchange.session.receive(said, at)
+            shown = self._heard(exchange, message, at)
             given += event.raw if shown.forward is message else event.saying(shown.forward or b"")
             total.observations += shown.observations
             total.hidden += shown.hidden
@@ -293,16 +275,13 @@ class Traffic:
                     return shown if passes else Commands(b"", withheld=1)
                 if message is None:
                     return Commands(b"", self._lost(exchange, "server->client", at), withheld=1)
-                shown = exchange.session.receive(ServerSaid(message, exchange.number), at)
+                shown = self._heard(exchange, message, at)
                 if shown.forward is message:
                     shown.forward = body
         return shown
 
     def _rule(self, exchange: Exchange, body: bytes, fields: HeaderFields, at: datetime) -> Commands:
-        """Rule on the whole body of a request.
-
-        A body that its headers describe differently is blocked: some server would read it according to them.
-        """
+        """Rule on a whole body. One that its headers describe differently is blocked: some server goes by them."""
         session, observer = exchange.session, exchange.observer
         raw = plain_body(body, first(fields, "content-encoding"), message_bytes_max=self._message_bytes_max)
         line = observer.read(body if raw is None else raw)

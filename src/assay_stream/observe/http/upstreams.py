@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -27,12 +27,6 @@ class UpstreamError(Exception):
 def open_session(
     tls: ssl.SSLContext | bool, timeout: aiohttp.ClientTimeout, *, limits: HttpLimits = HTTP_LIMITS, **options: Any
 ) -> aiohttp.ClientSession:
-    """Return a client session; pass ``allow_redirects=False`` with each request.
-
-    Args:
-        tls: trust settings; ``True``: the system's authorities.
-        options: further ``ClientSession`` arguments.
-    """
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, ssl=tls, keepalive_timeout=limits.idle_connection_s),
         # A cookie is its client's: kept here, it would go out with the requests of others.
@@ -73,11 +67,7 @@ class ResponseHead:
         return content.read_nowait() if content.is_eof() and content.exception() is None else b""
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield the body as it arrives.
-
-        Raises:
-            UpstreamError: the body is cut off.
-        """
+        """Yield the body as it arrives; raises ``UpstreamError`` if it is cut off."""
         try:
             async for chunk in self._response.content.iter_any():
                 yield chunk
@@ -100,11 +90,7 @@ class Client:
     async def send(
         self, method: str, url: str, fields: HeaderFields, body: AsyncIterator[bytes] | bytes | None
     ) -> ResponseHead:
-        """Send a request and return the head of its response.
-
-        Raises:
-            UpstreamError: the server cannot be reached, or its response is not HTTP.
-        """
+        """Return the head of a response; raises ``UpstreamError``."""
         try:
             response = await self._session.request(
                 method, URL(url, encoded=True), headers=CIMultiDict(fields), data=body, allow_redirects=False
@@ -123,35 +109,35 @@ WELL_KNOWN = ("/.well-known/oauth-protected-resource", "/.well-known/oauth-autho
 _FIELDS = frozenset(("server_id", "url", "path", "auth_context"))
 
 
+def is_endpoint(url: object) -> bool:
+    """Return True for ``http(s)://host[:port]/path``, without user name, query or fragment."""
+    if not isinstance(url, str) or not url.isascii() or not url.isprintable() or " " in url:
+        return False
+    try:
+        parts = urlsplit(url)
+        has_port = parts.port is None or parts.port > 0
+    except ValueError:
+        return False
+    is_plain = parts.username is None and not parts.query and not parts.fragment
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and has_port and is_plain
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upstream:
-    """One server.
-
-    Args:
-        url: its MCP endpoint.
-        path: the tap's path for it.
-
-    Raises:
-        ConfigurationError: ``bad_upstream``.
-    """
+    """One server: its MCP endpoint, and the tap's path for it. Raises ``bad_upstream``."""
 
     vantage: Vantage
     url: str
     path: str = ""
 
     def __post_init__(self) -> None:
-        try:
-            parts = urlsplit(self.url)
-            usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port)
-        except ValueError:
-            usable = False
-        if not usable or parts.username is not None or parts.query or parts.fragment or not self.url.isascii():
+        if not is_endpoint(self.url):
             raise ConfigurationError(
                 "bad_upstream",
                 f"the upstream of {self.vantage.server_id!r} must be http(s)://host[:port]/path, without user name, "
                 "query or fragment",
             )
-        object.__setattr__(self, "path", self.path or parts.path or "/")
+        object.__setattr__(self, "path", self.path or urlsplit(self.url).path or "/")
         if not self.path.startswith("/") or not self.path.isascii() or set(self.path) & set("?#% "):
             raise ConfigurationError(
                 "bad_upstream", f"the path of {self.vantage.server_id!r} must begin with / and be plain: /name"
@@ -164,11 +150,7 @@ class Upstream:
 
 
 def routes(upstreams: Sequence[Upstream]) -> dict[str, tuple[Upstream, str]]:
-    """Return the server and URL behind each path of the tap.
-
-    Raises:
-        ConfigurationError: ``bad_upstream`` if two servers share a path.
-    """
+    """Return the server and URL behind each path of the tap; raises ``bad_upstream``."""
     found: dict[str, tuple[Upstream, str]] = {}
     for upstream in upstreams:
         if upstream.path in found:
@@ -184,34 +166,20 @@ def routes(upstreams: Sequence[Upstream]) -> dict[str, tuple[Upstream, str]]:
 
 
 def listed_upstreams(content: object, where: str, observer: Vantage) -> list[Upstream]:
-    """Return the servers that a configuration file lists.
-
-    Args:
-        content: its decoded content.
-        where: its name, for error messages.
-        observer: the observer, and defaults for optional settings of each server.
-
-    Raises:
-        ConfigurationError: ``bad_upstream``.
-    """
+    """Return the servers in the file ``where``; ``observer`` has their defaults. Raises ``bad_upstream``."""
     listed = content.get("upstreams") if isinstance(content, dict) and set(content) == {"upstreams"} else None
     if not isinstance(listed, list) or not 1 <= len(listed) <= HTTP_LIMITS.upstreams_max:
         raise ConfigurationError(
             "bad_upstream", f"{where} must hold a list named upstreams, with 1 to {HTTP_LIMITS.upstreams_max} entries"
         )
-    return [_upstream(entry, f"{where}, entry {number}", observer) for number, entry in enumerate(listed, 1)]
-
-
-def _upstream(entry: Any, where: str, observer: Vantage) -> Upstream:
-    is_sound = isinstance(entry, Mapping) and {"server_id", "url", "path"} <= set(entry) <= _FIELDS
-    if not is_sound or not all(isinstance(value, str) for value in entry.values()):
-        raise ConfigurationError(
-            "bad_upstream", f"{where}: give server_id, url and path, and if you like auth_context, each as text"
-        )
-    vantage = Vantage(
-        server_id=entry["server_id"],
-        observer_id=observer.observer_id,
-        server_scoped=observer.server_scoped,
-        auth_context=entry.get("auth_context", observer.auth_context),
-    )
-    return Upstream(vantage=vantage, url=entry["url"], path=entry["path"])
+    found = []
+    for number, entry in enumerate(listed, 1):
+        is_sound = isinstance(entry, dict) and {"server_id", "url", "path"} <= set(entry) <= _FIELDS
+        if not is_sound or not all(isinstance(value, str) for value in entry.values()):
+            raise ConfigurationError(
+                "bad_upstream",
+                f"{where}, entry {number}: give server_id, url and path, and if you like auth_context, each as text",
+            )
+        named = {name: entry[name] for name in ("server_id", "auth_context") if name in entry}
+        found.append(Upstream(vantage=replace(observer, **named), url=entry["url"], path=entry["path"]))
+    return found

@@ -83,11 +83,7 @@ class Conversation:
         return self.is_modern and self.version is None
 
     async def list_all(self) -> None:
-        """Perform the handshake if not done, request all lists, and publish them.
-
-        Raises:
-            ListingError: observations made until then are published anyway.
-        """
+        """Greet the server, request all lists, and publish them, also where that ends with an error."""
         try:
             await self._greet()
             for capability, method in _COMPANIONS.items():
@@ -105,11 +101,7 @@ class Conversation:
             self._flush()
 
     async def listen(self) -> None:
-        """Receive announcements until the connection ends, setting ``changed`` for each.
-
-        Raises:
-            ListingError: the server does not offer that, or disconnects.
-        """
+        """Set ``changed`` for each announcement until the connection ends; raises ``ListingError``."""
         if self.is_modern:
             wanted = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
             await self._ask("subscriptions/listen", {"notifications": wanted}, limit_s=None)
@@ -117,11 +109,7 @@ class Conversation:
             await self.transport.listen(self.version or LEGACY)
 
     async def heard(self, raw: bytes | None) -> bool:
-        """Handle a message from the server, ``None`` for an unreadable one; return True if it was a response.
-
-        Raises:
-            ListingError: ``too_much``.
-        """
+        """Handle a message, ``None`` for an unreadable one; return True if it was a response."""
         self._note_size(1, 0 if raw is None else len(raw))
         at = self._clock()
         if raw is None or len(raw) > self.limits.message_bytes_max:

@@ -12,7 +12,7 @@ import os
 import re
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
@@ -22,7 +22,7 @@ from assay_stream.errors import ConfigurationError
 from assay_stream.limits.serving import LISTING_LIMITS
 from assay_stream.observe.http.bodies import EventStream, Opaque, body_of
 from assay_stream.observe.http.headers import first
-from assay_stream.observe.http.upstreams import Client, ResponseHead, UpstreamError
+from assay_stream.observe.http.upstreams import Client, ResponseHead, UpstreamError, is_endpoint
 from assay_stream.observe.observation import Vantage
 
 if TYPE_CHECKING:
@@ -70,16 +70,7 @@ class ListedServer:
 
 
 def listed_servers(content: object, where: str, observer: Vantage) -> list[ListedServer]:
-    """Return the servers in a configuration file.
-
-    Args:
-        content: its decoded content.
-        where: its name, for error messages.
-        observer: the observer, and defaults for optional settings of each server.
-
-    Raises:
-        ConfigurationError: ``bad_servers``, ``bad_identifier``.
-    """
+    """Return the servers in the file ``where``; ``observer`` has their defaults. Raises ``bad_servers``."""
     entries = content.get("servers") if isinstance(content, dict) and set(content) <= _TOP else None
     if not isinstance(content, dict) or not isinstance(entries, list):
         raise _bad(where, "give a list named servers, and if you like interval_s")
@@ -101,7 +92,7 @@ def _server(entry: Any, where: str, observer: Vantage, interval_s: Any) -> Liste
     url, command = entry.get("url"), entry.get("command", [])
     if (url is None) == (not command):
         raise _bad(where, "give either url or command")
-    if url is not None and not _is_endpoint(url):
+    if url is not None and not is_endpoint(url):
         raise _bad(where, "url must be http(s)://host[:port]/path, without user name, query or fragment")
     if not isinstance(command, list) or not all(isinstance(part, str) and "\0" not in part for part in command):
         raise _bad(where, "command must be a list of texts: the program and its arguments")
@@ -127,12 +118,7 @@ def _server(entry: Any, where: str, observer: Vantage, interval_s: Any) -> Liste
     if not isinstance(listen, bool) or not (context is None or isinstance(context, str)):
         raise _bad(where, "listen must be true or false, and auth_context a text")
     return ListedServer(
-        vantage=Vantage(
-            server_id=entry["server_id"],
-            observer_id=observer.observer_id,
-            server_scoped=observer.server_scoped,
-            auth_context=context,
-        ),
+        vantage=replace(observer, server_id=entry["server_id"], auth_context=context),
         url=url,
         command=tuple(command),
         token_file=None if token_file is None else Path(token_file),
@@ -141,18 +127,6 @@ def _server(entry: Any, where: str, observer: Vantage, interval_s: Any) -> Liste
         interval_s=interval_s,
         listen=listen,
     )
-
-
-def _is_endpoint(url: object) -> bool:
-    if not isinstance(url, str) or not url.isascii() or not url.isprintable() or " " in url:
-        return False
-    try:
-        parts = urlsplit(url)
-        port_is_sound = parts.port is None or parts.port > 0
-    except ValueError:
-        return False
-    is_plain = parts.username is None and not parts.query and not parts.fragment
-    return parts.scheme in ("http", "https") and bool(parts.hostname) and port_is_sound and is_plain
 
 
 def _bad(where: str, why: str) -> ConfigurationError:
@@ -171,11 +145,7 @@ _EVENTS = "text/event-stream"
 
 
 class ListingError(Exception):
-    """A server could not be listed.
-
-    Args:
-        reason: a stable code, free of server text.
-    """
+    """A server could not be listed: a stable code, free of server text."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -190,33 +160,17 @@ class Transport(Protocol):
     """Sends messages to one server, and delivers its messages to ``Conversation.heard``."""
 
     async def send(self, raw: bytes, *, method: str | None, version: str | None, expects_answer: bool) -> None:
-        """Send a message; for a request, also deliver the response if it arrives on the same exchange.
-
-        Args:
-            method: of a request or notification.
-            version: the protocol revision in use, ``None`` while unknown.
-
-        Raises:
-            ListingError: the server cannot be reached, or its response is not MCP.
-        """
+        """Send a message, and hear the response if it comes on the same exchange; raises ``ListingError``."""
 
     async def listen(self, version: str) -> None:
-        """Receive unsolicited messages until the stream ends.
-
-        Raises:
-            ListingError: as ``send``.
-        """
+        """Receive unsolicited messages until the stream ends; raises ``ListingError``."""
 
     async def close(self) -> None:
         """Close the connection, within a time limit."""
 
 
 def read_credential(file: Path) -> str:
-    """Return a file's content, without its final line feed.
-
-    Raises:
-        ListingError: ``credentials`` if it cannot be read, or holds characters invalid in a header or variable.
-    """
+    """Return a file's content without its final line feed, fit for a header or variable."""
     try:
         with file.open("rb") as opened:
             raw = opened.read(LISTING_LIMITS.credential_bytes_max + 1)
@@ -229,11 +183,6 @@ def read_credential(file: Path) -> str:
 
 
 def environment_of(server: ListedServer, ours: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for a server's process.
-
-    Raises:
-        ListingError: ``credentials``.
-    """
     passed = {name: ours[name] for name in _PASSED_ON if name in ours}
     return passed | {name: read_credential(file) for name, file in server.env_files.items()}
 
@@ -259,11 +208,6 @@ class StdioTransport:
 
     @classmethod
     async def open(cls, server: ListedServer, conversation: Conversation) -> StdioTransport:
-        """Start a server.
-
-        Raises:
-            ListingError: ``not_started``, ``credentials``.
-        """
         environment = await asyncio.to_thread(environment_of, server, os.environ)
         ours, theirs = os.pipe()
         reader = asyncio.StreamReader()
@@ -361,11 +305,6 @@ class HttpTransport:
 
     @classmethod
     async def open(cls, server: ListedServer, client: Client, conversation: Conversation) -> HttpTransport:
-        """Prepare a connection to a server, without sending anything.
-
-        Raises:
-            ListingError: ``credentials``.
-        """
         credential = None
         if server.token_file is not None:
             token = await asyncio.to_thread(read_credential, server.token_file)
@@ -381,8 +320,11 @@ class HttpTransport:
         answer = await self._request("POST", raw, more)
         try:
             self._check(answer)
-            if method == "initialize":
-                self._begin_session(answer)
+            session_id = first(answer.fields, "mcp-session-id") if method == "initialize" else None
+            if session_id is not None:
+                if len(session_id) > _SESSION_CHARS_MAX or not session_id.isascii() or not session_id.isprintable():
+                    raise ListingError("not_mcp")
+                self._session_id = session_id
             if expects_answer:
                 await self._hear(answer, listens=method == "subscriptions/listen")
         finally:
@@ -425,13 +367,6 @@ class HttpTransport:
             raise ListingError("redirects")
         if answer.status in (401, 403, 407, 429) or answer.status >= 500:
             raise ListingError(f"http_{answer.status}")
-
-    def _begin_session(self, answer: ResponseHead) -> None:
-        session_id = first(answer.fields, "mcp-session-id")
-        if session_id is not None:
-            if len(session_id) > _SESSION_CHARS_MAX or not session_id.isascii() or not session_id.isprintable():
-                raise ListingError("not_mcp")
-            self._session_id = session_id
 
     async def _hear(self, answer: ResponseHead, *, listens: bool) -> None:
         body = body_of(

@@ -60,12 +60,7 @@ class Watched:
 
 
 class ListWatch:
-    """List servers until stopped.
-
-    Args:
-        publish: called with each observation; must not block.
-        client: for servers with a URL; ``None`` if there are none.
-    """
+    """List servers until stopped; ``client`` is for those with a URL."""
 
     def __init__(
         self,
@@ -110,7 +105,7 @@ class ListWatch:
         await asyncio.sleep(len(self.watched) / 100 * secrets.randbelow(_PARTS) / _PARTS)
         while True:
             pause_s = await self._visit(watched, stays=watched.server.listen)
-            await asyncio.sleep(_shortened(max(pause_s, _PAUSE_MIN_S)))
+            await asyncio.sleep(max(pause_s, _PAUSE_MIN_S) * (1 - secrets.randbelow(_PARTS) / _PARTS / 10))
 
     async def _visit(self, watched: Watched, *, stays: bool) -> float:
         """List a server, again per announced change while connected; return the pause until the next listing is due."""
@@ -122,22 +117,25 @@ class ListWatch:
             modern=watched.modern,
             limits=self._limits,
         )
-        due_s = time.monotonic() + watched.server.interval_s
-        gap_s = self._limits.announced_gap_s
+        due_s, limits = time.monotonic() + watched.server.interval_s, self._limits
+        gap_s = limits.announced_gap_s
         listening: asyncio.Task[None] | None = None
         try:
             async with AsyncExitStack() as stack:
                 while True:
                     conversation.changed.clear()
                     await self._list(watched, conversation, stack)
-                    due_s = min(due_s, time.monotonic() + self._ttl_s(conversation))
+                    if conversation.ttl_s is not None:
+                        due_s = min(due_s, time.monotonic() + max(conversation.ttl_s, limits.ttl_min_s))
                     if not stays or not conversation.can_listen:
                         break
                     if listening is None:
                         listening = asyncio.create_task(conversation.listen())
                         stack.push_async_callback(_end, listening)
                     await asyncio.sleep(min(gap_s, max(due_s - time.monotonic(), 0.0)))
-                    gap_s = self._next_gap_s(gap_s, is_restless=conversation.changed.is_set())
+                    # Doubled while changes keep arriving within it.
+                    is_restless = conversation.changed.is_set()
+                    gap_s = min(2 * gap_s, limits.announced_gap_max_s) if is_restless else limits.announced_gap_s
                     if not await _changed(conversation, listening, due_s):
                         break
         except ListingError as error:
@@ -171,22 +169,13 @@ class ListWatch:
             watched.failing = None
 
     async def _connect(self, server: ListedServer, conversation: Conversation, stack: AsyncExitStack) -> None:
-        conversation.transport = await self._opened(server, conversation)
-        stack.push_async_callback(_closed, conversation.transport)
-
-    async def _opened(self, server: ListedServer, conversation: Conversation) -> Transport:
         if server.url is None:
-            return await StdioTransport.open(server, conversation)
-        if self._client is None:
+            conversation.transport = await StdioTransport.open(server, conversation)
+        elif self._client is not None:
+            conversation.transport = await HttpTransport.open(server, self._client, conversation)
+        else:
             raise AssertionError("a server with a URL needs a client")
-        return await HttpTransport.open(server, self._client, conversation)
-
-    def _next_gap_s(self, gap_s: float, *, is_restless: bool) -> float:
-        """Return the next gap between announced listings: doubled while changes keep arriving within it."""
-        return min(2 * gap_s, self._limits.announced_gap_max_s) if is_restless else self._limits.announced_gap_s
-
-    def _ttl_s(self, conversation: Conversation) -> float:
-        return math.inf if conversation.ttl_s is None else max(conversation.ttl_s, self._limits.ttl_min_s)
+        stack.push_async_callback(_closed, conversation.transport)
 
     def _broken_s(self, watched: Watched, listening: asyncio.Task[None] | None) -> float:
         """Return the pause after a broken announcement stream; infinite if it did not break."""
@@ -235,7 +224,3 @@ async def _end(listening: asyncio.Task[None]) -> None:
     await asyncio.wait([listening])
     if not listening.cancelled():
         listening.exception()  # seen in ``_broken_s``
-
-
-def _shortened(pause_s: float) -> float:
-    return pause_s * (1 - secrets.randbelow(_PARTS) / _PARTS / 10)

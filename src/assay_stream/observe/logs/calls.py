@@ -41,11 +41,7 @@ class Whose:
         return self.servers.get(named, named) if isinstance(named, str) and named.strip() else None
 
     def of(self, shown: str, server_id: str | None) -> tuple[Vantage, str]:
-        """Return the vantage and the server's own name of a tool.
-
-        Raises:
-            InputError: ``missing_field`` if the server is unknown.
-        """
+        """Return the vantage and the server's own name of a tool; raises ``missing_field``."""
         own = self.prefixes.own(shown, server_id=server_id)
         if own.server_id is None and not self.has_default:
             raise InputError("missing_field", "the line names no server: give --server-id or --prefix", path="$")
@@ -84,11 +80,7 @@ class Logged:
     lacks: set[str] = field(default_factory=set)
 
     def event(self, whose: Whose, counts: Counter[str]) -> Observation:
-        """Return the record of the call, and count its missing facts.
-
-        Raises:
-            InputError: the stream would reject it.
-        """
+        """Return the record of the call, and count its missing facts."""
         vantage, tool_name = whose.of(self.name, self.server_id)
         event_id = stable_id(vantage.server_id, vantage.observer_id, *self.identity)
         absent = {
@@ -150,11 +142,6 @@ def duration_of(stated: object) -> float | None:
 
 
 def required_text(content: Mapping[str, Any], name: str, path: str = "$") -> str:
-    """Return a required string.
-
-    Raises:
-        InputError: ``missing_field``.
-    """
     value = content.get(name)
     if not isinstance(value, str) or not value:
         raise InputError("missing_field", "the field is required, as text", path=f"{path}.{name}")

@@ -28,13 +28,7 @@ def from_log(
     span_kind: otlp.SpanKind = "server",
     on_error: OnError | None = None,
 ) -> Iterator[Observation]:
-    """Yield the observations of a log; the same log yields the same observations.
-
-    Args:
-        lines: the lines of the file; for a binary file, chunks of any size.
-        counts: updated with facts missing from the log.
-        on_error: called with the errors of skipped entries; without it the first one is raised.
-    """
+    """Yield a log's observations, always the same; without ``on_error`` the first error is raised."""
     if source == "otlp-proto":
         yield from _messages(lines, whose, counts, span_kind, on_error)
         return

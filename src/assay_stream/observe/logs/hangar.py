@@ -18,15 +18,7 @@ _REASON = re.compile(r"[a-z_]{1,64}")
 
 
 def read(line: Mapping[str, Any], identity: str, whose: Whose, counts: Counter[str]) -> Iterator[Observation]:
-    """Yield the call of a line, if it holds one.
-
-    Args:
-        identity: of the line within its log.
-        counts: updated with facts missing from the log.
-
-    Raises:
-        InputError: the line is not a sound record.
-    """
+    """Yield the call of a line, if it holds one."""
     kind = line.get("event_type")
     if not isinstance(kind, str) or kind not in _CALLS:
         return

@@ -40,13 +40,7 @@ _NUMBER = re.compile(r"[0-9]{1,20}")
 def read(
     request: Mapping[str, Any], whose: Whose, counts: Counter[str], *, kind: SpanKind = "server"
 ) -> Iterator[Observation | InputError]:
-    """Yield the calls of one request, and the errors of skipped spans.
-
-    Args:
-        request: the decoded message, with hexadecimal ids.
-        counts: updated with facts missing from spans.
-        kind: which side's spans are read.
-    """
+    """Yield the calls of one request, whose ids are hexadecimal, and the errors of skipped spans."""
     for number, (resource, span) in enumerate(_spans(request)):
         if _KINDS.get(span.get("kind")) != kind:
             continue
@@ -59,11 +53,7 @@ def read(
 
 
 def from_protobuf(raw: bytes) -> dict[str, Any]:
-    """Convert a protocol buffers request to its JSON form.
-
-    Raises:
-        InputError: ``bad_format``; ConfigurationError: ``extra_missing``.
-    """
+    """Convert a protocol buffers request to its JSON form."""
     with needing_extra("otlp"):
         from google.protobuf.json_format import MessageToDict
         from google.protobuf.message import DecodeError
@@ -80,11 +70,7 @@ def from_protobuf(raw: bytes) -> dict[str, Any]:
 
 
 def protobuf_messages(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the messages of a file: one, or many length-prefixed ones (four bytes, big-endian).
-
-    Raises:
-        InputError: ``bad_format`` if the file is truncated, ``too_large``.
-    """
+    """Yield the messages of a file: one, or many with their length (four bytes, big-endian) before them."""
     held, rest = bytearray(), iter(pieces)
 
     def has(size: int) -> bool:
@@ -141,11 +127,6 @@ def _call(span: Mapping[str, Any], attributes: Mapping[str, Any], resource: Any,
 
 
 def _attributes(listed: Any) -> dict[str, Any]:
-    """Return string attributes by name.
-
-    Raises:
-        InputError: ``too_many``.
-    """
     items = _objects(listed)
     if len(items) > DEFAULT_LIMITS.span_attributes_max:
         raise InputError(

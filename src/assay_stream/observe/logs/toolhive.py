@@ -55,16 +55,7 @@ def read(
     whose: Whose,
     counts: Counter[str],
 ) -> Iterator[Observation | InputError]:
-    """Yield the call or the servers' lists of a line, and the errors of lists that the stream will reject.
-
-    Args:
-        line: the decoded line.
-        identity: of the line within its log; audit events have ids of their own.
-        counts: updated with facts missing from the log.
-
-    Raises:
-        InputError: the line is not a sound record.
-    """
+    """Yield the call or the servers' lists of a line, and the errors of lists that the stream will reject."""
     if line.get("msg") != "audit_event" or line.get("type") not in (_CALL, _LIST):
         return
     audit_id = required_text(line, "audit_id")

@@ -49,7 +49,7 @@ class Watching:
     def finish(self) -> list[dict[str, Any]]:
         """Inspect what waits; the data of what is published."""
         self.watch.start()
-        self.watch.finish()
+        self.watch.close()
         return [json.loads(each.value)["data"] for each in self.observed]
 
 
@@ -72,14 +72,14 @@ async def test_a_list_that_the_backlog_has_no_room_for_is_published_as_unreadabl
 async def test_an_answer_that_comes_byte_by_byte_waits_within_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """A note of one byte takes hundreds; of what is lost nothing more waits."""
     watching = Watching(backlog_bytes_max=100_000)
-    exchange, add, added = watching.watch.opened("/", "POST", JSON), watching.watch.add, 0
+    exchange, add, added = watching.watch.opened("/", "POST", JSON), watching.watch.note, 0
 
     def counted(*of: Any) -> bool:
         nonlocal added
         added += 1
         return add(*of)
 
-    monkeypatch.setattr(watching.watch, "add", counted)
+    monkeypatch.setattr(watching.watch, "note", counted)
     exchange.note(Passed("client->server", LIST))
     exchange.note(Passed("client->server", None))
     exchange.note(Answered(200, JSON))
