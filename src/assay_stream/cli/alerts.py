@@ -209,11 +209,6 @@ def _subscription(
     timeout_s: float,
     enterprise: int,
 ) -> Subscription:
-    """Build the subscription for the receiver on the command line.
-
-    Args:
-        named: header, variable of the HMAC secret, and CA file.
-    """
     from assay_stream.forward.syslog import Syslog
     from assay_stream.forward.webhook import Webhook
 
@@ -252,12 +247,6 @@ def _subscription(
 def chosen_alerts(
     file: Path | None, selection: AlertSelection, refused: list[str], *, bootstrap: str | None
 ) -> Iterator[dict[str, Any]]:
-    """Yield the selected alerts from a file or from Kafka.
-
-    Raises:
-        InputError: ``unreadable_file``.
-        ConfigurationError: ``topic_missing``.
-    """
     for where, value in _stored(file, bootstrap):
         try:
             alert = read_alert(value)
@@ -269,12 +258,7 @@ def chosen_alerts(
 
 
 def stored_alerts(looking: AlertOptions) -> Iterator[dict[str, Any]]:
-    """Yield the latest record of every alert in a store, most severe first.
-
-    Raises:
-        InputError: ``store_unreadable``.
-        ConfigurationError: ``store_missing``, ``store_version``.
-    """
+    """Yield the latest record of every alert in a store, most severe first."""
     with open_store(looking) as opened:
         for row in every_row(lambda paging: opened.store.alerts(AlertFilter(state=None), paging)):
             yield opened.store.alert(row.uid).records[-1]
@@ -376,7 +360,6 @@ def list_alerts(
 
 
 def _summary(states: Mapping[ReviewState, int], shown: int, wanted: ReviewState | None) -> str:
-    """Summarise what is shown and what is not, on one line."""
     asked = [state for state in ReviewState if wanted in (None, state)]
     told = ", ".join(f"{states[state]:,} {state}" for state in asked)
     if shown < sum(states[state] for state in asked):
@@ -445,7 +428,6 @@ def _cells(group: list[AlertRow], short: str) -> list[LineSpan]:
 
 
 def _named(names: set[str]) -> str:
-    """Return the first few names, and the number of the others."""
     ordered = sorted(filter(None, names))
     more = f" and {len(ordered) - _NAMED_MAX:,} more" if len(ordered) > _NAMED_MAX else ""
     return ", ".join(ordered[:_NAMED_MAX]) + more or "-"

@@ -80,7 +80,6 @@ class Sentences(TyperGroup):
     """A group of commands whose descriptions are wrapped, not cut."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands in declaration order."""
         self._section(ctx, formatter, "Commands", self.list_commands(ctx))
 
     def _section(self, ctx: Any, formatter: Any, title: str, names: list[str]) -> None:
@@ -111,7 +110,6 @@ class _Commands(Mapping[str, Any]):
 
 
 def _command_at(place: str, name: str) -> Any:
-    """Make the command from a function, a Typer group or a ``CommandInfo``."""
     module, _, attribute = place.partition(":")
     with needing_extra("cli"):
         found = getattr(import_module(f"assay_stream.cli.{module}"), attribute)
@@ -133,7 +131,6 @@ class Tasks(Sentences):
         self.commands: Any = _Commands()
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - the base class's parameter
-        """Return all command names without importing any of them."""
         return list(self.commands)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - the base class's parameter

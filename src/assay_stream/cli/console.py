@@ -51,11 +51,7 @@ def pause_s(failures: int, limits: ConsoleLimits = CONSOLE_LIMITS) -> float:
 
 
 class StoreFillingThread:
-    """Fill a store from the topics while the context is active; on exit, finish the current batch.
-
-    Args:
-        tell: receives one line per failure, for standard error or the log.
-    """
+    """Fill a store from the topics while the context is active; on exit, finish the current batch."""
 
     def __init__(self, settings: Settings, folder: Path, tell: Callable[[str], object]) -> None:
         self._settings, self._folder, self._tell = settings, folder, tell
@@ -254,12 +250,6 @@ async def _run(
     web_port: int | None,
     filling: StoreFillingThread | None,
 ) -> None:
-    """Serve until stopped.
-
-    Args:
-        settings: Kafka settings, for deciding.
-        hosted: settings of logging and of the health port, if this process has one.
-    """
     with needing_extra(_EXTRA):
         from assay_stream.console.authentication import now_us, open_authenticator
         from assay_stream.console.deciding import KafkaPublish, Posting

@@ -37,12 +37,7 @@ class Deciding:
     bootstrap_servers: Bootstrap = None
 
     def decide(self, *decisions: tuple[str, Mapping[str, Any]]) -> None:
-        """Publish decisions, given as event type and data, all effective immediately.
-
-        Raises:
-            InputError: for an invalid decision (nothing is published then), or as ``author_or_login``.
-            OperatingError: ``not_delivered`` or ``broker_unreachable``.
-        """
+        """Publish decisions, given as event type and data, all effective immediately."""
         who, now = author_or_login(self.author), datetime.now(UTC)
         given = {"author": who, "reason": self.reason}
         observations = [
@@ -63,10 +58,6 @@ class DecidingOnServer(Deciding):
     def decide(self, *decisions: tuple[str, Mapping[str, Any]]) -> None:
         """Publish decisions after checking that their servers and tools exist. Decisions written to a file (``output``)
         are not checked.
-
-        Raises:
-            InputError: ``server_not_known``, ``tool_not_observed``; as ``Deciding.decide``.
-            OperatingError: as ``Deciding.decide``.
         """
         named = {data["server_id"] for _, data in decisions} - {ANY_SERVER}
         if named and self.output is None and not self.new:
@@ -86,11 +77,6 @@ class DecidingOnServer(Deciding):
 
 
 def author_or_login(author: str | None) -> str:
-    """Return the author, by default the login name.
-
-    Raises:
-        InputError: ``author_unknown`` if there is no login name.
-    """
     if author is not None:
         return author
     try:

@@ -177,11 +177,7 @@ def tail(which: Which, as_json: AsJson = False, bootstrap_servers: Bootstrap = N
 
 
 def whole_digest(store: Store, text: str, *, as_json: bool) -> str:
-    """Complete a digest prefix; other text is returned unchanged. If several digests match, print them.
-
-    Raises:
-        InputError: ``ambiguous_digest``.
-    """
+    """Complete a digest prefix; other text is returned unchanged. If several digests match, print them."""
     found = store.candidates(text)
     if len(found) < 2:
         return found[0].digest.value if found else text
@@ -205,11 +201,6 @@ def whole_digest(store: Store, text: str, *, as_json: bool) -> str:
 
 
 def _the_one(store: Store, what: str) -> EvidenceRecord | None:
-    """Find the evidence that ``what`` identifies.
-
-    Raises:
-        InputError: ``ambiguous_id``.
-    """
     if place := _ORIGIN.fullmatch(what):
         return store.evidence_at(Origin(place[1], int(place[2]), int(place[3])))
     rows = store.evidence(EvidenceFilter(digest=what), Paging(limit=_CANDIDATES_MAX)).rows

@@ -169,13 +169,7 @@ def _list(
     as_json: bool,
     wide: bool,
 ) -> None:
-    """Print all rows of one kind.
-
-    Args:
-        ask: the query; its time argument is the end of the last day.
-        cells_of: a row as headings and cells.
-        none: message if there are no rows.
-    """
+    """Print all rows of one kind."""
     with open_store(looking, *_ROLES) as opened:
         now_us = opened.now_us()
         rows = list(every_row(lambda paging: ask(opened.store, now_us, paging)))

@@ -186,11 +186,6 @@ def deliver(
     output: Path | BinaryIO | None,
     bootstrap: str | None,
 ) -> int:
-    """Publish observations, or write them to a file, and return their number.
-
-    Raises:
-        OperatingError: ``not_delivered`` or ``broker_unreachable``.
-    """
     if output is not None:
         return asyncio.run(_drain(observations, FileSink(output)))
 

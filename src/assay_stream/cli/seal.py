@@ -185,7 +185,6 @@ class SealedLogs:
 def logs_of(
     role: Role, paths: list[Path] | None, bootstrap: str | None, starts: dict[int, int] | None = None
 ) -> Iterator[SealLogs]:
-    """Open the logs of one kind: archives if given, else Kafka."""
     if paths:
         yield FileLogs(paths, role, starts=starts)
         return
@@ -482,7 +481,6 @@ def vkey(
 
 @contextmanager
 def _chain(paths: list[Path] | None, bootstrap: str | None, partition: int, key: list[Path]) -> Iterator[Chain]:
-    """Open the checkpoints of one partition, verified with public keys."""
     keys = read_public_keys(key)
     with logs_of(Role.CHECKPOINTS, paths, bootstrap) as seals:
         name = _chain_name(seals, partition)

@@ -39,11 +39,6 @@ _ROLE_OF_FILE = {name: role for role, name in FILES.items() if role in ROLES}
 
 
 def store_folder(given: Path | None) -> Path:
-    """Return the folder of the store.
-
-    Raises:
-        ConfigurationError: ``no_store`` if none is named.
-    """
     folder = load_settings().store if given is None else given
     if folder is None:
         raise ConfigurationError("no_store", "name the store's folder: --store FOLDER, or ASSAY_STREAM_STORE")

@@ -51,12 +51,7 @@ _Row = TypeVar("_Row")
 
 @dataclass(slots=True)
 class OpenedStore:
-    """An opened store, and whether it is complete.
-
-    Args:
-        is_live: whether its content is current.
-        refused: lines and records that could not be read.
-    """
+    """An opened store, and whether it is complete."""
 
     store: Store
     is_live: bool
@@ -74,12 +69,7 @@ class OpenedStore:
             raise typer.Exit(EXIT_INCOMPLETE)
 
     def read(self, *roles: Role, since_ms: int | None = None, wanted: Wanted | None = None) -> None:
-        """Read topics to their end or until the time limit, if the store is filled from topics.
-
-        Args:
-            since_ms: skip everything before the first record with this timestamp or later.
-            wanted: filter; by default all.
-        """
+        """Read topics to their end or until the time limit, if the store is filled from topics."""
 
     def pending_calls(self, sought: Sought) -> list[tuple[Origin, CallEvent]]:  # noqa: ARG002 -- only topics hold any
         return []
@@ -105,11 +95,7 @@ def not_calls(*server_ids: str) -> Wanted:
 
 
 class _Topics(OpenedStore):
-    """A temporary store, filled from the topics that a query needs.
-
-    Args:
-        within_s: time limit for reading, ``None`` for no limit.
-    """
+    """A temporary store, filled from the topics that a query needs."""
 
     __slots__ = ("_filler", "_settings", "_until", "_within_s")
 
@@ -197,18 +183,13 @@ class StoreOptions:
 
     @property
     def reading_limit_s(self) -> float | None:
-        """Time limit for reading topics, ``None`` for no limit."""
         return None
 
     def settings(self) -> Settings:
         return command_settings(bootstrap_servers=self.bootstrap_servers)
 
     def fill(self, opened: OpenedStore, replayed: Wanted | None) -> bool:  # noqa: ARG002 -- others have files
-        """Fill a store from the given files; return False if there are none.
-
-        Args:
-            replayed: as in ``open_store``.
-        """
+        """Fill a store from the given files; return False if there are none."""
         return False
 
 
@@ -266,11 +247,6 @@ def open_store(options: StoreOptions, *roles: Role, replayed: Wanted | None = No
         roles: topics that the query needs. If there are none, the caller reads them (``OpenedStore.read``).
         replayed: which records of files to replay, by default all; nothing is compacted then, so that history reaches
             back as far as the files.
-
-    Raises:
-        InputError: ``bad_option``, ``store_unreadable``; as ``make_source``.
-        ConfigurationError: ``store_missing``, ``store_version``, ``topic_missing``.
-        OperatingError: ``store_failing``, ``broker_unreachable``.
     """
     with _temporary() as opened:
         with collecting_seldom():
@@ -343,17 +319,12 @@ def every_row(ask: Callable[[Paging], Page[_Row]], limit: int | None = None) -> 
 
 
 def published_alert(uid: str, bootstrap: str | None) -> AlertView:
-    """Return the latest record in the topics of the alert with this uid prefix.
-
-    Raises:
-        InputError: ``bad_uid``, ``unknown_uid`` or ``ambiguous_uid``.
-    """
+    """Return the latest record in the topics of the alert with this uid prefix."""
     with open_store(StoreOptions(bootstrap_servers=bootstrap), Role.ALERTS) as opened:
         return view_of(opened.store.alert(uid).records[-1])
 
 
 def published_definitions(options: HistoryOptions, digests: Collection[str]) -> dict[str, dict[str, Any]]:
-    """Return the definitions with these full digests, as far as available."""
     with open_store(options, replayed=not_calls()) as opened:
         opened.read(Role.DEFINITIONS, wanted=lambda record: (record.key or b"").decode() in digests)
         found = {each: opened.store.definition(each) for each in digests}
@@ -390,11 +361,6 @@ def results_in(path: Path, role: Role, refused: Refusals | None = None) -> Itera
 
 
 def _checked(record: Record) -> Record:
-    """Return the record in a line, with the key that it has in its topic.
-
-    Raises:
-        InputError: if it is not a valid record of its role.
-    """
     value = record.value or b""
     if record.role is Role.ALERTS:
         read_alert(value)
@@ -435,11 +401,7 @@ class StoryOptions(AlertOptions):
     since: Annotated[int | None, time_option("Only calls since this time. Default: the first finding.")] = None
 
     def story(self, uid: str, *, full: bool = False) -> tuple[AlertStory, Refusals]:
-        """Return all that is known about one alert, and what was refused.
-
-        Raises:
-            InputError: ``bad_uid``, ``unknown_uid`` or ``ambiguous_uid``; as ``open_store`` besides.
-        """
+        """Return all that is known about one alert, and what was refused."""
         with open_store(self, Role.ALERTS) as opened, _temporary() as given:
             history = opened.store.alert(uid)
             since_ms = first_ms(history) if self.since is None else self.since // 1_000

@@ -40,12 +40,7 @@ Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 
 class ProxyHeaders:
-    """Authentication by headers of a reverse proxy.
-
-    Args:
-        secret: shared secret that the proxy sends, if configured.
-        decides: whether this console records decisions.
-    """
+    """Authentication by headers of a reverse proxy."""
 
     def __init__(
         self, identity: Identity, table: Proxied, *, secret: str | None, decides: bool, limits: ConsoleLimits
@@ -57,11 +52,6 @@ class ProxyHeaders:
         self._limits = limits
 
     def operator_of(self, request: web.Request) -> Operator:
-        """Return the operator named by the request's headers.
-
-        Raises:
-            InputError: ``identity_refused``, ``may_not_look``.
-        """
         if not self._is_from_proxy(request):
             raise InputError("identity_refused", "this did not come through the proxy that signs people in")
         name = self._one(request, self._table.user_header)
@@ -102,13 +92,7 @@ class ProxyHeaders:
 
 
 class Authenticator:
-    """Authenticates requests and serves the sign-in pages.
-
-    Args:
-        backend: authentication backend; without one there are only the given sessions.
-        identity: authentication settings.
-        is_tls: whether the console itself terminates TLS.
-    """
+    """Authenticates requests and serves the sign-in pages."""
 
     def __init__(
         self,
@@ -163,11 +147,7 @@ class Authenticator:
         return routes
 
     def session_of(self, request: web.Request) -> Session | None:
-        """Return the session of a request; a proxy's headers may start one.
-
-        Raises:
-            InputError: ``identity_refused``, ``may_not_look``.
-        """
+        """Return the session of a request; a proxy's headers may start one."""
         session_id = request.cookies.get(self._name(_SESSION), "")
         is_used = request.headers.get("Sec-Fetch-Dest") != "empty"  # a page that updates itself keeps nothing alive
         session = self.sessions.find(session_id, is_used=is_used)

@@ -34,14 +34,7 @@ from assay_stream.work import Work
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SidesOfPlace:
-    """One place that differs.
-
-    Args:
-        path: path from the definition's root.
-        what: changed, added or removed.
-        before: the older text, ``()`` if there is none.
-        after: the newer text.
-    """
+    """One place that differs."""
 
     path: str
     what: str
@@ -63,11 +56,6 @@ def _side(place: PlaceDiff, without: str) -> tuple[Piece, ...]:
 
 
 def alert(store: Store, asked: Asked) -> Answer:
-    """Return the page of one alert.
-
-    Raises:
-        InputError: ``bad_uid``, ``unknown_uid``, ``ambiguous_uid``.
-    """
     history = store.alert(asked.name("uid"))
     told = story(store, history, full=asked.is_full)
     view, life = told.view, told.life
@@ -135,13 +123,7 @@ class Review:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """One subject to be confirmed.
-
-    Args:
-        decisions: what would be recorded; empty if it cannot be decided.
-        problem: why not.
-        is_chosen: whether its checkbox is initially ticked.
-    """
+    """One subject to be confirmed."""
 
     subject: Subject
     decisions: Sequence[Decision] = ()
@@ -186,11 +168,7 @@ def _review(store: Store, row: AlertRow, work: Work) -> Review:
 
 
 def confirm(store: Store, asked: Asked) -> Answer:
-    """Return what a decision on several alerts, or on the tools of a server, would record.
-
-    Raises:
-        InputError: ``bad_form``, ``may_not_decide``.
-    """
+    """Return what a decision on several alerts, or on the tools of a server, would record."""
     if asked.session is None or not asked.session.operator.may_decide:
         raise InputError("may_not_decide", "read-only account: ask an administrator for the operator role")
     if not asked.is_own:
@@ -323,7 +301,6 @@ def server(store: Store, asked: Asked) -> Answer:
 
 
 def tool(store: Store, asked: Asked) -> Answer:
-    """Return one tool with its versions, two of them side by side."""
     server_id, tool_name, now_us = asked.name("server"), asked.name("tool"), _now_us(store.status(), asked)
     row = store.tool(server_id, tool_name, now_us=now_us)
     if row is None:
@@ -467,7 +444,6 @@ def _to_choose(value: str, candidates: tuple[DigestPlace, ...]) -> Answer:
 
 
 def health(store: Store, asked: Asked) -> Answer:
-    """Return how far each log was read, and what the store lacks."""
     status = store.status()
     return Answer(
         template="health.html", data={"status": status, "behind": _behind(status, asked), "counted": _COUNTED}

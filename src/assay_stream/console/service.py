@@ -53,11 +53,7 @@ from assay_stream.worker.host import Health, health_pages
 
 
 class Live:
-    """Follow the store.
-
-    Args:
-        look: returns a value that differs once the store has changed.
-    """
+    """Follow the store."""
 
     def __init__(self, look: Callable[[], Awaitable[object]], limits: ConsoleLimits = CONSOLE_LIMITS) -> None:
         self._look = look
@@ -403,7 +399,6 @@ class ConsoleMetrics:
             self.sign_ins.labels(SIGNED_IN if status == 303 else REFUSED).inc()
 
     def counting(self, publish: Publish) -> Publish:
-        """Wrap a publisher to count its results."""
 
         async def counted(decisions: Sequence[Decision], author: str) -> None:
             outcome = FAILED
@@ -417,13 +412,7 @@ class ConsoleMetrics:
 
 
 class ConsoleWatch:
-    """Serve health and metrics.
-
-    Args:
-        streams: number of pages receiving live updates.
-        is_filled: whether the store filler is running; ``None`` if this console has none.
-        clock: current time, microseconds since the epoch.
-    """
+    """Serve health and metrics."""
 
     def __init__(
         self,
@@ -458,11 +447,9 @@ class ConsoleWatch:
         return text
 
     def _age_s(self) -> float | None:
-        """Return the age of the last end-offset check in seconds, ``None`` if there was none."""
         return None if self._looked_us is None else max(0, self._clock() - self._looked_us) / 1e6
 
     async def _look(self) -> dict[str, Any]:
-        """Try the store, and return its age and, if it does not open, why."""
         code = None
         try:
             self._looked_us = await self._reader.ask(lambda store: store.looked_us())
@@ -476,7 +463,6 @@ class ConsoleWatch:
 
 
 def process_metrics(producer: Producer) -> ConsoleMetrics:
-    """Return the metrics of this process, including resource use."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     return ConsoleMetrics(registry, producer)

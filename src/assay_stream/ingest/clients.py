@@ -68,11 +68,7 @@ class KnownClient:
 
 
 class KnownClients:
-    """All authorised clients.
-
-    Args:
-        entries: by the hash of a token, or by a name in a certificate.
-    """
+    """All authorised clients."""
 
     def __init__(self, entries: Mapping[str, KnownClient]) -> None:
         self._entries = entries
@@ -81,15 +77,6 @@ class KnownClients:
         return len(self._entries)
 
     def of(self, authorization: Sequence[str], names: Sequence[str], *, now_us: int) -> KnownClient:
-        """Return the authenticated client of a request.
-
-        Args:
-            authorization: values of its ``Authorization`` fields.
-            names: subject alternative names of the certificate that was checked, as ``DNS:...`` or ``URI:...``.
-
-        Raises:
-            Unauthorized: if no client matches, or two do.
-        """
         if len(authorization) > 1:
             raise Unauthorized("there are two Authorization fields: send one")
         found = [self._entries[name] for name in dict.fromkeys(names) if name in self._entries]

@@ -86,13 +86,7 @@ class BadRequest(Exception):  # noqa: N818 - an answer, not an error of ours
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedEvent:
-    """One event of a request.
-
-    Args:
-        observation: what is to be published, if anything.
-        mark: what tells it from others.
-        error: why it is refused.
-    """
+    """One event of a request."""
 
     observation: Observation | None = None
     mark: Mark = b""
@@ -100,12 +94,7 @@ class JudgedEvent:
 
 
 def split(fields: Sequence[tuple[str, str]], body: bytes, *, limits: IngestLimits = INGEST_LIMITS) -> list[bytes]:
-    """Return the events of a request, each in structured mode, as the bytes that were sent.
-
-    Raises:
-        BadRequest: if the request does not follow the binding.
-        InputError: ``duplicate_key``, ``not_utf8`` or ``bad_format`` for an attribute of an event in binary mode.
-    """
+    """Return the events of a request, each in structured mode, as the bytes that were sent."""
     [content_type] = [value for name, value in fields if name.lower() == "content-type"] or [""]
     kind = media_type(content_type)
     if "charset=" in content_type.lower() and "utf-8" not in content_type.lower():
@@ -152,11 +141,7 @@ def _structured(fields: Iterable[tuple[str, str]], content_type: str, body: byte
 
 
 class EventJudge:
-    """Holds events against the rules of the stages, and against what their client may publish.
-
-    Args:
-        call_profile: what every call must satisfy, as for the join.
-    """
+    """Holds events against the rules of the stages, and against what their client may publish."""
 
     def __init__(self, *, limits: Limits = DEFAULT_LIMITS, call_profile: CallProfile = "assay") -> None:
         self._limits = limits
@@ -244,11 +229,6 @@ def _time_us(event: Any) -> int:
 
 
 def _check(client: KnownClient, source: str, server_id: str, observer_id: str) -> None:
-    """Refuse what is not the client's.
-
-    Raises:
-        InputError: ``not_yours``, at the field that claims it.
-    """
     for path, is_theirs in (
         ("$.data.observer_id", observer_id == client.observer_id),
         ("$.data.server_id", client.may_report_on(server_id)),

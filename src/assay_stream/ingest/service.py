@@ -124,11 +124,6 @@ class HeldRoom:
         self._bytes = 0
 
     def take(self, size_bytes: int) -> None:
-        """Make room.
-
-        Raises:
-            RequestRefused: 429 if there is none.
-        """
         if any(size_bytes > room.left_bytes for room in self._rooms):
             raise RequestRefused(429, "too_many_requests", "too much is waiting for Kafka: try again")
         for room in self._rooms:
@@ -164,13 +159,7 @@ Count = Callable[[Mapping[str, int]], None]
 
 
 class IngestService:
-    """Takes events.
-
-    Args:
-        clients: who may send, as of now.
-        is_restored: tells whether it is known what was accepted before.
-        count: counts what became of events.
-    """
+    """Takes events."""
 
     def __init__(
         self,
@@ -203,11 +192,6 @@ class IngestService:
         """Of the clients that have bodies judged, by observer and whether they are large."""
 
     async def run(self) -> None:
-        """Serve until stopped.
-
-        Raises:
-            ConfigurationError: ``cannot_listen``.
-        """
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self.handle)
 
@@ -391,11 +375,7 @@ def _too_long(limits: IngestLimits) -> RequestRefused:
 
 
 def _check_headers(fields: Sequence[tuple[str, str]], length: int | None, limits: IngestLimits) -> None:
-    """Refuse a request by its headers, before any of its body is read.
-
-    Raises:
-        RequestRefused: 413, 415.
-    """
+    """Refuse a request by its headers, before any of its body is read."""
     if is_body_unclear(fields) or any(not value.isascii() for _, value in fields):
         raise RequestRefused(415, "unsupported_media_type", "state one content type and one encoding, in ASCII")
     for encoding in values_of(fields, "Content-Encoding"):
