@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import structlog
 import typer
 
-from assay_stream.cli.options import AsJson, Bootstrap
+from assay_stream.cli.options import AsJson, Bootstrap, TlsCert, TlsKey
 from assay_stream.cli.output import RowFormat, print_rows
 from assay_stream.cli.shared import InertFormatter, say
 from assay_stream.cli.store import StoreFolder, store_folder
@@ -189,10 +189,8 @@ def console(
     allow_host: Annotated[
         list[str] | None, typer.Option(help="A name that browsers may use in Host. Repeatable.")
     ] = None,
-    tls_cert: Annotated[
-        Path | None, typer.Option(help="Certificate to serve HTTPS with (PEM, its key in the same file or --tls-key).")
-    ] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="Private key of that certificate.")] = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
     behind_login: Annotated[
         bool,
         typer.Option("--behind-login", help="Serve beyond this machine: something in front asks who it is, over TLS."),
@@ -251,8 +249,8 @@ async def _run(
     filling: StoreFillingThread | None,
 ) -> None:
     with needing_extra(_EXTRA):
-        from assay_stream.console.authentication import now_us, open_authenticator
-        from assay_stream.console.deciding import KafkaPublish, Posting
+        from assay_stream.console.authentication import open_authenticator
+        from assay_stream.console.deciding import KafkaPublish
         from assay_stream.console.reader import StoreReader
         from assay_stream.console.service import ConsoleService, ConsoleWatch, process_metrics
         from assay_stream.observe.http.tap import Listener, serve
@@ -265,14 +263,18 @@ async def _run(
     publish = None if settings is None else KafkaPublish(settings)
     metrics = process_metrics(load_settings().producer() if hosted is None else hosted.producer())
     reader = StoreReader(folder)
-    posting = None if publish is None else Posting(reader, metrics.counting(publish), clock=now_us)
     mode = "read-only" if settings is None else "operators decide"
 
     def filling_problem() -> str | None:
         return None if filling is None else filling.problem
 
     service = ConsoleService(
-        reader, listener, authenticator=authenticator, posting=posting, filling=filling_problem, note=metrics.answered
+        reader,
+        listener,
+        authenticator=authenticator,
+        publish=None if publish is None else metrics.counting(publish),
+        filling=filling_problem,
+        note=metrics.answered,
     )
 
     def started(port: int) -> None:

@@ -56,6 +56,13 @@ SnapshotPartitions = Annotated[int | None, typer.Option(min=1, help="Partitions 
 ProgressOption = Annotated[
     bool | None, typer.Option(help="Report progress on standard error. Default: only on a terminal.")
 ]
+WebPort = Annotated[
+    int | None, typer.Option(min=1, max=65_535, help="Serve /healthz, /readyz and /metrics on this port.")
+]
+TlsCert = Annotated[
+    Path | None, typer.Option(help="Certificate to serve HTTPS with (PEM, its key in the same file or --tls-key).")
+]
+TlsKey = Annotated[Path | None, typer.Option(help="Private key of that certificate.")]
 ObserverId = Annotated[
     str | None, typer.Option(envvar="ASSAY_STREAM_OBSERVER_ID", help="Name of this proxy. Default: the host's name.")
 ]

@@ -72,7 +72,6 @@ def on_kafka(settings: Settings, work: Callable[[Settings], Coroutine[Any, Any, 
 
 
 def ends_now(settings: Settings, role: Role) -> Mapping[int, int]:
-
     async def read(settings: Settings) -> Mapping[int, int]:
         return (await note_ends(settings, (role,)))[role]
 

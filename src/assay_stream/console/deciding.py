@@ -19,7 +19,6 @@ from assay_stream.alerts.formats.view import view_of
 from assay_stream.alerts.index import AlertRow
 from assay_stream.alerts.story import subject_of
 from assay_stream.config import Settings
-from assay_stream.console.reader import StoreReader
 from assay_stream.console.rendering import url
 from assay_stream.console.sessions import Operator
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
@@ -279,7 +278,6 @@ def decide(store: Store, form: Form) -> Decided:
 
 
 def _next_page(form: Form, subjects: Sequence[Subject], act: str) -> str:
-    """Return the next page: that of a single subject, or the queue."""
     done = {"recorded": str(form.now_us), "act": act}
     first = subjects[0]
     if len(subjects) > 1:
@@ -305,40 +303,6 @@ Raises:
 
 _FORM = "application/x-www-form-urlencoded"
 _T = TypeVar("_T")
-
-
-class Posting:
-    """Carry out posted forms."""
-
-    def __init__(
-        self,
-        reader: StoreReader,
-        publish: Publish,
-        *,
-        clock: Callable[[], int],
-        actions: Mapping[str, Action] = ACTIONS,
-    ) -> None:
-        self._reader = reader
-        self._publish = publish
-        self._clock = clock
-        self.actions = actions
-
-    async def decide(self, action: Action, fields: Fields, operator: Operator) -> str:
-        """Run an action on a form, publish its decisions, and return the address of the next page.
-
-        Runs to completion even if the browser disconnects.
-
-        Raises:
-            AssayStreamError: what the action raises, or the store, or as ``Publish``.
-        """
-        given = {name: values for name, values in fields.items() if name != CSRF_FIELD}
-        form = Form(fields=given, operator=operator, now_us=self._clock())
-        return await to_its_end(self._decide(action, form))
-
-    async def _decide(self, action: Action, form: Form) -> str:
-        decided = await self._reader.ask(lambda store: action(store, form))
-        await self._publish(decided.decisions, form.operator.name)
-        return decided.address
 
 
 async def posted_fields(request: web.Request, limits: ConsoleLimits) -> Fields:
