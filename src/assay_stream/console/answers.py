@@ -158,7 +158,7 @@ FEW = Paging(limit=CONSOLE_LIMITS.few_rows)
 """Rows of a table that is not what its page is about."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Answer:
     """A page to be rendered."""
 

@@ -173,12 +173,13 @@ class ConsoleService:
 
         app = web.Application(middlewares=[self._middleware])
         app.router.add_routes([web.get(path, self._file(path, kind)) for path, kind in STATIC.items()])
-        app.router.add_routes([web.get(path, self._page(page)) for path, page in PAGES.items()])
+        app.router.add_routes([web.get(path, self._page(path)) for path in PAGES])
         app.router.add_get("/events", self._events, allow_head=False)
         if self._authenticator is not None:
             app.router.add_routes(self._authenticator.routes(self._rendered))
-            for path, action in self._actions.items() if self._publish is not None else ():
-                app.router.add_post(path, self._form(action, self._publish, self._authenticator))
+            if self._publish is not None:
+                for path, action in self._actions.items():
+                    app.router.add_post(path, self._form(action, self._publish, self._authenticator))
         app.on_shutdown.append(stop)
         return app
 
@@ -234,12 +235,19 @@ class ConsoleService:
 
         return handle
 
-    def _page(self, page: Callable[[Store, Asked], Answer]) -> Handler:
+    def _page(self, path: str) -> Handler:
+        page, template = PAGES[path], f"{path.strip('/') or 'overview'}.html"
+
         async def handle(request: web.Request) -> web.StreamResponse:
             session = request["session"]
             is_own = request.headers.get("Sec-Fetch-Site", "same-origin") == "same-origin"
             asked = Asked(given=request.query, now_us=self._clock(), session=session, is_own=is_own)
-            return await to_its_end(self._ask(lambda store: self._rendered(request, page(store, asked)), session))
+
+            def made(store: Store) -> web.Response:
+                found = page(store, asked)
+                return self._rendered(request, found if isinstance(found, Answer) else Answer(template, found))
+
+            return await to_its_end(self._ask(made, session))
 
         return handle
 
