@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Annotated, Any
 
@@ -38,31 +38,19 @@ class Which:
     """Which calls."""
 
     server_id: AnyServerId = None
-    tool: AnyTool = None
+    tool_name: AnyTool = None
     observer_id: Annotated[str | None, typer.Option("--observer", help="Only what this observer saw.")] = None
-    agent: Annotated[str | None, typer.Option(help="Only calls by this agent.")] = None
-    since: Annotated[int | None, time_option("Only calls from then on.")] = None
-    until: Annotated[int | None, time_option("Only calls before then.")] = None
+    agent_id: Annotated[str | None, typer.Option("--agent", help="Only calls by this agent.")] = None
+    since_us: Annotated[int | None, time_option("Only calls from then on.", "--since")] = None
+    until_us: Annotated[int | None, time_option("Only calls before then.", "--until")] = None
     decision: Annotated[str | None, typer.Option(help="Only calls with this decision: allow, deny, ...")] = None
     scope: Annotated[Scope | None, typer.Option(help="Only calls bound by this rule.")] = None
-    unbound: Annotated[bool, typer.Option("--unbound", help="Only calls without a definition.")] = False
+    is_unbound: Annotated[bool, typer.Option("--unbound", help="Only calls without a definition.")] = False
     unbound_reason: Annotated[Unbound | None, typer.Option(help="Only calls unbound for this reason.")] = None
 
     def filter(self, digest: str | None = None) -> EvidenceFilter:
-        check_span(self.since, self.until)
-        return EvidenceFilter(
-            server_id=self.server_id,
-            tool_name=self.tool,
-            observer_id=self.observer_id,
-            agent_id=self.agent,
-            since_us=self.since,
-            until_us=self.until,
-            decision=self.decision,
-            scope=None if self.scope is None else self.scope.value,
-            unbound_reason=None if self.unbound_reason is None else self.unbound_reason.value,
-            is_unbound=True if self.unbound else None,
-            digest=digest,
-        )
+        check_span(self.since_us, self.until_us)
+        return EvidenceFilter(**asdict(self) | {"is_unbound": self.is_unbound or None}, digest=digest)
 
 
 Limit = Annotated[int, typer.Option(min=1, help="Calls at most, the newest.")]

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
@@ -415,54 +416,52 @@ class ConsoleMetrics:
         return counted
 
 
+@dataclass(slots=True)
 class ConsoleWatch:
-    """Serve health and metrics."""
+    """Serve health and metrics.
 
-    def __init__(
-        self,
-        reader: StoreReader,
-        metrics: ConsoleMetrics,
-        *,
-        streams: Callable[[], int],
-        is_filled: Callable[[], bool] | None = None,
-        clock: Callable[[], int] = now_us,
-    ) -> None:
-        self._reader = reader
-        self._metrics = metrics
-        self._streams = streams
-        self._clock = clock
-        self._opens = False
-        self._looked_us: int | None = None
-        self._health = Health()
-        self._health.watch("console", lambda: self._opens)
-        self._is_filled = is_filled
+    Args:
+        streams: number of pages receiving live updates.
+        is_filled: whether the store filler is running; ``None`` if this console has none.
+        clock: current time, microseconds since the epoch.
+    """
+
+    reader: StoreReader
+    metrics: ConsoleMetrics
+    streams: Callable[[], int]
+    is_filled: Callable[[], bool] | None = None
+    clock: Callable[[], int] = now_us
+    _opens: bool = False
+    _looked_us: int | None = None
 
     def application(self) -> web.Application:
-        return health_pages(self._health, self._text, look=self._look)
+        health = Health()
+        health.watch("console", lambda: self._opens)
+        return health_pages(health, self._text, look=self._look)
 
     def _text(self) -> bytes:
-        metrics, age_s = self._metrics, self._age_s()
-        metrics.streams.set(self._streams())
+        metrics, age_s = self.metrics, self._age_s()
+        metrics.streams.set(self.streams())
         metrics.store_age.set(float("nan") if age_s is None else age_s)
         metrics.stage_ready.labels("console").set(self._opens)
-        if self._is_filled is not None:
-            metrics.stage_ready.labels("filling").set(self._is_filled())
+        if self.is_filled is not None:
+            metrics.stage_ready.labels("filling").set(self.is_filled())
         text: bytes = generate_latest(metrics.registry)
         return text
 
     def _age_s(self) -> float | None:
-        return None if self._looked_us is None else max(0, self._clock() - self._looked_us) / 1e6
+        return None if self._looked_us is None else max(0, self.clock() - self._looked_us) / 1e6
 
     async def _look(self) -> dict[str, Any]:
         code = None
         try:
-            self._looked_us = await self._reader.ask(lambda store: store.looked_us())
+            self._looked_us = await self.reader.ask(lambda store: store.looked_us())
             self._opens = True
         except AssayStreamError as error:
             self._opens = error.code in _BUSY
             if not self._opens:
                 self._looked_us, code = None, error.code
-        filled = {} if self._is_filled is None else {"filled": self._is_filled()}
+        filled = {} if self.is_filled is None else {"filled": self.is_filled()}
         return {**filled, "store_age_s": self._age_s(), "error": code}
 
 

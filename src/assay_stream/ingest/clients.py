@@ -41,8 +41,20 @@ _FIELDS = _REQUIRED | {"token", "certificate", "expires"}
 _SHAPE = "observer_id, servers (a list), either token or certificate, and if you like expires"
 
 
-class Unauthorized(Exception):  # noqa: N818 - an answer, not an error of ours
-    """No known client matches the request. The text gives the reason, and quotes nothing."""
+class RequestRefused(Exception):  # noqa: N818 - an answer, not an error of ours
+    """A request that is not taken, with the status and the code of its answer. The text quotes nothing of it."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+
+class Unauthorized(RequestRefused):
+    """No known client matches the request."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(401, "unauthorized", message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
